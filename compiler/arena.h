@@ -1,0 +1,21 @@
+/* arena.h: memory of one phase: bump allocation, all freed at once. */
+#ifndef FCPC_ARENA_H
+#define FCPC_ARENA_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct arena {
+    struct arena_chunk *chunk; /* newest first */
+    size_t used, size;         /* of the newest chunk */
+    size_t total;              /* bytes taken from the system */
+} arena;
+
+/* An arena is zero-initialised: `arena a = {0};` */
+void *arena_alloc(arena *a, size_t count, size_t size, size_t align); /* NULL: out of memory or overflow; not zeroed */
+void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
+char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
+void arena_free(arena *a);                                   /* everything; the arena may be used again */
+
+#define ARENA_NEW(a, type, count) ((type *)arena_alloc((a), (count), sizeof(type), _Alignof(type)))
+#define ARENA_ZNEW(a, type, count) ((type *)arena_zalloc((a), (count), sizeof(type), _Alignof(type)))
+#endif

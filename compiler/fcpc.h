@@ -1,0 +1,73 @@
+/* fcpc.h: libfcpc, the compiler: parse a program once, plan batch after batch.
+ *
+ * Conventions are those of fcp.h: fcp_code results, caller owns what *_new and *_parse* make, NULL is accepted by *_free,
+ * nothing prints or exits or keeps global state. A program is immutable once parsed: any number of threads may plan from
+ * one at the same time, each with its own diagnostics object. The same program, lengths and options give the same plan,
+ * byte for byte.
+ */
+#ifndef FCPC_H
+#define FCPC_H
+#include "../runtime/fcp.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- diagnostics: what the compiler has to say, with places ------------------------------------------------------ */
+
+typedef struct fcpc_diagnostics fcpc_diagnostics;
+typedef struct fcpc_diagnostic {
+    bool warning;
+    fcp_code code;        /* FCP_OK for warnings */
+    const char *message;  /* one line; owned by the diagnostics object */
+    const char *file;     /* "" when there is no place */
+    uint32_t line, column; /* from 1; columns count bytes; 0 when there is no place */
+} fcpc_diagnostic;
+
+fcpc_diagnostics *fcpc_diagnostics_new(void); /* NULL: out of memory */
+void fcpc_diagnostics_free(fcpc_diagnostics *d);
+size_t fcpc_diagnostics_count(const fcpc_diagnostics *d);
+void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *out);
+/* All of them as a terminal shows them: message, source line, caret, hints. `colour`: with ANSI escapes. Returns a
+ * malloc'd string (caller frees), NULL when out of memory. */
+char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour);
+
+/* --- programs ---------------------------------------------------------------------------------------------------- */
+
+typedef struct fcpc_program fcpc_program;
+
+typedef struct fcpc_options {
+    const char *const *defines;  /* "cluster.nodes=32", as after -D; applied in order, a later one wins */
+    size_t define_count;
+    const char *lengths_file;    /* replaces the batch's lengths; NULL: none. One length a line, # comments */
+    bool need_lengths;           /* a program without a batch is an error (off: lengths come with fcpc_plan) */
+} fcpc_options;
+
+/* Parses and checks a file, or text under a name (paths in it are relative to the name's folder). On failure the
+ * result is the code of the first error and `d` holds all of them. `options` may be NULL. */
+fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d, fcpc_program **out_program);
+fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,
+                         fcpc_diagnostics *d, fcpc_program **out_program);
+void fcpc_program_free(fcpc_program *program);
+/* The program in canonical form, overrides applied; parsing it gives a program that prints the same.
+ * malloc'd, caller frees; NULL when out of memory. */
+char *fcpc_program_print(const fcpc_program *program);
+/* The batch's own lengths, NULL and 0 when the program has none. */
+const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count);
+
+/* --- planning ---------------------------------------------------------------------------------------------------- */
+
+/* Wall time of the phases, in seconds. */
+typedef struct fcpc_times {
+    double parse, classify, place, colour, schedule, verify, total;
+} fcpc_times;
+
+/* Plans a batch: blocks, tiles, placement, rounds, schedule, slots, instructions, then the verifier. `lengths` NULL:
+ * the program's own. The plan belongs to the caller (fcp_plan_free) and does not refer to program or lengths.
+ * `out_times` may be NULL. `stop`, when not NULL, is polled: a non-zero value ends planning with FCP_E_INTERRUPTED. */
+fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+                   fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+/* program.h: a checked program: what sema makes of a source, and everything later passes need of it. */
+#ifndef FCPC_PROGRAM_H
+#define FCPC_PROGRAM_H
+#include "../runtime/plan.h"
+#include "arena.h"
+#include "diag.h"
+#include "fcpc.h"
+
+enum { BLOCK_AUTO = 0 };
+
+struct fcpc_program {
+    arena arena; /* owns everything below */
+
+    /* model */
+    uint32_t heads, kv_heads, head_dim;
+    fcp_dtype dtype;
+    double scale;
+
+    /* cluster */
+    uint32_t nodes, gpus;
+    fcp_topology topology;
+    fcp_cluster cluster;
+    uint64_t memory_cap; /* bytes per rank */
+
+    /* batch */
+    const uint64_t *lengths; /* NULL when the program has none */
+    size_t length_count;
+
+    /* mask: the call in `plan`, inlined, its parameters constant */
+    mc_code mask;
+    const span *mask_spans; /* per node: the sub-expression it came from */
+    const char *mask_name;  /* "lambda(sink = 64, window = 8192)" */
+    span mask_span;         /* of the call */
+
+    /* plan */
+    uint32_t block; /* tokens, or BLOCK_AUTO */
+    fcp_strategy strategy;
+    uint32_t coalesce, buffers, margin;
+    bool passes[FCP_PASSES];
+    fcp_layout layout;
+    bool deterministic;
+    span block_span, ranks_span, lengths_span, memory_span, strategy_span; /* where stated; SPAN_NONE for a default */
+
+    const char *canonical;    /* printed program, overrides applied */
+    const char *plan_source;  /* the same without its batch: what a plan stores (its lengths are a table) */
+    double parse_seconds;
+    /* the sources its spans refer to, so that another diagnostics object can show them */
+    const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;
+    uint32_t source_count;
+};
+
+/* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
+ * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */
+uint32_t program_attach(const fcpc_program *program, diags *d);
+#endif

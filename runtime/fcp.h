@@ -1,0 +1,119 @@
+/* fcp.h: libfcp, the runtime: load a plan, look at it, execute it.
+ *
+ * Conventions. Every function that can fail returns fcp_code (FCP_OK is 0) and, when `err` is not NULL, fills it.
+ * `out_` parameters are written only on success. Objects made by *_create or *_load are owned by the caller and ended by
+ * *_free, which accepts NULL. Nothing prints, exits or keeps global state. A plan is immutable once made and may be used
+ * by any number of threads; a session by one thread at a time.
+ *
+ * Units: lengths in tokens, sizes in bytes, positions from 0.
+ */
+#ifndef FCP_H
+#define FCP_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum fcp_code {
+    FCP_OK = 0,
+#define FCP_ERROR(symbol, code, text) FCP_E_##symbol,
+#include "errors.def"
+#undef FCP_ERROR
+    FCP_CODE_COUNT
+} fcp_code;
+
+/* An error: what (code, message) and where (file, line and column from 1; 0 when there is none). */
+typedef struct fcp_error {
+    fcp_code code;
+    uint32_t line, column;
+    char file[240];
+    char message[520];
+} fcp_error;
+
+const char *fcp_code_name(fcp_code code);  /* "E200"; "ok" for FCP_OK */
+const char *fcp_code_text(fcp_code code);  /* what it means, in English */
+int fcp_code_exit(fcp_code code);          /* the exit status of a program that ends with it: 0, 1, 2 or 3 */
+
+/* Fills *err (when not NULL) with code and a formatted message, and returns code: `return fcp_fail(err, ...)`. */
+fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+typedef enum fcp_dtype { FCP_FP32, FCP_FP16, FCP_BF16 } fcp_dtype;
+typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
+typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG } fcp_layout;
+size_t fcp_dtype_size(fcp_dtype t);        /* 4, 2, 2 */
+const char *fcp_dtype_name(fcp_dtype t);   /* "fp32", "fp16", "bf16" */
+
+/* --- plans ------------------------------------------------------------------------------------------------------- */
+
+typedef struct fcp_plan fcp_plan;
+
+/* Loads and verifies a plan. The file is treated as hostile: nothing of it is used before it is checked, and the
+ * verifier has passed when this returns FCP_OK. */
+fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err);
+/* The same from memory, which is copied. */
+fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err);
+/* Writes atomically (a temporary file beside `path`, then rename): on any error `path` is as it was. */
+fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
+void fcp_plan_free(fcp_plan *plan);
+
+/* The shape a caller needs to make tensors for a plan. */
+typedef struct fcp_shape {
+    uint32_t ranks, heads, kv_heads, head_dim;
+    fcp_dtype dtype;
+    fcp_layout layout;
+    bool has_pass[FCP_PASSES];
+    uint64_t tokens, sequences;
+    double scale; /* multiplies q . k */
+} fcp_shape;
+void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
+
+/* The caller's layout: rank `rank` holds these runs of tokens, in this order, densely. */
+typedef struct fcp_span {
+    uint32_t sequence;
+    uint32_t length;   /* tokens */
+    uint64_t start;    /* position in the sequence */
+} fcp_span;
+/* *out_spans points into the plan. Returns the rank's number of tokens. */
+uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
+/* The packed batch's index of a sequence's first token. */
+uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
+
+/* --- execution --------------------------------------------------------------------------------------------------- */
+
+/* One rank's tensors in the caller's layout, dense and row-major; T is the rank's number of tokens.
+ * q, o, d_o, dq: [T, heads, head_dim]; k, v, dk, dv: [T, kv_heads, head_dim], all of the plan's dtype.
+ * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0).
+ * Forward reads q k v, writes o lse. Backward reads q k v o lse d_o, writes dq dk dv. Owned by the caller. */
+typedef struct fcp_tensors {
+    const void *q, *k, *v;
+    void *o;
+    float *lse;
+    const void *d_o;
+    void *dq, *dk, *dv;
+} fcp_tensors;
+
+typedef struct fcp_session fcp_session;
+
+typedef struct fcp_session_options {
+    const char *backend;      /* "host" (NULL means host) */
+    uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
+    uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+} fcp_session_options;
+
+/* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session. */
+fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
+                            fcp_error *err);
+void fcp_session_free(fcp_session *session);
+/* Runs a pass over all ranks; `tensors` has one entry a rank. Two runs on the same input give identical bits. On an
+ * error the outputs are undefined, and the error names rank, stage and instruction. */
+fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
+/* "host", "threads" */
+const char *fcp_session_backend(const fcp_session *session);
+const char *fcp_session_transport(const fcp_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
