@@ -15,6 +15,11 @@ typedef struct fcpc_diagnostics diags; /* public name in fcpc.h */
  * Registering makes the line map. `builtin` marks the prelude. */
 uint32_t diag_source(diags *d, const char *name, const char *text, size_t size, bool builtin);
 
+/* What is registered: sources are numbered from 0. The texts belong to `d`. */
+uint32_t diag_source_count(const diags *d);
+void diag_source_get(const diags *d, uint32_t source, const char **name, const char **text, size_t *size,
+                     bool *builtin);
+
 /* Queues an error or warning at a place. After DIAG_MAX_ERRORS errors further ones are counted, not kept. */
 enum { DIAG_MAX_ERRORS = 20 };
 void diag_error(diags *d, fcp_code code, span at, const char *format, ...) __attribute__((format(printf, 4, 5)));

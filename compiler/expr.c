@@ -1,0 +1,657 @@
+/* expr.c: types and meaning of masks: from typed expressions to mask code, by inlining.
+ *
+ * Names are those of names.c. In the prelude's own masks a mask's name means the prelude's, whatever the program
+ * defines.
+ *
+ * Two walks with one function. Checking (no builder) computes types only: every mask of the program, with its
+ * parameters as declared, and every definition once with parameters of any type. Building emits mask code for one mask
+ * with constant arguments. Both remember what they inlined: (definition or mask, argument values, guard) -> value.
+ *
+ * Meaning. Definitions without parameters are evaluated where they are used, arguments before the call. A node is
+ * reached under its guard: the right side of `and` under the left, of `or` under its negation, branches under the
+ * condition. Where nothing in a definition depends on its guard, one copy serves all.
+ *
+ * Requires: trees from parse.c, NEST_MAX deep at most. Cost: O(size of the inlined expression); at most STEPS_MAX steps
+ * and MC_MAX_NODES nodes, LOWER_MAX levels of C recursion, else an error.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sema.h"
+
+enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
+#define ANY_GUARD (MC_NONE - 1) /* remembered for every guard */
+
+typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL } value_type;
+typedef struct value {
+    uint32_t type, node;
+} value;
+static const value poison = {TYPE_POISON, 0};
+
+struct memo {
+    const void *what;
+    value *args;
+    uint32_t count, guard;
+    value result;
+};
+
+/* Where an expression stands: in mask m, perhaps in a definition of it, with these arguments. */
+typedef struct frame {
+    mask *m;
+    const value *args;
+    definition *def; /* NULL: in the mask's body */
+    const value *def_args;
+} frame;
+
+enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_BUILTIN, REF_WRONG };
+
+static const mc_op variable_ops[MASK_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H};
+
+static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
+
+/* --- emitting ----------------------------------------------------------------------------------------------------- */
+
+/* Reports once that the builder cannot go on. */
+static void builder_failed(sema *s, span at) {
+    if (s->failed) return;
+    uint32_t count;
+    mc_builder_nodes(s->builder, &count);
+    if (count >= MC_MAX_NODES - 1) {
+        diag_error(s->d, FCP_E_TOO_LARGE, at, "this mask needs more than %u operations when expanded", MC_MAX_NODES);
+        s->failed = true;
+    } else no_memory(s);
+}
+
+/* The number of an expression's span, for diagnostics of later passes. */
+static uint32_t place_of(sema *s, expr *e) {
+    if (e->place) return e->place;
+    if (s->place_count == s->place_room) {
+        uint32_t room = s->place_room ? s->place_room * 2 : 256;
+        span *grown = realloc(s->places, room * sizeof *grown);
+        if (!grown) {
+            no_memory(s);
+            return 0;
+        }
+        s->places = grown;
+        s->place_room = room;
+        if (!s->place_count) s->places[s->place_count++] = SPAN_NONE;
+    }
+    s->places[s->place_count] = e->at;
+    return e->place = s->place_count++;
+}
+
+static bool can_fault(mc_op op) {
+    static const bool faults[MC_OP_COUNT] = {
+#define X(id, name, arity, type, args, faulting) [MC_##id] = faulting,
+        MC_OPS(X)
+#undef X
+    };
+    return faults[op];
+}
+
+static uint32_t emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard) {
+    if (!s->builder || s->failed) return 0;
+    uint32_t node = mc_emit(s->builder, op, a, b, c, imm, guard, place_of(s, e));
+    if (node == MC_NONE) {
+        builder_failed(s, e->at);
+        return 0;
+    }
+    if (can_fault(op)) {
+        uint32_t count;
+        const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+        if (guard == MC_NONE ? nodes[node].op != MC_CONST_I
+                             : nodes[guard].op == MC_CONST_B || nodes[node].guard != MC_NONE)
+            s->guarded++;
+    }
+    return node;
+}
+
+static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t guard) {
+    return emit(s, e, op, a, b, MC_NONE, 0, guard);
+}
+
+/* The guard of what is reached only where `guard` and `node` (negated: not node) hold. */
+static uint32_t both(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
+    if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
+    uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
+    if (s->failed) return guard;
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    if (nodes[node].op == MC_CONST_B && nodes[node].imm) return guard;
+    return guard == MC_NONE ? node : emit2(s, e, MC_AND, guard, node, MC_NONE);
+}
+
+static value constant_value(sema *s, expr *e, value_type type, int64_t imm) {
+    return (value){type,
+                   emit(s, e, type == TYPE_INT ? MC_CONST_I : MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, imm, MC_NONE)};
+}
+
+/* --- types -------------------------------------------------------------------------------------------------------- */
+
+static const char *type_text(uint32_t type) { return type == TYPE_BOOL ? "a condition" : "a number"; }
+
+/* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
+static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
+    if (v.type == type || v.type == TYPE_ANY) return true;
+    if (v.type == TYPE_POISON) return false;
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, type_text(type), type_text(v.type));
+    if (type == TYPE_BOOL) diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
+    return false;
+}
+
+static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
+    static const mc_op codes[OP_COUNT] = {[OP_OR] = MC_OR, [OP_AND] = MC_AND, [OP_LT] = MC_LT, [OP_LE] = MC_LE,
+                                          [OP_GT] = MC_LT, [OP_GE] = MC_LE, [OP_EQ] = MC_EQ, [OP_NE] = MC_NE,
+                                          [OP_ADD] = MC_ADD, [OP_SUB] = MC_SUB, [OP_MUL] = MC_MUL, [OP_DIV] = MC_DIV,
+                                          [OP_MOD] = MC_MOD};
+    char who[8] = {'\''};
+    strcat(strcat(who, op_spelling((expr_op)e->op)), "'");
+    bool logic = e->op == OP_AND || e->op == OP_OR;
+    bool equality = e->op == OP_EQ || e->op == OP_NE;
+    value_type result = logic || op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
+    if (equality) {
+        if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
+        if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
+            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
+                       type_text(a.type), type_text(b.type));
+            return (value){TYPE_BOOL, 0};
+        }
+        if (a.type == TYPE_BOOL) {
+            uint32_t node = emit2(s, e, MC_IFF, a.node, b.node, MC_NONE);
+            if (e->op == OP_NE) node = emit(s, e, MC_NOT, node, MC_NONE, MC_NONE, 0, MC_NONE);
+            return (value){TYPE_BOOL, node};
+        }
+        return (value){TYPE_BOOL, emit2(s, e, codes[e->op], a.node, b.node, MC_NONE)};
+    }
+    value_type operands = logic ? TYPE_BOOL : TYPE_INT;
+    bool left = needs(s, a, operands, e->a, who), right = needs(s, b, operands, e->b, who);
+    if (!left || !right) return s->builder ? poison : (value){result, 0};
+    bool swap = e->op == OP_GT || e->op == OP_GE;
+    return (value){result, emit2(s, e, codes[e->op], swap ? b.node : a.node, swap ? a.node : b.node, guard)};
+}
+
+/* --- walking ------------------------------------------------------------------------------------------------------ */
+
+static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
+    expr *e = top;
+    while (e->a->kind == EXPR_BINARY) e = e->a;
+    value left = lower(s, e->a, f, guard);
+    for (;; e = e->up) {
+        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? both(s, e->a, guard, left, e->op == OP_OR) : guard;
+        value right = lower(s, e->b, f, inner);
+        left = apply_binary(s, e, left, right, guard);
+        if (e == top || s->failed) return s->failed ? poison : left;
+    }
+}
+
+static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
+    value c = lower(s, e->a, f, guard);
+    bool condition = needs(s, c, TYPE_BOOL, e->a, "'if'");
+    value a = lower(s, e->b, f, both(s, e->a, guard, c, false));
+    value b = lower(s, e->c, f, both(s, e->a, guard, c, true));
+    if (a.type == TYPE_POISON || b.type == TYPE_POISON) return a.type == TYPE_POISON ? b : a;
+    uint32_t type = a.type == TYPE_ANY ? b.type : a.type;
+    if (b.type != TYPE_ANY && b.type != type) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", type_text(a.type),
+                   type_text(b.type));
+        return poison;
+    }
+    if (!condition) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e, type == TYPE_BOOL ? MC_IF_B : MC_IF_I, c.node, a.node, b.node, 0, MC_NONE)};
+}
+
+/* What a name means from here; remembered in the node. */
+static int resolve(sema *s, expr *e, const frame *f) {
+    if (e->ref != REF_NONE) return e->ref;
+    span at = e->kind == EXPR_CALL ? e->name_at : e->at;
+    const char *name = e->name;
+    const symbol *found;
+    int variable = find_word(mask_variables, MASK_VARIABLES, name),
+        builtin = find_word(mask_builtins, MASK_BUILTINS, name);
+    if (variable >= 0) {
+        e->index = (uint32_t)variable;
+        return e->ref = REF_VAR;
+    }
+    if (builtin >= 0) {
+        e->index = (uint32_t)builtin;
+        return e->ref = REF_BUILTIN;
+    }
+    if (f->def && (found = find_symbol(s, f->def, name))) {
+        e->index = found->index;
+        return e->ref = REF_DEF_PARAM;
+    }
+    if ((found = find_symbol(s, f->m, name))) {
+        definition *d = found->target;
+        if (!d) {
+            e->index = found->index;
+            return e->ref = REF_PARAM;
+        }
+        if (!f->def || d->number < f->def->number) {
+            e->target = d;
+            return e->ref = REF_DEF;
+        }
+        if (d == f->def) {
+            diag_error(s->d, FCP_E_RECURSION, at, "'%s' is defined by itself", name);
+            diag_hint(s->d, "definitions are not recursive: each sees the ones before it");
+        } else {
+            diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is defined only further down", name);
+            diag_also(s->d, d->name_at, "defined here");
+            diag_hint(s->d, "definitions see the ones before them");
+        }
+        return e->ref = REF_WRONG;
+    }
+    mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name);
+    if (m) {
+        e->target = m;
+        return e->ref = REF_MASK;
+    }
+    static const char *const later[] = {"rect", "slices", "file"};
+    if (e->kind == EXPR_CALL && find_word(later, 3, name) >= 0)
+        diag_error(s->d, FCP_E_UNSUPPORTED, at, "'%s(...)' in masks is not built into this version", name);
+    else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
+        const char *nearest = nearest_name(s, name, f->m, f->def);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+    return e->ref = REF_WRONG;
+}
+
+/* --- inlining, remembered ----------------------------------------------------------------------------------------- */
+
+static size_t memo_hash(const void *what, const value *args, uint32_t count, uint32_t guard) {
+    uint64_t h = (uint64_t)(uintptr_t)what ^ (uint64_t)guard << 32;
+    for (uint32_t i = 0; i < count; i++)
+        h = (h ^ ((uint64_t)args[i].type << 32 | args[i].node)) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 31;
+    h *= UINT64_C(0xff51afd7ed558ccd);
+    return (size_t)(h ^ h >> 32);
+}
+
+static memo *memo_slot(memo *table, size_t room, const memo *key) {
+    size_t i = memo_hash(key->what, key->args, key->count, key->guard) & (room - 1);
+    while (table[i].what &&
+           (table[i].what != key->what || table[i].guard != key->guard || table[i].count != key->count ||
+            (key->count && memcmp(table[i].args, key->args, key->count * sizeof *key->args))))
+        i = (i + 1) & (room - 1);
+    return &table[i];
+}
+
+static bool memo_find(sema *s, const memo *key, value *out) {
+    if (!s->memo_room) return false;
+    const memo *found = memo_slot(s->memos, s->memo_room, key);
+    if (!found->what) return false;
+    *out = found->result;
+    return true;
+}
+
+static void memo_add(sema *s, const memo *new) {
+    if (s->memo_count * 2 >= s->memo_room) {
+        size_t room = s->memo_room ? s->memo_room * 2 : 256;
+        memo *table = calloc(room, sizeof *table);
+        if (!table) {
+            no_memory(s);
+            return;
+        }
+        for (size_t i = 0; i < s->memo_room; i++)
+            if (s->memos[i].what) *memo_slot(table, room, &s->memos[i]) = s->memos[i];
+        free(s->memos);
+        s->memos = table;
+        s->memo_room = room;
+    }
+    *memo_slot(s->memos, s->memo_room, new) = *new;
+    s->memo_count++;
+}
+
+static void memo_clear(sema *s) {
+    free(s->memos);
+    s->memos = NULL;
+    s->memo_count = s->memo_room = 0;
+}
+
+/* Inlines a body with its arguments in place. `what` names it, f is the body's own frame. */
+static value inline_body(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
+                         uint32_t guard) {
+    memo key = {.what = what, .args = (value *)args, .count = count, .guard = ANY_GUARD};
+    value result;
+    if (memo_find(s, &key, &result)) return result;
+    key.guard = guard;
+    if (memo_find(s, &key, &result)) {
+        s->guarded++;
+        return result;
+    }
+    uint64_t before = s->guarded;
+    result = lower(s, body, f, guard);
+    if (s->failed) return poison;
+    if (count) {
+        key.args = ARENA_NEW(s->scratch, value, count);
+        if (!key.args) {
+            no_memory(s);
+            return poison;
+        }
+        memcpy(key.args, args, count * sizeof *args);
+    }
+    if (s->guarded == before) key.guard = ANY_GUARD;
+    key.result = result;
+    memo_add(s, &key);
+    return result;
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
+    bool is_abs = e->index == BUILTIN_ABS;
+    if (is_abs ? e->arg_count != 1 : e->arg_count < 2) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : "'%s' takes two numbers or more",
+                   e->name);
+        return (value){TYPE_INT, 0};
+    }
+    value result = poison;
+    bool good = true;
+    for (arg *a = e->args; a; a = a->next) {
+        if (a->name) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "'%s' takes numbers without names", e->name);
+            return (value){TYPE_INT, 0};
+        }
+        value v = lower(s, a->value, f, guard);
+        if (!needs(s, v, TYPE_INT, a->value, e->name)) good = false;
+        if (!good) continue;
+        if (is_abs) result.node = emit(s, e, MC_ABS, v.node, MC_NONE, MC_NONE, 0, guard);
+        else if (a == e->args) result.node = v.node;
+        else result.node = emit2(s, e, e->index == BUILTIN_MIN ? MC_MIN : MC_MAX, result.node, v.node, MC_NONE);
+        result.type = TYPE_INT;
+    }
+    return good || s->builder ? result : (value){TYPE_INT, 0};
+}
+
+/* Lowers arguments into `out`, or into new memory when there are more than FEW. */
+static value *lower_args(sema *s, const arg *first, uint32_t count, value *few, const frame *f, uint32_t guard) {
+    value *out = count <= FEW ? few : ARENA_NEW(s->scratch, value, count);
+    if (!out) {
+        no_memory(s);
+        return NULL;
+    }
+    uint32_t i = 0;
+    for (const arg *a = first; a; a = a->next) out[i++] = lower(s, a->value, f, guard);
+    return out;
+}
+
+static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) {
+    definition *d = (definition *)e->target;
+    bool call = e->kind == EXPR_CALL;
+    if (call != d->function) {
+        if (call) diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is not a function", e->name);
+        else diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is a function and needs its arguments", e->name);
+        diag_also(s->d, d->name_at, "defined here");
+        return poison;
+    }
+    value few[FEW], *args = NULL;
+    if (call) {
+        for (const arg *a = e->args; a; a = a->next) {
+            if (!a->name) continue;
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "functions of 'where' take arguments without names");
+            return poison;
+        }
+        if (e->arg_count != d->param_count) {
+            diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' takes %u argument%s, not %u", e->name, d->param_count,
+                       d->param_count == 1 ? "" : "s", e->arg_count);
+            diag_also(s->d, d->name_at, "defined here");
+            return poison;
+        }
+        args = lower_args(s, e->args, e->arg_count, few, f, guard);
+        if (!args) return poison;
+        for (uint32_t i = 0; i < e->arg_count; i++)
+            if (args[i].type == TYPE_POISON) return poison;
+    }
+    if (d->broken) return poison;
+    frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args};
+    /* a definition means something else for other arguments of its mask: those are part of what is remembered */
+    const void *what = d;
+    if (s->builder && f->m->param_count) {
+        uint32_t own = d->param_count, all = own + f->m->param_count;
+        value some[2 * FEW], *key = all <= 2 * FEW ? some : ARENA_NEW(s->scratch, value, all);
+        if (!key) {
+            no_memory(s);
+            return poison;
+        }
+        if (own) memcpy(key, args, own * sizeof *key);
+        memcpy(key + own, f->args, f->m->param_count * sizeof *key);
+        return inline_body(s, what, d->body, key, all, &inner, guard);
+    }
+    size_t errors = diag_errors(s->d);
+    value result = inline_body(s, what, d->body, args, d->param_count, &inner, guard);
+    if (diag_errors(s->d) > errors && call) diag_also(s->d, e->at, "called here");
+    return result;
+}
+
+/* The type of a parameter is its default's. */
+static value_type param_type(const arg *p) { return p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT; }
+
+/* The constant value of an argument or default. */
+static bool constant_argument(sema *s, const arg *param, const expr *e, int64_t *out) {
+    if (param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+    if (e->kind != EXPR_BOOL) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", param->name);
+        return false;
+    }
+    *out = e->integer;
+    return true;
+}
+
+static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
+    mask *m = (mask *)e->target;
+    const value result = {TYPE_BOOL, 0};
+    if (!s->builder) {
+        if (m->state == MASK_BUSY) {
+            diag_error(s->d, FCP_E_RECURSION, e->kind == EXPR_CALL ? e->name_at : e->at,
+                       "mask '%s' is defined by itself", m->name);
+            diag_also(s->d, m->name_at, "defined here");
+            return result;
+        }
+        check_mask(s, m);
+    }
+    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
+    if (!given) {
+        no_memory(s);
+        return poison;
+    }
+    if (!bind_args(s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) return s->builder ? poison : result;
+    value few[FEW], *args = m->param_count <= FEW ? few : ARENA_NEW(s->scratch, value, m->param_count);
+    if (!args) {
+        no_memory(s);
+        return poison;
+    }
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        if (given[i]) {
+            args[i] = lower(s, given[i]->value, f, guard);
+            if (!needs(s, args[i], param_type(p), given[i]->value, p->name) && s->builder) return poison;
+        } else {
+            int64_t constant_default = 0;
+            if (s->builder && !constant_argument(s, p, p->value, &constant_default)) return poison;
+            args[i] = constant_value(s, p->value, param_type(p), constant_default);
+        }
+    }
+    if (!s->builder || s->failed) return result;
+    frame inner = {.m = m, .args = args};
+    return inline_body(s, m, m->body, args, m->param_count, &inner, guard);
+}
+
+static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
+    int ref = resolve(s, e, f);
+    bool call = e->kind == EXPR_CALL;
+    if (call && (ref == REF_VAR || ref == REF_PARAM || ref == REF_DEF_PARAM)) {
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is not a function", e->name);
+        return poison;
+    }
+    switch (ref) {
+    case REF_VAR:
+        return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
+    case REF_PARAM: return f->args[e->index];
+    case REF_DEF_PARAM: return f->def_args[e->index];
+    case REF_DEF: return lower_definition(s, e, f, guard);
+    case REF_MASK: return lower_mask(s, e, f, guard);
+    case REF_BUILTIN:
+        if (call) return lower_builtin(s, e, f, guard);
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is a function and needs its arguments", e->name);
+        return poison;
+    default: return poison;
+    }
+}
+
+static value lower_unary(sema *s, expr *e, const frame *f, uint32_t guard) {
+    value a = lower(s, e->a, f, guard);
+    bool is_not = e->op == OP_NOT;
+    value_type type = is_not ? TYPE_BOOL : TYPE_INT;
+    if (!needs(s, a, type, e->a, is_not ? "'not'" : "'-'")) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e, is_not ? MC_NOT : MC_NEG, a.node, MC_NONE, MC_NONE, 0, guard)};
+}
+
+static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (s->failed) return poison;
+    if (s->depth >= LOWER_MAX) {
+        diag_error(s->d, FCP_E_DEPTH, e->at, "definitions nested too deep when expanded");
+        s->failed = true;
+        return poison;
+    }
+    if (++s->steps > STEPS_MAX) {
+        diag_error(s->d, FCP_E_TOO_LARGE, f->m->name_at, "mask '%s' is too large when expanded", f->m->name);
+        s->failed = true;
+        return poison;
+    }
+    s->depth++;
+    value v = poison;
+    switch ((expr_kind)e->kind) {
+    case EXPR_INT: v = constant_value(s, e, TYPE_INT, e->integer); break;
+    case EXPR_BOOL: v = constant_value(s, e, TYPE_BOOL, e->integer); break;
+    case EXPR_NAME:
+    case EXPR_CALL: v = lower_name(s, e, f, guard); break;
+    case EXPR_UNARY: v = lower_unary(s, e, f, guard); break;
+    case EXPR_BINARY: v = lower_binary(s, e, f, guard); break;
+    case EXPR_IF: v = lower_if(s, e, f, guard); break;
+    case EXPR_FLOAT:
+        diag_error(s->d, FCP_E_TYPE, e->at, "masks are in whole numbers");
+        break;
+    case EXPR_QUANTITY:
+        diag_error(s->d, FCP_E_UNIT, e->at, "numbers in a mask have no units");
+        break;
+    case EXPR_INDEX:
+        diag_error(s->d, FCP_E_UNSUPPORTED, e->at, "per-token fields are not built into this version");
+        break;
+    case EXPR_STRING:
+    case EXPR_RANGE:
+    case EXPR_REPEAT:
+    case EXPR_LIST:
+    case EXPR_TUPLE:
+        diag_error(s->d, FCP_E_TYPE, e->at, "a mask is made of numbers and conditions");
+        break;
+    }
+    s->depth--;
+    return v;
+}
+
+/* --- masks -------------------------------------------------------------------------------------------------------- */
+
+void check_mask(sema *s, mask *m) {
+    if (m->state != MASK_NEW || m->score || s->builder || s->failed) return;
+    m->state = MASK_BUSY;
+    if (!s->depth) s->steps = 0;
+    size_t before = diag_errors(s->d);
+    value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
+    if (!args) {
+        no_memory(s);
+        return;
+    }
+    uint32_t i = 0;
+    for (arg *p = m->params; p; p = p->next) {
+        int64_t ignored;
+        args[i++] = (value){param_type(p), 0};
+        if (p->value) constant_argument(s, p, p->value, &ignored);
+    }
+    for (definition *d = m->definitions; d; d = d->next) {
+        value *any = ARENA_NEW(s->scratch, value, d->param_count + 1);
+        if (!any) {
+            no_memory(s);
+            return;
+        }
+        for (uint32_t j = 0; j < d->param_count; j++) any[j] = (value){TYPE_ANY, 0};
+        size_t errors = diag_errors(s->d);
+        frame f = {.m = m, .args = args, .def = d, .def_args = any};
+        lower(s, d->body, &f, MC_NONE);
+        d->broken = diag_errors(s->d) > errors;
+    }
+    frame f = {.m = m, .args = args};
+    value body = lower(s, m->body, &f, MC_NONE);
+    if (body.type == TYPE_INT) {
+        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is a number");
+        diag_hint(s->d, "say which pairs (q, k) are allowed, for instance k <= q");
+    }
+    m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
+}
+
+/* "lambda(sink = 64, window = 8192)" */
+static const char *call_text(sema *s, const mask *m, const int64_t *values) {
+    text t = {0};
+    text_puts(&t, m->name);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
+        if (param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
+        else text_printf(&t, "%" PRId64, values[i]);
+    }
+    if (i) text_puts(&t, ")");
+    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
+    text_free(&t);
+    return copy;
+}
+
+/* Moves the finished code into the program. */
+static bool extract(sema *s, uint32_t root) {
+    mc_node *nodes = NULL;
+    uint32_t *places = NULL, count = 0;
+    bool good = mc_extract(s->builder, root, &nodes, &places, &count);
+    mc_node *own = good ? ARENA_NEW(&s->out->arena, mc_node, count) : NULL;
+    span *spans = good ? ARENA_NEW(&s->out->arena, span, count) : NULL;
+    if (own && spans) {
+        memcpy(own, nodes, count * sizeof *own);
+        for (uint32_t i = 0; i < count; i++) spans[i] = places[i] < s->place_count ? s->places[places[i]] : SPAN_NONE;
+        s->out->mask = (mc_code){own, count};
+        s->out->mask_spans = spans;
+    }
+    free(nodes);
+    free(places);
+    return own && spans ? true : no_memory(s);
+}
+
+bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
+    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
+    value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
+    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
+    if (!given || !values || !numbers) return no_memory(s);
+    if (!bind_args(s, m, args, call, given)) return false;
+    bool good = true;
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++)
+        good &= constant_argument(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
+    if (!good || m->state != MASK_GOOD) return false;
+
+    memo_clear(s);
+    s->steps = 0;
+    s->builder = mc_builder_new();
+    if (!s->builder) return no_memory(s);
+    i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++)
+        values[i] = constant_value(s, given[i] ? given[i]->value : p->value, param_type(p), numbers[i]);
+    frame f = {.m = m, .args = values};
+    value root = lower(s, m->body, &f, MC_NONE);
+    if (!s->failed && root.type != TYPE_BOOL) {
+        diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
+        s->failed = true;
+    }
+    if (!s->failed) extract(s, root.node);
+    mc_builder_free(s->builder);
+    s->builder = NULL;
+    s->out->mask_name = call_text(s, m, numbers);
+    s->out->mask_span = call;
+    if (!s->out->mask_name) no_memory(s);
+    return !s->failed;
+}

@@ -1,0 +1,100 @@
+/* sema.h: what the rooms of sema share: sema.c (the pipeline), sema_override.c (-D), sema_keys.c (sections and keys),
+ * names.c (names, constants, arguments), expr.c (masks), lengths.c (batches). */
+#ifndef FCPC_SEMA_H
+#define FCPC_SEMA_H
+#include "ast.h"
+#include "program.h"
+
+/* A name in a scope. Scopes are told apart by address: an ast (its masks), a mask (parameters and definitions), a
+ * definition (parameters). */
+typedef struct symbol {
+    const void *scope;
+    const char *name;
+    void *target;   /* mask, definition, or NULL for a parameter */
+    uint32_t index; /* of a parameter */
+    span at;
+} symbol;
+
+/* What was inlined before: see expr.c. */
+typedef struct memo memo;
+
+typedef struct sema {
+    diags *d;
+    arena *scratch;            /* of this parse */
+    struct fcpc_program *out;
+    ast program, prelude;
+    uint32_t main_source;
+    const char *folder;        /* "dir/" of the main source, or "" */
+
+    symbol *symbols; /* open addressing, malloc'd */
+    size_t symbol_count, symbol_room;
+
+    /* lowering: expr.c */
+    struct mc_builder *builder; /* NULL: only checking */
+    memo *memos;                /* malloc'd */
+    size_t memo_count, memo_room;
+    span *places;               /* malloc'd; number 0 is unused */
+    uint32_t place_count, place_room;
+    uint32_t depth, steps;
+    uint64_t guarded;           /* how many nodes were made or reused whose meaning depends on their guard */
+    bool failed;                /* too large, or out of memory: reported */
+} sema;
+
+/* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
+void apply_override(sema *s, uint32_t number);
+
+/* Finds an entry (the first of that key), or NULL. */
+entry *find_entry(const ast *a, section_id where, const char *key);
+entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at);
+expr *new_expr(sema *s, expr_kind kind, span at);
+
+/* names.c */
+enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
+enum { MASK_VARIABLES = 4, BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, MASK_BUILTINS };
+extern const char *const mask_variables[MASK_VARIABLES]; /* q k n h */
+extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs */
+int find_word(const char *const *names, int count, const char *name); /* -1: none */
+bool no_memory(sema *s);                              /* reports it, once; false */
+bool declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
+mask *find_mask(const sema *s, const ast *where, const char *name);
+mask *visible_mask(const sema *s, const char *name);  /* the program's, else the prelude's */
+const symbol *find_symbol(const sema *s, const void *scope, const char *name);
+const char *nearest_mask(const sema *s, const char *name);
+/* As seen from the body of m, or from def in it. */
+const char *nearest_name(sema *s, const char *name, const mask *m, const definition *def);
+/* A constant whole number. `what` is its name in messages. */
+bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
+/* Gives each parameter of m its argument in `out` (param_count entries; NULL: the default): names, doubles, missing. */
+bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
+/* expr.c */
+void check_mask(sema *s, mask *m);
+/* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
+bool lower_plan_mask(sema *s, mask *m, const arg *args, span call);
+
+/* sema_keys.c: every key's value into s->out, defaults where there is none. */
+void check_keys(sema *s, const fcpc_options *options);
+
+/* lengths.c */
+typedef struct lengths {
+    uint64_t *at; /* malloc'd */
+    size_t count, room;
+    uint64_t sum;
+} lengths;
+enum { LENGTHS_MAX = 1 << 24 };
+#define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
+/* Evaluates the value of batch.lengths; false: reported. out->at is the caller's to free in any case. */
+bool eval_lengths(sema *s, const expr *value, lengths *out);
+/* What lognormal(...) says: see lengths.c. */
+typedef struct lognormal {
+    uint64_t median, min, max, seed;
+    uint64_t sigma; /* times 2^32 */
+} lognormal;
+/* Draws `count` lengths (when count > 0), else lengths until they sum to `tokens`, the last cut to fit. False: no
+ * memory, or beyond the limits of LENGTHS_MAX or LENGTHS_SUM_MAX. */
+bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out);
+
+/* Decimal text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent; false: more than 18 digits. */
+bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
+/* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
+bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
+#endif

@@ -1,0 +1,20 @@
+/* text.h: a growing string. Zero-initialised; after a failed allocation `failed` is set and additions do nothing. */
+#ifndef FCPC_TEXT_H
+#define FCPC_TEXT_H
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct text {
+    char *at;
+    size_t size, room;
+    bool failed;
+} text;
+
+void text_add(text *t, const char *bytes, size_t size);
+void text_puts(text *t, const char *string);
+void text_pad(text *t, char c, size_t count);
+void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Hands the bytes over, NUL-terminated and malloc'd (caller frees), and empties t. NULL if anything failed. */
+char *text_take(text *t);
+void text_free(text *t);
+#endif

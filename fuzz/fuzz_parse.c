@@ -1,0 +1,71 @@
+/* fuzz_parse.c: bytes to the parser, and on through sema.
+ *
+ * Oracle: bytes that parse print to text that parses, without an error, to a tree that prints the same text. A whole
+ * compile of them ends with a program or with an error that has a code, a message and a picture; what a program prints
+ * compiles to a program that prints the same and has the same mask code.
+ * Input: any bytes; the corpus holds small programs. Build: clang -fsanitize=fuzzer,address,undefined, with libfcpc. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "../compiler/ast.h"
+#include "../compiler/program.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The canonical text of bytes that parse; NULL if they do not. */
+static char *reprint(const char *bytes, size_t size) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    arena a = {0};
+    ast tree;
+    text out = {0};
+    char *printed = NULL;
+    uint32_t number = d ? diag_source(d, "input", bytes, size, false) : UINT32_MAX;
+    if (number != UINT32_MAX && parse_program(d, &a, number, &tree) && !diag_errors(d)) {
+        ast_print(&tree, true, &out);
+        printed = text_take(&out);
+    }
+    arena_free(&a);
+    fcpc_diagnostics_free(d);
+    return printed;
+}
+
+static fcpc_program *compile(const char *bytes, size_t size) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    if (!d) return NULL;
+    fcp_code code = fcpc_parse_text("input", bytes, size, NULL, d, &p);
+    if (code != FCP_OK) {
+        fcpc_diagnostic first;
+        char *picture = fcpc_diagnostics_render(d, false);
+        fcpc_diagnostics_get(d, 0, &first);
+        if (p || !fcpc_diagnostics_count(d) || !*first.message || !picture) abort();
+        free(picture);
+    }
+    fcpc_diagnostics_free(d);
+    return p;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    /* files outside the input are not its business */
+    if (memmem(data, size, "file", 4)) return 0;
+    char *once = reprint((const char *)data, size);
+    if (once) {
+        char *twice = reprint(once, strlen(once));
+        if (!twice || strcmp(once, twice)) abort();
+        free(twice);
+    }
+    free(once);
+    fcpc_program *p = compile((const char *)data, size);
+    if (p) {
+        fcpc_program *again = compile(p->canonical, strlen(p->canonical));
+        if (!again || strcmp(p->canonical, again->canonical) || strcmp(p->mask_name, again->mask_name) ||
+            p->mask.count != again->mask.count ||
+            memcmp(p->mask.nodes, again->mask.nodes, p->mask.count * sizeof *p->mask.nodes) ||
+            p->length_count != again->length_count)
+            abort();
+        fcpc_program_free(again);
+    }
+    fcpc_program_free(p);
+    return 0;
+}

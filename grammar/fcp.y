@@ -1,0 +1,206 @@
+/* fcp.y: the grammar. Syntax only: every value is an expression and every `name { ... }` a section; what fits where is
+ * sema's business. Newlines arrive as SEP, already judged by the token filter in compiler/parse.c, which also feeds the
+ * first token: PROGRAM or VALUE, for a whole source or the value of a -D.
+ */
+%require "3.8"
+%define api.pure full
+%define api.prefix {lang_}
+%define api.token.prefix {T_}
+%define api.location.type {span}
+%define parse.error custom
+%define parse.lac full
+%expect 0
+%locations
+%param {parse *p}
+
+%code requires {
+#include "ast.h"
+}
+
+%code {
+/* Half a megabyte of parser stack; brackets and depth are limited before this. */
+#define YYMAXDEPTH 10000
+#define YYLLOC_DEFAULT(Current, Rhs, N)                                                                                \
+    do {                                                                                                               \
+        (Current).source = YYRHSLOC(Rhs, (N) ? 1 : 0).source;                                                          \
+        (Current).begin = (N) ? YYRHSLOC(Rhs, 1).begin : YYRHSLOC(Rhs, 0).end;                                         \
+        (Current).end = YYRHSLOC(Rhs, N).end;                                                                          \
+    } while (0)
+
+int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p);
+static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
+}
+
+%union {
+    const char *name;
+    int64_t integer;
+    expr *expr;
+    arg_list args;
+    entry_list entries;
+    definition_list definitions;
+}
+
+%token END 0 "end of file"
+%token PROGRAM "a program" VALUE "a value"
+%token SEP "end of line"
+%token <name> NAME "a name" MODEL "'model'" CLUSTER "'cluster'" BATCH "'batch'" MASK "'mask'" PLAN "'plan'"
+%token <name> SCORE "'score'" FIELD "'field'"
+%token <name> FLOAT "a float" STRING "a string"
+%token <integer> INT "a number" UNIT "a unit"
+%token AND "'and'" OR "'or'" NOT "'not'" IF "'if'" THEN "'then'" ELSE "'else'" WHERE "'where'"
+%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" DOTS "'..'" LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
+
+%precedence ELSE
+%left OR
+%left AND
+%precedence NOT
+%left '<' '>' LE GE EQ NE
+%left '+' '-'
+%left '*' '/' '%'
+%precedence NEG
+
+%type <name> name
+%type <expr> value item_value expr primary number
+%type <args> params param_list param names args arg_list arg elements element_list element values
+%type <entries> entries entry_list entry
+%type <definitions> where definitions definition_list definition
+%%
+input: PROGRAM items
+     | VALUE value                          { parse_result(p, $2); }
+     ;
+
+items: %empty | item_list ;
+item_list: item | item_list sep item ;
+/* only here is an error over: resetting it in the error rules would never discard the offending token */
+sep: SEP                                    { yyerrok; } ;
+item: name '{' entries '}'                  { add_section(p, $1, @1, $3); }
+    | MASK name params '=' expr where       { add_mask(p, false, $2, @2, $3, $5, $6); }
+    | SCORE name params '=' expr where      { add_mask(p, true, $2, @2, $3, $5, $6); }
+    | error                                 { }
+    ;
+
+name: NAME | MODEL | CLUSTER | BATCH | MASK | PLAN | SCORE | FIELD ;
+
+entries: %empty                             { $$ = (entry_list){0}; }
+       | entry_list
+       ;
+entry_list: entry
+          | entry_list sep entry            { $$ = join_entries($1, $3); }
+          ;
+entry: name '=' value                       { $$ = make_entry(p, false, $1, @1, $3); }
+     | FIELD name '=' value                 { $$ = make_entry(p, true, $2, @2, $4); }
+     | error                                { $$ = (entry_list){0}; }
+     ;
+
+params: %empty                              { $$ = (arg_list){0}; }
+      | '(' ')'                             { $$ = (arg_list){0}; }
+      | '(' param_list ')'                  { $$ = $2; }
+      ;
+param_list: param
+          | param_list ',' param            { $$ = join_args($1, $3); }
+          ;
+param: name                                 { $$ = make_arg(p, $1, @1, NULL); }
+     | name '=' expr                        { $$ = make_arg(p, $1, @1, $3); }
+     ;
+
+where: %empty                               { $$ = (definition_list){0}; }
+     | WHERE '{' definitions '}'            { $$ = $3; }
+     ;
+definitions: %empty                         { $$ = (definition_list){0}; }
+           | definition_list
+           ;
+definition_list: definition
+               | definition_list sep definition { $$ = join_definitions($1, $3); }
+               ;
+definition: name '=' expr                   { $$ = make_definition(p, $1, @1, false, (arg_list){0}, $3); }
+          | name '(' names ')' '=' expr     { $$ = make_definition(p, $1, @1, true, $3, $6); }
+          | error                           { $$ = (definition_list){0}; }
+          ;
+names: name                                 { $$ = make_arg(p, $1, @1, NULL); }
+     | names ',' name                       { $$ = join_args($1, make_arg(p, $3, @3, NULL)); }
+     ;
+
+value: item_value
+     | item_value ',' values                {
+           $$ = make_list(p, @$, EXPR_TUPLE, join_args(make_arg(p, NULL, @1, $1), $3));
+       }
+     ;
+values: item_value                          { $$ = make_arg(p, NULL, @1, $1); }
+      | values ',' item_value               { $$ = join_args($1, make_arg(p, NULL, @3, $3)); }
+      ;
+item_value: expr
+          | expr DOTS expr                  { $$ = make_node(p, @$, EXPR_RANGE, $1, $3, NULL); }
+          ;
+
+expr: primary
+    | expr OR expr                          { $$ = make_binary(p, @$, OP_OR, $1, $3); }
+    | expr AND expr                         { $$ = make_binary(p, @$, OP_AND, $1, $3); }
+    | expr '<' expr                         { $$ = make_binary(p, @$, OP_LT, $1, $3); }
+    | expr LE expr                          { $$ = make_binary(p, @$, OP_LE, $1, $3); }
+    | expr '>' expr                         { $$ = make_binary(p, @$, OP_GT, $1, $3); }
+    | expr GE expr                          { $$ = make_binary(p, @$, OP_GE, $1, $3); }
+    | expr EQ expr                          { $$ = make_binary(p, @$, OP_EQ, $1, $3); }
+    | expr NE expr                          { $$ = make_binary(p, @$, OP_NE, $1, $3); }
+    | expr '+' expr                         { $$ = make_binary(p, @$, OP_ADD, $1, $3); }
+    | expr '-' expr                         { $$ = make_binary(p, @$, OP_SUB, $1, $3); }
+    | expr '*' expr                         { $$ = make_binary(p, @$, OP_MUL, $1, $3); }
+    | expr '/' expr                         { $$ = make_binary(p, @$, OP_DIV, $1, $3); }
+    | expr '%' expr                         { $$ = make_binary(p, @$, OP_MOD, $1, $3); }
+    | NOT expr                              { $$ = make_unary(p, @$, OP_NOT, $2); }
+    | '-' expr %prec NEG                    { $$ = make_unary(p, @$, OP_NEG, $2); }
+    | IF expr THEN expr ELSE expr           { $$ = make_node(p, @$, EXPR_IF, $2, $4, $6); }
+    ;
+
+primary: number
+       | number UNIT                        { $$ = make_quantity(p, @$, $1, $2); }
+       | STRING                             { $$ = make_leaf(p, @$, EXPR_STRING, $1, 0); }
+       | TRUE                               { $$ = make_leaf(p, @$, EXPR_BOOL, NULL, 1); }
+       | FALSE                              { $$ = make_leaf(p, @$, EXPR_BOOL, NULL, 0); }
+       | name                               { $$ = make_leaf(p, @$, EXPR_NAME, $1, 0); }
+       | name '(' args ')'                  { $$ = make_call(p, @$, $1, @1, $3); }
+       | primary '[' expr ']'               { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, NULL); }
+       | '(' expr ')'                       { $$ = make_parens($2, @$); }
+       | '[' elements ']'                   { $$ = make_list(p, @$, EXPR_LIST, $2); }
+       ;
+number: INT                                 { $$ = make_leaf(p, @$, EXPR_INT, NULL, $1); }
+      | FLOAT                               { $$ = make_leaf(p, @$, EXPR_FLOAT, $1, 0); }
+      ;
+
+args: %empty                                { $$ = (arg_list){0}; }
+    | arg_list
+    ;
+arg_list: arg
+        | arg_list ',' arg                  { $$ = join_args($1, $3); }
+        ;
+arg: item_value                             { $$ = make_arg(p, NULL, @1, $1); }
+   | name '=' item_value                    { $$ = make_arg(p, $1, @1, $3); }
+   ;
+
+elements: %empty                            { $$ = (arg_list){0}; }
+        | element_list
+        ;
+element_list: element
+            | element_list ',' element      { $$ = join_args($1, $3); }
+            ;
+element: expr                               { $$ = make_arg(p, NULL, @1, $1); }
+       | expr REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
+       ;
+%%
+static int yyreport_syntax_error(const yypcontext_t *context, parse *p) {
+    enum { MAX = 80 };
+    yysymbol_kind_t kinds[MAX];
+    const char *names[MAX];
+    int count = yypcontext_expected_tokens(context, kinds, MAX);
+    if (count < 0) return count;
+    for (int i = 0; i < count; i++) names[i] = yysymbol_name(kinds[i]);
+    yysymbol_kind_t got = yypcontext_token(context);
+    parse_syntax_error(p, *yypcontext_location(context), got == YYSYMBOL_YYEMPTY ? "" : yysymbol_name(got), names,
+                       (unsigned)count);
+    return 0;
+}
+
+static void lang_error(const LANG_LTYPE *at, parse *p, const char *message) {
+    (void)at;
+    (void)message;
+    parse_exhausted(p);
+}
