@@ -99,6 +99,19 @@ mc_fault mc_eval_checked(mc_code code, int64_t q, int64_t k, int64_t n, int64_t 
 
 const char *mc_op_name(uint32_t op); /* "add", ... ; "?" for an unknown one */
 
+/* Floored division and its remainder, total meaning. */
+static inline int64_t mc_div(int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    if (b == -1) return (int64_t)(0 - (uint64_t)a);
+    int64_t quotient = a / b, rest = a % b;
+    return quotient - (rest != 0 && (rest < 0) != (b < 0));
+}
+static inline int64_t mc_mod(int64_t a, int64_t b) {
+    if (b == 0 || b == -1) return 0;
+    int64_t rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 /* --- building ---------------------------------------------------------------------------------------------------- */
 
 /* A builder that folds constants (never one that would fault), simplifies identities that cannot hide a reachable

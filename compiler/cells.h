@@ -15,6 +15,9 @@ typedef struct cells cells;
 cells *cells_new(mc_code mask, uint32_t heads);
 void cells_free(cells *c);
 
+/* `stop`, when not NULL, is polled: a non-zero value ends the call under way with FCP_E_INTERRUPTED. */
+void cells_set_stop(cells *c, const volatile int *stop);
+
 /* A reachable fault: which node, and one (n, q, k, h) that reaches it. */
 typedef struct cells_fault {
     mc_fault kind; /* MC_OK: none */
@@ -31,7 +34,8 @@ typedef struct cell_entry {
 /* A sequence of n tokens cut for queries at q_cuts[0] < ... < q_cuts[q_pieces] and for keys likewise (the first cut need
  * not be 0 nor the last n): all piece pairs with an allowed pair, in order of (q_piece, k_piece). *out_entries stays
  * valid until the next call or cells_free. Errors: FCP_E_NO_MEMORY; FCP_E_MASK_DIV_ZERO, FCP_E_MASK_OVERFLOW with *fault
- * filled (a fault is found wherever it is reachable in the given box, and only then). */
+ * filled (a fault is found wherever it is reachable in the given box, and only then); FCP_E_PLAN_SIZE when a number of
+ * pairs does not fit 64 bits or a piece is of 2^32 tokens or more. */
 fcp_code cells_grid(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault);
 

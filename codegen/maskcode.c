@@ -1,0 +1,316 @@
+/* maskcode.c: mask code: check it, and evaluate it at one element or along a row.
+ *
+ * Requires: evaluation takes code that mc_check accepts, and scratch of the size the header names.
+ * Gives: the total meaning (mc_eval, mc_eval_row) and the faulting meaning (mc_eval_checked), see maskcode.h.
+ * Cost: mc_check, mc_eval, mc_eval_checked O(nodes); mc_eval_row O(nodes + width * nodes that depend on k), in loops
+ *       over plain arrays that compilers vectorise.
+ * Units: positions in tokens from the start of the sequence.
+ */
+#include "maskcode.h"
+
+#include <string.h>
+
+typedef struct op_info {
+    const char *name;
+    uint8_t arity;
+    char type;
+    char args[4];
+    uint8_t faults;
+} op_info;
+
+static const op_info OPS[MC_OP_COUNT] = {
+#define X(id, name, arity, type, args, faults) [MC_##id] = {name, arity, type, args, faults},
+    MC_OPS(X)
+#undef X
+};
+
+static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t wrap_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
+static int64_t wrap_abs(int64_t a) { return a < 0 ? wrap_neg(a) : a; }
+
+/* One node from the values of earlier ones, total meaning. */
+static int64_t eval_node(const mc_node *x, int64_t q, int64_t k, int64_t n, int64_t h, const int64_t *v) {
+    switch ((mc_op)x->op) {
+    case MC_CONST_I:
+    case MC_CONST_B: return x->imm;
+    case MC_Q: return q;
+    case MC_K: return k;
+    case MC_N: return n;
+    case MC_H: return h;
+    case MC_ADD: return wrap_add(v[x->a], v[x->b]);
+    case MC_SUB: return wrap_sub(v[x->a], v[x->b]);
+    case MC_MUL: return wrap_mul(v[x->a], v[x->b]);
+    case MC_DIV: return mc_div(v[x->a], v[x->b]);
+    case MC_MOD: return mc_mod(v[x->a], v[x->b]);
+    case MC_NEG: return wrap_neg(v[x->a]);
+    case MC_ABS: return wrap_abs(v[x->a]);
+    case MC_MIN: return v[x->a] < v[x->b] ? v[x->a] : v[x->b];
+    case MC_MAX: return v[x->a] > v[x->b] ? v[x->a] : v[x->b];
+    case MC_IF_I:
+    case MC_IF_B: return v[x->a] ? v[x->b] : v[x->c];
+    case MC_EQ: return v[x->a] == v[x->b];
+    case MC_NE: return v[x->a] != v[x->b];
+    case MC_LT: return v[x->a] < v[x->b];
+    case MC_LE: return v[x->a] <= v[x->b];
+    case MC_NOT: return !v[x->a];
+    case MC_AND: return v[x->a] & v[x->b];
+    case MC_OR: return v[x->a] | v[x->b];
+    case MC_IFF: return v[x->a] == v[x->b];
+    case MC_OP_COUNT: break;
+    }
+    return 0;
+}
+
+/* Would this node fault here, were its guard true? */
+static mc_fault node_faults(const mc_node *x, const int64_t *v) {
+    int64_t r;
+    switch ((mc_op)x->op) {
+    case MC_ADD: return __builtin_add_overflow(v[x->a], v[x->b], &r) ? MC_OVERFLOW : MC_OK;
+    case MC_SUB: return __builtin_sub_overflow(v[x->a], v[x->b], &r) ? MC_OVERFLOW : MC_OK;
+    case MC_MUL: return __builtin_mul_overflow(v[x->a], v[x->b], &r) ? MC_OVERFLOW : MC_OK;
+    case MC_DIV:
+        if (v[x->b] == 0) return MC_DIV_ZERO;
+        return v[x->b] == -1 && v[x->a] == INT64_MIN ? MC_OVERFLOW : MC_OK;
+    case MC_MOD: return v[x->b] == 0 ? MC_DIV_ZERO : MC_OK;
+    case MC_NEG:
+    case MC_ABS: return v[x->a] == INT64_MIN ? MC_OVERFLOW : MC_OK;
+    default: return MC_OK;
+    }
+}
+
+const char *mc_op_name(uint32_t op) { return op < MC_OP_COUNT ? OPS[op].name : "?"; }
+
+unsigned mc_uses(mc_code code) {
+    unsigned uses = 0;
+    for (uint32_t i = 0; i < code.count; i++) {
+        switch (code.nodes[i].op) {
+        case MC_Q: uses |= MC_USES_Q; break;
+        case MC_K: uses |= MC_USES_K; break;
+        case MC_N: uses |= MC_USES_N; break;
+        case MC_H: uses |= MC_USES_H; break;
+        default: break;
+        }
+    }
+    return uses;
+}
+
+const char *mc_check(mc_code code, uint32_t *node) {
+    uint32_t ignored;
+    if (!node) node = &ignored;
+    *node = 0;
+    if (code.count == 0) return "mask code is empty";
+    if (code.count > MC_MAX_NODES) return "mask code has too many nodes";
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        *node = i;
+        if (x->op >= MC_OP_COUNT) return "unknown operation";
+        const op_info *op = &OPS[x->op];
+        const uint32_t operands[3] = {x->a, x->b, x->c};
+        for (unsigned j = 0; j < 3; j++) {
+            if (j >= op->arity) {
+                if (operands[j] != MC_NONE) return "an operand too many";
+                continue;
+            }
+            if (operands[j] >= i) return "an operand that is not an earlier node";
+            if (OPS[code.nodes[operands[j]].op].type != op->args[j]) return "an operand of the wrong type";
+        }
+        if (x->guard != MC_NONE) {
+            if (!op->faults) return "a guard on an operation that cannot fault";
+            if (x->guard >= i) return "a guard that is not an earlier node";
+            if (OPS[code.nodes[x->guard].op].type != 'b') return "a guard that is not bool";
+        }
+        if (x->pad != 0) return "padding that is not zero";
+        if (x->op == MC_CONST_B && x->imm != 0 && x->imm != 1) return "a bool constant that is neither 0 nor 1";
+        if (x->op != MC_CONST_I && x->op != MC_CONST_B && x->imm != 0) return "a constant where there can be none";
+    }
+    if (OPS[code.nodes[code.count - 1].op].type != 'b') return "the answer is not bool";
+    return NULL;
+}
+
+bool mc_eval(mc_code code, int64_t q, int64_t k, int64_t n, int64_t h, int64_t *scratch) {
+    for (uint32_t i = 0; i < code.count; i++) scratch[i] = eval_node(&code.nodes[i], q, k, n, h, scratch);
+    return scratch[code.count - 1] != 0;
+}
+
+mc_fault mc_eval_checked(mc_code code, int64_t q, int64_t k, int64_t n, int64_t h, int64_t *scratch, bool *out,
+                         uint32_t *node) {
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        if (OPS[x->op].faults && (x->guard == MC_NONE || scratch[x->guard])) {
+            mc_fault fault = node_faults(x, scratch);
+            if (fault != MC_OK) {
+                if (node) *node = i;
+                return fault;
+            }
+        }
+        scratch[i] = eval_node(x, q, k, n, h, scratch);
+    }
+    if (out) *out = scratch[code.count - 1] != 0;
+    return MC_OK;
+}
+
+/* --- rows ----------------------------------------------------------------------------------------------------------
+ * scratch = [one word per node][flags][spare][vectors]. A node that depends on k has a vector (MC_ROW int64 for an int,
+ * MC_ROW bytes for a bool) and its word is the vector's place; any other node's word is its value. */
+
+enum { BOOL_WORDS = MC_ROW / 8 };
+
+static bool node_varies(const mc_node *x, const uint8_t *varies) {
+    if (x->op == MC_K) return true;
+    unsigned arity = OPS[x->op].arity;
+    return (arity > 0 && varies[x->a]) || (arity > 1 && varies[x->b]) || (arity > 2 && varies[x->c]);
+}
+
+size_t mc_row_scratch(mc_code code) {
+    /* values, flags (bytes, rounded up), two int vectors for spread scalars, one vector per node at worst */
+    size_t words = code.count + (code.count + 7) / 8 + 3 * (size_t)MC_ROW;
+    for (uint32_t i = 0; i < code.count; i++) words += OPS[code.nodes[i].op].type == 'i' ? MC_ROW : BOOL_WORDS;
+    return words;
+}
+
+/* An int operand as a vector: its own, or its scalar spread into `spare`. */
+static const int64_t *int_vector(uint32_t i, const uint8_t *varies, const int64_t *scratch, uint32_t width,
+                                 int64_t *spare) {
+    if (varies[i]) return scratch + scratch[i];
+    for (uint32_t j = 0; j < width; j++) spare[j] = scratch[i];
+    return spare;
+}
+
+static const uint8_t *bool_vector(uint32_t i, const uint8_t *varies, const int64_t *scratch, uint32_t width,
+                                  int64_t *spare) {
+    if (varies[i]) return (const uint8_t *)(scratch + scratch[i]);
+    memset(spare, (int)scratch[i], width);
+    return (const uint8_t *)spare;
+}
+
+/* x / b and x % b for one b: by shifts for powers of two, in 32 bits where everything fits. */
+static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
+    if (b > 0 && (b & (b - 1)) == 0) {
+        int shift = __builtin_ctzll((uint64_t)b);
+        if (rest)
+            for (uint32_t j = 0; j < width; j++) out[j] = x[j] & (b - 1);
+        else
+            for (uint32_t j = 0; j < width; j++) out[j] = x[j] >> shift;
+        return;
+    }
+    uint64_t all = b > 0 ? (uint64_t)b : UINT64_MAX;
+    for (uint32_t j = 0; j < width; j++) all |= (uint64_t)x[j];
+    if (all <= UINT32_MAX) {
+        uint32_t d = (uint32_t)b;
+        if (rest)
+            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] % d;
+        else
+            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] / d;
+        return;
+    }
+    if (rest)
+        for (uint32_t j = 0; j < width; j++) out[j] = mc_mod(x[j], b);
+    else
+        for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
+}
+
+#define INT_ROW(expression)                                                                                            \
+    for (uint32_t j = 0; j < width; j++) {                                                                             \
+        int64_t u = x[j], w = y[j];                                                                                    \
+        to[j] = (expression);                                                                                          \
+    }
+#define BOOL_ROW(expression)                                                                                           \
+    for (uint32_t j = 0; j < width; j++) to[j] = (uint8_t)(expression);
+
+static void int_row(const mc_node *node, int64_t k0, uint32_t width, const uint8_t *varies, const int64_t *scratch,
+                    int64_t *spare, int64_t *restrict to) {
+    if (node->op == MC_K) {
+        for (uint32_t j = 0; j < width; j++) to[j] = wrap_add(k0, j);
+        return;
+    }
+    if (node->op == MC_IF_I) {
+        const uint8_t *restrict p = bool_vector(node->a, varies, scratch, width, spare + 2 * MC_ROW);
+        const int64_t *restrict x = int_vector(node->b, varies, scratch, width, spare);
+        const int64_t *restrict y = int_vector(node->c, varies, scratch, width, spare + MC_ROW);
+        for (uint32_t j = 0; j < width; j++) to[j] = p[j] ? x[j] : y[j];
+        return;
+    }
+    const int64_t *restrict x = int_vector(node->a, varies, scratch, width, spare);
+    if ((node->op == MC_DIV || node->op == MC_MOD) && !varies[node->b]) {
+        div_row(x, scratch[node->b], width, node->op == MC_MOD, to);
+        return;
+    }
+    if (node->op == MC_NEG || node->op == MC_ABS) {
+        bool negate = node->op == MC_NEG;
+        for (uint32_t j = 0; j < width; j++) to[j] = negate || x[j] < 0 ? wrap_neg(x[j]) : x[j];
+        return;
+    }
+    const int64_t *restrict y = int_vector(node->b, varies, scratch, width, spare + MC_ROW);
+    switch (node->op) {
+    case MC_ADD: INT_ROW(wrap_add(u, w)) break;
+    case MC_SUB: INT_ROW(wrap_sub(u, w)) break;
+    case MC_MUL: INT_ROW(wrap_mul(u, w)) break;
+    case MC_DIV: INT_ROW(mc_div(u, w)) break;
+    case MC_MOD: INT_ROW(mc_mod(u, w)) break;
+    case MC_MIN: INT_ROW(u < w ? u : w) break;
+    case MC_MAX: INT_ROW(u > w ? u : w) break;
+    default: break;
+    }
+}
+
+static void bool_row(const mc_node *node, uint32_t width, const uint8_t *varies, const int64_t *scratch,
+                     int64_t *spare, uint8_t *restrict to) {
+    if (OPS[node->op].args[0] == 'i') {
+        const int64_t *restrict x = int_vector(node->a, varies, scratch, width, spare);
+        const int64_t *restrict y = int_vector(node->b, varies, scratch, width, spare + MC_ROW);
+        switch (node->op) {
+        case MC_EQ: BOOL_ROW(x[j] == y[j]) break;
+        case MC_NE: BOOL_ROW(x[j] != y[j]) break;
+        case MC_LT: BOOL_ROW(x[j] < y[j]) break;
+        case MC_LE: BOOL_ROW(x[j] <= y[j]) break;
+        default: break;
+        }
+        return;
+    }
+    const uint8_t *restrict x = bool_vector(node->a, varies, scratch, width, spare);
+    if (node->op == MC_NOT) {
+        BOOL_ROW(x[j] ^ 1)
+        return;
+    }
+    const uint8_t *restrict y = bool_vector(node->b, varies, scratch, width, spare + MC_ROW);
+    if (node->op == MC_IF_B) {
+        const uint8_t *restrict z = bool_vector(node->c, varies, scratch, width, spare + 2 * MC_ROW);
+        BOOL_ROW((x[j] & y[j]) | ((x[j] ^ 1) & z[j]))
+        return;
+    }
+    switch (node->op) {
+    case MC_AND: BOOL_ROW(x[j] & y[j]) break;
+    case MC_OR: BOOL_ROW(x[j] | y[j]) break;
+    case MC_IFF: BOOL_ROW(x[j] ^ y[j] ^ 1) break;
+    default: break;
+    }
+}
+
+void mc_eval_row(mc_code code, int64_t q, int64_t k0, uint32_t width, int64_t n, int64_t h, int64_t *scratch,
+                 uint8_t *out) {
+    uint8_t *varies = (uint8_t *)(scratch + code.count);
+    int64_t *spare = scratch + code.count + (code.count + 7) / 8;
+    size_t next = (size_t)(spare - scratch) + 3 * (size_t)MC_ROW;
+    if (width > MC_ROW) width = MC_ROW;
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        varies[i] = node_varies(x, varies);
+        if (!varies[i]) {
+            scratch[i] = eval_node(x, q, k0, n, h, scratch);
+            continue;
+        }
+        scratch[i] = (int64_t)next;
+        if (OPS[x->op].type == 'i') {
+            int_row(x, k0, width, varies, scratch, spare, scratch + next);
+            next += MC_ROW;
+        } else {
+            bool_row(x, width, varies, scratch, spare, (uint8_t *)(scratch + next));
+            next += BOOL_WORDS;
+        }
+    }
+    uint32_t root = code.count - 1;
+    if (varies[root]) memcpy(out, scratch + scratch[root], width);
+    else memset(out, (int)scratch[root], width);
+}

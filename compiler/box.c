@@ -1,0 +1,736 @@
+/* box.c: an abstract evaluator of mask code over boxes: intervals, exact linear forms, congruences.
+ *
+ * Requires: mask code that mc_check accepts; boxes within the positions the program was made for.
+ * Gives: box.h. An answer of NONE or FULL is a proof; MIXED may be a lack of one (then the caller splits).
+ * Cost: O(nodes of the program) per box; specialised programs shrink as boxes do.
+ * Units: positions in tokens, heads by number.
+ * Method: interval arithmetic (Moore 1966) with affine forms kept symbolic, so that a comparison of forms is decided at
+ *       corners; congruence information as in Granger's arithmetical congruence analysis (1989). */
+#include "box.h"
+
+#include <string.h>
+
+typedef __int128 wide;
+
+/* --- forms -------------------------------------------------------------------------------------------------------- */
+
+static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
+/* Values fit int64 by the program's invariant. */
+static void form_range(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
+    int64_t lo = f->c, hi = f->c;
+    for (int d = 0; d < BOX_DIMS; d++) {
+        int64_t x = f->x[d];
+        if (x == 0) continue;
+        int64_t first = wrap_mul(x, b->lo[d]), last = wrap_mul(x, b->hi[d] - 1);
+        lo = wrap_add(lo, x > 0 ? first : last);
+        hi = wrap_add(hi, x > 0 ? last : first);
+    }
+    *out_lo = lo;
+    *out_hi = hi;
+}
+
+/* The same for any form; false if a value does not fit int64. */
+static bool form_range_checked(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
+    wide lo = f->c, hi = f->c;
+    for (int d = 0; d < BOX_DIMS; d++) {
+        wide first = (wide)f->x[d] * b->lo[d], last = (wide)f->x[d] * (b->hi[d] - 1);
+        lo += f->x[d] > 0 ? first : last;
+        hi += f->x[d] > 0 ? last : first;
+    }
+    *out_lo = (int64_t)lo;
+    *out_hi = (int64_t)hi;
+    return lo >= INT64_MIN && hi <= INT64_MAX;
+}
+
+static bool form_is_const(const form *f) { return (f->x[0] | f->x[1] | f->x[2]) == 0; }
+
+static bool form_sub(const form *a, const form *b, form *out) {
+    bool bad = __builtin_sub_overflow(a->c, b->c, &out->c);
+    for (int d = 0; d < BOX_DIMS; d++) bad |= __builtin_sub_overflow(a->x[d], b->x[d], &out->x[d]);
+    return !bad;
+}
+
+static bool form_add(const form *a, const form *b, form *out) {
+    bool bad = __builtin_add_overflow(a->c, b->c, &out->c);
+    for (int d = 0; d < BOX_DIMS; d++) bad |= __builtin_add_overflow(a->x[d], b->x[d], &out->x[d]);
+    return !bad;
+}
+
+static bool form_scale(const form *a, int64_t by, form *out) {
+    bool bad = __builtin_mul_overflow(a->c, by, &out->c);
+    for (int d = 0; d < BOX_DIMS; d++) bad |= __builtin_mul_overflow(a->x[d], by, &out->x[d]);
+    return !bad;
+}
+
+static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
+
+static uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Every value of the form on the box differs from every other by a multiple of this; 0 for a constant. */
+static uint64_t form_stride(const form *f, const box *b) {
+    uint64_t g = 0;
+    for (int d = 0; d < BOX_DIMS; d++)
+        if (f->x[d] != 0 && b->hi[d] - b->lo[d] > 1) {
+            uint64_t m = magnitude(f->x[d]);
+            if (m == 1) return 1;
+            g = gcd(g, m);
+        }
+    return g;
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+static void set_bool(box_value *v, bool value) { v->lo = v->hi = value; }
+
+static void set_const(box_value *v, int64_t value) {
+    v->lo = v->hi = value;
+    v->f = (form){.c = value};
+    v->linear = true;
+}
+
+static void set_form(box_value *v, const form *f, const box *b) {
+    v->f = *f;
+    v->linear = true;
+    form_range(f, b, &v->lo, &v->hi);
+}
+
+/* v is what node x is. */
+static void set_same(box_value *v, const box_value *values, uint32_t x) {
+    uint8_t flags = v->flags;
+    *v = values[x];
+    v->flags = flags; /* `same` is already resolved */
+}
+
+static void set_range(box_value *v, wide lo, wide hi) {
+    if (lo == hi) set_const(v, (int64_t)lo);
+    else v->lo = (int64_t)lo, v->hi = (int64_t)hi;
+}
+
+static bool fits(wide lo, wide hi) { return lo >= INT64_MIN && hi <= INT64_MAX; }
+
+static uint64_t value_stride(const box_value *v, const box *b) {
+    return v->linear ? form_stride(&v->f, b) : (uint64_t)v->stride;
+}
+
+/* y - x on the box, exactly if both are linear. */
+static void difference_range(const box_value *x, const box_value *y, const box *b, wide *lo, wide *hi) {
+    form d;
+    int64_t low, high;
+    if (x->linear && y->linear && form_sub(&y->f, &x->f, &d) && form_range_checked(&d, b, &low, &high)) {
+        *lo = low;
+        *hi = high;
+        return;
+    }
+    *lo = (wide)y->lo - x->hi;
+    *hi = (wide)y->hi - x->lo;
+}
+
+/* ADD and SUB. Returns whether no element overflows. */
+static bool sum(box_value *v, const box_value *x, const box_value *y, bool subtract, const box *b) {
+    wide lo = subtract ? (wide)x->lo - y->hi : (wide)x->lo + y->lo;
+    wide hi = subtract ? (wide)x->hi - y->lo : (wide)x->hi + y->hi;
+    form f;
+    if (x->linear && y->linear && (subtract ? form_sub(&x->f, &y->f, &f) : form_add(&x->f, &y->f, &f))) {
+        int64_t low, high;
+        if (fits(lo, hi) || form_range_checked(&f, b, &low, &high)) {
+            set_form(v, &f, b);
+            return true;
+        }
+    }
+    if (!fits(lo, hi)) return false;
+    set_range(v, lo, hi);
+    return true;
+}
+
+static bool product(box_value *v, const box_value *x, const box_value *y, const box *b) {
+    const wide p[4] = {(wide)x->lo * y->lo, (wide)x->lo * y->hi, (wide)x->hi * y->lo, (wide)x->hi * y->hi};
+    wide lo = p[0], hi = p[0];
+    for (int i = 1; i < 4; i++) {
+        if (p[i] < lo) lo = p[i];
+        if (p[i] > hi) hi = p[i];
+    }
+    if (!fits(lo, hi)) return false;
+    form f;
+    if (x->linear && y->lo == y->hi && form_scale(&x->f, y->lo, &f)) set_form(v, &f, b);
+    else if (y->linear && x->lo == x->hi && form_scale(&y->f, x->lo, &f)) set_form(v, &f, b);
+    else if (x == y) set_range(v, x->lo <= 0 && x->hi >= 0 ? 0 : lo, hi);
+    else set_range(v, lo, hi);
+    return true;
+}
+
+/* The form without the multiples of m in its coefficients: f == m * quotient + rest, the rest's values fit int64.
+ * False if it would be the same form, or does not fit. */
+static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, form *rest, int64_t *lo, int64_t *hi) {
+    bool any = false;
+    quotient->c = mc_div(f->c, m);
+    rest->c = mc_mod(f->c, m);
+    for (int d = 0; d < BOX_DIMS; d++) {
+        quotient->x[d] = f->x[d] / m;
+        rest->x[d] = f->x[d] % m;
+        any |= quotient->x[d] != 0;
+    }
+    return any && form_range_checked(rest, b, lo, hi);
+}
+
+/* x / m and x % m for a constant m other than 0 and -1. */
+static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, const box *b) {
+    int64_t first = mc_div(x->lo, m), last = mc_div(x->hi, m), start;
+    if (first == last) { /* within one period */
+        form f = x->f;
+        if (!modulo) set_const(v, first);
+        else if (x->linear && !__builtin_mul_overflow(first, m, &start) && !__builtin_sub_overflow(f.c, start, &f.c))
+            set_form(v, &f, b);
+        else set_range(v, mc_mod(x->lo, m), mc_mod(x->hi, m));
+        return;
+    }
+    form quotient, rest;
+    int64_t lo, hi;
+    if (x->linear && form_reduce(&x->f, m, b, &quotient, &rest, &lo, &hi) && mc_div(lo, m) == mc_div(hi, m)) {
+        int64_t t = mc_div(lo, m);
+        if (!modulo && !__builtin_add_overflow(quotient.c, t, &quotient.c)) {
+            set_form(v, &quotient, b);
+            return;
+        }
+        if (modulo && !__builtin_mul_overflow(t, m, &start) && !__builtin_sub_overflow(rest.c, start, &rest.c)) {
+            set_form(v, &rest, b);
+            return;
+        }
+    }
+    if (!modulo) {
+        set_range(v, first < last ? first : last, first < last ? last : first);
+        return;
+    }
+    uint64_t g = gcd(value_stride(x, b), magnitude(m));
+    int64_t low = g <= INT64_MAX ? mc_mod(x->lo, (int64_t)g) : 0; /* values are low + a multiple of g */
+    if (g > INT64_MAX) g = 1;
+    if (m > 0) {
+        set_range(v, low, m - (int64_t)g + low);
+    } else {
+        low -= low > 0 ? (int64_t)g : 0;
+        set_range(v, (wide)m + (int64_t)g + low, low);
+    }
+    v->stride = (int64_t)g;
+}
+
+/* DIV and MOD. Returns whether no element divides by zero or overflows. */
+static bool quotient_of(box_value *v, const box_value *x, const box_value *y, bool modulo, const box *b) {
+    bool zero = y->lo <= 0 && y->hi >= 0;
+    if (y->lo == y->hi && !zero && !(y->lo == -1 && x->lo == INT64_MIN)) {
+        if (y->lo == -1) {
+            form f;
+            if (modulo) set_const(v, 0);
+            else if (x->linear && form_scale(&x->f, -1, &f)) set_form(v, &f, b);
+            else set_range(v, -(wide)x->hi, -(wide)x->lo);
+        } else {
+            divide_by(v, x, y->lo, modulo, b);
+        }
+        return true;
+    }
+    bool overflow = !modulo && x->lo == INT64_MIN && y->lo <= -1 && y->hi >= -1;
+    wide lo = 0, hi = 0;
+    if (modulo) { /* 0 <= x % y < y, or y < x % y <= 0 */
+        if (y->hi > 1) hi = y->hi - 1;
+        if (y->lo < -1) lo = (wide)y->lo + 1;
+        if (!zero && y->lo > 0 && x->lo >= 0 && x->hi < hi) hi = x->hi;
+        set_range(v, lo, hi);
+        return !zero;
+    }
+    if (overflow) return false; /* the whole range */
+    bool any = zero; /* x / 0 is 0 */
+    const int64_t part[2][2] = {{y->lo, y->hi < -1 ? y->hi : -1}, {y->lo > 1 ? y->lo : 1, y->hi}};
+    for (int s = 0; s < 2; s++) {
+        if (part[s][0] > part[s][1]) continue;
+        for (int i = 0; i < 4; i++) {
+            wide r = mc_div(i & 1 ? x->hi : x->lo, part[s][i >> 1]);
+            if (!any || r < lo) lo = r;
+            if (!any || r > hi) hi = r;
+            any = true;
+        }
+    }
+    set_range(v, lo, hi);
+    return !zero;
+}
+
+static void extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater, const box *b) {
+    const box_value *x = &values[a], *y = &values[b_];
+    wide lo, hi;
+    difference_range(x, y, b, &lo, &hi);
+    if (lo >= 0) set_same(v, values, greater ? b_ : a);
+    else if (hi <= 0) set_same(v, values, greater ? a : b_);
+    else if (greater) set_range(v, x->lo > y->lo ? x->lo : y->lo, x->hi > y->hi ? x->hi : y->hi);
+    else set_range(v, x->lo < y->lo ? x->lo : y->lo, x->hi < y->hi ? x->hi : y->hi);
+}
+
+/* form >= 0, == 0, != 0 */
+static void test_form(box_value *v, unsigned op, const form *f, const box *b) {
+    int64_t lo, hi;
+    form_range(f, b, &lo, &hi);
+    if (op == BOX_GE) {
+        if (lo >= 0) set_bool(v, true);
+        else if (hi < 0) set_bool(v, false);
+        return;
+    }
+    if (lo == hi) {
+        set_bool(v, (lo == 0) == (op == BOX_EQ));
+        return;
+    }
+    uint64_t g;
+    if (lo > 0 || hi < 0 || ((g = form_stride(f, b)) > 1 && magnitude(lo) % g != 0)) set_bool(v, op == BOX_NE);
+}
+
+/* A comparison of two integers. Where both are linear the result carries the form and the operation to keep. */
+static void compare(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
+    if (x->linear && y->linear) {
+        form d;
+        bool ok = form_sub(&y->f, &x->f, &d);
+        if (op == MC_LT) ok = ok && !__builtin_sub_overflow(d.c, (int64_t)1, &d.c);
+        wide lo = (wide)y->lo - x->hi - 1, hi = (wide)y->hi - x->lo;
+        if (ok && fits(lo, hi)) {
+            v->linear = true;
+            v->f = d;
+            test_form(v, op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : BOX_GE, &d, b);
+            return;
+        }
+    }
+    switch (op) {
+    case MC_LT:
+        if (x->hi < y->lo) set_bool(v, true);
+        else if (x->lo >= y->hi) set_bool(v, false);
+        return;
+    case MC_LE:
+        if (x->hi <= y->lo) set_bool(v, true);
+        else if (x->lo > y->hi) set_bool(v, false);
+        return;
+    default: break;
+    }
+    if (x->hi < y->lo || x->lo > y->hi) {
+        set_bool(v, op == MC_NE);
+        return;
+    }
+    if (x->lo == x->hi && y->lo == y->hi) {
+        set_bool(v, op == MC_EQ);
+        return;
+    }
+    uint64_t g = gcd(value_stride(x, b), value_stride(y, b));
+    if (g > 1) {
+        wide apart = (wide)x->lo - y->lo;
+        if (apart % (wide)g != 0) set_bool(v, op == MC_NE);
+    }
+}
+
+/* --- evaluation ---------------------------------------------------------------------------------------------------- */
+
+static bool is_true(const box_value *v) { return v->lo == 1; }
+static bool is_false(const box_value *v) { return v->hi == 0; }
+
+static void evaluate_bool(box_value *v, const box_node *x, const box_value *values, const box *b) {
+    v->lo = 0;
+    v->hi = 1;
+    v->linear = false;
+    switch (x->op) {
+    case MC_CONST_B: set_bool(v, x->f.c != 0); break;
+    case BOX_GE:
+    case BOX_EQ:
+    case BOX_NE: test_form(v, x->op, &x->f, b); break;
+    case MC_NOT:
+        v->lo = !values[x->a].hi;
+        v->hi = !values[x->a].lo;
+        break;
+    case MC_AND:
+        if (is_false(&values[x->a]) || is_false(&values[x->b])) set_bool(v, false);
+        else if (is_true(&values[x->a])) set_same(v, values, x->b);
+        else if (is_true(&values[x->b])) set_same(v, values, x->a);
+        else if (values[x->a].same == values[x->b].same) set_same(v, values, x->a);
+        break;
+    case MC_OR:
+        if (is_true(&values[x->a]) || is_true(&values[x->b])) set_bool(v, true);
+        else if (is_false(&values[x->a])) set_same(v, values, x->b);
+        else if (is_false(&values[x->b])) set_same(v, values, x->a);
+        else if (values[x->a].same == values[x->b].same) set_same(v, values, x->a);
+        break;
+    case MC_IFF: {
+        const box_value *p = &values[x->a], *r = &values[x->b];
+        if (p->lo == p->hi && r->lo == r->hi) set_bool(v, p->lo == r->lo);
+        else if (is_true(p)) set_same(v, values, x->b);
+        else if (is_true(r)) set_same(v, values, x->a);
+        else if (p->same == r->same) set_bool(v, true);
+        break;
+    }
+    case MC_IF_B: {
+        const box_value *p = &values[x->a], *r = &values[x->b], *s = &values[x->c];
+        if (is_true(p)) set_same(v, values, x->b);
+        else if (is_false(p)) set_same(v, values, x->c);
+        else if (r->same == s->same) set_same(v, values, x->b);
+        else if (r->lo == r->hi && s->lo == s->hi) {
+            if (r->lo == s->lo) set_bool(v, r->lo != 0);
+            else if (r->lo == 1) set_same(v, values, x->a);
+        }
+        break;
+    }
+    default: compare(v, x->op, &values[x->a], &values[x->b], b); break;
+    }
+}
+
+/* Returns whether the node is safe; leaves everything in v's range when it is not. */
+static bool evaluate_int(box_value *v, const box_node *x, const box_value *values, const box *b) {
+    v->lo = INT64_MIN;
+    v->hi = INT64_MAX;
+    v->stride = 1;
+    v->linear = false;
+    switch (x->op) {
+    case MC_ADD: return sum(v, &values[x->a], &values[x->b], false, b);
+    case MC_SUB: return sum(v, &values[x->a], &values[x->b], true, b);
+    case MC_MUL: return product(v, &values[x->a], &values[x->b], b);
+    case MC_DIV: return quotient_of(v, &values[x->a], &values[x->b], false, b);
+    case MC_MOD: return quotient_of(v, &values[x->a], &values[x->b], true, b);
+    case MC_NEG: {
+        const box_value zero = {.linear = true};
+        return sum(v, &zero, &values[x->a], true, b);
+    }
+    case MC_ABS: {
+        const box_value zero = {.linear = true}, *u = &values[x->a];
+        if (u->lo >= 0) {
+            set_same(v, values, x->a);
+            return true;
+        }
+        if (u->hi <= 0) return sum(v, &zero, u, true, b);
+        if (u->lo == INT64_MIN) return false;
+        set_range(v, 0, u->hi > -u->lo ? u->hi : -u->lo);
+        return true;
+    }
+    case MC_MIN: extreme(v, values, x->a, x->b, false, b); return true;
+    case MC_MAX: extreme(v, values, x->a, x->b, true, b); return true;
+    case MC_IF_I: {
+        const box_value *p = &values[x->a], *r = &values[x->b], *s = &values[x->c];
+        if (is_true(p)) set_same(v, values, x->b);
+        else if (is_false(p)) set_same(v, values, x->c);
+        else if (r->same == s->same) set_same(v, values, x->b);
+        else set_range(v, r->lo < s->lo ? r->lo : s->lo, r->hi > s->hi ? r->hi : s->hi);
+        return true;
+    }
+    default: return true;
+    }
+}
+
+static bool is_bool_op(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
+
+box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler) {
+    bool loose = false, simpler = false;
+    if (program->count == 1) { /* most boxes: one comparison of forms */
+        values->same = 0;
+        values->flags = program->nodes[0].flags;
+        evaluate_bool(values, program->nodes, values, b);
+        *out_simpler = false;
+        return values->lo != values->hi ? BOX_MIXED : values->lo ? BOX_FULL : BOX_NONE;
+    }
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        box_value *v = &values[i];
+        v->same = i;
+        v->flags = x->flags;
+        if (is_bool_op(x->op)) {
+            evaluate_bool(v, x, values, b);
+            if (x->op >= BOX_GE) simpler |= v->lo == v->hi;
+            else simpler |= x->op != MC_CONST_B && (v->lo == v->hi || v->linear || v->same != i);
+            continue;
+        }
+        if (x->op == BOX_LINEAR) {
+            v->stride = 1;
+            set_form(v, &x->f, b);
+            continue;
+        }
+        if (evaluate_int(v, x, values, b)) v->flags |= BOX_SAFE | BOX_QUIET;
+        else if (x->guard != MC_NONE && is_false(&values[x->guard])) v->flags |= BOX_QUIET;
+        if (!(v->flags & BOX_SAFE) && v->linear && !form_is_const(&v->f)) v->linear = false;
+        loose |= !(v->flags & BOX_QUIET);
+        simpler |= v->linear || v->same != i || v->flags != x->flags || (x->guard != MC_NONE && is_true(&values[x->guard]));
+    }
+    *out_simpler = simpler;
+    const box_value *root = &values[program->root];
+    if (loose || root->lo != root->hi) return BOX_MIXED;
+    return root->lo ? BOX_FULL : BOX_NONE;
+}
+
+/* --- programs ------------------------------------------------------------------------------------------------------ */
+
+size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
+
+void box_program_make(mc_code mask, int64_t n, box_program *out) {
+    *out = (box_program){.count = mask.count, .root = mask.count - 1};
+    for (uint32_t i = 0; i < mask.count; i++) {
+        const mc_node *x = &mask.nodes[i];
+        box_node *y = &out->nodes[i];
+        *y = (box_node){.op = BOX_LINEAR, .flags = BOX_SAFE | BOX_QUIET, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE,
+                        .guard = MC_NONE};
+        switch ((mc_op)x->op) {
+        case MC_CONST_I: y->f.c = x->imm; break;
+        case MC_N: y->f.c = n; break;
+        case MC_Q: y->f.x[BOX_Q] = 1; out->on_q = true; break;
+        case MC_K: y->f.x[BOX_K] = 1; out->on_k = true; break;
+        case MC_H: y->f.x[BOX_H] = 1; out->on_h = true; break;
+        case MC_CONST_B:
+            y->op = MC_CONST_B;
+            y->f.c = x->imm;
+            break;
+        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS:
+            y->flags = 0;
+            out->loose = true;
+            /* fall through */
+        default:
+            y->op = (uint8_t)x->op;
+            y->a = x->a;
+            y->b = x->b;
+            y->c = x->c;
+            y->guard = x->guard;
+            break;
+        }
+    }
+}
+
+/* Is the node a leaf of the specialised program: its value known without its operands? */
+static bool is_leaf(const box_node *x, const box_value *v) {
+    if (is_bool_op(x->op)) return v->lo == v->hi || v->linear || x->op >= BOX_GE;
+    return v->linear && (v->flags & BOX_QUIET);
+}
+
+static unsigned form_op(unsigned op) {
+    return op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : op >= BOX_GE ? op : BOX_GE;
+}
+
+static void note_form(box_program *p, const form *f) {
+    p->on_q |= f->x[BOX_Q] != 0;
+    p->on_k |= f->x[BOX_K] != 0;
+    p->on_h |= f->x[BOX_H] != 0;
+    p->diagonal &= f->x[BOX_H] == 0 && f->x[BOX_Q] == (int64_t)(0 - (uint64_t)f->x[BOX_K]);
+}
+
+void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out) {
+    memset(numbers, 0, program->count * sizeof *numbers);
+    numbers[values[program->root].same] = 1;
+    for (uint32_t i = program->count; i-- > 0;) { /* what is needed: the root, and what may fault */
+        const box_node *x = &program->nodes[i];
+        const box_value *v = &values[i];
+        bool loose = !(v->flags & BOX_QUIET);
+        if (loose) numbers[i] = 1;
+        if (!numbers[i] || (!loose && is_leaf(x, v))) continue;
+        if (x->a != MC_NONE) numbers[values[x->a].same] = 1;
+        if (x->b != MC_NONE) numbers[values[x->b].same] = 1;
+        if (x->c != MC_NONE) numbers[values[x->c].same] = 1;
+        if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) numbers[values[x->guard].same] = 1;
+    }
+    *out = (box_program){.root = MC_NONE, .diagonal = true};
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        const box_value *v = &values[i];
+        if (!numbers[i]) continue;
+        box_node *y = &out->nodes[out->count];
+        bool loose = !(v->flags & BOX_QUIET);
+        *y = (box_node){.op = x->op, .flags = v->flags, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
+        if (!loose && is_leaf(x, v)) {
+            if (is_bool_op(x->op)) {
+                bool decided = v->lo == v->hi;
+                y->op = decided ? MC_CONST_B : (uint8_t)form_op(x->op);
+                y->f = decided ? (form){.c = v->lo} : x->op >= BOX_GE ? x->f : v->f;
+                if (!decided) note_form(out, &y->f);
+            } else {
+                y->op = BOX_LINEAR;
+                y->flags = BOX_SAFE | BOX_QUIET;
+                y->f = v->f;
+                note_form(out, &y->f);
+            }
+        } else {
+            if (x->a != MC_NONE) y->a = numbers[values[x->a].same];
+            if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
+            if (x->c != MC_NONE) y->c = numbers[values[x->c].same];
+            if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
+            out->loose |= loose;
+        }
+        numbers[i] = out->count++;
+    }
+    out->root = numbers[values[program->root].same];
+}
+
+/* --- turns --------------------------------------------------------------------------------------------------------- */
+
+enum { TURNS_MAX = 3 };
+
+static bool only_on(const form *f, int dim) {
+    for (int d = 0; d < BOX_DIMS; d++)
+        if ((f->x[d] != 0) != (d == dim)) return false;
+    return true;
+}
+
+/* The first position in (lo, hi) at which floor(f / m) is not what it is at lo. False if there is none or the quotient
+ * changes more than TURNS_MAX times. */
+static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
+    int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
+    int64_t first = mc_div(wrap_add(f->c, wrap_mul(x, lo)), m), last = mc_div(wrap_add(f->c, wrap_mul(x, hi)), m);
+    wide turns = (wide)last - first;
+    if (turns == 0 || turns > TURNS_MAX || turns < -TURNS_MAX) return false;
+    while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
+        int64_t middle = lo + (hi - lo) / 2;
+        if (mc_div(wrap_add(f->c, wrap_mul(x, middle)), m) == first) lo = middle;
+        else hi = middle;
+    }
+    *at = hi;
+    return true;
+}
+
+/* The zero of f, or the position after it where the zero is at lo. */
+static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
+    int64_t v = wrap_add(f->c, wrap_mul(f->x[dim], b->lo[dim]));
+    wide steps = -(wide)v / f->x[dim];
+    if (-(wide)v % f->x[dim] != 0 || steps < 0 || steps >= b->hi[dim] - b->lo[dim]) return false;
+    *at = b->lo[dim] + (int64_t)steps + (steps == 0);
+    return *at < b->hi[dim];
+}
+
+bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        const box_node *u = x->a != MC_NONE ? &program->nodes[x->a] : NULL;
+        const box_node *v = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
+        form f;
+        int64_t m = INT64_MAX, lo, hi; /* floor(f / INT64_MAX) tells f < 0 from f >= 0 */
+        switch (x->op) {
+        case BOX_GE: f = x->f; break;
+        case BOX_EQ:
+        case BOX_NE:
+            if (only_on(&x->f, dim) && zero_turn(&x->f, b, dim, at)) return true;
+            continue;
+        case MC_DIV:
+        case MC_MOD:
+            if (u->op != BOX_LINEAR || v->op != BOX_LINEAR || !form_is_const(&v->f) || v->f.c == 0) continue;
+            f = u->f;
+            m = v->f.c;
+            break;
+        case MC_ABS:
+            if (u->op != BOX_LINEAR) continue;
+            f = u->f;
+            break;
+        case MC_MIN:
+        case MC_MAX:
+            if (u->op != BOX_LINEAR || v->op != BOX_LINEAR || !form_sub(&u->f, &v->f, &f) ||
+                !form_range_checked(&f, b, &lo, &hi))
+                continue;
+            break;
+        default: continue;
+        }
+        if (only_on(&f, dim) && first_turn(&f, m, b, dim, at)) return true;
+    }
+    return false;
+}
+
+/* --- keys ---------------------------------------------------------------------------------------------------------- */
+
+enum { KEY_WORDS = 6 };
+
+size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
+
+/* Each int node's value is written as its offset plus a function of the shifted variables alone, both true integers. A
+ * parent then keeps only what of its operands' offsets it cannot pass on. Where that does not fit int64, or a node may
+ * overflow, its operands' offsets are written whole and its own is 0. */
+size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
+    int64_t *w = out;
+    *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        unsigned op = x->op;
+        int64_t offset = 0, apart;
+        if (op >= BOX_LINEAR) {
+            int64_t at = form_at(&x->f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
+            *w++ = op;
+            for (int d = 0; d < BOX_DIMS; d++) *w++ = x->f.x[d];
+            if (op == BOX_LINEAR) offset = at;
+            else *w++ = at;
+            offsets[i] = offset;
+            continue;
+        }
+        int64_t *head = w++;
+        uint64_t tag = op | (uint64_t)x->flags << 8;
+        *w++ = (int64_t)((uint64_t)x->a << 32 | x->b);
+        if (x->c != MC_NONE || x->guard != MC_NONE) {
+            tag |= 1 << 16;
+            *w++ = (int64_t)((uint64_t)x->c << 32 | x->guard);
+        }
+        const box_node *y = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
+        int64_t u = x->a != MC_NONE ? offsets[x->a] : 0, v = y ? offsets[x->b] : 0;
+        bool constant = y && y->op == BOX_LINEAR && form_is_const(&y->f);
+        bool safe = x->flags & BOX_SAFE, whole = false;
+        switch (op) {
+        case MC_CONST_B: *w++ = x->f.c; break;
+        case MC_ADD:
+            whole = !safe || __builtin_add_overflow(u, v, &offset);
+            break;
+        case MC_SUB:
+            whole = !safe || __builtin_sub_overflow(u, v, &offset);
+            break;
+        case MC_NEG:
+            whole = !safe || __builtin_sub_overflow((int64_t)0, u, &offset);
+            break;
+        case MC_MUL:
+            if (safe && constant && !__builtin_mul_overflow(u, v, &offset)) {
+                *w++ = v;
+                tag |= 1 << 17;
+            } else {
+                whole = true;
+            }
+            break;
+        case MC_DIV:
+        case MC_MOD:
+            if (safe && constant && v != 0 && v != -1) {
+                offset = op == MC_DIV ? mc_div(u, v) : 0;
+                *w++ = v;
+                *w++ = mc_mod(u, v);
+                tag |= 1 << 17;
+            } else {
+                whole = true;
+            }
+            break;
+        case MC_MIN:
+        case MC_MAX:
+        case MC_EQ:
+        case MC_NE:
+        case MC_LT:
+        case MC_LE:
+            if (!__builtin_sub_overflow(v, u, &apart)) {
+                *w++ = apart;
+                tag |= 1 << 17;
+                if (op == MC_MIN || op == MC_MAX) offset = u;
+            } else {
+                whole = true;
+            }
+            break;
+        case MC_IF_I: /* offsets of b and c */
+            if (!__builtin_sub_overflow(offsets[x->c], v, &apart)) {
+                *w++ = apart;
+                tag |= 1 << 17;
+                offset = v;
+            } else {
+                u = offsets[x->c];
+                whole = true;
+            }
+            break;
+        case MC_ABS: whole = true; break;
+        default: break; /* bools of bools */
+        }
+        if (whole) {
+            offset = 0;
+            *w++ = u;
+            *w++ = v;
+            tag |= 1 << 18;
+        }
+        *head = (int64_t)tag;
+        offsets[i] = offset;
+    }
+    return (size_t)(w - out);
+}

@@ -1,0 +1,238 @@
+/* cells.c: from a mask to cells and tiles, exactly, at a cost that follows the mask's boundary and not its area.
+ *
+ * Requires: mask code that mc_check accepts; cuts that ascend.
+ * Gives: cells.h.
+ * How: a box of pairs is evaluated abstractly (box.h). NONE and FULL boxes are done, however large; a MIXED box gets the
+ *      mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that lists come
+ *      out in order; squares in quarters where only counts are asked. A MIXED cell is solved by rows (rows.h). Every MIXED
+ *      square, piece pair and cell is first looked up by its specialised mask, written relative to its corner: what depends
+ *      only on q - k meets itself along the diagonal, what has a period meets itself once a period, and what is cut by
+ *      one straight line meets itself all along that line, in this sequence and in later ones.
+ * Cost: cells_count: O(unlike boxes * nodes), for a mask of q - k O(log n) boxes; cells_grid: O(pieces on the boundary *
+ *      (nodes + log pieces) + entries); the cells inside a piece pair once for each unlike pair.
+ * Units: positions in tokens; pairs summed over heads where the mask names h.
+ * Method: quadtree decomposition with shared subtrees, as in Gosper's Hashlife (1984), the key being symbolic.
+ */
+#include "cells_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRID_BYTES_MAX = 64 << 20 };
+
+/* --- counting -------------------------------------------------------------------------------------------------------- */
+
+/* Adds the counts of the square of 2^level cells at cell (row, col), of n tokens in all. */
+static fcp_code count_square(cells *c, uint64_t n, uint64_t row, uint64_t col, unsigned level, const box_program *p,
+                             uint64_t sum[3]) {
+    uint64_t cells_side = (n + FCP_CELL - 1) / FCP_CELL, size = (uint64_t)1 << level;
+    if (row >= cells_side || col >= cells_side) return FCP_OK;
+    uint64_t rows_here = cells_side - row < size ? cells_side - row : size;
+    uint64_t cols_here = cells_side - col < size ? cells_side - col : size;
+    uint64_t q1 = (row + rows_here) * FCP_CELL, k1 = (col + cols_here) * FCP_CELL;
+    box b = make_box(c, row * FCP_CELL, q1 < n ? q1 : n, col * FCP_CELL, k1 < n ? k1 : n);
+    box_class cls;
+    uint64_t here[3] = {0};
+    stack_mark mark = stack_here(&c->stack);
+    fcp_code code = classify(c, &b, &p, &cls);
+    if (code != FCP_OK || cls == BOX_NONE) goto done;
+    if (cls == BOX_FULL) {
+        here[0] = rows_here * cols_here;
+        code = box_area(&b, &here[2]);
+    } else if (level == 0) {
+        uint64_t area;
+        code = box_area(&b, &area);
+        if (code == FCP_OK) code = cell_pairs(c, &b, p, &here[2]);
+        if (code != FCP_OK) goto done;
+        here[0] = here[2] == area;
+        here[1] = here[2] > 0 && here[2] < area;
+    } else {
+        size_t words = box_words(c, ANSWER_CELLS, &b, p);
+        uint64_t hash = memo_hash(c->key, words);
+        const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+        if (known) {
+            c->stats.memo_hits++;
+            memcpy(here, known->answer, sizeof here);
+        } else {
+            if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
+            int64_t *key = keep_words(c, words);
+            if (!key) code = FCP_E_NO_MEMORY;
+            uint64_t half = size / 2;
+            for (unsigned i = 0; i < 4 && code == FCP_OK; i++)
+                code = count_square(c, n, row + (i >> 1) * half, col + (i & 1) * half, level - 1, p, here);
+            if (code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
+        }
+    }
+    for (int i = 0; i < 3 && code == FCP_OK; i++)
+        if (__builtin_add_overflow(sum[i], here[i], &sum[i])) code = FCP_E_PLAN_SIZE;
+done:
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+/* --- whole grids ------------------------------------------------------------------------------------------------------- */
+
+/* Prepares the mask for sequences of n tokens. */
+static void set_length(cells *c, uint64_t n) {
+    if (c->base_n == (int64_t)n) return;
+    if (c->base_n < 0 || c->uses & MC_USES_N) box_program_make(c->mask, (int64_t)n, c->base);
+    c->base_n = (int64_t)n;
+}
+
+static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                           uint32_t k_pieces, size_t *out) {
+    bool same = q_pieces == k_pieces &&
+                (q_cuts == k_cuts || memcmp(q_cuts, k_cuts, ((size_t)q_pieces + 1) * sizeof *q_cuts) == 0);
+    size_t need = 5 + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    if (need > c->key_room) {
+        int64_t *key = realloc(c->key, need * sizeof *key);
+        if (!key) return FCP_E_NO_MEMORY;
+        c->key = key;
+        c->key_room = need;
+    }
+    int64_t *w = c->key;
+    *w++ = ANSWER_GRID;
+    *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
+    *w++ = c->uses & MC_USES_N ? (int64_t)n : -1;
+    *w++ = same;
+    memcpy(w, q_cuts, ((size_t)q_pieces + 1) * sizeof *w);
+    w += (size_t)q_pieces + 1;
+    if (!same) memcpy(w, k_cuts, ((size_t)k_pieces + 1) * sizeof *w);
+    *out = need;
+    return FCP_OK;
+}
+
+/* Keeps the entries just made under the key, if it was asked for before and while there is room for it. */
+static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash) {
+    uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
+    if (*seen != hash) {
+        *seen = hash;
+        return FCP_OK;
+    }
+    size_t bytes = c->entry_count * sizeof *c->entries + words * sizeof *key;
+    if (bytes > GRID_BYTES_MAX - c->grid_bytes) return FCP_OK;
+    cell_entry *copy = ARENA_NEW(&c->keys, cell_entry, c->entry_count);
+    if (!copy || !RESERVE(c->grids, c->grid_room, c->grid_count, 1)) return FCP_E_NO_MEMORY;
+    if (c->entry_count) memcpy(copy, c->entries, c->entry_count * sizeof *copy);
+    const uint64_t answer[3] = {c->grid_count};
+    c->grids[c->grid_count++] = (kept_grid){copy, c->entry_count};
+    c->grid_bytes += bytes;
+    return memo_add(&c->memo, &c->keys, key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+/* --- the interface ------------------------------------------------------------------------------------------------------ */
+
+cells *cells_new(mc_code mask, uint32_t heads) {
+    cells *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->mask = mask;
+    c->uses = mc_uses(mask);
+    c->heads = c->uses & MC_USES_H ? heads : 1;
+    c->base_n = -1;
+    c->key_room = box_key_room(mask.count) + 4;
+    c->base = malloc(box_program_size(mask.count));
+    c->values = malloc(mask.count * sizeof *c->values);
+    c->numbers = malloc(mask.count * sizeof *c->numbers);
+    c->offsets = malloc(mask.count * sizeof *c->offsets);
+    c->eval_scratch = malloc(mask.count * sizeof *c->eval_scratch);
+    c->key = malloc(c->key_room * sizeof *c->key);
+    c->rows = rows_new();
+    if (!c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->key || !c->rows) {
+        cells_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void cells_free(cells *c) {
+    if (!c) return;
+    free(c->base);
+    free(c->values);
+    free(c->numbers);
+    free(c->offsets);
+    free(c->eval_scratch);
+    free(c->key);
+    rows_free(c->rows);
+    stack_free(&c->stack);
+    free(c->spans);
+    arena_free(&c->keys);
+    memo_free(&c->memo);
+    free(c->grids);
+    free(c->diagonals);
+    free(c->found);
+    free(c->entries);
+    free(c->row_runs);
+    free(c->shapes);
+    free(c->runs);
+    free(c->shape_table);
+    free(c);
+}
+
+void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
+
+fcp_code cells_grid(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                    uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
+    for (uint32_t i = 0; i < q_pieces; i++)
+        if (q_cuts[i + 1] - q_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
+    for (uint32_t i = 0; i < k_pieces; i++)
+        if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
+    size_t words;
+    fcp_code code = grid_words(c, n, q_cuts, q_pieces, k_cuts, k_pieces, &words);
+    if (code != FCP_OK) return code;
+    uint64_t hash = memo_hash(c->key, words);
+    const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+    if (known) {
+        c->stats.memo_hits++;
+        *out_entries = c->grids[known->answer[0]].entries;
+        *out_count = c->grids[known->answer[0]].count;
+        return FCP_OK;
+    }
+    set_length(c, n);
+    stack_mark mark = stack_here(&c->stack);
+    int64_t *key = keep_words(c, words);
+    if (!key) return FCP_E_NO_MEMORY;
+    c->entry_count = 0;
+    code = walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
+    if (code == FCP_OK) code = keep_grid(c, key, words, hash);
+    stack_back(&c->stack, mark);
+    if (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW) {
+        if (fault) *fault = c->fault;
+    }
+    if (code != FCP_OK) return code;
+    *out_entries = c->entries;
+    *out_count = c->entry_count;
+    return FCP_OK;
+}
+
+const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,
+                                  uint32_t *out_run_count) {
+    *out_count = (uint32_t)c->shape_count;
+    *out_runs = c->runs;
+    *out_run_count = (uint32_t)c->run_count;
+    return c->shapes;
+}
+
+fcp_code cells_count(cells *c, uint64_t n, cells_counts *out, cells_fault *fault) {
+    uint64_t cells_side = n / FCP_CELL + (n % FCP_CELL != 0), all, sum[3] = {0};
+    if (__builtin_mul_overflow(cells_side, cells_side, &all) || n > INT64_MAX) return FCP_E_PLAN_SIZE;
+    set_length(c, n);
+    unsigned level = 0;
+    while ((uint64_t)1 << level < cells_side) level++;
+    fcp_code code = count_square(c, n, 0, 0, level, c->base, sum);
+    if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW)) *fault = c->fault;
+    if (code != FCP_OK) return code;
+    *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
+    return FCP_OK;
+}
+
+void cells_get_stats(const cells *c, cells_stats *out) {
+    *out = c->stats;
+    out->bytes = sizeof *c + c->keys.total + c->stack.total + rows_bytes(c->rows) +
+                 c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key +
+                 box_program_size(c->mask.count) +
+                 c->mask.count * (sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch) +
+                 c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids + c->diagonals_room * sizeof *c->diagonals +
+                 c->found_room * sizeof *c->found + c->entry_room * sizeof *c->entries +
+                 c->row_run_room * sizeof *c->row_runs + c->shape_room * sizeof *c->shapes +
+                 c->run_room * sizeof *c->runs + c->shape_table_size * sizeof *c->shape_table;
+}

@@ -1,0 +1,243 @@
+/* mask_samples.h: masks for tests. Expressions as trees with a meaning of their own (short-circuiting, faulting), lowered
+ * to mask code through the builder; the prelude's masks by hand; random ones from a seed. */
+#ifndef TESTS_MASK_SAMPLES_H
+#define TESTS_MASK_SAMPLES_H
+#include "../../codegen/maskcode.h"
+
+#include <stdlib.h>
+
+enum { EXPR_MAX = 512 };
+typedef struct expr {
+    mc_op op;
+    int a, b, c;
+    int64_t imm;
+} expr;
+typedef struct exprs {
+    expr node[EXPR_MAX];
+    int count;
+    uint64_t seed;
+    bool heads; /* may name h */
+} exprs;
+
+static inline int ex(exprs *e, mc_op op, int a, int b, int c, int64_t imm) {
+    if (e->count == EXPR_MAX) abort();
+    e->node[e->count] = (expr){op, a, b, c, imm};
+    return e->count++;
+}
+static inline int ex2(exprs *e, mc_op op, int a, int b) { return ex(e, op, a, b, -1, 0); }
+static inline int ex1(exprs *e, mc_op op, int a) { return ex(e, op, a, -1, -1, 0); }
+static inline int ex0(exprs *e, mc_op op) { return ex(e, op, -1, -1, -1, 0); }
+static inline int num(exprs *e, int64_t value) { return ex(e, MC_CONST_I, -1, -1, -1, value); }
+static inline int truth(exprs *e, bool value) { return ex(e, MC_CONST_B, -1, -1, -1, value); }
+
+/* The meaning: left to right, `and`, `or` and `if` evaluate only what they need. Sets *fault at the first fault. */
+static inline int64_t expr_value(const exprs *e, int i, int64_t q, int64_t k, int64_t n, int64_t h, mc_fault *fault) {
+    const expr *x = &e->node[i];
+    int64_t u, v, r = 0;
+    switch (x->op) {
+    case MC_CONST_I: case MC_CONST_B: return x->imm;
+    case MC_Q: return q;
+    case MC_K: return k;
+    case MC_N: return n;
+    case MC_H: return h;
+    default: break;
+    }
+    u = expr_value(e, x->a, q, k, n, h, fault);
+    if (*fault) return 0;
+    if (x->op == MC_AND && !u) return 0;
+    if (x->op == MC_OR && u) return 1;
+    if (x->op == MC_IF_I || x->op == MC_IF_B) return expr_value(e, u ? x->b : x->c, q, k, n, h, fault);
+    if (x->b < 0) v = 0;
+    else v = expr_value(e, x->b, q, k, n, h, fault);
+    if (*fault) return 0;
+    switch (x->op) {
+    case MC_ADD: if (__builtin_add_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
+    case MC_SUB: if (__builtin_sub_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
+    case MC_MUL: if (__builtin_mul_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
+    case MC_DIV:
+    case MC_MOD: {
+        if (v == 0) return *fault = MC_DIV_ZERO, 0;
+        if (u == INT64_MIN && v == -1) {
+            if (x->op == MC_DIV) *fault = MC_OVERFLOW;
+            return 0;
+        }
+        int64_t quotient = u / v, rest = u % v;
+        bool round = rest != 0 && (rest < 0) != (v < 0);
+        return x->op == MC_DIV ? quotient - round : rest + (round ? v : 0);
+    }
+    case MC_NEG: if (u == INT64_MIN) *fault = MC_OVERFLOW; else r = -u; return r;
+    case MC_ABS: if (u == INT64_MIN) *fault = MC_OVERFLOW; else r = u < 0 ? -u : u; return r;
+    case MC_MIN: return u < v ? u : v;
+    case MC_MAX: return u < v ? v : u;
+    case MC_EQ: case MC_IFF: return u == v;
+    case MC_NE: return u != v;
+    case MC_LT: return u < v;
+    case MC_LE: return u <= v;
+    case MC_NOT: return !u;
+    case MC_AND: case MC_OR: return v;
+    default: abort();
+    }
+}
+
+static inline uint32_t guard_and(mc_builder *b, uint32_t guard, uint32_t p) {
+    return guard == MC_NONE ? p : mc_emit(b, MC_AND, guard, p, MC_NONE, 0, MC_NONE, 0);
+}
+
+static inline uint32_t lower_expr(mc_builder *b, const exprs *e, int i, uint32_t guard) {
+    const expr *x = &e->node[i];
+    uint32_t u = MC_NONE, v = MC_NONE, w = MC_NONE;
+    if (x->a >= 0) u = lower_expr(b, e, x->a, guard);
+    switch (x->op) {
+    case MC_AND: v = lower_expr(b, e, x->b, guard_and(b, guard, u)); break;
+    case MC_OR:
+        v = lower_expr(b, e, x->b, guard_and(b, guard, mc_emit(b, MC_NOT, u, MC_NONE, MC_NONE, 0, MC_NONE, 0)));
+        break;
+    case MC_IF_I: case MC_IF_B:
+        v = lower_expr(b, e, x->b, guard_and(b, guard, u));
+        w = lower_expr(b, e, x->c, guard_and(b, guard, mc_emit(b, MC_NOT, u, MC_NONE, MC_NONE, 0, MC_NONE, 0)));
+        break;
+    default:
+        if (x->b >= 0) v = lower_expr(b, e, x->b, guard);
+        break;
+    }
+    return mc_emit(b, x->op, u, v, w, x->imm, guard, (uint32_t)i);
+}
+
+/* Lowers to code; the caller frees *nodes. */
+static inline mc_code lower_mask(const exprs *e, int root, mc_node **nodes) {
+    mc_builder *b = mc_builder_new();
+    uint32_t *places, count;
+    if (!b) abort();
+    uint32_t r = lower_expr(b, e, root, MC_NONE);
+    if (mc_builder_failed(b) || !mc_extract(b, r, nodes, &places, &count)) abort();
+    free(places);
+    mc_builder_free(b);
+    return (mc_code){*nodes, count};
+}
+
+/* --- the prelude's masks --------------------------------------------------------------------------------------------- */
+
+enum sample { SAMPLE_FULL, SAMPLE_CAUSAL, SAMPLE_WINDOW, SAMPLE_WINDOW_BOTH, SAMPLE_PREFIX, SAMPLE_LAMBDA,
+              SAMPLE_SHARED_QUESTION, SAMPLE_CAUSAL_BLOCKWISE, SAMPLE_BLOCK_CAUSAL, SAMPLE_GLOBAL_WINDOW, SAMPLE_DILATED,
+              SAMPLES };
+static const char *const SAMPLE_NAMES[SAMPLES] = {"full", "causal", "window", "window_both", "prefix", "lambda",
+                                                  "shared_question", "causal_blockwise", "block_causal",
+                                                  "global_window", "dilated"};
+
+/* x and y: the mask's parameters in the order of its name's list (unused ones are ignored). */
+static inline int sample_mask(exprs *e, enum sample s, int64_t x, int64_t y) {
+    int q = ex0(e, MC_Q), k = ex0(e, MC_K), n = ex0(e, MC_N);
+    int causal = ex2(e, MC_LE, k, q), ahead = ex2(e, MC_SUB, q, k);
+    int a = num(e, x), b = num(e, y);
+    switch (s) {
+    case SAMPLE_FULL: return truth(e, true);
+    case SAMPLE_CAUSAL: return causal;
+    case SAMPLE_WINDOW: /* 0 <= q - k < w */
+        return ex2(e, MC_AND, ex2(e, MC_LE, num(e, 0), ahead), ex2(e, MC_LT, ahead, a));
+    case SAMPLE_WINDOW_BOTH: /* -r <= q - k <= l */
+        return ex2(e, MC_AND, ex2(e, MC_LE, ex1(e, MC_NEG, b), ahead), ex2(e, MC_LE, ahead, a));
+    case SAMPLE_PREFIX: return ex2(e, MC_OR, ex2(e, MC_LT, k, a), causal);
+    case SAMPLE_LAMBDA:
+        return ex2(e, MC_AND, causal, ex2(e, MC_OR, ex2(e, MC_LT, k, a), ex2(e, MC_LT, ahead, b)));
+    case SAMPLE_SHARED_QUESTION: {
+        int question = ex2(e, MC_DIV, ex2(e, MC_MUL, n, a), num(e, 100));
+        int each = ex2(e, MC_MAX, num(e, 1), ex2(e, MC_DIV, ex2(e, MC_SUB, n, question), b));
+        int last = ex2(e, MC_SUB, b, num(e, 1));
+        int part_q = ex2(e, MC_MIN, ex2(e, MC_DIV, ex2(e, MC_SUB, q, question), each), last);
+        int part_k = ex2(e, MC_MIN, ex2(e, MC_DIV, ex2(e, MC_SUB, k, question), each), last);
+        return ex2(e, MC_AND, causal, ex2(e, MC_OR, ex2(e, MC_LT, k, question), ex2(e, MC_EQ, part_q, part_k)));
+    }
+    case SAMPLE_CAUSAL_BLOCKWISE: {
+        int t = ex2(e, MC_DIV, q, a), last = ex2(e, MC_DIV, ex2(e, MC_SUB, n, num(e, 1)), a);
+        int outer = ex2(e, MC_OR, ex2(e, MC_EQ, t, num(e, 0)), ex2(e, MC_EQ, t, last));
+        int from = ex2(e, MC_MAX, a, ex2(e, MC_SUB, q, ex2(e, MC_MUL, b, a)));
+        int inner = ex2(e, MC_OR, ex2(e, MC_LT, k, a), ex2(e, MC_LE, from, k));
+        return ex2(e, MC_AND, causal, ex2(e, MC_OR, outer, inner));
+    }
+    case SAMPLE_BLOCK_CAUSAL: return ex2(e, MC_LE, ex2(e, MC_DIV, k, a), ex2(e, MC_DIV, q, a));
+    case SAMPLE_GLOBAL_WINDOW:
+        return ex2(e, MC_OR, ex2(e, MC_LE, ex1(e, MC_ABS, ahead), b),
+                   ex2(e, MC_OR, ex2(e, MC_LT, q, a), ex2(e, MC_LT, k, a)));
+    case SAMPLE_DILATED:
+        return ex2(e, MC_AND, ex2(e, MC_LE, ex1(e, MC_ABS, ahead), a),
+                   ex2(e, MC_EQ, ex2(e, MC_MOD, ahead, b), num(e, 0)));
+    case SAMPLES: break;
+    }
+    abort();
+}
+
+/* --- random masks ----------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t draw(exprs *e, uint64_t below) { /* splitmix64 */
+    uint64_t z = e->seed += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (z ^ z >> 31) % below;
+}
+
+static inline int64_t draw_number(exprs *e) {
+    static const int64_t odd[] = {INT64_MIN, INT64_MAX, INT64_MAX / 2, INT64_MIN / 2, (int64_t)1 << 40, 3037000500};
+    switch (draw(e, 40)) {
+    case 0: return odd[draw(e, 6)];
+    case 1: case 2: case 3: case 4: return (int64_t)draw(e, 400) - 50;
+    case 5: case 6: case 7: return (int64_t)1 << draw(e, 9);
+    case 8: case 9: case 10: case 11: return -(int64_t)draw(e, 8);
+    default: return (int64_t)draw(e, 12);
+    }
+}
+
+static inline int draw_int(exprs *e, int depth);
+static inline int draw_bool(exprs *e, int depth) {
+    static const mc_op compares[] = {MC_EQ, MC_NE, MC_LT, MC_LE, MC_LT, MC_LE};
+    if (depth <= 0 || draw(e, 3) == 0) return ex2(e, compares[draw(e, 6)], draw_int(e, depth - 1), draw_int(e, depth - 1));
+    switch (draw(e, 12)) {
+    case 0: return ex1(e, MC_NOT, draw_bool(e, depth - 1));
+    case 1: return ex2(e, MC_IFF, draw_bool(e, depth - 1), draw_bool(e, depth - 1));
+    case 2: return ex(e, MC_IF_B, draw_bool(e, depth - 1), draw_bool(e, depth - 1), draw_bool(e, depth - 1), 0);
+    case 3: return truth(e, draw(e, 2));
+    case 4: { /* a guard that may be needed: y != 0 and x / y ... */
+        int y = draw_int(e, depth - 1), x = draw_int(e, depth - 1);
+        int p = ex2(e, MC_LT, ex2(e, draw(e, 2) ? MC_DIV : MC_MOD, x, y), draw_int(e, 0));
+        int guard = ex2(e, draw(e, 3) ? MC_NE : MC_LT, num(e, 0), y);
+        return ex2(e, MC_AND, guard, p);
+    }
+    case 5: case 6: case 7: case 8: return ex2(e, MC_AND, draw_bool(e, depth - 1), draw_bool(e, depth - 1));
+    default: return ex2(e, MC_OR, draw_bool(e, depth - 1), draw_bool(e, depth - 1));
+    }
+}
+
+static inline int draw_int(exprs *e, int depth) {
+    if (depth <= 0 || draw(e, 4) == 0) {
+        switch (draw(e, 10)) {
+        case 0: case 1: case 2: return ex0(e, MC_Q);
+        case 3: case 4: case 5: return ex0(e, MC_K);
+        case 6: return draw(e, 2) ? ex0(e, MC_N) : num(e, draw_number(e));
+        case 7: return e->heads ? ex0(e, MC_H) : ex2(e, MC_SUB, ex0(e, MC_Q), ex0(e, MC_K));
+        default: return num(e, draw_number(e));
+        }
+    }
+    switch (draw(e, 16)) {
+    case 0: case 1: case 2: return ex2(e, MC_ADD, draw_int(e, depth - 1), draw_int(e, depth - 1));
+    case 3: case 4: case 5: return ex2(e, MC_SUB, draw_int(e, depth - 1), draw_int(e, depth - 1));
+    case 6: return ex2(e, MC_MUL, draw_int(e, depth - 1), draw(e, 4) ? num(e, draw_number(e)) : draw_int(e, depth - 1));
+    case 7: case 8: return ex2(e, MC_DIV, draw_int(e, depth - 1), draw(e, 8) ? num(e, draw_number(e)) : draw_int(e, depth - 1));
+    case 9: case 10: return ex2(e, MC_MOD, draw_int(e, depth - 1), draw(e, 8) ? num(e, draw_number(e)) : draw_int(e, depth - 1));
+    case 11: return ex1(e, draw(e, 2) ? MC_NEG : MC_ABS, draw_int(e, depth - 1));
+    case 12: return ex2(e, MC_MIN, draw_int(e, depth - 1), draw_int(e, depth - 1));
+    case 13: return ex2(e, MC_MAX, draw_int(e, depth - 1), draw_int(e, depth - 1));
+    case 14: return ex(e, MC_IF_I, draw_bool(e, depth - 1), draw_int(e, depth - 1), draw_int(e, depth - 1), 0);
+    default: { /* guarded division */
+        int y = draw_int(e, depth - 1), x = draw_int(e, depth - 1);
+        return ex(e, MC_IF_I, ex2(e, MC_EQ, y, num(e, 0)), num(e, 1), ex2(e, draw(e, 2) ? MC_DIV : MC_MOD, x, y), 0);
+    }
+    }
+}
+
+/* A random mask of the given depth; at most EXPR_MAX nodes for depth <= 4. */
+static inline int random_mask(exprs *e, uint64_t seed, int depth, bool heads) {
+    e->count = 0;
+    e->seed = seed;
+    e->heads = heads;
+    return draw_bool(e, depth);
+}
+#endif
