@@ -102,7 +102,10 @@ typedef struct fcp_session_options {
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
 } fcp_session_options;
 
-/* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session. */
+/* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
+ * The host backend computes on threads of its own with OpenBLAS on one thread each. How many threads OpenBLAS uses is a
+ * setting of the whole process: while a pass runs it is 1, and afterwards what it was before. No more than 32 ranks are inside
+ * OpenBLAS at once, over all sessions of the process. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);

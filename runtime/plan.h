@@ -35,6 +35,21 @@
  * at home; at a representative its own transient accumulator, where the first contribution (a tile's or a REDUCE's)
  * initialises. After a send of class DKV from a transient slot that slot is empty. REDUCE empties its source.
  *
+ * FINER POINTS, which the verifier holds plans to.
+ *   Rounds are numbered from 0 within a pass: a LAUNCH's c is rounds[round_starts[pass] + c]. A rank launches the rounds
+ *   it has a share in, once each, in increasing order; a LAUNCH's stage is its round's. Stages never decrease along a
+ *   queue, nor along a pass's rounds. Transfers between ranks, IN and OUT included, are no larger than `unit`.
+ *   IN rounds hold IN, OUT rounds OUT, INDEPENDENT rounds KV sent from home slots, DEPENDENT rounds all other KV and DKV.
+ *   A home block is ready (to read, send, copy out) once all its tokens are in; delta needs all home blocks of the rank.
+ *   A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows (by WAIT) every ATTEND of stage <= t - buffers.
+ *   Stages of a pass: 1 + the largest stage of an ATTEND or of an INDEPENDENT or DEPENDENT round; 0 without any. Nothing
+ *   is of a later stage than that number (what follows the last stage).
+ *   REDUCEs into one accumulator go in order of (round in which the partial's last unit arrived, sender). A partial is
+ *   received whole from one sender, and reduced before it travels on. Transient slot numbers of a class have no gaps.
+ *   Two accesses of a slot in different queues, one of them a write, are ordered by WAITs of that rank.
+ *   Operands an instruction does not use, and pads, are 0. A pass the plan does not have has no rounds and no
+ *   instructions, and zeros in the summary. summary.positions saturates at UINT64_MAX.
+ *
  * Function bytes: see fcp_class_bytes. All sizes are per token and all heads of the class's head group (one group today:
  * group = 0, all heads).
  */
@@ -166,7 +181,8 @@ typedef struct fcp_visit {
 typedef enum fcp_round_kind { FCP_ROUND_IN, FCP_ROUND_INDEPENDENT, FCP_ROUND_DEPENDENT, FCP_ROUND_OUT } fcp_round_kind;
 typedef struct fcp_round {
     uint32_t kind;
-    uint32_t stage; /* 0 for IN; for OUT the number of stages */
+    uint32_t stage; /* IN: 0. OUT: for blocks done before the last stage its number (they move beside it), for the
+                     * others that number + 1. Dependent rounds of a stage come before its independent ones. */
 } fcp_round;
 
 /* compute queue: WAIT COPY DELTA ATTEND REDUCE.  communication queue: WAIT LAUNCH. */
@@ -185,10 +201,10 @@ typedef enum fcp_op {
 } fcp_op;
 
 typedef struct fcp_instr {
-    uint32_t op, stage;
+    uint32_t op : 8, stage : 24;
     uint32_t a, b, c;
-    uint32_t pad;
 } fcp_instr;
+enum { FCP_MAX_STAGES = (1 << 24) - 2 };
 
 typedef struct fcp_stream {
     uint32_t first, count; /* instructions */
@@ -258,7 +274,9 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
 /* The verifier: proves, from the tables alone, what DESIGN section 8 lists. What it found is in *out_report when not NULL.
  * The tables must have passed fcp_plan_check. Linear in the plan. */
 typedef struct fcp_verify_report {
-    uint64_t tiles, transfers, rounds[FCP_PASSES], delta[FCP_PASSES][FCP_FABRICS], instructions;
+    uint64_t tiles, transfers; /* transfers: between ranks, in all passes */
+    uint64_t rounds[FCP_PASSES], delta[FCP_PASSES][FCP_FABRICS]; /* of the independent units */
+    uint64_t instructions;
 } fcp_verify_report;
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
 fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err);

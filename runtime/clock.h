@@ -1,0 +1,35 @@
+/* clock.h: time limits of waits, by the monotonic clock. Nothing else in the library looks at a clock but to measure. */
+#ifndef FCP_CLOCK_H
+#define FCP_CLOCK_H
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+static inline double fcp_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The time `milliseconds` from now, for a condition made by fcp_condition_init. */
+static inline struct timespec fcp_deadline(uint32_t milliseconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += milliseconds / 1000;
+    t.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+static inline bool fcp_condition_init(pthread_cond_t *condition) {
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr)) return false;
+    bool ok = !pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) && !pthread_cond_init(condition, &attr);
+    pthread_condattr_destroy(&attr);
+    return ok;
+}
+#endif

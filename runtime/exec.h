@@ -1,0 +1,35 @@
+/* exec.h: inside the executor. */
+#ifndef FCP_EXEC_H
+#define FCP_EXEC_H
+#include <stdatomic.h>
+
+#include "backend.h"
+#include "clock.h"
+#include "transport.h"
+
+/* One rank: its arena, and how far its two queues are. */
+typedef struct fcp_rank {
+    struct fcp_session *session;
+    uint32_t index, homes;
+    uint64_t home_tokens;
+    const uint64_t *home_first;      /* homes + 1, in the session's array */
+    fcp_slots slots[FCP_PASSES];
+    void *memory;                    /* of the arena; serves every pass */
+    uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */
+    fcp_arena arena;                 /* of the pass that runs */
+    const fcp_tensors *tensors;      /* the caller's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool locks;                      /* lock and condition exist */
+    bool prepared;
+    uint32_t completed[FCP_QUEUES];  /* instructions */
+    fcp_wire *wires;                 /* of the group under way */
+    uint32_t wire_capacity;
+    _Atomic uint32_t waiting;        /* the round whose group is not complete; FCP_NONE: none */
+} fcp_rank;
+
+/* What a transfer moves at this rank, on its home's or its slot's side, or on the caller's. Returns the number of segments;
+ * both sides of a transfer give the same sizes in the same order. */
+uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
+uint32_t fcp_segments_caller(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
+#endif

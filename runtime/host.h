@@ -1,0 +1,28 @@
+/* host.h: inside the host backend. */
+#ifndef FCP_HOST_H
+#define FCP_HOST_H
+#include "backend.h"
+#include "host_work.h"
+#include "host_mask.h"
+
+/* What one worker computes in: a strip's rows and a job's keys for one head, float32, dense. */
+typedef struct fcp_host_worker {
+    fcp_work work;
+    fcp_maskcells *mask;
+    float *memory;
+    float *q, *o;    /* [FCP_STRIP][head_dim]; in the backward pass o is dO */
+    float *dq;       /* [FCP_STRIP][head_dim] */
+    float *k, *v;    /* [FCP_JOB][head_dim] */
+    float *s, *dp;   /* [FCP_STRIP][FCP_JOB] */
+    float *m, *l;    /* [FCP_STRIP]; in the backward pass LSE in log2 units, and delta */
+    float *row;      /* [head_dim] */
+} fcp_host_worker;
+
+typedef struct fcp_host {
+    fcp_device base;
+    fcp_host_worker workers[];
+} fcp_host;
+
+fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads);
+fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads);
+#endif

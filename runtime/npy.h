@@ -1,0 +1,40 @@
+/* npy.h: tensors in .npy files: versions 1.0, 2.0 and 3.0, C order, little-endian, whole and exact.
+ *
+ * Reading treats the file as hostile: nothing is allocated before its size is known to be in the file. Writing is atomic:
+ * a temporary file beside `path`, then rename; on any error `path` is as it was and nothing is left behind.
+ * Errors: FCP_E_READ and FCP_E_WRITE (the system's reason), FCP_E_NPY (malformed), FCP_E_TENSOR (sound, but not the
+ * tensor asked for: the message has path, expected and found), FCP_E_NO_MEMORY.
+ */
+#ifndef FCP_NPY_H
+#define FCP_NPY_H
+#include "fcp.h"
+
+enum { FCP_NPY_MAX_DIMS = 8 };
+
+/* '<f4', '<f2', '<u2'. A file cannot say bfloat16: its bits travel as uint16, and the caller must know that they do. */
+typedef enum fcp_npy_type { FCP_NPY_F4, FCP_NPY_F2, FCP_NPY_U2, FCP_NPY_TYPES } fcp_npy_type;
+
+typedef struct fcp_npy {
+    fcp_npy_type type;
+    uint32_t dims;                      /* 0 .. FCP_NPY_MAX_DIMS */
+    uint64_t shape[FCP_NPY_MAX_DIMS];
+    uint64_t elements;                  /* product of the shape */
+    void *data;                         /* malloc'd; NULL only when elements is 0 */
+} fcp_npy;
+
+/* The type a dtype is stored as: fp32 F4, fp16 F2, bf16 U2. */
+fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
+const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", "float16", "uint16" */
+size_t fcp_npy_type_size(fcp_npy_type type);
+
+/* Reads any file of these types. *out is ended by fcp_npy_free. */
+fcp_code fcp_npy_read(const char *path, fcp_npy *out, fcp_error *err);
+void fcp_npy_free(fcp_npy *npy); /* frees the data; the struct is the caller's */
+
+/* Reads a file that must have exactly this type and shape; *out_data is malloc'd (the caller frees). */
+fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, void **out_data,
+                      fcp_error *err);
+/* Writes a tensor, version 1.0. */
+fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
+                      fcp_error *err);
+#endif
