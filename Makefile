@@ -1,41 +1,74 @@
 # fcpc: see README.md.
 #   make          build/fcpc and the libraries          make demo     set up, build, compile and run an example
-#   make check    set up, build, every test             make bench    measure, each figure beside its goal
-#   make install  PREFIX=/usr/local DESTDIR=
-# Variables: B (build folder), CC, SAN (address,undefined | thread), OPT.
+#   make check    set up, build, every test             make bench    measure, each figure beside its goal [ROWS=plan]
+#   make install  [PREFIX=/usr/local] [DESTDIR=]        make setup    install what is missing (apt)
+#   make fuzz     fuzz every target [SECONDS=60]        make golden-update   rewrite the golden files; read the diff
+# Variables: B (build folder), CC, SAN (address,undefined | thread), OPT, JOBS.
 B ?= build
 CC = gcc
 OPT ?= -O3 -g
 SAN ?=
+JOBS ?= 2
+SECONDS ?= 60
+ROWS ?=
 PREFIX ?= /usr/local
+DESTDIR ?=
+LIBDIR ?= $(PREFIX)/lib
+VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/cmd.h)
+SOVERSION = 0
+.DEFAULT_GOAL := all
+
 WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,)
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -pthread -MMD -MP \
          -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
 RT_LIBS = -lopenblas -lisal -lm
+
 FCP_SRC = $(wildcard codegen/*.c runtime/*.c)
 FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c))
-CMD_SRC = $(wildcard compiler/main.c compiler/cmd_*.c)
-GEN_OBJ = $(if $(wildcard grammar/fcp.y),$(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o)
+CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
+TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c)
+BENCH_SRC = $(wildcard tests/bench/*.c)
+FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
+EXAMPLE_SRC = $(wildcard examples/*.c)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
+GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o)
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
+TESTS = $(TEST_SRC:%.c=$(B)/%)
+EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)
+REPLAYS = $(FUZZ_SRC:%.c=$(B)/%-replay)
 
 all: $(B)/libfcp.a $(B)/libfcpc.a $(B)/fcpc
 
+# --- program and libraries --------------------------------------------------------------------------------------------
 $(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
-
 $(B)/libfcp.a: $(FCP_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 $(B)/libfcpc.a: $(FCPC_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
+# The shared libraries, and the static ones as installed, show fcp_* and mc_*, fcpc_* only.
+$(B)/libfcp.so: $(FCP_OBJ)
+	@printf '{ global: fcp_*; mc_*; local: *; };\n' > $(B)/fcp.map
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $^ $(RT_LIBS)
+$(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
+	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
+$(B)/install/libfcp.a: $(FCP_OBJ)
+$(B)/install/libfcpc.a: $(FCPC_OBJ)
+$(B)/install/%.a:
+	@mkdir -p $(@D); rm -f $@
+	$(LD) -r -o $(@:.a=.o) $^
+	objcopy -w $(foreach s,$(if $(filter libfcp,$*),fcp_ mc_,fcpc_),--keep-global-symbol='$s*') $(@:.a=.o)
+	$(AR) rcs $@ $(@:.a=.o)
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
 
-# grammar: flex and bison into build/gen
+# --- grammar: flex and bison, and the prelude as an array ---------------------------------------------------------------
 $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 	@mkdir -p $(B)/gen
 	bison -Wall -Werror -d -o $(B)/gen/fcp.tab.c $<
@@ -48,16 +81,87 @@ $(B)/gen/prelude.c: grammar/prelude.fcp
 	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<
-$(FCPC_SRC:%.c=$(B)/%.o): $(if $(GEN_OBJ),| $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h)
+$(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
+$(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 
-# tests: one Criterion program per file of tests/unit and tests/oracle
-TESTS = $(patsubst %.c,$(B)/%,$(wildcard tests/unit/*.c tests/oracle/*.c))
+# --- tests: one Criterion program per file of tests/unit and tests/oracle; shell runners in tests/*/run.sh --------------
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
 tests: $(TESTS)
 
+check: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build
+	@$(MAKE) --no-print-directory lint
+	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
+check-sanitized:
+	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build
+	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
+# One runner or several, built and run: make test T='test_parse test_cells'
+test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS))),$(TESTS)) all
+	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh --only $(filter $(B)/tests/%,$^)
+lint: check-includes
+	@if command -v clang > /dev/null; then echo clang -fsyntax-only -Werror; \
+	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
+check-includes:
+	@B=$(B) SAN=$(SAN) .ci/rules.sh
+golden-update: all tests
+	@GOLDEN_UPDATE=1 B=$(B) JOBS=$(JOBS) .ci/check.sh $(TESTS)
+	@git --no-pager diff --stat -- tests || true
+
+# --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
+$(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+fuzz-replay-build: $(REPLAYS)
+fuzz-replay: $(REPLAYS)
+	@set -e; for r in $(REPLAYS); do t=$${r##*/fuzz_}; $$r fuzz/corpus/$${t%-replay}; done
+$(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/libfcpc.a $(B)/libfcp.a
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(RT_LIBS)
+fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
+fuzz:
+	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='-O1 -g' SAN=address,undefined,fuzzer-no-link fuzz-build
+	@set -e; for f in $(FUZZ_SRC:fuzz/fuzz_%.c=%); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
+	 $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -print_final_stats=0 -artifact_prefix=$(B)-fuzz/ \
+	   $(B)-fuzz/corpus/$$f fuzz/corpus/$$f; done
+
+# --- demo, benchmarks, examples -----------------------------------------------------------------------------------------
+demo: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	$(B)/fcpc examples/lambda.fcp -o $(B)/lambda.plan
+	$(B)/fcpc show $(B)/lambda.plan
+	$(B)/fcpc run $(B)/lambda.plan
+bench: $(B)/bench
+	@$(B)/bench $(ROWS)
+$(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+examples: $(EXAMPLES)
+$(B)/examples/%.o: CFLAGS += -Iruntime -Icompiler
+$(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+
+# --- setting up and installing ------------------------------------------------------------------------------------------
+setup:
+	@.ci/setup.sh
+D = $(DESTDIR)$(PREFIX)
+L = $(DESTDIR)$(LIBDIR)
+install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
+	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
+	install -m 755 $(B)/fcpc $(D)/bin/fcpc
+	install -m 644 runtime/fcp.h runtime/errors.def $(D)/include/fcpc
+	sed 's|"../runtime/fcp.h"|"fcp.h"|' compiler/fcpc.h > $(D)/include/fcpc/fcpc.h
+	for l in fcp fcpc; do \
+	  install -m 644 $(B)/install/lib$$l.a $(L)/lib$$l.a; \
+	  install -m 755 $(B)/lib$$l.so $(L)/lib$$l.so.$(VERSION); \
+	  ln -sf lib$$l.so.$(VERSION) $(L)/lib$$l.so.$(SOVERSION); \
+	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
+	  'Description: executes plans of context-parallel attention' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
+	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' > $(L)/pkgconfig/fcpc.pc
 clean:
-	rm -rf $(B)
-.PHONY: all tests clean
+	rm -rf $(B) $(B)-fuzz
+.PHONY: all tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build demo bench \
+        examples setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -36,14 +36,19 @@ void *arena_alloc(arena *a, size_t count, size_t size, size_t align) {
         if (grow > LAST_CHUNK) grow = LAST_CHUNK;
         size_t need = bytes + ARENA_REDZONE;
         if (need > grow) grow = need;
-        struct arena_chunk *c = malloc(sizeof *c + grow);
-        if (!c) return NULL;
+        struct arena_chunk *c, **link = &a->spare;
+        while (*link && (*link)->size < need) link = &(*link)->next;
+        if ((c = *link)) {
+            *link = c->next;
+        } else {
+            if (!(c = malloc(sizeof *c + grow))) return NULL;
+            c->size = grow;
+            a->total += grow;
+        }
         c->next = a->chunk;
-        c->size = grow;
-        ASAN_POISON_MEMORY_REGION(c->bytes, grow);
+        ASAN_POISON_MEMORY_REGION(c->bytes, c->size);
         a->chunk = c;
-        a->size = grow;
-        a->total += grow;
+        a->size = c->size;
         at = 0;
     }
     a->used = at + bytes + ARENA_REDZONE;
@@ -65,7 +70,20 @@ char *arena_copy(arena *a, const char *text, size_t length) {
     return p;
 }
 
+void arena_reset(arena *a) {
+    while (a->chunk) {
+        struct arena_chunk *c = a->chunk, **link = &a->spare;
+        a->chunk = c->next;
+        while (*link && (*link)->size < c->size) link = &(*link)->next; /* by size: the smallest that fits is taken */
+        c->next = *link;
+        *link = c;
+    }
+    a->used = a->size = 0;
+}
+
 void arena_free(arena *a) {
+    arena_reset(a);
+    a->chunk = a->spare;
     while (a->chunk) {
         struct arena_chunk *c = a->chunk;
         a->chunk = c->next;

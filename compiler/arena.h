@@ -6,6 +6,7 @@
 
 typedef struct arena {
     struct arena_chunk *chunk; /* newest first */
+    struct arena_chunk *spare; /* kept by arena_reset */
     size_t used, size;         /* of the newest chunk */
     size_t total;              /* bytes taken from the system */
 } arena;
@@ -14,6 +15,7 @@ typedef struct arena {
 void *arena_alloc(arena *a, size_t count, size_t size, size_t align); /* NULL: out of memory or overflow; not zeroed */
 void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
 char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
+void arena_reset(arena *a);                                  /* ends everything in it, keeps the memory for what comes */
 void arena_free(arena *a);                                   /* everything; the arena may be used again */
 
 #define ARENA_NEW(a, type, count) ((type *)arena_alloc((a), (count), sizeof(type), _Alignof(type)))

@@ -47,6 +47,7 @@ struct fcpc_program {
     /* the sources its spans refer to, so that another diagnostics object can show them */
     const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;
     uint32_t source_count;
+    struct workspace *workspace; /* what fcpc_plan keeps between batches: workspace.h; released with the program */
 };
 
 /* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already

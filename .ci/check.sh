@@ -1,0 +1,61 @@
+#!/bin/sh
+# Runs test programs, $JOBS at a time, each closing line as it ends, and a total. Usage: check.sh [--only] PROGRAM...
+# Without --only also: the shell runners tests/*/run.sh, the replay of every fuzz corpus, the C examples.
+# Logs are in $B/log; the log of a runner that fails is printed. Criterion programs run with -j1: we run two at a time.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+B=${B:-build} JOBS=${JOBS:-2} SAN=${SAN:-}
+export B SAN
+
+if [ "${1:-}" = --one ]; then # one runner: program [argument]
+    name=$(basename "$2")
+    case "$2" in */run.sh) name=$(basename "$(dirname "$2")") ;; esac
+    log=$B/log/$name.log
+    set -- "$2" ${3:+"$3"}
+    case "$1" in "$B"/tests/*) set -- "$1" -j1 ;; esac
+    start=$(date +%s)
+    timeout -k 5 "${RUNNER_TIMEOUT:-600}" "$@" > "$log" 2>&1
+    status=$?
+    seconds=$(($(date +%s) - start))
+    closing=$(grep -a -E 'Synthesis|passed|replayed' "$log" | tail -n 1 | sed 's/\x1b\[[0-9;]*m//g; s/.*Synthesis: //')
+    [ $status = 124 ] && closing="timed out"
+    if [ $status = 0 ] && [ -n "$closing" ]; then
+        printf '%-22s %s  (%d s)\n' "$name" "$closing" $seconds
+    else
+        printf '%-22s FAILED (status %d): %s\n' "$name" $status "$closing"
+        sed 's/^/    /' "$log" | tail -n 60
+        echo "$name" >> "$B/log/failed"
+    fi
+    echo "$closing" >> "$B/log/closing"
+    exit 0
+fi
+
+only=
+if [ "${1:-}" = --only ]; then only=1; shift; fi
+mkdir -p "$B/log"
+rm -f "$B/log/failed" "$B/log/closing"
+{
+    for program in "$@"; do echo "$program"; done
+    if [ -z "$only" ]; then
+        for runner in tests/*/run.sh; do [ -x "$runner" ] && echo "$runner"; done
+        for replay in "$B"/fuzz/*-replay; do
+            target=$(basename "$replay" -replay)
+            [ -e "$replay" ] && [ -e "fuzz/$target.c" ] && echo "$replay fuzz/corpus/${target#fuzz_}"
+        done
+        for example in examples/*.c; do
+            example=$B/examples/$(basename "$example" .c)
+            [ -x "$example" ] && echo "$example"
+        done
+    fi
+} | xargs -P "$JOBS" -L 1 "$0" --one
+
+count() { sed -n "s/.*$1: \([0-9]*\).*/\1/p" "$B/log/closing" | awk '{s += $1} END {print s + 0}'; }
+plain=$(sed -n 's/.*[^0-9]\([0-9][0-9]*\) \(passed\|replayed\).*/\1/p; s/^\([0-9][0-9]*\) \(passed\|replayed\).*/\1/p' \
+    "$B/log/closing" | awk '{s += $1} END {print s + 0}')
+runners=$(grep -c '' "$B/log/closing" 2> /dev/null)
+passing=$(($(count Passing) + plain))
+if [ -e "$B/log/failed" ]; then
+    echo "total: $runners runners, $passing passing; FAILED: $(tr '\n' ' ' < "$B/log/failed")"
+    exit 1
+fi
+echo "total: $runners runners, $passing passing, none failing"

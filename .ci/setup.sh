@@ -1,0 +1,71 @@
+#!/bin/sh
+# Installs with apt what the build and the tests need and this machine lacks. Asks nothing; does nothing when all is there.
+# Where there is no apt, says at once what is missing and fails.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+missing_tools=
+missing_packages=
+need() { # need TOOL PACKAGE
+    command -v "$1" > /dev/null 2>&1 && return
+    missing_tools="$missing_tools $1"
+    missing_packages="$missing_packages $2"
+}
+header() { # header FILE PACKAGE: looked for where the compiler looks
+    for folder in /usr/include /usr/local/include /usr/include/"$(uname -m)"-linux-gnu; do
+        [ -e "$folder/$1" ] && return
+    done
+    missing_tools="$missing_tools $1"
+    missing_packages="$missing_packages $2"
+}
+
+need gcc gcc
+need make make
+need flex flex
+need bison bison
+need ld binutils
+need clang clang
+need pkg-config pkg-config
+need git git
+need jq jq
+header stdio.h libc6-dev
+header criterion/criterion.h libcriterion-dev
+header isa-l/crc.h libisal-dev
+header openblas_config.h libopenblas-dev
+if command -v clang > /dev/null 2>&1; then
+    runtime=$(clang -print-file-name=libclang_rt.asan-"$(uname -m)".a 2> /dev/null)
+    version=$(clang -dumpversion 2> /dev/null | cut -d. -f1)
+    case "$runtime" in
+        /*) [ -e "$runtime" ] || runtime= ;;
+        *) runtime=$(ls /usr/lib/llvm-"$version"/lib/clang/*/lib/linux/libclang_rt.asan-*.a 2> /dev/null | head -n 1) ;;
+    esac
+    if [ -z "$runtime" ]; then
+        missing_tools="$missing_tools libclang_rt.asan"
+        missing_packages="$missing_packages libclang-rt-$version-dev"
+    fi
+else
+    missing_packages="$missing_packages libclang-rt-14-dev"
+fi
+
+[ -z "$missing_tools" ] && exit 0
+if ! command -v apt-get > /dev/null 2>&1; then
+    echo "missing:$missing_tools" >&2
+    echo "there is no apt here: install them by hand (Debian's packages are:$missing_packages)" >&2
+    exit 1
+fi
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo > /dev/null 2>&1 || ! sudo -n true 2> /dev/null; then
+        echo "missing:$missing_tools" >&2
+        echo "run as root: apt-get install$missing_packages" >&2
+        exit 1
+    fi
+    as_root="sudo -n"
+fi
+echo "installing:$missing_packages"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086
+$as_root apt-get install -y -qq --no-install-recommends $missing_packages > /dev/null 2>&1 ||
+    { $as_root apt-get update -qq &&
+      $as_root apt-get install -y -qq --no-install-recommends $missing_packages > /dev/null; } ||
+    { echo "apt could not install:$missing_packages" >&2; exit 1; }

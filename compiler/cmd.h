@@ -1,0 +1,152 @@
+/* cmd.h: what the commands of `fcpc` share. This is the program, not the library: it prints, and it owns the process. */
+#ifndef FCPC_CMD_H
+#define FCPC_CMD_H
+#include <stdio.h>
+
+#include "../runtime/plan.h"
+#include "fcpc.h"
+#include "json.h"
+
+#define FCPC_VERSION "0.1.0"
+
+/* --- the command line (cmd_args.c) -------------------------------------------------------------------------------- */
+
+/* Commands: name, the function that does it, synopsis, one line of help. */
+#define CMD_COMMANDS(X)                                                                                                \
+    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN]", "compile a program to a plan (the default command)")      \
+    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F]", "draw the mask, the placement and the pipeline")   \
+    X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
+    X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
+    X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")
+
+typedef enum cmd_command {
+#define X(id, name, function, synopsis, help) CMD_##id,
+    CMD_COMMANDS(X)
+#undef X
+    CMD_COUNT
+} cmd_command;
+
+/* Options: long name, letter or 0, what its value is called (NULL: a flag), bits of the commands that take it, help. */
+#define CMD_BIT(id) (1u << CMD_##id)
+#define CMD_ALL (CMD_BIT(COMPILE) | CMD_BIT(SHOW) | CMD_BIT(VERIFY) | CMD_BIT(RUN) | CMD_BIT(DUMP))
+#define CMD_OPTIONS(X)                                                                                                 \
+    X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
+    X(DEFINE, "define", 'D', "NAME=VALUE", CMD_ALL, "override a setting: -D cluster.nodes=4 -D plan.block=2K")         \
+    X(LENGTHS, "lengths", 0, "FILE", CMD_ALL, "the batch: one length a line, in place of the program's")               \
+    X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \
+    X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
+    X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW), "width of the picture in the terminal")                             \
+    X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
+    X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
+    X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN), "forward, or forward,backward; default: what the plan and inputs allow") \
+    X(Q, "q", 0, "F.npy", CMD_BIT(RUN), "queries  [tokens, heads, head_dim]")                                          \
+    X(K, "k", 0, "F.npy", CMD_BIT(RUN), "keys     [tokens, kv_heads, head_dim]")                                       \
+    X(V, "v", 0, "F.npy", CMD_BIT(RUN), "values   [tokens, kv_heads, head_dim]")                                       \
+    X(DO, "do", 0, "F.npy", CMD_BIT(RUN), "gradient of the output, for the backward pass")                             \
+    X(OUT, "out", 0, "F.npy", CMD_BIT(RUN), "write the output here")                                                   \
+    X(LSE, "lse", 0, "F.npy", CMD_BIT(RUN), "write the log-sum-exp here [tokens, heads], float32")                     \
+    X(DQ, "dq", 0, "F.npy", CMD_BIT(RUN), "write the gradient of the queries here")                                    \
+    X(DK, "dk", 0, "F.npy", CMD_BIT(RUN), "write the gradient of the keys here")                                       \
+    X(DV, "dv", 0, "F.npy", CMD_BIT(RUN), "write the gradient of the values here")                                     \
+    X(BF16, "bf16", 0, NULL, CMD_BIT(RUN), "uint16 tensors hold bfloat16 (the plan's dtype must be bf16)")             \
+    X(SEED, "seed", 0, "N", CMD_BIT(RUN), "seed of the drawn inputs")                                                  \
+    X(CHECK, "check", 0, NULL, CMD_BIT(RUN), "check against the definition of attention (default for drawn inputs)")   \
+    X(NO_CHECK, "no-check", 0, NULL, CMD_BIT(RUN), "do not check")                                                     \
+    X(THREADS, "threads", 0, "N", CMD_BIT(RUN), "ranks that may compute at once; default: the processors there are")   \
+    X(TIMEOUT, "timeout", 0, "SECONDS", CMD_BIT(RUN), "a rank that waits this long for a peer fails; default 120")     \
+    X(JSON, "json", 0, NULL, CMD_ALL, "print one JSON object on stdout")                                               \
+    X(QUIET, "quiet", 'q', NULL, CMD_ALL, "print no summary and no progress")                                          \
+    X(HELP, "help", 'h', NULL, CMD_ALL, "print help")                                                                  \
+    X(VERSION, "version", 0, NULL, CMD_ALL, "print the version")
+
+typedef enum cmd_option {
+#define X(id, name, letter, metavar, commands, help) OPT_##id,
+    CMD_OPTIONS(X)
+#undef X
+    OPT_COUNT
+} cmd_option;
+
+typedef struct cmd_line {
+    cmd_command command;
+    const char *file;              /* the one positional argument; NULL when there is none (help, version) */
+    const char *help_topic;        /* `fcpc help TOPIC` */
+    bool help;                     /* --help, `fcpc help` */
+    const char *value[OPT_COUNT];  /* NULL: not given; a flag that was given is "" */
+    const char **defines;          /* of every -D, in order; malloc'd */
+    size_t define_count;
+    bool json, quiet;
+} cmd_line;
+
+/* Reads the command line. --json and -q count even when the rest is wrong, so that the error is told as asked. */
+fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err);
+void cmd_line_free(cmd_line *line);
+fcp_code cmd_help(const cmd_line *line, fcp_error *err); /* prints to stdout */
+/* The value of a number option, or `fallback` when it is not given. */
+fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
+                    uint64_t *out, fcp_error *err);
+
+/* --- input, output, errors (cmd_common.c) ------------------------------------------------------------------------- */
+
+/* What a command works on: a plan read from a file, or made from a program in memory. */
+typedef struct cmd_input {
+    fcp_plan *plan;
+    fcpc_times times;               /* of a plan from a file: verify and total are those of loading it */
+    bool compiled;                  /* from a program */
+    fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
+    bool json_told;                 /* the JSON object has been printed, with the error in it */
+} cmd_input;
+
+/* Loads FILE: a plan if it begins like one, else a program, which is compiled. Warnings have been printed. */
+fcp_code cmd_load(const cmd_line *line, cmd_input *out, fcp_error *err);
+void cmd_input_free(cmd_input *input);
+
+/* True if a file that can be read begins as a plan does (or holds binary bytes, as no program may). */
+bool cmd_is_plan(const char *path);
+
+/* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
+void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err);
+/* Add the member "error", "warnings" to an open object. `d` may be NULL. */
+void cmd_json_error(json *j, const fcp_error *err);
+void cmd_json_warnings(json *j, const fcpc_diagnostics *d);
+/* Prints the object on stdout and frees it. */
+fcp_code cmd_json_print(json *j, fcp_error *err);
+/* Flushes stdout; an error if anything written there was lost. */
+fcp_code cmd_flush(fcp_error *err);
+bool cmd_colour(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=dumb */
+
+/* Refuses, before any work is done for them, output paths (of `count` options, where given) that are the input, each
+ * other, a folder or a special file, or whose folder is missing or not writable. */
+fcp_code cmd_check_outputs(const cmd_line *line, const cmd_option *outputs, size_t count, fcp_error *err);
+
+/* A file that appears whole or not at all: written beside its path, renamed by cmd_file_commit. */
+typedef struct cmd_file {
+    const char *path;
+    char *temporary; /* malloc'd; NULL when not open */
+    FILE *stream;
+} cmd_file;
+fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err);
+fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
+void cmd_file_abandon(cmd_file *f); /* harmless after commit */
+/* An fcp_emit for a FILE *; errors stay in the stream. */
+void cmd_emit(void *context, const char *text, size_t size);
+
+/* --- progress and interruption (cmd_progress.c) ------------------------------------------------------------------- */
+
+/* Installs the handler of SIGINT and SIGTERM. `as_json`: an interruption is told as JSON as well. */
+void cmd_progress_init(bool as_json, bool quiet);
+/* From here on, an interruption sets the flag that cmd_stop() points to; after cmd_unpolled it ends the process with
+ * E013, which is safe because nothing is being written. */
+void cmd_polled(void);
+void cmd_unpolled(void);
+const volatile int *cmd_stop(void);
+/* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
+void cmd_doing(const char *what);
+void cmd_done(void);
+double cmd_now(void); /* seconds, monotonic */
+
+/* --- the commands ------------------------------------------------------------------------------------------------- */
+/* `input` is filled as far as the command came; main frees it after it has reported the error. */
+#define X(id, name, function, synopsis, help) fcp_code function(const cmd_line *line, cmd_input *input, fcp_error *err);
+CMD_COMMANDS(X)
+#undef X
+#endif

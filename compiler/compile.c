@@ -1,0 +1,307 @@
+/* compile.c: the pipeline, on one page: fcpc_plan.
+ *
+ *   program + lengths
+ *     -> problem    blocks and tiles                        problem.c, cells.c (box.c, rows.c)
+ *     -> homes      the strategy                            place_*.c
+ *     -> traffic    fetches                                 traffic.c
+ *     -> reshuffle  the caller's layout                     reshuffle.c
+ *     -> schedule   rounds, stages, visits, both passes     schedule.c, colour.c
+ *     -> slots      lifetimes to places                     slots.c
+ *     -> plan       tables, instructions, summary           lower.c
+ *     -> verified   independently                           ../runtime/verify.c
+ *
+ * What a plan keeps is made in `memory`, which the plan then owns; what passes hand to each other, in `work`; what a pass
+ * needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
+ * back there for the next batch, a plan's when the plan is freed. Errors of the batch are the user's; a plan that does not verify is a bug of ours (FCP_E_INTERNAL).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lower.h"
+#include "place.h"
+#include "workspace.h"
+
+typedef struct run {
+    const struct fcpc_program *program;
+    const volatile int *stop;
+    diags *d;
+    uint32_t shift;      /* of the program's spans in d */
+    fcpc_times times;
+    arena memory, work, scratch;
+    cells *cells;
+    problem problem;
+    uint32_t *home;
+} run;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static span place_of(const run *r, span s) {
+    if (s.source != SPAN_NONE.source) s.source += r->shift;
+    return s;
+}
+
+static fcp_code report(const run *r, fcp_code code, span at, const fcp_error *err) {
+    diag_error(r->d, code, place_of(r, at), "%s", err->message[0] ? err->message : fcp_code_text(code));
+    return code;
+}
+
+static bool stopped(const run *r) { return r->stop && *r->stop; }
+
+/* --- problem --------------------------------------------------------------------------------------------------------- */
+
+static fcp_code report_fault(const run *r, fcp_code code, const cells_fault *f) {
+    const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
+    span at = f->node < r->program->mask.count ? r->program->mask_spans[f->node] : r->program->mask_span;
+    if (mc_uses(r->program->mask) & MC_USES_H)
+        diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens", what,
+                   (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
+    else
+        diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld in a sequence of %lld tokens", what,
+                   (long long)f->q, (long long)f->k, (long long)f->n);
+    return code;
+}
+
+static span span_of_error(const run *r, fcp_code code) {
+    const struct fcpc_program *g = r->program;
+    switch (code) {
+    case FCP_E_LENGTHS: return g->lengths_span;
+    case FCP_E_RANKS: return g->ranks_span;
+    case FCP_E_PLAN_SIZE: return g->block_span;
+    default: return SPAN_NONE;
+    }
+}
+
+static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uint32_t block, arena *plan, arena *work,
+                              problem *out) {
+    cells_fault fault;
+    fcp_error err = {0};
+    fcp_code code = problem_build(r->program, lengths, count, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
+    arena_reset(&r->scratch);
+    if (!code) return FCP_OK;
+    if (fault.kind != MC_OK) return report_fault(r, code, &fault);
+    report(r, code, span_of_error(r, code), &err);
+    if (code == FCP_E_RANKS && r->program->strategy == FCP_STRATEGY_FCP && block > FCP_CELL)
+        diag_hint(r->d, "a smaller block gives more of them: plan.block = %u", block / 2 / FCP_CELL * FCP_CELL);
+    return code;
+}
+
+static bool too_heavy(const run *r, const problem *p) {
+    return r->program->strategy == FCP_STRATEGY_FCP && (unsigned __int128)p->heaviest * p->ranks > p->pairs;
+}
+
+/* Whether, at a block size, one block is heavier than the mean rank. */
+static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t block, bool *out_heavy) {
+    arena memory = {0};
+    problem p;
+    cells *kept = r->cells; /* a plan keeps the shapes of its own size only */
+    r->cells = cells_new(r->program->mask, r->program->heads);
+    fcp_code code = r->cells ? build_problem(r, lengths, count, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
+    if (!code) *out_heavy = too_heavy(r, &p);
+    cells_free(r->cells);
+    r->cells = kept;
+    arena_free(&memory);
+    return code;
+}
+
+/* block = auto: of the sizes 16K, 8K, ... 512 at which no block is heavier than the mean rank, the largest that leaves
+ * every rank eight blocks to balance with; but if computing one of its tiles does not cover fetching the tile's KV over
+ * the slower fabric, the smallest size that does. Where every size is too heavy, 512. */
+static fcp_code choose_block(run *r, const uint64_t *lengths, size_t count, uint32_t *out) {
+    const struct fcpc_program *g = r->program;
+    uint64_t ranks = (uint64_t)g->nodes * g->gpus, bandwidth = g->nodes > 1 ? g->cluster.inter : g->cluster.intra;
+    unsigned __int128 tokens = 0;
+    for (size_t i = 0; i < count; i++) tokens += lengths[i];
+    *out = 512;
+    for (uint32_t block = 16384; block >= 512; block /= 2) {
+        if (tokens / block < ranks) continue;
+        bool heavy;
+        fcp_code code = probe(r, lengths, count, block, &heavy);
+        if (code) return code;
+        if (heavy) continue;
+        /* 4 heads head_dim block^2 / flops >= 2 kv_heads head_dim bytes block / bandwidth */
+        bool covers = ranks == 1 || (unsigned __int128)2 * g->heads * block * bandwidth >=
+                                        (unsigned __int128)g->kv_heads * fcp_dtype_size(g->dtype) * g->cluster.flops;
+        if (*out > 512 && !covers) break;
+        *out = block;
+        if (tokens / block >= 8 * ranks) break;
+    }
+    return FCP_OK;
+}
+
+/* A block heavier than the mean rank cannot be balanced at its home: say which size could. */
+static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
+    problem *p = &r->problem;
+    if (!too_heavy(r, p)) return FCP_OK;
+    uint32_t would = 0;
+    for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL; block = block / 2 / FCP_CELL * FCP_CELL) {
+        bool heavy;
+        fcp_code code = probe(r, lengths, count, block, &heavy);
+        if (code) return code;
+        if (!heavy) {
+            would = block;
+            break;
+        }
+    }
+    uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * p->ranks * 100 / (p->pairs ? p->pairs : 1));
+    diag_warning(r->d, place_of(r, r->program->block_span),
+                 "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it", p->block,
+                 (unsigned long long)percent);
+    if (would)
+        diag_hint(r->d, "plan.block = %u would do", would);
+    else
+        diag_hint(r->d, "no block size would do: there is too little work for %u ranks", p->ranks);
+    return FCP_OK;
+}
+
+/* --- placement to plan ----------------------------------------------------------------------------------------------- */
+
+static fcp_code place(run *r) {
+    problem *p = &r->problem;
+    uint32_t *tokens = ARENA_NEW(&r->scratch, uint32_t, p->block_count);
+    r->home = ARENA_NEW(&r->work, uint32_t, p->block_count);
+    if (!tokens || !r->home) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
+    place_input in = {.ranks = p->ranks, .gpus = r->program->gpus, .blocks = p->block_count, .block = p->block,
+                      .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k, .stop = r->stop};
+    if (r->program->strategy == FCP_STRATEGY_FCP) return place_fcp(&in, &r->scratch, r->home);
+    uint32_t per_rank = r->program->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1;
+    uint32_t *chunk_home = ARENA_NEW(&r->scratch, uint32_t, (size_t)p->ranks * per_rank);
+    if (!chunk_home) return FCP_E_NO_MEMORY;
+    in.blocks = p->ranks * per_rank;
+    place_ring(&in, per_rank, chunk_home);
+    for (uint32_t b = 0; b < p->block_count; b++) r->home[b] = chunk_home[p->chunk[b]];
+    return FCP_OK;
+}
+
+typedef struct product {
+    traffic traffic;
+    reshuffle reshuffle;
+    schedule schedule;
+    slots slots;
+    lowering lowering;
+} product;
+
+static fcp_code build_schedule(run *r, product *x, uint32_t coalesce, arena *plan, arena *work) {
+    double colouring = 0, start = now();
+    x->lowering = (lowering){&r->problem, r->home, &x->traffic, &x->reshuffle, &x->schedule, &x->slots, coalesce};
+    fcp_code code = schedule_build(&r->problem, r->home, &x->traffic, &x->reshuffle, coalesce, plan, work, &r->scratch,
+                                   &colouring, &x->schedule);
+    arena_reset(&r->scratch);
+    if (!code) code = slots_build(&r->problem, r->home, &x->traffic, &x->schedule, work, &r->scratch, &x->slots);
+    arena_reset(&r->scratch);
+    r->times.colour += colouring;
+    r->times.schedule += now() - start - colouring;
+    return code;
+}
+
+/* The plan does not fit: say how much it needs, and whether a smaller `coalesce` would do. */
+static fcp_code report_memory(run *r, product *x, uint64_t peak) {
+    uint64_t cap = r->program->memory_cap;
+    diag_error(r->d, FCP_E_MEMORY_CAP, place_of(r, r->program->memory_span),
+               "the plan needs %llu bytes on its fullest rank, cluster.memory allows %llu", (unsigned long long)peak,
+               (unsigned long long)cap);
+    for (uint32_t coalesce = x->lowering.coalesce / 2; coalesce; coalesce /= 2) {
+        arena memory = {0};
+        product smaller = {.traffic = x->traffic, .reshuffle = x->reshuffle};
+        fcp_problem fp;
+        fcp_code code = build_schedule(r, &smaller, coalesce, &memory, &memory);
+        lower_problem(&smaller.lowering, &fp);
+        uint64_t bytes = code ? UINT64_MAX : lower_memory_peak(&smaller.lowering, &fp);
+        arena_free(&memory);
+        if (bytes > cap) continue;
+        diag_hint(r->d, "strategy %s(coalesce = %u) would need %llu bytes",
+                  r->program->strategy == FCP_STRATEGY_RING     ? "ring"
+                  : r->program->strategy == FCP_STRATEGY_ZIGZAG ? "zigzag"
+                                                                : "fcp",
+                  coalesce, (unsigned long long)bytes);
+        return FCP_E_MEMORY_CAP;
+    }
+    diag_hint(r->d, "cluster.memory = %llu MB would do, or more ranks", (unsigned long long)((peak + 999999) / 1000000));
+    return FCP_E_MEMORY_CAP;
+}
+
+static fcp_code make_plan(run *r, fcp_plan **out) {
+    product x = {0};
+    fcp_error err = {0};
+    double start = now();
+    fcp_code code = place(r);
+    r->times.place = now() - start;
+    arena_reset(&r->scratch);
+    if (code) return code;
+    if (stopped(r)) return FCP_E_INTERRUPTED;
+
+    start = now();
+    code = traffic_build(&r->problem, r->home, &r->work, &r->scratch, &x.traffic);
+    arena_reset(&r->scratch);
+    if (code) return code;
+    code = reshuffle_build(&r->problem, r->home, &r->memory, &r->work, &r->scratch, &x.reshuffle, &err);
+    arena_reset(&r->scratch);
+    if (code) return report(r, code, SPAN_NONE, &err);
+    r->times.schedule += now() - start;
+    if (stopped(r)) return FCP_E_INTERRUPTED;
+    code = build_schedule(r, &x, r->program->coalesce, &r->memory, &r->work);
+    if (code) return code;
+    fcp_problem fp;
+    lower_problem(&x.lowering, &fp);
+    uint64_t peak = lower_memory_peak(&x.lowering, &fp);
+    if (peak > r->program->memory_cap) return report_memory(r, &x, peak);
+
+    start = now();
+    fcp_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) return FCP_E_NO_MEMORY;
+    code = lower(&x.lowering, &r->memory, &r->scratch, plan);
+    if (!code && !workspace_own(r->program->workspace, &r->memory, plan)) code = FCP_E_NO_MEMORY;
+    if (!code) code = fcp_plan_index(plan, &err);
+    r->times.schedule += now() - start;
+    start = now();
+    if (!code && (code = fcp_plan_check(plan, &err) ? FCP_E_INTERNAL : FCP_OK) == FCP_OK)
+        code = fcp_plan_verify(plan, NULL, &err) ? FCP_E_INTERNAL : FCP_OK;
+    r->times.verify = now() - start;
+    if (code) {
+        if (code == FCP_E_INTERNAL)
+            diag_error(r->d, code, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code), err.message);
+        fcp_plan_free(plan);
+        return code;
+    }
+    *out = plan;
+    return FCP_OK;
+}
+
+fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+                   fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
+    double start = now();
+    run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
+    r.times.parse = program->parse_seconds;
+    if (!lengths) lengths = program->lengths, count = program->length_count;
+    fcp_code code = FCP_OK;
+    if (!lengths) {
+        diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
+        return FCP_E_MISSING;
+    }
+    r.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
+    r.work = workspace_take(program->workspace, WORKSPACE_WORK);
+    r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
+    r.cells = cells_new(program->mask, program->heads);
+    if (!r.cells) code = FCP_E_NO_MEMORY;
+    uint32_t block = program->block ? program->block : 4096;
+    if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
+        code = choose_block(&r, lengths, count, &block);
+    if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
+    if (!code) code = warn_heavy(&r, lengths, count);
+    r.times.classify = now() - start;
+    if (!code && stopped(&r)) code = FCP_E_INTERRUPTED;
+    if (!code) code = make_plan(&r, out_plan);
+    workspace_give(program->workspace, WORKSPACE_PLAN, &r.memory);
+    workspace_give(program->workspace, WORKSPACE_WORK, &r.work);
+    workspace_give(program->workspace, WORKSPACE_SCRATCH, &r.scratch);
+    cells_free(r.cells);
+    r.times.total = r.times.parse + now() - start;
+    if (out_times) *out_times = r.times;
+    if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
+    return code;
+}

@@ -1,0 +1,23 @@
+/* reshuffle.h: the caller's layout, and the runs of tokens that move between it and the blocks' homes. */
+#ifndef FCPC_RESHUFFLE_H
+#define FCPC_RESHUFFLE_H
+#include "problem.h"
+
+/* Tokens [first, first + tokens) of a block are the caller's tokens from `place` on at rank `caller`. */
+typedef struct segment {
+    uint32_t block, first, tokens;
+    uint32_t caller, place;
+} segment;
+
+typedef struct reshuffle {
+    fcp_span *spans;    /* the layout, by rank */
+    uint32_t *starts;   /* ranks + 1 */
+    segment *segments;  /* none longer than a unit where it crosses ranks */
+    uint32_t count;
+    bool *moved;        /* per block: some of it lies at another rank than its home */
+} reshuffle;
+
+/* Spans and starts, which a plan keeps, are in `plan`. */
+fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, arena *memory, arena *scratch,
+                         reshuffle *out, fcp_error *err);
+#endif

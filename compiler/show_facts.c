@@ -1,0 +1,134 @@
+/* show_facts.c: the problem and what its plan costs, in plain words.
+ *
+ * Requires  a gathered model.
+ * Gives     sentences for the head of a picture. Every setting is said, defaults included.
+ * Cost      constant.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "show_model.h"
+#include "summary.h"
+
+const char *show_count(char out[SHOW_COUNT], uint64_t value) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRIu64, value), to = 0;
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0) out[to++] = ',';
+        out[to++] = digits[i];
+    }
+    out[to] = 0;
+    return out;
+}
+
+size_t show_utf8(const char *bytes, size_t left) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    if (s[0] < 0x80) return s[0] >= ' ' && s[0] != 127;
+    size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    if (!n || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90) ||
+        (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe))
+        return 0;
+    return n;
+}
+
+typedef struct facts {
+    show_fact *out;
+    uint32_t count;
+    bool cost;
+    char number[8][32]; /* SUMMARY_NUMBER and SHOW_COUNT */
+} facts;
+
+__attribute__((format(printf, 3, 4))) static void add(facts *f, const char *label, const char *format, ...) {
+    show_fact *fact = &f->out[f->count++];
+    fact->label = label;
+    fact->cost = f->cost;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fact->sentence, sizeof fact->sentence, format, args);
+    va_end(args);
+}
+
+static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
+static void add_problem(facts *f, const show_model *m) {
+    const fcp_plan *plan = m->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_cluster *c = plan->cluster;
+    char gpu[sizeof c->gpu + 1], memory[SUMMARY_NUMBER + 32] = "no memory cap";
+    uint64_t longest = 0;
+    snprintf(gpu, sizeof gpu, "%.*s", (int)sizeof c->gpu, c->gpu);
+    for (char *s = gpu; *s; s++)
+        if (*s < ' ' || *s == 127) *s = '?';
+    for (uint64_t s = 0; s < plan->sequences_count; s++)
+        if (plan->sequences[s] > longest) longest = plan->sequences[s];
+    if (p->memory_cap && p->memory_cap != UINT64_MAX)
+        snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
+    add(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
+        plural(p->heads), p->kv_heads, plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
+    add(f, "cluster",
+        "%" PRIu32 " rank%s: %" PRIu32 " node%s of %" PRIu32 " GPU%s (%s, %s a rank); %s inside a node, %s between, "
+        "latency %.1f us, %s",
+        p->ranks, plural(p->ranks), p->nodes, plural(p->nodes), p->gpus, plural(p->gpus), gpu, memory,
+        summary_number(f->number[0], (double)c->intra, "B/s"), summary_number(f->number[1], (double)c->inter, "B/s"),
+        (double)c->latency_ns / 1000, p->topology == FCP_RAIL ? "rails" : "fat tree");
+    add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
+        plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    add(f, "mask", "%s", m->mask);
+    add(f, "plan",
+        "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
+        ", layout %s, %s%s%s%s",
+        summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
+        p->margin, summary_layout(p->layout), p->passes & 1u << FCP_FORWARD ? "forward" : "",
+        p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
+        p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "");
+}
+
+static void add_cost(facts *f, const show_model *m) {
+    const fcp_problem *p = m->plan->problem;
+    const fcp_summary *s = m->plan->summary;
+    summary_figures x = summary_derive(m->plan);
+    bool backward = p->passes & 1u << FCP_BACKWARD;
+    f->cost = true;
+    add(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
+        summary_number(f->number[0], (double)s->pairs, ""), summary_number(f->number[1], (double)s->positions, ""),
+        100 * x.density, m->pair_heads > 1 ? ", summed over heads" : "",
+        summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
+        backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
+    add(f, "balance",
+        "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
+        "fullest %.4f x the mean tokens",
+        x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
+    add(f, "traffic",
+        "%s between ranks, %s of it between nodes; the busiest sender has %.2f x the mean, the busiest receiver %.2f x",
+        summary_number(f->number[0], (double)s->bytes_total, "B"),
+        summary_number(f->number[1], (double)s->bytes_inter_node, "B"), x.send_max_over_mean, x.recv_max_over_mean);
+    add(f, "rounds",
+        "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
+        s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, plural(s->stages));
+    if (s->bytes_reshuffle || s->rounds_reshuffle)
+        add(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " rounds",
+            summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle);
+    else add(f, "reshuffle", "none: the caller's layout is the plan's");
+    add(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",
+        summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, plural(s->slots_max),
+        summary_number(f->number[1], (double)s->state_bytes, "B"));
+    if (backward)
+        add(f, "backward",
+            "%s between ranks, %s of it between nodes; %" PRIu64 " rounds and %" PRIu64 " dependent, in %" PRIu64
+            " stage%s",
+            summary_number(f->number[0], (double)s->backward_bytes_total, "B"),
+            summary_number(f->number[1], (double)s->backward_bytes_inter_node, "B"), s->backward_rounds,
+            s->backward_rounds_dependent, s->backward_stages, plural(s->backward_stages));
+}
+
+uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]) {
+    facts f = {.out = out};
+    add_problem(&f, m);
+    add_cost(&f, m);
+    return f.count;
+}

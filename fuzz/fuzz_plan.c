@@ -1,0 +1,91 @@
+/* fuzz_plan.c: bytes to the plan loader, check and verifier.
+ *
+ * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can be
+ * printed both ways, and saving it and loading that gives the same text.
+ * Input: any bytes; the corpus holds small plans. Build: clang -fsanitize=fuzzer,address,undefined, with libfcp. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "reseal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
+extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak));
+
+typedef struct text {
+    uint64_t size, hash;
+} text;
+
+static void collect(void *context, const char *chunk, size_t size) {
+    text *t = context;
+    for (size_t i = 0; i < size; i++) t->hash = (t->hash ^ (uint8_t)chunk[i]) * UINT64_C(0x100000001b3);
+    t->size += size;
+}
+
+static text print(const fcp_plan *plan, bool json) {
+    text t = {0, UINT64_C(0xcbf29ce484222325)};
+    fcp_error err;
+    if (fcp_plan_dump(plan, json, collect, &t, &err)) abort();
+    return t;
+}
+
+static void try_load(const uint8_t *data, size_t size) {
+    fcp_plan *plan = NULL, *again = NULL;
+    fcp_error err = {0};
+    fcp_code code = fcp_plan_load_memory(data, size, &plan, &err);
+    if (code != err.code || (code && !*err.message)) abort();
+    if (code) return;
+    text plain = print(plan, false), json = print(plan, true);
+    char path[64];
+    snprintf(path, sizeof path, "fuzz-%ld.tmp", (long)getpid());
+    if (fcp_plan_save(plan, path, &err) || fcp_plan_load(path, &again, &err)) abort();
+    unlink(path);
+    text plain2 = print(again, false), json2 = print(again, true);
+    if (plain.size != plain2.size || plain.hash != plain2.hash || json.size != json2.size || json.hash != json2.hash) abort();
+    fcp_plan_free(again);
+    fcp_plan_free(plan);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    try_load(data, size);
+    if (size < FCP_HEADER_SIZE) return 0;
+    uint8_t *copy = malloc(size);
+    if (!copy) return 0;
+    for (int layout = 0; layout < 2; layout++) {
+        memcpy(copy, data, size);
+        plan_reseal(copy, size, layout);
+        try_load(copy, size);
+    }
+    free(copy);
+    return 0;
+}
+
+/* Mostly small changes of single numbers of one table, which leave a plan nearly right; the checksums are made right by the
+ * test itself. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
+    uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+#define NEXT() (state ^= state << 13, state ^= state >> 7, state ^= state << 17)
+    file_entry e[FCP_SECTION_COUNT];
+    if (size >= FCP_HEADER_SIZE && NEXT() % 8) {
+        memcpy(e, data + sizeof(file_header), sizeof e);
+        for (int tries = 0; tries < 20; tries++) {
+            const file_entry *one = &e[NEXT() % FCP_SECTION_COUNT];
+            if (one->length < 4 || one->offset > size || one->length > size - one->offset) continue;
+            uint8_t *at = data + one->offset + NEXT() % (one->length / 4) * 4, *other = data + one->offset;
+            uint32_t value;
+            memcpy(&value, at, 4);
+            switch (NEXT() % 5) {
+            case 0: value++; break;
+            case 1: value--; break;
+            case 2: value = (uint32_t)NEXT(); break;
+            case 3: value ^= 1u << NEXT() % 32; break;
+            default: memcpy(&value, other + NEXT() % (one->length / 4) * 4, 4);
+            }
+            memcpy(at, &value, 4);
+            return size;
+        }
+    }
+    return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
+#undef NEXT
+}

@@ -1,0 +1,47 @@
+/* reseal.h: makes damaged bytes of a plan pass the checksums, so that what lies behind them is reached. */
+#ifndef FUZZ_RESEAL_H
+#define FUZZ_RESEAL_H
+#include <string.h>
+
+#include "../runtime/plan_file.h"
+
+/* Recomputes size and checksums where there is a whole header; with `layout` also offsets, record sizes and types from the
+ * lengths (shortened to what the bytes can hold), and zeros between sections. */
+static inline void plan_reseal(uint8_t *bytes, size_t size, bool layout) {
+    file_header h;
+    file_entry e[FCP_SECTION_COUNT];
+    if (size < FCP_HEADER_SIZE) return;
+    memcpy(&h, bytes, sizeof h);
+    memcpy(e, bytes + sizeof h, sizeof e);
+    if (layout) {
+        uint64_t at = FCP_HEADER_SIZE;
+        memset(bytes + FCP_HEADER_USED, 0, FCP_HEADER_SIZE - FCP_HEADER_USED);
+        for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+            uint64_t room = (size - at) / FCP_FILE_ALIGN * FCP_FILE_ALIGN;
+            bool last = i + 1 == FCP_SECTION_COUNT;
+            e[i].type = (uint32_t)i;
+            e[i].record_size = fcp_record_sizes[i];
+            e[i].reserved = 0;
+            e[i].offset = at;
+            if (e[i].length > room || last) e[i].length = room;
+            e[i].length -= e[i].length % fcp_record_sizes[i];
+            uint64_t next = last ? size : (at + e[i].length + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN;
+            memset(bytes + at + e[i].length, 0, next - at - e[i].length);
+            at = next;
+        }
+        memcpy(h.magic, FCP_MAGIC, sizeof h.magic);
+        h.header_size = FCP_HEADER_SIZE;
+        h.writer_version = h.reader_version = FCP_PLAN_VERSION;
+        h.sections = FCP_SECTION_COUNT;
+        h.required = h.optional = h.reserved = 0;
+        h.total_size = size;
+    }
+    for (int i = 0; i < FCP_SECTION_COUNT; i++)
+        if (e[i].offset <= size && e[i].length <= size - e[i].offset)
+            e[i].crc = fcp_crc32c(bytes + e[i].offset, e[i].length);
+    h.table_crc = fcp_crc32c(e, sizeof e);
+    h.header_crc = fcp_crc32c(&h, offsetof(file_header, header_crc));
+    memcpy(bytes, &h, sizeof h);
+    memcpy(bytes + sizeof h, e, sizeof e);
+}
+#endif

@@ -1,0 +1,51 @@
+/* bench.c: runs the benchmarks and prints a table: figure, goal, met or MISSED. Usage: bench [GROUP | PART-OF-A-ROW'S-NAME]
+ *
+ * Groups are the tests/bench/bench_*.c files. A name that is no group runs all and prints the rows that contain it.
+ */
+#include "bench.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* In this order: planning is first, while this process is small, because its memory is measured in children of it. */
+#define GROUPS(X) X(plan) X(cells) X(place) X(colour) X(host)
+
+static struct { const char *filter; int met, missed, plain; } table;
+
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note) {
+    if (table.filter && !strstr(name, table.filter)) return;
+    char figure[64];
+    double size = value < 0 ? -value : value;
+    snprintf(figure, sizeof figure, "%.*f %s", size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4, value,
+             unit);
+    bool has_goal = goal && *goal;
+    printf("%-58s %16s  %-14s %-7s %s\n", name, figure, has_goal ? goal : "", has_goal ? met ? "met" : "MISSED" : "",
+           note ? note : "");
+    fflush(stdout);
+    if (!has_goal) table.plain++;
+    else if (met) table.met++;
+    else table.missed++;
+}
+
+int main(int argc, char **argv) {
+    const char *only = argc > 1 && *argv[1] ? argv[1] : NULL;
+    bool group = false;
+#define X(name) group = group || (only && strcmp(only, #name) == 0);
+    GROUPS(X)
+#undef X
+    table.filter = group ? NULL : only;
+    printf("%-58s %16s  %-14s\n", "benchmark", "figure", "goal");
+#define X(name)                                                                                                        \
+    if (!group || strcmp(only, #name) == 0) bench_##name();
+    GROUPS(X)
+#undef X
+    printf("%d goals met, %d missed; %d rows without a goal\n", table.met, table.missed, table.plain);
+    return 0;
+}

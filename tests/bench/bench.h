@@ -1,0 +1,17 @@
+/* bench.h: what a benchmark file uses: a clock and a row of the table. Each tests/bench/bench_NAME.c defines
+ * `void bench_NAME(void)`; tests/bench/bench.c calls them all. */
+#ifndef FCPC_BENCH_H
+#define FCPC_BENCH_H
+#include <stdbool.h>
+
+/* One row: a figure, its unit, the goal as text ("<= 10 ms"; "" when there is none), whether it was met, and a note. */
+void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note);
+double bench_now(void); /* seconds, monotonic */
+
+/* The groups, called by bench.c. */
+void bench_plan(void);
+void bench_cells(void);
+void bench_place(void);
+void bench_colour(void);
+void bench_host(void);
+#endif

@@ -1,0 +1,252 @@
+/* bench_plan.c: planning, end to end: from a parsed program and a batch to a verified plan on disk, and back.
+ *
+ * Each size runs in a child process, so that its peak memory is its own; one thread. A figure is the median of several
+ * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../compiler/fcpc.h"
+#include "../../runtime/plan.h"
+#include "bench.h"
+#include "workload.h"
+
+enum { MAX_RUNS = 15 };
+
+typedef struct size {
+    const char *name, *workload;
+    uint32_t nodes, copies; /* copies of the workload, end to end */
+    int runs;
+    double goal_s, goal_bytes; /* 0: none */
+    bool load;                 /* measure loading too */
+} size;
+
+static const size sizes[] = {
+    {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 15, 0.010, 64.0 * 1048576, true},
+    {"wlbllm-1024x32k", "wlbllm-1024x32k", 128, 1, 9, 0.050, 0, true},
+    {"16,384 ranks", "wlbllm-1024x32k", 2048, 16, 3, 2.0, 4.0 * 1073741824, true},
+};
+
+/* What a child tells. */
+typedef struct result {
+    fcp_code code;
+    bool drawn;
+    double seconds, processor, write, load; /* medians; processor: processor time of the same as seconds */
+    fcpc_times times;
+    uint64_t plan_bytes, peak_bytes;
+    double round_ratio[FCP_FABRICS]; /* sum of round maxima over the heaviest rank's bytes; 0: the fabric is not used */
+} result;
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+static double processor_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Peak resident memory of this process since reset_peak. */
+static uint64_t peak_bytes(void) {
+    unsigned long kilobytes = 0;
+    char text[256];
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(text, sizeof text, f))
+        if (sscanf(text, "VmHWM: %lu", &kilobytes) == 1) break;
+    if (f) fclose(f);
+    return (uint64_t)kilobytes * 1024;
+}
+
+static void reset_peak(void) {
+    int fd = open("/proc/self/clear_refs", O_WRONLY);
+    if (fd < 0) return;
+    if (write(fd, "5", 1) != 1) perror("clear_refs");
+    close(fd);
+}
+
+/* Independent rounds of the forward pass: how much longer they take than the busiest rank's bytes, on each fabric. */
+static void round_ratios(const fcp_plan *plan, double out[FCP_FABRICS]) {
+    const fcp_problem *p = plan->problem;
+    uint32_t rounds = plan->round_starts[FCP_FORWARD + 1] - plan->round_starts[FCP_FORWARD];
+    const fcp_round *round = plan->rounds + plan->round_starts[FCP_FORWARD];
+    uint64_t *largest = calloc((size_t)rounds * FCP_FABRICS + 1, sizeof *largest);
+    uint64_t *moved = calloc((size_t)p->ranks * FCP_FABRICS * 2 + 1, sizeof *moved); /* [rank][fabric][direction] */
+    for (uint32_t r = 0; largest && moved && r < p->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMM);
+        for (uint32_t i = s->first; i < s->first + s->count; i++) {
+            const fcp_instr *in = &plan->instrs[i];
+            if (in->op != FCP_OP_LAUNCH || round[in->c].kind != FCP_ROUND_INDEPENDENT) continue;
+            for (uint32_t t = in->a; t < in->a + in->b; t++) {
+                const fcp_transfer *x = &plan->transfers[t];
+                uint64_t *most = &largest[(size_t)in->c * FCP_FABRICS + x->fabric];
+                moved[((size_t)r * FCP_FABRICS + x->fabric) * 2 + x->dir] += x->tokens;
+                if (x->tokens > *most) *most = x->tokens;
+            }
+        }
+    }
+    for (int f = 0; largest && moved && f < FCP_FABRICS; f++) {
+        uint64_t sum = 0, heaviest = 0;
+        for (uint32_t i = 0; i < rounds; i++) sum += largest[(size_t)i * FCP_FABRICS + f];
+        for (uint32_t r = 0; r < p->ranks; r++)
+            for (int d = 0; d < 2; d++) {
+                uint64_t m = moved[((size_t)r * FCP_FABRICS + f) * 2 + d];
+                if (m > heaviest) heaviest = m;
+            }
+        out[f] = heaviest ? (double)sum / (double)heaviest : 0;
+    }
+    free(largest);
+    free(moved);
+}
+
+static fcp_code measure(const size *z, const fcpc_program *program, const uint64_t *lengths, size_t count,
+                        const char *path, result *out) {
+    double seconds[MAX_RUNS], processor[MAX_RUNS], writes[MAX_RUNS], loads[MAX_RUNS];
+    fcp_code code = FCP_OK;
+    for (int i = 0; i < z->runs && code == FCP_OK; i++) {
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcp_plan *plan = NULL;
+        double start = bench_now(), start_processor = processor_now();
+        code = fcpc_plan(program, lengths, count, NULL, d, &out->times, &plan);
+        double planned = bench_now();
+        fcp_error err = {0};
+        if (code == FCP_OK) code = fcp_plan_save(plan, path, &err);
+        double end = bench_now();
+        seconds[i] = end - start;
+        processor[i] = processor_now() - start_processor;
+        writes[i] = end - planned;
+        if (code != FCP_OK) {
+            char *text = fcpc_diagnostics_render(d, false);
+            fprintf(stderr, "%s: %s%s\n", z->name, text ? text : "", err.message);
+            free(text);
+        } else if (i == z->runs - 1) {
+            out->plan_bytes = plan->file_size;
+            out->peak_bytes = peak_bytes();
+            round_ratios(plan, out->round_ratio);
+        }
+        fcp_plan_free(plan);
+        fcpc_diagnostics_free(d);
+    }
+    for (int i = 0; i < z->runs && code == FCP_OK && z->load; i++) {
+        fcp_plan *plan = NULL;
+        fcp_error err = {0};
+        double start = bench_now();
+        code = fcp_plan_load(path, &plan, &err);
+        loads[i] = bench_now() - start;
+        if (code != FCP_OK) fprintf(stderr, "%s: %s\n", z->name, err.message);
+        fcp_plan_free(plan);
+    }
+    if (code != FCP_OK) return code;
+    out->seconds = median(seconds, z->runs);
+    out->processor = median(processor, z->runs);
+    out->write = median(writes, z->runs);
+    if (z->load) out->load = median(loads, z->runs);
+    return FCP_OK;
+}
+
+static fcp_code child(const size *z, result *out) {
+    char source[512];
+    snprintf(source, sizeof source,
+             "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
+             "cluster { nodes = %u; gpus = 8; gpu = h200 }\n"
+             "plan { mask = causal; block = 2K; strategy = fcp; passes = forward, backward }\n",
+             z->nodes);
+    size_t one = 0, count;
+    uint64_t *batch = workload_lengths(z->workload, (uint64_t)z->nodes * 8 / z->copies * 32768, &one, &out->drawn);
+    uint64_t *lengths = batch ? calloc(one * z->copies, sizeof *lengths) : NULL;
+    if (!lengths) return FCP_E_NO_MEMORY;
+    for (count = 0; count < one * z->copies; count++) lengths[count] = batch[count % one];
+    free(batch);
+    reset_peak();
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_code code = fcpc_parse_text("bench", source, strlen(source), NULL, d, &program);
+    if (code != FCP_OK) {
+        char *text = fcpc_diagnostics_render(d, false);
+        fprintf(stderr, "%s", text ? text : "");
+        free(text);
+    }
+    const char *folder = getenv("TMPDIR");
+    char path[512];
+    snprintf(path, sizeof path, "%s/fcpc-bench-%ld.plan", folder && *folder ? folder : "/tmp", (long)getpid());
+    if (code == FCP_OK) code = measure(z, program, lengths, count, path, out);
+    unlink(path);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    free(lengths);
+    return code;
+}
+
+/* Runs a size in a child of this process. */
+static result run(const size *z) {
+    result r = {.code = FCP_E_INTERNAL};
+    int fds[2];
+    if (pipe(fds) != 0) return r;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        r.code = child(z, &r);
+        _exit(write(fds[1], &r, sizeof r) == (ssize_t)sizeof r ? 0 : 1);
+    }
+    close(fds[1]);
+    if (pid > 0) {
+        if (read(fds[0], &r, sizeof r) != (ssize_t)sizeof r) r.code = FCP_E_INTERNAL;
+        waitpid(pid, NULL, 0);
+    }
+    close(fds[0]);
+    return r;
+}
+
+static void rows(const size *z, const result *r) {
+    static const char *const fabric[FCP_FABRICS] = {[FCP_NET] = "net", [FCP_LOCAL] = "local"};
+    char name[128], goal[64], note[256];
+    const char *from = r->drawn ? ", drawn lengths" : "";
+    snprintf(name, sizeof name, "plan %s, causal, block 2K, fcp, both passes", z->name);
+    if (r->code != FCP_OK) {
+        snprintf(note, sizeof note, "failed: %s %s", fcp_code_name(r->code), fcp_code_text(r->code));
+        bench_row(name, 0, "", "a plan", false, note);
+        return;
+    }
+    bool seconds = z->goal_s >= 1;
+    double unit = seconds ? 1 : 1000;
+    snprintf(goal, sizeof goal, "<= %g %s", z->goal_s * unit, seconds ? "s" : "ms");
+    snprintf(note, sizeof note, "classify %.1f, place %.1f, colour %.1f, schedule %.1f, verify %.1f, write %.1f ms; processor time %.1f ms%s",
+             r->times.classify * 1e3, r->times.place * 1e3, r->times.colour * 1e3, r->times.schedule * 1e3,
+             r->times.verify * 1e3, r->write * 1e3, r->processor * 1e3, from);
+    bench_row(name, r->seconds * unit, seconds ? "s" : "ms", goal, r->seconds <= z->goal_s, note);
+    if (z->goal_bytes >= 1073741824) snprintf(goal, sizeof goal, "<= %g GiB", z->goal_bytes / 1073741824);
+    else if (z->goal_bytes > 0) snprintf(goal, sizeof goal, "<= %g MiB", z->goal_bytes / 1048576);
+    else goal[0] = 0;
+    snprintf(name, sizeof name, "plan %s, peak memory of the process", z->name);
+    snprintf(note, sizeof note, "the plan file has %.1f MiB", (double)r->plan_bytes / 1048576);
+    bench_row(name, (double)r->peak_bytes / 1048576, "MiB", goal, (double)r->peak_bytes <= z->goal_bytes, note);
+    if (z->load) {
+        snprintf(name, sizeof name, "load and verify %s", z->name);
+        bool has_goal = z->nodes == 32;
+        bench_row(name, r->load * 1e3, "ms", has_goal ? "<= 10 ms" : "", r->load <= 0.010, "");
+    }
+    for (int f = 0; f < FCP_FABRICS; f++)
+        if (r->round_ratio[f] > 0) {
+            snprintf(name, sizeof name, "sum of round maxima / heaviest rank, %s, %s", fabric[f], z->name);
+            bench_row(name, r->round_ratio[f], "", "<= 1.1", r->round_ratio[f] <= 1.1, "");
+        }
+}
+
+void bench_plan(void) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        result r = run(&sizes[i]);
+        rows(&sizes[i], &r);
+    }
+}

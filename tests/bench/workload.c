@@ -1,0 +1,63 @@
+/* workload.c: batches of sequence lengths, from files or drawn.
+ *
+ * The drawn lengths follow a table of quantiles of a long-tailed list of documents (median 3227, 90 % 5784, 99 % 26070,
+ * longest 124,913 tokens), straight lines between them, from a linear congruential generator: the same on every machine.
+ */
+#include "workload.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t *append(uint64_t *list, size_t *count, size_t *capacity, uint64_t value) {
+    if (*count == *capacity) {
+        *capacity = *capacity ? *capacity * 2 : 1024;
+        uint64_t *grown = realloc(list, *capacity * sizeof *list);
+        if (!grown) {
+            free(list);
+            return NULL;
+        }
+        list = grown;
+    }
+    list[(*count)++] = value;
+    return list;
+}
+
+static uint64_t *read_file(const char *path, size_t *out_count) {
+    FILE *f = fopen(path, "r");
+    if (!f) return NULL;
+    uint64_t *list = NULL, value;
+    size_t count = 0, capacity = 0;
+    while (fscanf(f, "%" SCNu64, &value) == 1)
+        if (!(list = append(list, &count, &capacity, value))) break;
+    fclose(f);
+    *out_count = count;
+    return list;
+}
+
+static uint64_t *draw(uint64_t tokens, size_t *out_count) {
+    static const uint32_t per_mille[] = {0, 100, 500, 900, 990, 1000}, length[] = {16, 700, 3227, 5784, 26070, 124913};
+    uint64_t *list = NULL, state = 1, total = 0;
+    size_t count = 0, capacity = 0;
+    while (total < tokens) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint32_t u = (uint32_t)(state >> 40) % 1000000, i = 0; /* millionths */
+        while (u >= per_mille[i + 1] * 1000u) i++;
+        uint64_t span = (per_mille[i + 1] - per_mille[i]) * 1000u;
+        uint64_t n = length[i] + (u - per_mille[i] * 1000u) * (uint64_t)(length[i + 1] - length[i]) / span;
+        if (n > tokens - total) n = tokens - total;
+        if (!(list = append(list, &count, &capacity, n))) return NULL;
+        total += n;
+    }
+    *out_count = count;
+    return list;
+}
+
+uint64_t *workload_lengths(const char *name, uint64_t tokens, size_t *out_count, bool *out_drawn) {
+    const char *folder = getenv("FCPC_WORKLOADS");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.lengths", folder && *folder ? folder : "../shared/workloads", name);
+    uint64_t *list = read_file(path, out_count);
+    *out_drawn = list == NULL;
+    return list ? list : draw(tokens, out_count);
+}

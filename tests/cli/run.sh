@@ -1,0 +1,287 @@
+#!/bin/sh
+# Tests of the command line: what each command prints, exit statuses, error codes as text and as JSON, and that an error
+# leaves no file behind. Needs jq. $B is the build folder; closing line: "cli: N passed, M failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+top=$PWD
+B=${B:-build}
+case "$B" in /*) ;; *) B=$top/$B ;; esac
+fcpc=$B/fcpc
+[ -x "$fcpc" ] || { echo "cli: 0 passed, 1 failed: $fcpc is not there"; exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-cli.XXXXXX") || exit 1
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+mkdir out
+passed=0 failed=0
+
+good() { passed=$((passed + 1)); }
+fail() { # fail NAME WHAT
+    failed=$((failed + 1))
+    echo "FAILED: $1: $2"
+    sed 's/^/    stdout: /' "$work/stdout" | head -n 5
+    sed 's/^/    stderr: /' "$work/stderr" | head -n 12
+}
+run() { "$@" > "$work/stdout" 2> "$work/stderr"; }
+# ok NAME COMMAND...: ends with 0
+ok() {
+    name=$1; shift
+    run "$@"
+    status=$?
+    if [ $status = 0 ]; then good; else fail "$name" "status $status, expected 0"; fi
+}
+# holds NAME COMMAND...: a condition
+holds() {
+    name=$1; shift
+    if "$@"; then good; else fail "$name" "does not hold: $*"; fi
+}
+json() { jq -e "$1" < "$work/stdout" > /dev/null 2>&1; }
+# bad NAME STATUS CODE ARGUMENTS...: fcpc ends with the status and names the code, as text and with --json, and out/ stays
+# empty; the JSON is one object and all of stdout.
+bad() {
+    name=$1 want=$2 code=$3; shift 3
+    run "$fcpc" "$@"
+    status=$?
+    if [ $status != "$want" ]; then fail "$name" "status $status, expected $want"; return; fi
+    if ! grep -q "error\\[$code\\]" "$work/stderr"; then fail "$name" "no error[$code] on stderr"; return; fi
+    run "$fcpc" --json "$@"
+    status=$?
+    if [ $status != "$want" ]; then fail "$name" "with --json: status $status, expected $want"; return; fi
+    if ! jq -e -s "length == 1 and .[0].error.code == \"$code\" and (.[0].error | has(\"message\", \"file\", \"line\", \"column\"))" \
+        < "$work/stdout" > /dev/null 2>&1; then fail "$name" "JSON is not one object with error $code"; return; fi
+    if [ -n "$(ls -A out)" ]; then fail "$name" "left behind: $(ls -A out)"; rm -rf out/*; return; fi
+    good
+}
+
+# --- the programs ---------------------------------------------------------------------------------------------------
+cat > a.fcp << 'EOF'
+model   { heads = 4; kv_heads = 2; head_dim = 32; dtype = fp32 }
+cluster { nodes = 2; gpus = 2 }
+batch   { lengths = [700, 300 x 2, 50 x 6, 1] }
+plan    { mask = lambda(sink = 8, window = 100); block = 128; layout = zigzag }
+EOF
+program() { printf '%s\n' "$2" > "$1"; }
+plan() { "$fcpc" -q "$1" -o "$2" ${3:+$3} ${4:+$4} || echo "cannot compile $1"; }
+variant() { sed "$1" a.fcp > "$2"; } # a.fcp with one thing changed
+plan a.fcp a.plan
+
+# --- compile --------------------------------------------------------------------------------------------------------
+ok "compile" "$fcpc" a.fcp -o b.plan
+holds "the summary has five lines on stderr" [ "$(wc -l < stderr)" = 5 ]
+holds "nothing on stdout" [ ! -s stdout ]
+holds "the same bytes twice" cmp -s a.plan b.plan
+ok "options first, joined values" "$fcpc" -q -ob.plan -Dplan.block=256 --lengths=/dev/null --version
+ok "compile quietly" "$fcpc" -q a.fcp -o b.plan
+holds "quiet" [ ! -s stderr ]
+ok "compile with JSON" "$fcpc" --json -q a.fcp -o b.plan
+for key in ranks nodes tokens sequences blocks tiles pairs density flops_forward flops_backward compute_max_over_mean \
+    compute_floor send_max_over_mean recv_max_over_mean tokens_max_over_mean bytes_total bytes_inter_node rounds \
+    rounds_lower_bound rounds_dependent stages slots_max state_bytes memory_peak_bytes plan_bytes; do
+    holds "summary has $key" json ".$key | type == \"number\""
+done
+for key in parse classify place colour schedule verify total; do
+    holds "summary has seconds.$key" json ".seconds.$key | type == \"number\""
+done
+holds "ranks and tokens" json '.ranks == 4 and .nodes == 2 and .tokens == 1601 and .sequences == 10 and .rounds == .rounds_lower_bound'
+holds "plan_bytes is the file's size" json ".plan_bytes == $(wc -c < b.plan)"
+ok "compile without -o writes nothing" "$fcpc" -q a.fcp
+ok "overrides" "$fcpc" --json -q a.fcp -D cluster.nodes=1 -D plan.block=256 -D window=64 -D coalesce=4
+holds "overrides took effect" json '.ranks == 2 and .block == 256'
+printf '%s\n' '# lengths' 100 200 300 > l.lengths
+ok "lengths from a file" "$fcpc" --json -q a.fcp --lengths l.lengths -D cluster.nodes=1
+holds "lengths took effect" json '.tokens == 600 and .sequences == 3'
+ok "replaces an existing plan" "$fcpc" -q a.fcp -D plan.block=256 -o b.plan
+holds "replaced" sh -c '! cmp -s a.plan b.plan'
+cp b.plan c.plan
+bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=100 -o b.plan
+holds "the old plan is as it was" cmp -s b.plan c.plan
+ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
+
+# --- the other commands ----------------------------------------------------------------------------------------------
+ok "verify" "$fcpc" verify a.plan
+holds "verify says what was proven" grep -q "each computed once" stdout
+ok "verify with JSON" "$fcpc" verify a.plan --json
+holds "verify's JSON" json '.ok and .ranks == 4 and .tiles > 0 and .forward.rounds >= 0'
+ok "verify a program" "$fcpc" verify a.fcp
+ok "dump" "$fcpc" dump a.plan
+holds "dump has lines" [ "$(wc -l < stdout)" -gt 100 ]
+cp stdout first
+ok "dump again" "$fcpc" dump a.fcp
+holds "a program dumps as its plan does" cmp -s stdout first
+ok "dump with JSON" "$fcpc" dump --json a.plan
+holds "dump's JSON" json 'type == "object"'
+ok "show a program" "$fcpc" show a.fcp
+holds "show prints a picture" [ "$(wc -l < stdout)" -gt 20 ]
+ok "show a plan" "$fcpc" show a.plan --ascii --width 80
+holds "ASCII only" sh -c '! LC_ALL=C grep -q "[^ -~]" stdout'
+holds "80 columns" sh -c '[ "$(wc -L < stdout)" -le 80 ]'
+ok "show as SVG and HTML" "$fcpc" show a.plan --svg a.svg --html a.html
+holds "an SVG file" grep -q '</svg>' a.svg
+holds "an HTML file" grep -q '</html>' a.html
+ok "show with JSON" "$fcpc" show a.plan --json
+holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+ok "run" "$fcpc" run a.plan
+holds "run says right" grep -q right stdout
+ok "run with JSON" "$fcpc" run a.plan --json
+holds "run's JSON" json '.ok and .backend == "host" and .transport == "threads" and .ranks == 4 and .max_abs_error > 0 and .reference_error > 0 and .seconds > 0'
+holds "both passes were checked" json '.tensors | has("o", "lse", "dq", "dk", "dv")'
+ok "run forward only" "$fcpc" run a.plan --json --pass forward
+holds "forward only" json '(.tensors | has("o") and (has("dq") | not))'
+ok "run a program" "$fcpc" run a.fcp --json --no-check
+holds "not checked" json '.checked == false and .max_abs_error == null'
+plan a.fcp bf16.plan -D model.dtype=bf16
+plan a.fcp fp16.plan -D model.dtype=fp16
+ok "run bf16" "$fcpc" run bf16.plan
+ok "run fp16" "$fcpc" run fp16.plan
+
+# tensors: the run's own outputs are inputs of the right shapes
+ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
+ok "run on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --out o2.npy --lse lse2.npy --check --json
+holds "checked" json '.ok and .checked and (.tensors | has("dq") | not)'
+ok "backward on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq1.npy --dk dk1.npy --dv dv1.npy
+ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq2.npy --dk dk2.npy --dv dv2.npy
+holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy && cmp -s dv1.npy dv2.npy'
+ok "bf16 tensors" "$fcpc" run bf16.plan --bf16 --out ob.npy
+ok "fp16 tensors" "$fcpc" run fp16.plan --out oh.npy
+
+# --- help -------------------------------------------------------------------------------------------------------------
+ok "--help" "$fcpc" --help
+holds "help lists commands" grep -q "fcpc verify PLAN" stdout
+ok "help COMMAND" "$fcpc" help run
+holds "help lists options" grep -q -- "--lse" stdout
+ok "COMMAND --help" "$fcpc" show --help
+ok "--version" "$fcpc" --version
+ok "--version as JSON" "$fcpc" --version --json
+holds "version's JSON" json '.version | type == "string"'
+
+# --- usage: exit status 2 ---------------------------------------------------------------------------------------------
+bad "nothing to do" 2 E001
+bad "a command without a file" 2 E001 verify
+bad "unknown option" 2 E001 a.fcp --outptu out/x
+holds "the nearest option" grep -q -- "--output" stderr
+bad "unknown letter" 2 E001 a.fcp -x
+bad "unknown command" 2 E001 verfy a.plan
+holds "the nearest command" grep -q "'verify'" stderr
+bad "an option without its value" 2 E001 a.fcp -o
+bad "a flag with a value" 2 E001 a.fcp --quiet=3
+bad "an option of another command" 2 E001 verify a.plan --svg out/x
+bad "two files" 2 E001 a.fcp a.plan
+bad "help on nothing" 2 E001 help me
+bad "compile a plan" 2 E001 a.plan -o out/x
+bad "-D on a plan" 2 E001 verify a.plan -D plan.block=256
+bad "a number that is none" 2 E001 show a.plan --width wide
+bad "a seed that is none" 2 E001 run a.plan --seed=-1
+bad "q without k and v" 2 E001 run a.plan --q o.npy --out out/x
+bad "gradients without do" 2 E001 run a.plan --q o.npy --k dk.npy --v dv.npy --dq out/x
+bad "an unknown pass" 2 E001 run a.plan --pass sideways
+bad "check and no-check" 2 E001 run a.plan --check --no-check
+bad "a command of a later version" 1 E210 sim a.plan
+bad "another" 1 E210 emit a.plan
+
+# --- files ------------------------------------------------------------------------------------------------------------
+bad "no such program" 1 E010 none.fcp -o out/x
+bad "no such plan" 1 E010 verify none.plan
+bad "a folder as a program" 1 E010 . -o out/x
+bad "no such lengths" 1 E010 a.fcp --lengths none.lengths -o out/x
+bad "a folder that is not there" 1 E011 a.fcp -o out/none/x.plan
+bad "a folder as output" 1 E011 a.fcp -o out
+bad "a special file as output" 1 E011 a.fcp -o /dev/null
+bad "the input as output" 1 E011 a.fcp -o a.fcp
+bad "an SVG that cannot be written" 1 E011 show a.plan --svg out/none/x.svg
+bad "tensors that cannot be written" 1 E011 run a.plan --out out/x.npy --dq out/none/x.npy
+bad "two outputs, one path" 1 E011 run a.plan --out out/x.npy --dq out/x.npy
+if [ -c /dev/full ]; then
+    "$fcpc" dump a.plan > /dev/full 2> stderr
+    holds "a full disk under stdout" [ $? = 1 ]
+fi
+if [ "$(id -u)" != 0 ]; then
+    mkdir sealed && chmod 500 sealed
+    bad "a folder that may not be written" 1 E011 a.fcp -o sealed/x.plan
+fi
+: > stdout; : > stderr
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+program e.fcp 'plan { mask = causal } ; batch { lengths = [128 } '
+bad "a syntax error" 1 E110 e.fcp -o out/x
+holds "the place" json '.error.file == "e.fcp" and .error.line == 1 and .error.column > 1'
+program e.fcp 'plan { mask = causal; block = 12q4 }'
+run "$fcpc" e.fcp; holds "a bad number" [ $? = 1 ]
+program e.fcp "$(printf 'batch { lengths = [64] }\nplan { mask = cuasal }')"
+bad "an unknown mask" 1 E200 e.fcp -o out/x
+holds "the nearest mask" grep -q "causal" stderr
+variant 's/heads = 4/haeds = 4/' e.fcp; bad "an unknown key" 1 E205 e.fcp -o out/x
+variant 's/block = 128/block = 100/' e.fcp; bad "a block that is no multiple of 128" 1 E401 e.fcp -o out/x
+variant 's/kv_heads = 2/kv_heads = 3/' e.fcp; bad "heads that do not divide" 1 E400 e.fcp -o out/x
+variant 's/gpus = 2/gpus = 512/' e.fcp; bad "more ranks than blocks" 1 E402 e.fcp -o out/x
+variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; bad "too little memory" 1 E403 e.fcp -o out/x
+variant 's/^batch.*//' e.fcp; bad "no batch" 1 E209 e.fcp -o out/x
+variant 's/\[700,/[0,/' e.fcp; bad "a length of zero" 1 E300 e.fcp -o out/x
+variant 's/\[700,/[1099511627776,/' e.fcp; bad "lengths beyond 2^40" 1 E300 e.fcp -o out/x
+variant 's/\[700,/[-5,/' e.fcp; run "$fcpc" e.fcp; holds "a negative length" [ $? = 1 ]
+variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q / (k - 200) >= 0' >> e.fcp
+bad "a reachable division by zero" 1 E310 e.fcp -o out/x
+variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q * 9223372036854775807 > k' >> e.fcp
+bad "a reachable overflow" 1 E311 e.fcp -o out/x
+variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
+ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
+printf '12\nx\n' > l.lengths
+bad "a malformed file of lengths" 1 E301 a.fcp --lengths l.lengths -o out/x
+bad "an override of nothing" 1 E200 a.fcp -D plan.blok=256 -o out/x
+program e.fcp 'plan { mask = causal; score = alibi }'
+run "$fcpc" e.fcp; holds "what comes later" [ $? = 1 ]
+head -c 3000 /dev/zero | tr '\0' '(' > e.fcp
+run "$fcpc" e.fcp; holds "deep nesting" [ $? = 1 ]
+: > e.fcp; run "$fcpc" e.fcp; holds "an empty program" [ $? = 1 ]
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+size=$(wc -c < a.plan)
+head -c $((size / 2)) a.plan > e.plan; bad "a plan cut short" 1 E502 verify e.plan
+head -c 3 a.plan > e.plan; run "$fcpc" verify e.plan; holds "a plan of three bytes" [ $? = 1 ]
+flip() { # flip OFFSET: e.plan is a.plan with one byte changed
+    cp a.plan e.plan
+    byte=$(od -An -tu1 -j "$1" -N 1 a.plan | tr -d ' ')
+    printf "\\$(printf %03o $(((byte + 1) % 256)))" | dd of=e.plan bs=1 seek="$1" conv=notrunc 2> /dev/null
+}
+flip 0; bad "not a plan's magic" 1 E500 verify e.plan
+for at in 9 12 40 70 100 $((size / 3)) $((size / 2)) $((size - 1)); do
+    flip "$at"
+    run "$fcpc" verify e.plan
+    status=$?
+    holds "a plan altered at byte $at" [ $status = 1 ]
+    run "$fcpc" run e.plan --out out/x.npy
+    holds "and not run" [ ! -e out/x.npy ]
+done
+echo hello > e.txt; run "$fcpc" verify e.txt; holds "a text as a plan" [ $? = 1 ]
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+bad "tensors of another shape" 1 E701 run a.plan --q dk.npy --k dk.npy --v dv.npy --out out/x.npy
+bad "tensors of another type" 1 E701 run a.plan --q oh.npy --k dk.npy --v dv.npy --out out/x.npy
+bad "a tensor that is none" 1 E700 run a.plan --q a.fcp --k dk.npy --v dv.npy --out out/x.npy
+bad "a tensor that is not there" 1 E010 run a.plan --q none.npy --k dk.npy --v dv.npy --out out/x.npy
+bad "bf16 outputs without --bf16" 1 E701 run bf16.plan --out out/x.npy
+bad "--bf16 for an fp32 plan" 1 E701 run a.plan --bf16 --out out/x.npy
+bad "a backend that is not there" 1 E702 run a.plan --backend quantum --out out/x.npy
+plan a.fcp forward.plan -D plan.passes=forward
+bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
+
+# --- interruption -----------------------------------------------------------------------------------------------------
+cat > big.fcp << 'EOF'
+cluster { nodes = 512; gpus = 8 }
+batch   { lengths = [64K x 1024, 1K x 8192] }
+plan    { mask = causal; block = 1K }
+EOF
+"$fcpc" big.fcp -o out/big.plan --json > stdout 2> stderr &
+pid=$!
+sleep 0.3
+kill -INT $pid 2> /dev/null || kill -TERM $pid 2> /dev/null
+wait $pid
+status=$?
+if [ $status = 0 ]; then
+    good # it was done before
+else
+    holds "an interrupted compile ends with 1" [ $status = 1 ]
+    holds "and says so" json '.error.code == "E013"'
+    holds "and leaves nothing" [ -z "$(ls -A out)" ]
+fi
+
+echo "cli: $passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Tests of `make install`: the tree it makes, and that a program compiles against it with pkg-config alone, linked shared
+# and static, and runs. Closing line: "install: N passed, M failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+B=${B:-build}
+if [ -n "${SAN:-}" ]; then
+    echo "install: 0 passed, 0 failed (not with a sanitizer)"
+    exit 0
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-install.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+check() { # check NAME COMMAND...
+    name=$1; shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        sed 's/^/    /' "$work/log" | tail -n 20
+    fi
+}
+unset MAKEFLAGS MAKELEVEL MFLAGS
+check "install" make B="$B" PREFIX="$work/usr" install
+[ -x "$work/usr/bin/fcpc" ] || { echo "install: $passed passed, $failed failed"; exit 1; }
+for file in bin/fcpc include/fcpc/fcp.h include/fcpc/fcpc.h include/fcpc/errors.def lib/libfcp.a lib/libfcpc.a \
+    lib/libfcp.so lib/libfcpc.so lib/libfcp.so.0 lib/libfcpc.so.0 lib/pkgconfig/fcp.pc lib/pkgconfig/fcpc.pc; do
+    check "$file" test -e "$work/usr/$file"
+done
+check "the program runs" "$work/usr/bin/fcpc" --version
+check "soname" sh -c "readelf -d '$work/usr/lib/libfcpc.so' | grep -q 'SONAME.*libfcpc.so.0'"
+# only LIBRARY PREFIXES NM-OPTION: the symbols that nm lists are some, and all begin with one of the prefixes
+only() {
+    symbols=$(nm --defined-only "$3" "$work/usr/lib/$1" | awk 'NF == 3 {print $3}' | grep -Ev '^_(init|fini|edata|end)$|^__bss_start$')
+    check "$1 shows something" test -n "$symbols"
+    check "$1 shows nothing else" test -z "$(echo "$symbols" | grep -Ev "^($2)")"
+}
+only libfcp.so 'fcp_|mc_' -D
+only libfcpc.so fcpc_ -D
+only libfcp.a 'fcp_|mc_' -g
+only libfcpc.a fcpc_ -g
+
+export PKG_CONFIG_PATH="$work/usr/lib/pkgconfig"
+cp examples/train_loop.c "$work/loop.c"
+printf '#include <fcp.h>\nint main(void) { return fcp_code_exit(FCP_OK); }\n' > "$work/only.c"
+printf '#include <fcpc.h>\nint main() { return fcp_code_exit(FCP_OK); }\n' > "$work/plus.cc"
+cd "$work" || exit 1
+# shellcheck disable=SC2046
+{
+    check "compile, shared" cc -Wall -Werror -o loop loop.c $(pkg-config --cflags --libs fcpc) -lm -pthread
+    check "run, shared" env LD_LIBRARY_PATH="$work/usr/lib" ./loop
+    check "compile, static" cc -o loop-static loop.c $(pkg-config --cflags fcpc) -Wl,-Bstatic -L"$work/usr/lib" -lfcpc -lfcp \
+        -Wl,-Bdynamic $(pkg-config --static --libs-only-l fcpc | sed 's/-lfcpc//g; s/-lfcp//g') -pthread
+    check "run, static" ./loop-static
+    check "the runtime alone" cc -Wall -Werror -o only only.c $(pkg-config --cflags --libs fcp)
+    if command -v c++ > /dev/null; then
+        check "headers in C++" c++ -Wall -fsyntax-only $(pkg-config --cflags fcpc) plus.cc
+    fi
+}
+echo "install: $passed passed, $failed failed"
+[ $failed = 0 ]

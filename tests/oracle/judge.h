@@ -1,0 +1,384 @@
+/* judge.h: one drawn program, from text to gradients, against brute force.
+ *
+ * The program is compiled; the tile table's pairs must be those that evaluating every (q, k, h) gives; a program with a
+ * reachable fault must be refused as such, and no other. The plan is saved, loaded and verified, and run on the host
+ * backend; O, LSE, dQ, dK, dV are compared with naive float64 attention under FlashAttention's rule: at most twice the
+ * error of the same computation done naively in the input's precision, plus the rounding of the reference. Outputs are
+ * poisoned beforehand; a second run must give the same bits.
+ */
+#ifndef JUDGE_H
+#define JUDGE_H
+#include <math.h>
+#include <unistd.h>
+
+#include "../../compiler/fcpc.h"
+#include "../../runtime/plan.h"
+#include "random_program.h"
+
+/* What must hold; a failure prints itself and ends the program, under Criterion and fuzzers alike. */
+#define JUDGE(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "judge: " __VA_ARGS__);                                                                    \
+            fputc('\n', stderr);                                                                                      \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* --- numbers --------------------------------------------------------------------------------------------------------- */
+
+static float from_half(uint16_t x) {
+    int e = x >> 10 & 31, m = x & 1023;
+    float v = e ? ldexpf((float)(m + 1024), e - 25) : ldexpf((float)m, -24);
+    return x >> 15 ? -v : v;
+}
+
+static float bits_float(uint32_t u) {
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+static uint32_t float_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+/* The nearest number of a type (ties to even), as a float. */
+static float round_to(int dtype, float x) {
+    if (dtype == FCP_FP32 || x == 0 || !isfinite(x)) return x;
+    if (dtype == FCP_BF16) {
+        uint32_t u = float_bits(x);
+        return bits_float((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u);
+    }
+    int e;
+    frexpf(x, &e);
+    if (e < -13) e = -13; /* subnormal halves share one spacing */
+    float ulp = ldexpf(1, e - 11);
+    return rintf(x / ulp) * ulp;
+}
+
+static float load(int dtype, const void *p, size_t i) {
+    if (dtype == FCP_FP32) return ((const float *)p)[i];
+    uint16_t u = ((const uint16_t *)p)[i];
+    return dtype == FCP_FP16 ? from_half(u) : bits_float((uint32_t)u << 16);
+}
+
+/* --- the definition -------------------------------------------------------------------------------------------------- */
+
+typedef struct tensors {
+    size_t tokens;
+    double *q, *k, *v, *d_o;          /* inputs, exact */
+    double *o, *lse, *dq, *dk, *dv;   /* float64 */
+    float *lo, *llse, *ldq, *ldk, *ldv; /* naive, in the type's precision */
+} tensors;
+
+static void *zeros(size_t n, size_t size) {
+    void *p = calloc(n ? n : 1, size);
+    JUDGE(p, "out of memory");
+    return p;
+}
+
+/* allow(q, k, h) of every pair of one sequence, as the tree has it. */
+static uint8_t *allowed(const random_program *p, uint64_t n, bool *fault, uint64_t *pairs) {
+    uint32_t heads = p->uses_h ? p->heads : 1;
+    uint8_t *a = zeros(heads * n * n, 1);
+    for (uint32_t h = 0; h < heads; h++)
+        for (uint64_t q = 0; q < n; q++)
+            for (uint64_t k = 0; k < n; k++) {
+                bool f = false;
+                bool yes = value_of(p->mask, (int64_t)q, (int64_t)k, (int64_t)n, h, &f);
+                *fault |= f;
+                a[(h * n + q) * n + k] = yes;
+                *pairs += yes && !f;
+            }
+    return a;
+}
+
+static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
+    size_t d = p->head_dim, H = p->heads, KH = p->kv_heads, base = 0;
+    double scale = 1 / sqrt((double)d);
+    float fscale = (float)scale;
+    for (uint32_t s = 0; s < p->sequences; base += p->lengths[s++]) {
+        size_t n = p->lengths[s];
+        double *S = zeros(n, sizeof *S), *P = zeros(n, sizeof *P);
+        float *Sf = zeros(n, sizeof *Sf), *Pf = zeros(n, sizeof *Pf);
+        for (size_t h = 0; h < H; h++)
+            for (size_t q = 0; q < n; q++) {
+                size_t g = h / (H / KH), row = ((base + q) * H + h) * d;
+                const uint8_t *a = allow[s] + ((p->uses_h ? h : 0) * n + q) * n;
+                double m = -INFINITY, l = 0;
+                float mf = -INFINITY, lf = 0;
+                for (size_t k = 0; k < n; k++) {
+                    if (!a[k]) continue;
+                    double x = 0;
+                    float xf = 0;
+                    for (size_t i = 0; i < d; i++) {
+                        double y = t->k[((base + k) * KH + g) * d + i];
+                        x += t->q[row + i] * y;
+                        xf += (float)t->q[row + i] * (float)y;
+                    }
+                    S[k] = x * scale;
+                    Sf[k] = xf * fscale;
+                    if (S[k] > m) m = S[k];
+                    if (Sf[k] > mf) mf = Sf[k];
+                }
+                if (m == -INFINITY) {
+                    t->lse[(base + q) * H + h] = -INFINITY;
+                    t->llse[(base + q) * H + h] = -INFINITY;
+                    continue;
+                }
+                for (size_t k = 0; k < n; k++) {
+                    P[k] = a[k] ? exp(S[k] - m) : 0;
+                    Pf[k] = a[k] ? expf(Sf[k] - mf) : 0;
+                    l += P[k];
+                    lf += Pf[k];
+                }
+                double lse = m + log(l);
+                float lsef = mf + logf(lf);
+                t->lse[(base + q) * H + h] = lse;
+                t->llse[(base + q) * H + h] = lsef;
+                for (size_t k = 0; k < n; k++) {
+                    if (!a[k]) continue;
+                    float r = round_to(p->dtype, Pf[k]);
+                    for (size_t i = 0; i < d; i++) {
+                        double v = t->v[((base + k) * KH + g) * d + i];
+                        t->o[row + i] += P[k] / l * v;
+                        t->lo[row + i] += r * (float)v;
+                    }
+                }
+                double delta = 0;
+                float deltaf = 0;
+                for (size_t i = 0; i < d; i++) {
+                    t->lo[row + i] = round_to(p->dtype, t->lo[row + i] / lf);
+                    delta += t->d_o[row + i] * t->o[row + i];
+                    deltaf += (float)t->d_o[row + i] * t->lo[row + i];
+                }
+                for (size_t k = 0; p->backward && k < n; k++) {
+                    if (!a[k]) continue;
+                    size_t col = ((base + k) * KH + g) * d;
+                    double dp = 0, pr = P[k] / l;
+                    float dpf = 0, prf = expf(Sf[k] - lsef);
+                    for (size_t i = 0; i < d; i++) {
+                        dp += t->d_o[row + i] * t->v[col + i];
+                        dpf += (float)t->d_o[row + i] * (float)t->v[col + i];
+                    }
+                    double ds = pr * (dp - delta);
+                    float dsf = round_to(p->dtype, prf * (dpf - deltaf)), r = round_to(p->dtype, prf);
+                    for (size_t i = 0; i < d; i++) {
+                        t->dq[row + i] += ds * t->k[col + i] * scale;
+                        t->dk[col + i] += ds * t->q[row + i] * scale;
+                        t->dv[col + i] += pr * t->d_o[row + i];
+                        t->ldq[row + i] += dsf * (float)t->k[col + i] * fscale;
+                        t->ldk[col + i] += dsf * (float)t->q[row + i] * fscale;
+                        t->ldv[col + i] += r * (float)t->d_o[row + i];
+                    }
+                }
+            }
+        free(S);
+        free(P);
+        free(Sf);
+        free(Pf);
+    }
+}
+
+/* --- one program ----------------------------------------------------------------------------------------------------- */
+
+static void *draw_tensor(dice *d, int dtype, size_t n, double **out_exact) {
+    void *data = zeros(n, fcp_dtype_size((fcp_dtype)dtype));
+    *out_exact = zeros(n, sizeof **out_exact);
+    for (size_t i = 0; i < n; i++) {
+        float x = ((float)roll(d, 4001) - 2000) / 1024; /* about uniform in -2 .. 2 */
+        if (dtype == FCP_FP32) {
+            ((float *)data)[i] = x;
+        } else if (dtype == FCP_BF16) {
+            ((uint16_t *)data)[i] = (uint16_t)(float_bits(round_to(FCP_BF16, x)) >> 16);
+        } else {
+            /* sign, exponent 10 .. 15, any mantissa */
+            ((uint16_t *)data)[i] = (uint16_t)(roll(d, 2) << 15 | (10 + roll(d, 6)) << 10 | roll(d, 1024));
+        }
+        (*out_exact)[i] = load(dtype, data, i);
+    }
+    return data;
+}
+
+/* Rows of the packed batch to the ranks' local tensors, or back. */
+static void scatter(const fcp_plan *plan, uint32_t rank, void *local, void *packed, size_t row_bytes, bool gather) {
+    const fcp_span *spans;
+    uint32_t count;
+    char *at = local;
+    fcp_plan_layout(plan, rank, &spans, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        char *there = (char *)packed + (fcp_plan_sequence_offset(plan, spans[i].sequence, NULL) + spans[i].start) * row_bytes;
+        size_t bytes = spans[i].length * row_bytes;
+        if (gather)
+            memcpy(there, at, bytes);
+        else
+            memcpy(at, there, bytes);
+        at += bytes;
+    }
+}
+
+static void compare(const char *what, unsigned seed, const random_program *p, int dtype, const double *reference,
+                    const float *naive, const void *got, size_t n, double slack) {
+    double naive_error = 0, error = 0, rounding = 0;
+    for (size_t i = 0; i < n; i++) {
+        float x = load(dtype, got, i);
+        if (isinf(reference[i])) {
+            JUDGE(x == (float)reference[i], "seed %u: %s[%zu] = %g, expected %g\n%s", seed, what, i, (double)x,
+                      reference[i], p->text);
+            continue;
+        }
+        JUDGE(isfinite(x), "seed %u: %s[%zu] is not finite\n%s", seed, what, i, p->text);
+        double y = reference[i];
+        float r = round_to(dtype, (float)y), rr = round_to(dtype, round_to(dtype, r + 0.3f) - 0.3f);
+        if (fabs((double)rr - y) > rounding) rounding = fabs((double)rr - y);
+        float lowp = round_to(dtype, naive[i]);
+        if (fabs((double)lowp - y) > naive_error) naive_error = fabs((double)lowp - y);
+        if (fabs((double)x - y) > error) error = fabs((double)x - y);
+    }
+    double limit = 2 * naive_error + 2 * rounding + slack;
+    JUDGE(error <= limit, "seed %u: %s is off by %g, allowed %g\n%s", seed, what, error, limit, p->text);
+}
+
+static void run_plan(const fcp_plan *plan, const random_program *p, unsigned seed, dice *d, uint8_t *const *allow) {
+    size_t H = p->heads, KH = p->kv_heads, dim = p->head_dim, T = p->tokens, e = fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t nq = T * H * dim, nk = T * KH * dim;
+    tensors t = {.tokens = T};
+    void *q = draw_tensor(d, p->dtype, nq, &t.q), *k = draw_tensor(d, p->dtype, nk, &t.k);
+    void *v = draw_tensor(d, p->dtype, nk, &t.v), *d_o = draw_tensor(d, p->dtype, nq, &t.d_o);
+    t.o = zeros(nq, 8), t.lse = zeros(T * H, 8), t.dq = zeros(nq, 8), t.dk = zeros(nk, 8), t.dv = zeros(nk, 8);
+    t.lo = zeros(nq, 4), t.llse = zeros(T * H, 4), t.ldq = zeros(nq, 4), t.ldk = zeros(nk, 4), t.ldv = zeros(nk, 4);
+    define(p, &t, allow);
+
+    void *o = zeros(nq, e), *dq = zeros(nq, e), *dk = zeros(nk, e), *dv = zeros(nk, e), *again = zeros(2 * nq + 2 * nk, e);
+    float *lse = zeros(T * H, 4);
+    uint32_t ranks = p->nodes * p->gpus;
+    fcp_tensors *per_rank = zeros(ranks, sizeof *per_rank);
+    enum { NT = 9 };
+    void *packed[NT] = {q, k, v, o, lse, d_o, dq, dk, dv};
+    size_t row[NT] = {H * dim * e, KH * dim * e, KH * dim * e, H * dim * e, H * 4, H * dim * e, H * dim * e, KH * dim * e,
+                      KH * dim * e};
+    void **local = zeros(ranks * (size_t)NT, sizeof *local);
+    for (uint32_t r = 0; r < ranks; r++) {
+        size_t tokens = fcp_plan_layout(plan, r, &(const fcp_span *){0}, &(uint32_t){0});
+        for (int i = 0; i < NT; i++) {
+            local[r * NT + i] = zeros(tokens * row[i], 1);
+            memset(local[r * NT + i], 0xff, tokens * row[i]); /* NaN in every type */
+            if (i < 3 || i == 5) scatter(plan, r, local[r * NT + i], packed[i], row[i], false);
+        }
+        void **x = local + r * NT;
+        per_rank[r] = (fcp_tensors){x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]};
+    }
+    fcp_session *session;
+    fcp_error err;
+    JUDGE(fcp_session_create(plan, NULL, &session, &err) == FCP_OK, "seed %u: %s\n%s", seed, err.message, p->text);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        JUDGE(fcp_session_run(session, FCP_FORWARD, per_rank, &err) == FCP_OK, "seed %u: %s\n%s", seed, err.message,
+                     p->text);
+        if (p->backward)
+            JUDGE(fcp_session_run(session, FCP_BACKWARD, per_rank, &err) == FCP_OK, "seed %u: %s\n%s", seed,
+                         err.message, p->text);
+        char *kept = again;
+        void *outputs[4] = {o, dq, dk, dv};
+        size_t sizes[4] = {nq * e, nq * e, nk * e, nk * e};
+        for (int i = 0; i < 4; kept += sizes[i++]) memcpy(kept, outputs[i], sizes[i]);
+        for (uint32_t r = 0; r < ranks; r++)
+            for (int i = 0; i < NT; i++)
+                if (i == 3 || i == 4 || i > 5) scatter(plan, r, local[r * NT + i], packed[i], row[i], true);
+        kept = again;
+        for (int i = 0; i < 4; kept += sizes[i++])
+            JUDGE(!attempt || (i && !p->backward) || !memcmp(kept, outputs[i], sizes[i]), "seed %u: two runs differ\n%s", seed,
+                  p->text);
+    }
+    fcp_session_free(session);
+
+    compare("O", seed, p, p->dtype, t.o, t.lo, o, nq, 0);
+    double largest = 1;
+    for (size_t i = 0; i < T * H; i++)
+        if (isfinite(t.lse[i]) && fabs(t.lse[i]) > largest) largest = fabs(t.lse[i]);
+    compare("LSE", seed, p, FCP_FP32, t.lse, t.llse, lse, T * H, 1e-5 * largest);
+    for (size_t i = 0; i < T * H; i++) /* an empty row is exactly zero */
+        for (size_t j = 0; isinf(t.lse[i]) && j < dim; j++)
+            JUDGE(load(p->dtype, o, i * dim + j) == 0, "seed %u: an empty row is not 0\n%s", seed, p->text);
+    if (p->backward) {
+        compare("dQ", seed, p, p->dtype, t.dq, t.ldq, dq, nq, 3e-4);
+        compare("dK", seed, p, p->dtype, t.dk, t.ldk, dk, nk, 3e-4);
+        compare("dV", seed, p, p->dtype, t.dv, t.ldv, dv, nk, 3e-4);
+    }
+    for (uint32_t i = 0; i < ranks * NT; i++) free(local[i]);
+    void *all[] = {q, k, v, d_o, o, dq, dk, dv, again, lse, per_rank, local, t.q, t.k, t.v, t.d_o, t.o, t.lse, t.dq,
+                   t.dk, t.dv, t.lo, t.llse, t.ldq, t.ldk, t.ldv};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* Through a file and back. */
+static fcp_plan *reload(const fcp_plan *plan, unsigned seed) {
+    char path[] = "/tmp/fcpc-judge-XXXXXX";
+    fcp_plan *loaded;
+    fcp_error err;
+    int fd = mkstemp(path);
+    JUDGE(fd >= 0, "no temporary file");
+    close(fd);
+    JUDGE(fcp_plan_save(plan, path, &err) == FCP_OK, "seed %u: %s", seed, err.message);
+    JUDGE(fcp_plan_load(path, &loaded, &err) == FCP_OK, "seed %u: %s", seed, err.message);
+    unlink(path);
+    return loaded;
+}
+
+enum { REFUSED, FAULTED, PLANNED };
+
+static int check_program(unsigned seed, random_program *p, dice *d, bool execute) {
+    uint8_t *allow[MAX_SEQUENCES];
+    bool fault = false;
+    uint64_t pairs = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) allow[s] = allowed(p, p->lengths[s], &fault, &pairs);
+    fcpc_diagnostics *diag = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, NULL, diag, &program);
+    if (!code) code = fcpc_plan(program, NULL, 0, NULL, diag, NULL, &plan);
+    char *picture = fcpc_diagnostics_render(diag, false);
+    int result = PLANNED;
+    if (code == FCP_E_RANKS) {
+        result = REFUSED;
+    } else if (fault) {
+        JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW, "seed %u: a fault went by (%s)\n%s\n%s", seed,
+                  fcp_code_name(code), picture, p->text);
+        result = FAULTED;
+    } else {
+        JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, picture, p->text);
+        /* a mask that names h may not depend on it: then the plan counts a pair once, and every head has the same */
+        uint64_t alike = p->uses_h && !(plan->problem->mask_uses & MC_USES_H) ? p->heads : 1;
+        JUDGE(plan->summary->pairs * alike == pairs, "seed %u: %llu pairs, brute force %llu\n%s", seed,
+                     (unsigned long long)plan->summary->pairs, (unsigned long long)pairs, p->text);
+        /* each tile's pairs, too */
+        for (uint64_t i = 0; i < plan->tiles_count; i++) {
+            const fcp_tile *tile = &plan->tiles[i];
+            uint64_t sum = 0;
+            for (uint32_t j = 0; j < tile->parts; j++) {
+                const fcp_piece *a = &plan->pieces[plan->parts[tile->first_part + j].q_piece];
+                const fcp_piece *b = &plan->pieces[plan->parts[tile->first_part + j].k_piece];
+                uint64_t n = p->lengths[a->sequence];
+                for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++)
+                    for (uint64_t q = a->start; q < a->start + a->length; q++)
+                        for (uint64_t k = b->start; k < b->start + b->length; k++)
+                            sum += allow[a->sequence][(h * n + q) * n + k];
+            }
+            JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
+        }
+        if (execute) {
+            fcp_plan *loaded = reload(plan, seed);
+            run_plan(loaded, p, seed, d, allow);
+            fcp_plan_free(loaded);
+        }
+    }
+    free(picture);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(diag);
+    for (uint32_t s = 0; s < p->sequences; s++) free(allow[s]);
+    return result;
+}
+#endif

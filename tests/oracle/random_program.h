@@ -1,0 +1,272 @@
+/* random_program.h: random programs, drawn from a seed or from a fuzzer's bytes, with a meaning of their own.
+ *
+ * A drawn program is source text for the compiler and, beside it, an expression tree that this file evaluates by itself:
+ * the judge shares no code with the compiler. Masks follow DESIGN's semantics: int64, floored division, short circuit, a
+ * fault only where evaluation reaches it.
+ */
+#ifndef RANDOM_PROGRAM_H
+#define RANDOM_PROGRAM_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct dice {
+    const uint8_t *bytes; /* a fuzzer's, or NULL: then `state` runs */
+    size_t size, at;
+    uint64_t state;
+} dice;
+
+/* 0 .. n - 1; bytes that have run out count as 0. */
+static uint32_t roll(dice *d, uint32_t n) {
+    if (d->bytes) {
+        uint32_t x = 0;
+        for (uint32_t m = n - 1; m; m >>= 8) x = x << 8 | (d->at < d->size ? d->bytes[d->at++] : 0);
+        return x % n;
+    }
+    d->state ^= d->state << 13;
+    d->state ^= d->state >> 7;
+    d->state ^= d->state << 17;
+    return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
+}
+
+/* --- expressions ----------------------------------------------------------------------------------------------------- */
+
+typedef enum kind {
+    X_CONST, X_Q, X_K, X_N, X_H, X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_MIN, X_MAX, X_ABS, X_NEG, X_IF,
+    X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
+} kind;
+
+typedef struct expr {
+    kind kind;
+    int64_t value;
+    struct expr *a, *b, *c;
+} expr;
+
+enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8 };
+
+typedef struct random_program {
+    expr pool[MAX_EXPRS];
+    uint32_t used;
+    expr *mask;
+    uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
+    int dtype, strategy, layout; /* as in plan.h */
+    bool rail, backward, uses_h;
+    uint64_t lengths[MAX_SEQUENCES];
+    uint32_t sequences;
+    uint64_t tokens;
+    char text[65536];
+    size_t size;
+} random_program;
+
+static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t value) {
+    expr *e = &p->pool[p->used++];
+    *e = (expr){k, value, a, b, c};
+    if (k == X_H) p->uses_h = true;
+    return e;
+}
+
+static expr *draw_int(random_program *p, dice *d, unsigned depth) {
+    if (!depth || p->used > MAX_EXPRS - 16 || roll(d, 4) == 0) {
+        switch (roll(d, p->heads > 1 ? 9 : 8)) {
+        case 0: case 1: case 2: return node(p, X_Q, 0, 0, 0, 0);
+        case 3: case 4: case 5: return node(p, X_K, 0, 0, 0, 0);
+        case 6: {
+            static const int64_t odd[] = {0, 1, 2, 3, 5, 7, 64, 100, 127, 128, 129, 200, 256, 1000, 4096, INT64_MAX, 1 << 30};
+            return node(p, X_CONST, 0, 0, 0, roll(d, 2) ? odd[roll(d, 17)] : (int64_t)roll(d, 300));
+        }
+        case 8: return node(p, X_H, 0, 0, 0, 0);
+        default: return node(p, X_N, 0, 0, 0, 0);
+        }
+    }
+    static const kind ops[] = {X_ADD, X_SUB, X_SUB, X_MUL, X_DIV, X_MOD, X_DIV, X_MOD, X_MIN, X_MAX, X_ABS, X_NEG};
+    uint32_t pick = roll(d, 13);
+    if (pick == 12) {
+        static const kind compare[] = {X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE};
+        expr *x = draw_int(p, d, depth - 1), *y = draw_int(p, d, depth - 1);
+        expr *c = node(p, compare[roll(d, 6)], x, y, 0, 0);
+        x = draw_int(p, d, depth - 1);
+        y = draw_int(p, d, depth - 1);
+        return node(p, X_IF, c, x, y, 0);
+    }
+    kind k = ops[pick];
+    expr *a = draw_int(p, d, depth - 1);
+    if (k == X_ABS || k == X_NEG) return node(p, k, a, 0, 0, 0);
+    expr *b = (k == X_DIV || k == X_MOD) && roll(d, 8) /* mostly by a positive constant */
+                  ? node(p, X_CONST, 0, 0, 0, 1 + (int64_t)roll(d, roll(d, 2) ? 10 : 300))
+                  : draw_int(p, d, depth - 1);
+    return node(p, k, a, b, 0, 0);
+}
+
+static expr *draw_bool(random_program *p, dice *d, unsigned depth) {
+    uint32_t pick = depth && p->used < MAX_EXPRS - 64 ? roll(d, 12) : 11;
+    if (pick < 3) {
+        expr *a = draw_bool(p, d, depth - 1);
+        return node(p, X_AND, a, draw_bool(p, d, depth - 1), 0, 0);
+    }
+    if (pick < 6) {
+        expr *a = draw_bool(p, d, depth - 1);
+        return node(p, X_OR, a, draw_bool(p, d, depth - 1), 0, 0);
+    }
+    if (pick == 6) return node(p, X_NOT, draw_bool(p, d, depth - 1), 0, 0, 0);
+    if (pick == 7) {
+        expr *c = draw_bool(p, d, depth - 1), *a = draw_bool(p, d, depth - 1);
+        return node(p, X_IFB, c, a, draw_bool(p, d, depth - 1), 0);
+    }
+    if (pick == 8) return node(p, X_LE, node(p, X_K, 0, 0, 0, 0), node(p, X_Q, 0, 0, 0, 0), 0, 0);
+    if (pick == 9 && !roll(d, 4)) return node(p, roll(d, 2) ? X_TRUE : X_FALSE, 0, 0, 0, 0);
+    static const kind compare[] = {X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE};
+    unsigned below = depth < 3 ? depth : 3;
+    expr *a = draw_int(p, d, below), *b = draw_int(p, d, below);
+    return node(p, compare[roll(d, 6)], a, b, 0, 0);
+}
+
+/* The value of an expression; *fault becomes true where evaluation faults (the value is then of no use). */
+static int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault) {
+    if (*fault) return 0;
+    int64_t a, b, r;
+#define SUB(x) value_of(e->x, q, k, n, h, fault)
+    switch (e->kind) {
+    case X_CONST: return e->value;
+    case X_Q: return q;
+    case X_K: return k;
+    case X_N: return n;
+    case X_H: return h;
+    case X_TRUE: return 1;
+    case X_FALSE: return 0;
+    case X_IF: case X_IFB: return SUB(a) ? SUB(b) : SUB(c);
+    case X_AND: return SUB(a) ? SUB(b) : 0;
+    case X_OR: return SUB(a) ? 1 : SUB(b);
+    case X_NOT: return !SUB(a);
+    default: break;
+    }
+    a = SUB(a);
+    b = e->b ? SUB(b) : 0;
+    if (*fault) return 0;
+    switch (e->kind) {
+    case X_ADD: *fault = __builtin_add_overflow(a, b, &r); return r;
+    case X_SUB: *fault = __builtin_sub_overflow(a, b, &r); return r;
+    case X_MUL: *fault = __builtin_mul_overflow(a, b, &r); return r;
+    case X_DIV: case X_MOD:
+        if (!b || (a == INT64_MIN && b == -1 && e->kind == X_DIV)) {
+            *fault = true;
+            return 0;
+        }
+        if (b == -1) return e->kind == X_DIV ? -a : 0;
+        r = a % b;
+        if (r && (r < 0) != (b < 0)) r += b; /* the sign of b */
+        return e->kind == X_MOD ? r : (int64_t)(((__int128)a - r) / b);
+    case X_MIN: return a < b ? a : b;
+    case X_MAX: return a > b ? a : b;
+    case X_ABS: if (a == INT64_MIN) *fault = true; return a < 0 && !*fault ? -a : a;
+    case X_NEG: if (a == INT64_MIN) *fault = true; return *fault ? 0 : -a;
+    case X_EQ: return a == b;
+    case X_NE: return a != b;
+    case X_LT: return a < b;
+    case X_LE: return a <= b;
+    case X_GT: return a > b;
+    case X_GE: return a >= b;
+    default: abort();
+    }
+#undef SUB
+}
+
+/* --- text ------------------------------------------------------------------------------------------------------------ */
+
+static void put(random_program *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#include <stdarg.h>
+static void put(random_program *p, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(p->text + p->size, sizeof p->text - p->size, format, args);
+    va_end(args);
+    if (n > 0) p->size += (size_t)n < sizeof p->text - p->size ? (size_t)n : sizeof p->text - p->size - 1;
+}
+
+static void put_expr(random_program *p, const expr *e) {
+    static const char *const infix[] = {[X_ADD] = "+", [X_SUB] = "-", [X_MUL] = "*", [X_DIV] = "/", [X_MOD] = "%",
+                                        [X_EQ] = "==", [X_NE] = "!=", [X_LT] = "<", [X_LE] = "<=", [X_GT] = ">",
+                                        [X_GE] = ">=", [X_AND] = "and", [X_OR] = "or", [X_IFB] = NULL};
+    switch (e->kind) {
+    case X_CONST: put(p, "%lld", (long long)e->value); return;
+    case X_Q: put(p, "q"); return;
+    case X_K: put(p, "k"); return;
+    case X_N: put(p, "n"); return;
+    case X_H: put(p, "h"); return;
+    case X_TRUE: put(p, "true"); return;
+    case X_FALSE: put(p, "false"); return;
+    case X_NOT: put(p, "(not "); put_expr(p, e->a); put(p, ")"); return;
+    case X_NEG: put(p, "(-"); put_expr(p, e->a); put(p, ")"); return;
+    case X_ABS: put(p, "abs("); put_expr(p, e->a); put(p, ")"); return;
+    case X_MIN: case X_MAX:
+        put(p, e->kind == X_MIN ? "min(" : "max(");
+        put_expr(p, e->a);
+        put(p, ", ");
+        put_expr(p, e->b);
+        put(p, ")");
+        return;
+    case X_IF: case X_IFB:
+        put(p, "(if ");
+        put_expr(p, e->a);
+        put(p, " then ");
+        put_expr(p, e->b);
+        put(p, " else ");
+        put_expr(p, e->c);
+        put(p, ")");
+        return;
+    default:
+        put(p, "(");
+        put_expr(p, e->a);
+        put(p, " %s ", infix[e->kind]);
+        put_expr(p, e->b);
+        put(p, ")");
+    }
+}
+
+/* --- programs -------------------------------------------------------------------------------------------------------- */
+
+/* Draws a program of at most about `budget` query-key positions. */
+static void draw_program(random_program *p, dice *d, uint64_t budget) {
+    static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag"};
+    static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
+    memset(p, 0, sizeof *p);
+    p->heads = head_counts[roll(d, 4)];
+    p->kv_heads = 1 + roll(d, p->heads);
+    while (p->heads % p->kv_heads) p->kv_heads--;
+    p->head_dim = dims[roll(d, 3)];
+    p->dtype = (int)roll(d, 3);
+    p->nodes = 1 + roll(d, 3);
+    p->gpus = 1 + roll(d, 4);
+    p->rail = roll(d, 3) == 0;
+    p->block = 128 * (1 + roll(d, 3));
+    p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
+    p->buffers = 1 + roll(d, 4);
+    p->strategy = (int)roll(d, 3);
+    p->layout = (int)roll(d, 3);
+    p->backward = roll(d, 4) != 0;
+    p->sequences = 1 + roll(d, MAX_SEQUENCES);
+    uint64_t used = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = 1 + roll(d, roll(d, 3) ? 300 : 1500);
+        if (s && roll(d, 4) == 0) n = p->lengths[s - 1];
+        while (n > 1 && used + n * n > budget) n /= 2;
+        p->lengths[s] = n;
+        used += n * n;
+        p->tokens += n;
+    }
+    p->mask = draw_bool(p, d, 1 + roll(d, 4));
+
+    put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
+        dtypes[p->dtype]);
+    put(p, "cluster { nodes = %u; gpus = %u; fabric = %s }\n", p->nodes, p->gpus, p->rail ? "rail" : "fat_tree");
+    put(p, "batch { lengths = [");
+    for (uint32_t s = 0; s < p->sequences; s++) put(p, "%s%llu", s ? ", " : "", (unsigned long long)p->lengths[s]);
+    put(p, "] }\nmask drawn = ");
+    put_expr(p, p->mask);
+    put(p, "\nplan {\n  mask = drawn\n  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
+        strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
+    put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
+}
+#endif

@@ -1,0 +1,53 @@
+/* plain.h: enough of Criterion for tests that also run under the thread sanitizer. Criterion runs each test in a process of
+ * its own, out of memory it maps where the thread sanitizer keeps its shadow; so there, tests run one after another in this
+ * one, and the first failure ends it. Include this in place of <criterion/criterion.h>. */
+#ifndef PLAIN_H
+#define PLAIN_H
+#if defined(__SANITIZE_THREAD__)
+#define PLAIN_TESTS
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PLAIN_TESTS
+#endif
+#endif
+#ifndef PLAIN_TESTS
+#include <criterion/criterion.h>
+#else
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plain_test {
+    const char *suite, *name;
+    void (*body)(void);
+    struct plain_test *next;
+};
+static struct plain_test *plain_first, **plain_last = &plain_first;
+
+#define Test(Suite, Name)                                                                                              \
+    static void Suite##_##Name(void);                                                                                  \
+    __attribute__((constructor)) static void Suite##_##Name##_add(void) {                                              \
+        static struct plain_test test = {#Suite, #Name, Suite##_##Name, NULL};                                         \
+        *plain_last = &test;                                                                                           \
+        plain_last = &test.next;                                                                                       \
+    }                                                                                                                  \
+    static void Suite##_##Name(void)
+
+#define PLAIN_FAIL(...)                                                                                                \
+    (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, "" __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define cr_assert(condition, ...) ((condition) ? (void)0 : PLAIN_FAIL("failed: " #condition " " __VA_ARGS__))
+#define cr_assert_null(x) cr_assert((x) == NULL)
+#define cr_assert_not_null(x) cr_assert((x) != NULL)
+
+int main(int argc, char **argv) {
+    int run = 0;
+    for (struct plain_test *t = plain_first; t; t = t->next) {
+        if (argc > 1 && !strstr(t->name, argv[1])) continue;
+        t->body();
+        run++;
+    }
+    printf("[====] Synthesis: Tested: %d | Passing: %d | Failing: 0 | Crashing: 0\n", run, run);
+    return run == 0;
+}
+#endif
+#endif
