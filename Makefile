@@ -3,7 +3,7 @@
 #   make check    set up, build, every test             make bench    measure, each figure beside its goal [ROWS=plan]
 #   make install  [PREFIX=/usr/local] [DESTDIR=]        make setup    install what is missing (apt)
 #   make fuzz     fuzz every target [SECONDS=60]        make golden-update   rewrite the golden files; read the diff
-# Variables: B (build folder), CC, SAN (address,undefined | thread), OPT, JOBS.
+# Variables: B (build folder), CC, SAN (address,undefined | thread), OPT, JOBS, V (1: show commands).
 B ?= build
 CC = gcc
 OPT ?= -O3 -g
@@ -11,6 +11,8 @@ SAN ?=
 JOBS ?= 2
 SECONDS ?= 60
 ROWS ?=
+V ?=
+Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
@@ -44,7 +46,8 @@ all: $(B)/libfcp.a $(B)/libfcpc.a $(B)/fcpc
 
 # --- program and libraries --------------------------------------------------------------------------------------------
 $(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 $(B)/libfcp.a: $(FCP_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 $(B)/libfcpc.a: $(FCPC_OBJ)
@@ -52,41 +55,50 @@ $(B)/libfcpc.a: $(FCPC_OBJ)
 # The shared libraries, and the static ones as installed, show fcp_* and mc_*, fcpc_* only.
 $(B)/libfcp.so: $(FCP_OBJ)
 	@printf '{ global: fcp_*; mc_*; local: *; };\n' > $(B)/fcp.map
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $^ $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $^ $(RT_LIBS)
 $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
 $(B)/install/%.a:
 	@mkdir -p $(@D); rm -f $@
-	$(LD) -r -o $(@:.a=.o) $^
-	objcopy -w $(foreach s,$(if $(filter libfcp,$*),fcp_ mc_,fcpc_),--keep-global-symbol='$s*') $(@:.a=.o)
-	$(AR) rcs $@ $(@:.a=.o)
+	@echo '  ar    $@'
+	$(Q)$(LD) -r -o $(@:.a=.o) $^
+	$(Q)objcopy -w $(foreach s,$(if $(filter libfcp,$*),fcp_ mc_,fcpc_),--keep-global-symbol='$s*') $(@:.a=.o)
+	$(Q)$(AR) rcs $@ $(@:.a=.o)
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c -o $@ $<
+	@echo '  cc    $<'
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # --- grammar: flex and bison, and the prelude as an array ---------------------------------------------------------------
 $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 	@mkdir -p $(B)/gen
-	bison -Wall -Werror -d -o $(B)/gen/fcp.tab.c $<
+	@echo '  bison $<'
+	$(Q)bison -Wall -Werror -d -o $(B)/gen/fcp.tab.c $<
 $(B)/gen/fcp.lex.c $(B)/gen/fcp.lex.h &: grammar/fcp.l $(B)/gen/fcp.tab.h
-	flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
+	@echo '  flex  $<'
+	$(Q)flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
 $(B)/gen/prelude.c: grammar/prelude.fcp
 	@mkdir -p $(B)/gen
-	(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
+	@echo '  array $<'
+	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
 	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
-	$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<
+	@echo '  cc    $<'
+	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 $(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 
 # --- tests: one Criterion program per file of tests/unit and tests/oracle; shell runners in tests/*/run.sh --------------
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
-	$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
 tests: $(TESTS)
 
 check: setup
@@ -110,12 +122,14 @@ golden-update: all tests
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
 $(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 fuzz-replay-build: $(REPLAYS)
 fuzz-replay: $(REPLAYS)
 	@set -e; for r in $(REPLAYS); do t=$${r##*/fuzz_}; $$r fuzz/corpus/$${t%-replay}; done
 $(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/libfcpc.a $(B)/libfcp.a
-	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(RT_LIBS)
 fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='-O1 -g' SAN=address,undefined,fuzzer-no-link fuzz-build
@@ -132,11 +146,13 @@ demo: setup
 bench: $(B)/bench
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 examples: $(EXAMPLES)
 $(B)/examples/%.o: CFLAGS += -Iruntime -Icompiler
 $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 
 # --- setting up and installing ------------------------------------------------------------------------------------------
 setup:

@@ -67,7 +67,7 @@ const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count) {
 
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node) { return b->facts[node].place; }
 
-/* --- sharing ------------------------------------------------------------------------------------------------------ */
+/* --- sharing ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t node_hash(const mc_node *x) {
     const uint64_t words[4] = {(uint64_t)x->op << 32 | x->a, (uint64_t)x->b << 32 | x->c, x->guard, (uint64_t)x->imm};
@@ -134,7 +134,7 @@ static uint32_t constant(mc_builder *b, bool is_bool, int64_t value, uint32_t pl
     return intern(b, &x, &f);
 }
 
-/* --- facts -------------------------------------------------------------------------------------------------------- */
+/* --- facts ------------------------------------------------------------------------------------------------------ */
 
 static wide wide_min(wide a, wide b) { return a < b ? a : b; }
 static wide wide_max(wide a, wide b) { return a > b ? a : b; }
@@ -202,7 +202,7 @@ static bool commutes(mc_op op) {
     }
 }
 
-/* --- simplification ----------------------------------------------------------------------------------------------- */
+/* --- simplification --------------------------------------------------------------------------------------------- */
 
 static bool is_const(const mc_builder *b, uint32_t i) {
     return b->nodes[i].op == MC_CONST_I || b->nodes[i].op == MC_CONST_B;
@@ -335,7 +335,7 @@ static bool fold(const mc_node *x, const mc_builder *b, int64_t *out) {
     }
 }
 
-/* --- the interface ------------------------------------------------------------------------------------------------- */
+/* --- the interface ---------------------------------------------------------------------------------------------- */
 
 /* The facts of a node about to be made; takes its guard away where it can never matter. */
 static fact facts_of(const mc_builder *b, mc_node *x, uint32_t place) {

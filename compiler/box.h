@@ -1,24 +1,13 @@
 /* box.h: mask code over boxes of (q, k, h): is the answer false, true or mixed there, and what is left to decide.
  *
- * A *program* is mask code for one n, specialised to a box: what is decided on the box is folded away, integers that are
- * linear on it are linear forms, comparisons of linear forms are single nodes. A program made for a box is right for every
- * part of the box. Its nodes mean what the mask's do, at every element, in both meanings of maskcode.h.
+ * A *program* is mask code for one n, specialised to a box: what is decided on the box is folded away, integers that
+ * are linear on it are linear forms, comparisons of linear forms are single nodes. A program made for a box is right
+ * for every part of the box. Its nodes mean what the mask's do, at every element, in both meanings of maskcode.h.
  */
 #ifndef FCPC_BOX_H
 #define FCPC_BOX_H
 #include "../codegen/maskcode.h"
-
-enum { BOX_Q, BOX_K, BOX_H, BOX_DIMS };
-
-/* lo <= position < hi in each dimension; never empty. */
-typedef struct box {
-    int64_t lo[BOX_DIMS], hi[BOX_DIMS];
-} box;
-
-/* c + x[0] q + x[1] k + x[2] h; in a program its values on the box fit int64, so wrapping arithmetic is exact. */
-typedef struct form {
-    int64_t c, x[BOX_DIMS];
-} form;
+#include "form.h"
 
 /* Operations of a program: those of mask code without Q K N H CONST_I, and these on forms. */
 enum box_op {
@@ -69,20 +58,15 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
  * object; `numbers` has program->count words. */
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out);
 
-/* For a program specialised to the box: a place in dimension `dim` to cut the box at, so that on either side the program
- * is simpler: where a node that depends on that dimension alone turns (a comparison, x / m, x % m, min, max, abs).
- * lo < *at < hi. False if there is none, or they come thick. */
+/* For a program specialised to the box: a place in dimension `dim` to cut the box at, so that on either side the
+ * program is simpler: where a node that depends on that dimension alone turns (a comparison, x / m, x % m, min, max,
+ * abs). lo < *at < hi. False if there is none, or they come thick. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
-/* The program as words that are equal for two boxes of equal sides exactly when the programs are alike up to the shift of
- * the boxes (but for unlike encodings of one function, which cost only time). Writes at most box_key_room(count) words;
- * `offsets` has program->count. Returns the number written. */
+/* The program as words that are equal for two boxes of equal sides exactly when the programs are alike up to the shift
+ * of the boxes (but for unlike encodings of one function, which cost only time). Writes at most box_key_room(count)
+ * words; `offsets` has program->count. Returns the number written. */
 size_t box_key_room(uint32_t count);
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out);
 
-/* The form at a point, wrapping; and its least and greatest value on a box. */
-static inline int64_t form_at(const form *f, int64_t q, int64_t k, int64_t h) {
-    return (int64_t)((uint64_t)f->c + (uint64_t)f->x[BOX_Q] * (uint64_t)q + (uint64_t)f->x[BOX_K] * (uint64_t)k +
-                     (uint64_t)f->x[BOX_H] * (uint64_t)h);
-}
 #endif

@@ -2,14 +2,15 @@
  *
  * Requires: mask code that mc_check accepts; cuts that ascend.
  * Gives: cells.h.
- * How: a box of pairs is evaluated abstractly (box.h). NONE and FULL boxes are done, however large; a MIXED box gets the
- *      mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that lists come
- *      out in order; squares in quarters where only counts are asked. A MIXED cell is solved by rows (rows.h). Every MIXED
- *      square, piece pair and cell is first looked up by its specialised mask, written relative to its corner: what depends
- *      only on q - k meets itself along the diagonal, what has a period meets itself once a period, and what is cut by
- *      one straight line meets itself all along that line, in this sequence and in later ones.
- * Cost: cells_count: O(unlike boxes * nodes), for a mask of q - k O(log n) boxes; cells_grid: O(pieces on the boundary *
- *      (nodes + log pieces) + entries); the cells inside a piece pair once for each unlike pair.
+ * How: a box of pairs is evaluated abstractly (box.h). NONE and FULL boxes are done, however large; a MIXED box gets
+ *      the mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that
+ *      lists come out in order; squares in quarters where only counts are asked. A MIXED cell is solved by rows
+ *      (rows.h). Every MIXED square, piece pair and cell is first looked up by its specialised mask, written relative
+ *      to its corner: what depends only on q - k meets itself along the diagonal, what has a period meets itself once
+ *      a period, and what is cut by one straight line meets itself all along that line, in this sequence and in later
+ *      ones.
+ * Cost: cells_count: O(unlike boxes * nodes), for a mask of q - k O(log n) boxes; cells_grid: O(pieces on the boundary
+ *      * (nodes + log pieces) + entries); the cells inside a piece pair once for each unlike pair.
  * Units: positions in tokens; pairs summed over heads where the mask names h.
  * Method: quadtree decomposition with shared subtrees, as in Gosper's Hashlife (1984), the key being symbolic.
  */
@@ -20,7 +21,7 @@
 
 enum { GRID_BYTES_MAX = 64 << 20 };
 
-/* --- counting -------------------------------------------------------------------------------------------------------- */
+/* --- counting --------------------------------------------------------------------------------------------------- */
 
 /* Adds the counts of the square of 2^level cells at cell (row, col), of n tokens in all. */
 static fcp_code count_square(cells *c, uint64_t n, uint64_t row, uint64_t col, unsigned level, const box_program *p,
@@ -70,7 +71,7 @@ done:
     return code;
 }
 
-/* --- whole grids ------------------------------------------------------------------------------------------------------- */
+/* --- whole grids ------------------------------------------------------------------------------------------------ */
 
 /* Prepares the mask for sequences of n tokens. */
 static void set_length(cells *c, uint64_t n) {
@@ -120,7 +121,7 @@ static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t h
     return memo_add(&c->memo, &c->keys, key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* --- the interface ------------------------------------------------------------------------------------------------------ */
+/* --- the interface ---------------------------------------------------------------------------------------------- */
 
 cells *cells_new(mc_code mask, uint32_t heads) {
     cells *c = calloc(1, sizeof *c);
@@ -227,12 +228,13 @@ fcp_code cells_count(cells *c, uint64_t n, cells_counts *out, cells_fault *fault
 
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
-    out->bytes = sizeof *c + c->keys.total + c->stack.total + rows_bytes(c->rows) +
-                 c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key +
-                 box_program_size(c->mask.count) +
-                 c->mask.count * (sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch) +
-                 c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids + c->diagonals_room * sizeof *c->diagonals +
-                 c->found_room * sizeof *c->found + c->entry_room * sizeof *c->entries +
-                 c->row_run_room * sizeof *c->row_runs + c->shape_room * sizeof *c->shapes +
-                 c->run_room * sizeof *c->runs + c->shape_table_size * sizeof *c->shape_table;
+    size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
+    size_t bytes = sizeof *c + c->keys.total + c->stack.total + rows_bytes(c->rows);
+    bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
+    bytes += box_program_size(c->mask.count) + c->mask.count * per_node;
+    bytes += c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids;
+    bytes += c->diagonals_room * sizeof *c->diagonals + c->found_room * sizeof *c->found;
+    bytes += c->entry_room * sizeof *c->entries + c->row_run_room * sizeof *c->row_runs;
+    bytes += c->shape_room * sizeof *c->shapes + c->run_room * sizeof *c->runs;
+    out->bytes = bytes + c->shape_table_size * sizeof *c->shape_table;
 }

@@ -2,10 +2,10 @@
  *
  * Requires, units: as in cells.c; a program that is diagonal and cannot fault.
  * Gives: what any row of units of the stretch holds, as runs of cells or as entries.
- * How: a whole unit in row r and column c of the stretch holds the same as any other with the same t = r - c. What that is
- *      is found once, by halving the range of t, and kept by the program's key; a row of units is a window of it, from
- *      right to left. Units cut short by the end of the sequence or piece are taken from it too where the whole unit
- *      is FULL or NONE; else they are looked up by (t, height, width).
+ * How: a whole unit in row r and column c of the stretch holds the same as any other with the same t = r - c. What
+ *      that is is found once, by halving the range of t, and kept by the program's key; a row of units is a window of
+ *      it, from right to left. Units cut short by the end of the sequence or piece are taken from it too where the
+ *      whole unit is FULL or NONE; else they are looked up by (t, height, width).
  * Cost: a known stretch O(nodes + runs or entries emitted); a new one O(unlike t * nodes).
  */
 #include "cells_parts.h"
@@ -14,7 +14,7 @@
 
 #define FULL UINT64_MAX /* the value of a unit that is all allowed; else cells have pairs and pieces a shape */
 
-/* --- finding --------------------------------------------------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------------------------------------------------- */
 
 typedef struct finder {
     cells *c;
@@ -131,7 +131,7 @@ fcp_code find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, cons
     return extend(&f, 1 - whole_cols, whole_rows, p, *out);
 }
 
-/* --- emitting --------------------------------------------------------------------------------------------------------- */
+/* --- emitting --------------------------------------------------------------------------------------------------- */
 
 /* Columns [first, end) of the stretch, all FULL. */
 static fcp_code emit_full(const diagonal_row *d, int64_t first, int64_t end) {
@@ -142,12 +142,12 @@ static fcp_code emit_full(const diagonal_row *d, int64_t first, int64_t end) {
         uint64_t area = height * (to - from) * box_side(&d->b, BOX_H);
         return add_cells(d->c, d->row, col, count, area, area);
     }
-    uint32_t shape, whole = (uint32_t)((to - from) / d->unit);
+    uint32_t shape, whole = (uint32_t)((to - from) / d->unit), rest = (uint32_t)((to - from) % d->unit);
     fcp_code code = FCP_OK;
     if (whole) code = full_shape(d->c, (uint32_t)height, (uint32_t)d->unit, &shape);
     if (code == FCP_OK && whole) code = add_entries(d->c, d->row, col, whole, shape);
-    if (code == FCP_OK && whole < count) code = full_shape(d->c, (uint32_t)height, (uint32_t)((to - from) % d->unit), &shape);
-    if (code == FCP_OK && whole < count) code = add_entries(d->c, d->row, col + whole, 1, shape);
+    if (code == FCP_OK && rest) code = full_shape(d->c, (uint32_t)height, rest, &shape);
+    if (code == FCP_OK && rest) code = add_entries(d->c, d->row, col + whole, 1, shape);
     return code;
 }
 

@@ -47,7 +47,8 @@ typedef struct kept_grid {
     size_t count;
 } kept_grid;
 
-/* Whole units t rows below the corner of a stretch, first <= t < end: all allowed, or with so many pairs, or such a shape. */
+/* Whole units t rows below the corner of a stretch, first <= t < end: all allowed, or with so many pairs, or such a
+ * shape. */
 typedef struct diagonal_run {
     int64_t first, end;
     uint64_t value;
@@ -106,7 +107,7 @@ struct cells {
     cells_stats stats;
 };
 
-/* --- cells_solve.c: one box ------------------------------------------------------------------------------------------ */
+/* --- cells_solve.c: one box ------------------------------------------------------------------------------------- */
 
 /* Makes room for `more` records of a growing array. */
 bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size);
@@ -130,18 +131,19 @@ int64_t *keep_words(cells *c, size_t words);
 /* Pairs of a MIXED box of at most a cell, from memory if it was met before. */
 fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
 
-/* --- cells_walk.c: a grid, in order ---------------------------------------------------------------------------------- */
+/* --- cells_walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
 /* Adds the entries of all piece pairs to c->entries. */
 fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces);
 /* Makes the runs of a box, in c->row_runs and c->shape_pairs, all its elements being under program p. */
 fcp_code walk_cells(cells *c, const box *b, const box_program *p);
-/* Adds `count` cells with `pairs` allowed elements, more than none and alike, of `area` to c->row_runs and c->shape_pairs. */
+/* Adds `count` cells with `pairs` allowed elements, more than none and alike, of `area` to c->row_runs and
+ * c->shape_pairs. */
 fcp_code add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
 /* Adds entries of one shape. */
 fcp_code add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
 
-/* --- cells_diagonal.c: stretches that depend on q - k -------------------------------------------------------------------- */
+/* --- cells_diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
 
 /* A row of units of a stretch. */
 typedef struct diagonal_row {
@@ -159,7 +161,7 @@ typedef struct diagonal_row {
 fcp_code find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out);
 fcp_code emit_diagonals(const diagonal_row *row);
 
-/* --- cells_shape.c: shapes -------------------------------------------------------------------------------------------- */
+/* --- cells_shape.c: shapes -------------------------------------------------------------------------------------- */
 
 /* The shape of a MIXED piece pair; FCP_NONE if it has no allowed pair. */
 fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out);

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- numbering ------------------------------------------------------------------------------------------------------- */
+/* --- numbering -------------------------------------------------------------------------------------------------- */
 
 static uint32_t shape_hash(const fcp_run *runs, size_t count, uint32_t q_length, uint32_t k_length) {
     uint64_t h = (uint64_t)q_length << 32 | k_length;
-    for (size_t i = 0; i < count; i++) { /* a row and a count are enough to tell most apart */
-        h = (h ^ ((uint64_t)runs[i].row << 33 ^ (uint64_t)runs[i].col << 1 ^ (uint64_t)runs[i].count << 17 ^ runs[i].cls)) *
-            0xff51afd7ed558ccdu;
+    for (size_t i = 0; i < count; i++) { /* one word a run tells most apart */
+        const fcp_run r = runs[i];
+        h = (h ^ (uint64_t)r.row << 33 ^ (uint64_t)r.col << 1 ^ (uint64_t)r.count << 17 ^ r.cls) * 0xff51afd7ed558ccdu;
         h ^= h >> 32;
     }
     return (uint32_t)(h * 0xc4ceb9fe1a85ec53u >> 32);
@@ -80,7 +80,8 @@ fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *ou
     fcp_code code = box_area(&b, &c->shape_pairs);
     if (code != FCP_OK) return code;
     if (!RESERVE(c->row_runs, c->row_run_room, 0, down)) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < down; i++) c->row_runs[i] = (fcp_run){.row = i, .col = 0, .count = across, .cls = FCP_CELL_FULL};
+    for (uint32_t i = 0; i < down; i++)
+        c->row_runs[i] = (fcp_run){.row = i, .col = 0, .count = across, .cls = FCP_CELL_FULL};
     c->row_run_count = down;
     code = intern_shape(c, q_length, k_length, out);
     if (code != FCP_OK) return code;
@@ -88,7 +89,7 @@ fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *ou
     return memo_add(&c->memo, &c->keys, key, 2, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* --- piece pairs ------------------------------------------------------------------------------------------------------ */
+/* --- piece pairs ------------------------------------------------------------------------------------------------ */
 
 fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out) {
     size_t words = box_words(c, ANSWER_SHAPE, b, p);

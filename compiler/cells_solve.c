@@ -1,8 +1,8 @@
 /* cells_solve.c: one box of the mask analysis: classify it, name it by key, and solve it if it is a MIXED cell.
  *
  * Requires, gives, units: as in cells.c.
- * Cost: classify O(nodes of the program); a cell that was met before O(nodes); a new one as rows.c says, after its heads
- *      have been halved while that decides something, and it has been cut where integers of one dimension turn.
+ * Cost: classify O(nodes of the program); a cell that was met before O(nodes); a new one as rows.c says, after its
+ *      heads have been halved while that decides something, and it has been cut where integers of one dimension turn.
  */
 #include "cells_parts.h"
 
@@ -88,8 +88,8 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
     return FCP_OK;
 }
 
-/* Where the mask is one of q - k, all rows are windows of one: that of the last q, over keys from the first to as many past
- * the last as there are rows above. Each of its keys stands for a diagonal of the box. */
+/* Where the mask is one of q - k, all rows are windows of one: that of the last q, over keys from the first to as many
+ * past the last as there are rows above. Each of its keys stands for a diagonal of the box. */
 static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
     for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {
@@ -97,7 +97,8 @@ static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, ui
         box row = *b;
         row.lo[BOX_K] += (int64_t)from;
         row.hi[BOX_K] = row.lo[BOX_K] + (int64_t)(length - from < ROWS_WIDTH ? length - from : ROWS_WIDTH);
-        if (!rows_one(c->rows, p, &row, b->hi[BOX_Q] - 1, b->lo[BOX_H], bits, &c->stats.elements)) return FCP_E_NO_MEMORY;
+        if (!rows_one(c->rows, p, &row, b->hi[BOX_Q] - 1, b->lo[BOX_H], bits, &c->stats.elements))
+            return FCP_E_NO_MEMORY;
         c->stats.rows++;
         for (int w = 0; w < 2; w++)
             for (uint64_t left = bits[w]; left; left &= left - 1) {

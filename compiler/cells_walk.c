@@ -2,12 +2,12 @@
  *
  * Requires, units: as in cells.c.
  * Gives: entries by (query piece, key piece), or runs by (row, column).
- * How: rows are split in two; with each part the stretches of columns that are still undecided are refined, until they are
- *      no wider than the rows are many. What is decided is handed down as it is, so when one row is left, every stretch
- *      is FULL, solved or one unit, and the row is emitted from left to right. Rows and columns are split where an
- *      integer of one dimension turns, else in the middle: a block mask then falls into plain parts at once. A stretch
- *      whose mask does not depend on q is solved for one query and holds for all; one that does not depend on k is
- *      solved for one key.
+ * How: rows are split in two; with each part the stretches of columns that are still undecided are refined, until they
+ *      are no wider than the rows are many. What is decided is handed down as it is, so when one row is left, every
+ *      stretch is FULL, solved or one unit, and the row is emitted from left to right. Rows and columns are split
+ *      where an integer of one dimension turns, else in the middle: a block mask then falls into plain parts at once.
+ *      A stretch whose mask does not depend on q is solved for one query and holds for all; one that does not depend
+ *      on k is solved for one key.
  * Cost: O((boundary + rows) * nodes).
  */
 #include "cells_parts.h"
@@ -21,7 +21,7 @@ typedef struct walk {
 
 enum { TURN_DEPTH = 40 }; /* deeper than this, splits are in the middle: that bounds the depth */
 
-/* --- units ----------------------------------------------------------------------------------------------------------- */
+/* --- units ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t unit_at(const units *u, uint32_t i) {
     if (u->cuts) return u->cuts[i];
@@ -59,7 +59,7 @@ static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_pr
     return first + (end - first) / 2;
 }
 
-/* --- emitting -------------------------------------------------------------------------------------------------------- */
+/* --- emitting --------------------------------------------------------------------------------------------------- */
 
 fcp_code add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area) {
     uint32_t cls = pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
@@ -129,7 +129,7 @@ static fcp_code emit_stretch(walk *w, uint32_t row, const span *s) {
     return emit_diagonals(&d);
 }
 
-/* --- splitting ------------------------------------------------------------------------------------------------------- */
+/* --- splitting -------------------------------------------------------------------------------------------------- */
 
 /* Appends a span, joined to the last one of this level (those from `base` on) if both are FULL. */
 static fcp_code add_span(cells *c, size_t base, span s) {

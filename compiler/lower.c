@@ -101,8 +101,16 @@ static void pass_transfers(emitter *e, const pass_schedule *ps) {
         copy.cls = FCP_OUT;
         e->transfers[in + e->copies[r] + e->sides[r]] = copy;
     }
+    enum { AHEAD = 12 }; /* moves are in order of fetch, transfers in order of rank: both jump */
     for (uint32_t i = 0; i < ps->move_count; i++) {
         const move *m = &ps->moves[ps->order[i]];
+        if (i + 2 * AHEAD < ps->move_count) {
+            const move *near = &ps->moves[ps->order[i + AHEAD]];
+            __builtin_prefetch(&ps->moves[ps->order[i + 2 * AHEAD]]);
+            if (near->cls == FCP_KV || near->cls == FCP_DKV) __builtin_prefetch(&l->t->fetches[near->ref]);
+            __builtin_prefetch(&e->transfers[e->at[near->src]], 1);
+            __builtin_prefetch(&e->transfers[e->at[near->dst]], 1);
+        }
         put_transfer(e, e->at[m->src]++, m, FCP_SEND);
         put_transfer(e, e->at[m->dst]++, m, FCP_RECV);
     }
@@ -296,8 +304,7 @@ static fcp_code lower_tiles(const lowering *l, arena *memory, fcp_plan *plan) {
                                               : home    ? l->slots->home_slot[k]
                                                         : l->slots->accumulator[f],
                                   .pairs = p->tile_pairs[t]};
-            memcpy(parts + part, p->parts + p->tile_part[t], n * sizeof *parts);
-            part += n;
+            for (uint32_t j = 0; j < n; j++) parts[part++] = p->parts[p->tile_part[t] + j];
         }
     }
     plan->tiles = tiles;

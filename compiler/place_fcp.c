@@ -7,8 +7,8 @@
  *           while another has two blocks.
  * cost      O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
  * units     work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
- * source    ours. The frame is FCP's (seed paper 000): LPT's order, its token cap, KV read where Q lives. The packing
- *           is best fit decreasing with affinity, in two dimensions.
+ * source    ours. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is best
+ *           fit decreasing with affinity, in two dimensions.
  *
  * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at one
  * of its readers. So with U(r) the set of KV blocks that rank r's blocks read,
@@ -29,11 +29,10 @@
  *
  * Why that is not enough. A rank full of a long sequence's last blocks has its work in two or three blocks; all its
  * other room must be filled with blocks of hardly any work, and these are not many. Greedy affinity alone gives them
- * away early and ends, on real batches, 2 to 5 % over the mean with whole ranks empty of work: two heavy blocks of half
- * the limit each fit one rank perfectly, and leave fourteen blocks of room that nothing may fill. Hence place_need.c: a
- * rank takes a block only if the rest can still be placed under both limits. What comes later is judged by its density,
- * so items come from the densest (work per token) to the lightest: blocks of heavy clusters one by one, light clusters
- * whole.
+ * away early and ends, on real batches, 2 to 6 % over the mean: two blocks of half the limit each fit one rank
+ * perfectly, and leave fourteen blocks of room that nothing may fill. Hence place_need.c: a rank takes a block only if
+ * the rest can still be placed under both limits. What comes later is judged by its density, so items come from the
+ * densest (work per token) to the lightest: blocks of heavy clusters one by one, light clusters whole.
  *
  * Each item goes, in this order of preference, to a rank that reads most of it already; with all that is left of its
  * cluster to one rank; to the neediest rank. A rank that would have to send more than any block receives at most
@@ -87,7 +86,7 @@ uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b) {
     return common;
 }
 
-/* --- setup ----------------------------------------------------------------------------------------------------------- */
+/* --- setup -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t find(uint32_t *parent, uint32_t x) {
     while (parent[x] != x) x = parent[x] = parent[parent[x]];
@@ -160,7 +159,8 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
  * some rank holds k + 1 of the k ranks + 1 heaviest blocks, and so at least the k + 1 lightest of those. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
     uint32_t n = in->blocks, ranks = in->ranks;
-    uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1), *other = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
+    uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
+    uint64_t *other = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
     if (!sorted || !other) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < n; b++) sorted[b] = UINT64_MAX - work[b];
     sort_u64(sorted, other, n);
@@ -263,7 +263,7 @@ static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_
     return list_items(p, scratch);
 }
 
-/* --- packing --------------------------------------------------------------------------------------------------------- */
+/* --- packing ------------------------------------------------------------------------------------------------------ */
 
 /* Nodes of a cluster that are looked at: all of a long sequence's, but bounded work over all its blocks. */
 static uint32_t nodes_seen(const packing *p, uint32_t c) {
@@ -311,7 +311,8 @@ static void place_block(packing *p, uint32_t b) {
     place_state *s = &p->s;
     needs *n = &p->n;
     int64_t work = s->work[b], tokens = s->in->tokens[b];
-    uint32_t c = s->cluster[b], looks = nodes_seen(p, c), best = FCP_NONE, best_common = 0, sends = readers(p, b, FCP_NONE);
+    uint32_t c = s->cluster[b], looks = nodes_seen(p, c), sends = readers(p, b, FCP_NONE);
+    uint32_t best = FCP_NONE, best_common = 0;
     bool best_busy = false;
     int64_t best_value = 0, keep = n->keep;
     if (work >= LIGHT) n->keep = 0;
@@ -395,8 +396,8 @@ static fcp_code pack(packing *p) {
         int64_t keep = (open / in->ranks - in->block) / 10;
         n->keep = keep > 0 ? keep : 0;
         open -= size.tokens;
-        bool cluster = count > 1 || p->s.member_end[p->s.cluster[*block]] - p->s.member_start[p->s.cluster[*block]] == 1;
-        if (cluster) {
+        uint32_t c = p->s.cluster[*block];
+        if (p->s.member_end[c] - p->s.member_start[c] == count) { /* a whole cluster */
             uint32_t r = count > 1 ? needs_best(n, size.work, size.tokens, TRIES, NULL, 0)
                                    : needs_any(n, size.work, size.tokens);
             if (r == FCP_NONE) r = needs_like(n, size.work, size.tokens);
@@ -417,7 +418,7 @@ static fcp_code pack(packing *p) {
     return FCP_OK;
 }
 
-/* --- the strategy ---------------------------------------------------------------------------------------------------- */
+/* --- the strategy ------------------------------------------------------------------------------------------------- */
 
 /* Work left on the busiest rank if it is over the limit (negative), else 0. */
 static int64_t least_left(const place_state *s) {

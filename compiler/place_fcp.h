@@ -9,7 +9,7 @@
 
 #define PLACE_ONE (INT64_C(1) << 30)
 
-/* --- ranks by need (place_need.c) ------------------------------------------------------------------------------- */
+/* --- ranks by need (place_need.c) --------------------------------------------------------------------------------- */
 
 enum { NEED_PER_OCTAVE = 8, NEED_KINDS = NEED_PER_OCTAVE * 11 };
 
@@ -68,16 +68,16 @@ typedef struct place_state {
     uint32_t *run_start; /* reads as runs of consecutive blocks; blocks + 1 */
     place_run *runs;
     uint32_t *cluster;   /* per block: blocks joined by reads, named by their first block */
-    uint32_t *member, *member_start, *member_end; /* blocks by cluster: cluster c is member[member_start[c] .. member_end[c]) */
+    uint32_t *member, *member_start, *member_end; /* cluster c is member[member_start[c] .. member_end[c]) */
     uint32_t most_reads;
 } place_state;
 
 /* KV blocks that both a and b read. */
 uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b);
 
-/* --- exchanges (place_repair.c, place_spread.c) --------------------------------------------------------------------- */
+/* --- exchanges (place_repair.c, place_spread.c) ------------------------------------------------------------------- */
 
-/* The blocks of each rank, as lists. */
+/* The blocks of each rank, as lists by falling work. */
 typedef struct place_lists {
     uint32_t *head, *next, *previous;
 } place_lists;
@@ -88,7 +88,7 @@ fcp_code place_lists_init(place_lists *l, place_state *s, arena *scratch);
 /* Moves b to rank `to`: home, left, room and lists. */
 void place_move(place_state *s, place_lists *l, uint32_t b, uint32_t to);
 /* The blocks of a rank by falling work, at most PLACE_MAX_HELD of them. */
-uint32_t place_gather(const place_state *s, const place_lists *l, uint32_t rank, uint32_t *out);
+uint32_t place_gather(const place_lists *l, uint32_t rank, uint32_t *out);
 /* Estimated transfers more if a (of rank ra) and b (of rank rb; FCP_NONE: nothing) change places. */
 int64_t place_price(const place_state *s, const place_lists *l, uint32_t a, uint32_t ra, uint32_t b, uint32_t rb);
 

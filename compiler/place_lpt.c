@@ -6,7 +6,7 @@
  * cost      O(blocks (log ranks + log sizes)), sizes: distinct token counts; measuring is O(reads + blocks + ranks).
  * units     work in allowed pairs, lengths in tokens.
  * source    Graham, "Bounds on multiprocessing timing anomalies" (1969), for the rule; Fredman et al., "The pairing
- *           heap" (1986), for the queues. FCP (seed paper 000) adds the cap and the zig-zag.
+ *           heap" (1986), for the queues. FCP adds the cap and the zig-zag.
  *
  * LPT takes blocks by falling work, each to the least loaded rank with room for its tokens. There always is one: when a
  * block of t tokens comes, the ranks hold at most total - t, so some rank holds at most floor((total - t) / ranks), and
@@ -30,7 +30,7 @@ uint64_t place_token_cap(const place_input *in) {
     return (in->ranks ? total / in->ranks : 0) + in->block;
 }
 
-/* --- queues of ranks ------------------------------------------------------------------------------------------------ */
+/* --- queues of ranks ---------------------------------------------------------------------------------------------- */
 
 typedef struct queues {
     uint64_t *load, *turn;     /* per rank; among equal loads the larger turn comes first */
@@ -102,7 +102,7 @@ static uint32_t first_from(const queues *q, uint32_t i) {
     return found;
 }
 
-/* --- LPT ------------------------------------------------------------------------------------------------------------- */
+/* --- LPT ---------------------------------------------------------------------------------------------------------- */
 
 /* How many of the ascending sizes are <= room. */
 static uint32_t sizes_within(const uint32_t *sizes, uint32_t count, uint64_t room) {
@@ -179,7 +179,7 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
     return FCP_OK;
 }
 
-/* --- cost ------------------------------------------------------------------------------------------------------------ */
+/* --- cost --------------------------------------------------------------------------------------------------------- */
 
 fcp_code place_measure(const place_input *in, arena *scratch, const uint32_t *home, place_cost *out) {
     uint32_t ranks = in->ranks, gpus = in->gpus ? in->gpus : 1;

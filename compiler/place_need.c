@@ -15,7 +15,7 @@
  * Seen from the other side, the ranks outside L, who have room(all) - room(L) tokens to fill, must take what L does
  * not: all work less left(L); and the densest they can get is all work less F(room(L) - slack). It is the same
  * inequality: it keeps light blocks for the ranks that are nearly full of work, and dense ones for those that are
- * nearly full of tokens. If blocks could be cut it would be sufficient as well.
+ * nearly full of tokens. It is necessary only for the whole slack; set_slack says why less of it is granted.
  *
  * Example: limit 10, two ranks with room for three blocks each, blocks of 8 5 3 2 1 1. Best fit puts 8 and 2 together,
  * 5 3 1 on the other rank, and the last 1 makes 11. Here 2 would leave the first rank 0 work in one block of room,
@@ -79,7 +79,8 @@ uint32_t needs_density(const needs *n, int64_t left, int64_t room) {
 static uint32_t kind_of(uint32_t density) {
     density += NEED_PER_OCTAVE;
     unsigned top = 31 - (unsigned)__builtin_clz(density);
-    uint32_t kind = (top - LG_PER_OCTAVE) * NEED_PER_OCTAVE + (density >> (top - LG_PER_OCTAVE) & (NEED_PER_OCTAVE - 1));
+    uint32_t octave = top - LG_PER_OCTAVE;
+    uint32_t kind = octave * NEED_PER_OCTAVE + (density >> octave & (NEED_PER_OCTAVE - 1));
     return kind < NEED_KINDS ? kind : NEED_KINDS - 1;
 }
 
@@ -187,7 +188,8 @@ bool needs_allow(const needs *n, uint32_t r, int64_t work, int64_t tokens) {
 
 enum { LOOKS = 4, NEAR = 2 }; /* ranks looked at within a kind; kinds looked at on either side */
 
-uint32_t needs_best(const needs *n, int64_t work, int64_t tokens, uint32_t tries, const uint64_t *sends, uint64_t most) {
+uint32_t needs_best(const needs *n, int64_t work, int64_t tokens, uint32_t tries, const uint64_t *sends,
+                    uint64_t most) {
     for (uint32_t k = NEED_KINDS; k-- > 0;) {
         uint32_t best = FCP_NONE, looks = LOOKS, r = n->head[k];
         if (r == FCP_NONE) continue;

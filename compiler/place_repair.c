@@ -35,13 +35,20 @@ typedef struct swap {
 
 static const swap NO_SWAP = {{FCP_NONE, FCP_NONE}, {FCP_NONE, FCP_NONE}, FCP_NONE, 0, 0};
 
-/* --- lists ----------------------------------------------------------------------------------------------------------- */
+/* --- lists -------------------------------------------------------------------------------------------------------- */
 
+/* Lists are by falling work, over their first PLACE_MAX_HELD blocks at least. */
 static void attach(place_state *s, place_lists *l, uint32_t b, uint32_t r) {
-    l->previous[b] = FCP_NONE;
-    l->next[b] = l->head[r];
-    if (l->head[r] != FCP_NONE) l->previous[l->head[r]] = b;
-    l->head[r] = b;
+    uint32_t before = FCP_NONE, after = l->head[r];
+    for (uint32_t i = 0; after != FCP_NONE && s->work[after] > s->work[b] && i < PLACE_MAX_HELD; i++) {
+        before = after;
+        after = l->next[after];
+    }
+    l->previous[b] = before;
+    l->next[b] = after;
+    if (before != FCP_NONE) l->next[before] = b;
+    else l->head[r] = b;
+    if (after != FCP_NONE) l->previous[after] = b;
     s->home[b] = r;
 }
 
@@ -50,9 +57,12 @@ fcp_code place_lists_init(place_lists *l, place_state *s, arena *scratch) {
     l->head = ARENA_NEW(scratch, uint32_t, s->in->ranks);
     l->next = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     l->previous = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    if (!l->head || !l->next || !l->previous) return FCP_E_NO_MEMORY;
+    uint64_t *keys = ARENA_NEW(scratch, uint64_t, n), *other = ARENA_NEW(scratch, uint64_t, n);
+    if (!l->head || !l->next || !l->previous || !keys || !other) return FCP_E_NO_MEMORY;
     memset(l->head, 0xff, s->in->ranks * sizeof *l->head);
-    for (uint32_t b = n; b-- > 0;) attach(s, l, b, s->home[b]);
+    for (uint32_t b = 0; b < n; b++) keys[b] = (uint64_t)s->work[b] << 32 | b;
+    sort_u64(keys, other, n);
+    for (uint32_t i = 0; i < n; i++) attach(s, l, (uint32_t)keys[i], s->home[(uint32_t)keys[i]]);
     return FCP_OK;
 }
 
@@ -68,13 +78,9 @@ void place_move(place_state *s, place_lists *l, uint32_t b, uint32_t to) {
     s->room[to] -= t;
 }
 
-uint32_t place_gather(const place_state *s, const place_lists *l, uint32_t r, uint32_t *out) {
+uint32_t place_gather(const place_lists *l, uint32_t r, uint32_t *out) {
     uint32_t count = 0;
-    for (uint32_t b = l->head[r]; b != FCP_NONE && count < PLACE_MAX_HELD; b = l->next[b]) {
-        uint32_t i = count++;
-        for (; i > 0 && s->work[out[i - 1]] < s->work[b]; i--) out[i] = out[i - 1];
-        out[i] = b;
-    }
+    for (uint32_t b = l->head[r]; b != FCP_NONE && count < PLACE_MAX_HELD; b = l->next[b]) out[count++] = b;
     return count;
 }
 
@@ -95,14 +101,14 @@ int64_t place_price(const place_state *s, const place_lists *l, uint32_t a, uint
     return more;
 }
 
-/* --- balance --------------------------------------------------------------------------------------------------------- */
+/* --- balance ------------------------------------------------------------------------------------------------------ */
 
 /* Block for block (or for nothing). `over`: by how much rank r is over; `room`: what the partner takes. */
-static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32_t count, int64_t over, uint32_t partner,
-                       int64_t room, swap *best) {
+static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32_t count, int64_t over,
+                       uint32_t partner, int64_t room, swap *best) {
     const place_state *s = x->s;
     const uint32_t *tokens = s->in->tokens;
-    uint32_t theirs[PLACE_MAX_HELD], held = place_gather(s, x->l, partner, theirs), prices = 4, j = 0;
+    uint32_t theirs[PLACE_MAX_HELD], held = place_gather(x->l, partner, theirs), prices = 4, j = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t a = mine[i];
         while (j < held && s->work[a] - s->work[theirs[j]] <= room) j++; /* theirs[j ..] are too light for a */
@@ -129,7 +135,8 @@ static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32
 }
 
 /* None, one or two blocks; their work in the upper 44 bits and which in the lower 20. */
-static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out, uint64_t *other) {
+static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out,
+                          uint64_t *other) {
     uint32_t n = 0;
     if (count > 44) count = 44; /* 1 + 44 + 44 * 43 / 2 < MAX_SUMS */
     out[n++] = 1023 << 10 | 1023;
@@ -152,7 +159,7 @@ static int64_t sum_tokens(const place_state *s, const uint32_t *blocks, uint64_t
 static void try_pairs(const repair *x, uint32_t r, const uint32_t *mine, const uint64_t *sums, uint32_t sum_count,
                       int64_t over, uint32_t partner, int64_t room, uint64_t *scratch, swap *best) {
     const place_state *s = x->s;
-    uint32_t theirs[PLACE_MAX_HELD], held = place_gather(s, x->l, partner, theirs), from = 0;
+    uint32_t theirs[PLACE_MAX_HELD], held = place_gather(x->l, partner, theirs), from = 0;
     uint64_t *other = scratch, *sort = scratch + MAX_SUMS;
     uint32_t count = list_sums(s, theirs, held, other, sort);
     for (uint32_t i = 0; i < sum_count && best->relief < over; i++) {
@@ -181,7 +188,7 @@ static void apply(repair *x, uint32_t r, const swap *w) {
 /* One exchange for rank r; false when there is none. */
 static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ranks, uint32_t round, uint64_t *sums) {
     place_state *s = x->s;
-    uint32_t mine[PLACE_MAX_HELD], count = place_gather(s, x->l, r, mine), tried = 0;
+    uint32_t mine[PLACE_MAX_HELD], count = place_gather(x->l, r, mine), tried = 0;
     int64_t over = -s->left[r];
     swap best = NO_SWAP;
     for (uint32_t k = 0; k < ranks && tried < (uint32_t)PARTNERS << round && x->looks; k++) {
@@ -191,6 +198,7 @@ static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ran
         tried++;
         x->looks--;
         try_blocks(x, r, mine, count, over, partner, room, &best);
+        if (tried >= PARTNERS && best.relief >= over / 3) break;
         if (best.relief >= over && (best.price <= 0 || tried >= PARTNERS)) break;
     }
     if (best.relief < over && round >= PAIR_ROUND) {

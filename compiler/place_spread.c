@@ -109,15 +109,18 @@ static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     return true;
 }
 
-static void relieve(spread *x, uint32_t r) {
-    uint32_t held[PLACE_MAX_HELD], count = place_gather(x->s, x->l, r, held);
+/* True if something was exchanged. */
+static bool relieve(spread *x, uint32_t r) {
+    uint32_t held[PLACE_MAX_HELD], count = place_gather(x->l, r, held);
     for (uint32_t i = 1; i < count; i++) { /* most readers first */
         uint32_t b = held[i], k = i;
         for (; k > 0 && x->readers[held[k - 1]] < x->readers[b]; k--) held[k] = held[k - 1];
         held[k] = b;
     }
+    bool done = false;
     for (uint32_t i = 0; i < count && i < BLOCKS && x->sends[r] > x->most && x->looks; i++)
-        if (x->readers[held[i]]) hand_over(x, held[i], r);
+        if (x->readers[held[i]] && hand_over(x, held[i], r)) done = true;
+    return done;
 }
 
 fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
@@ -129,7 +132,8 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
     uint64_t *busy = ARENA_NEW(scratch, uint64_t, ranks), *other = ARENA_NEW(scratch, uint64_t, ranks);
     if (!x.readers || !x.sends || !x.seen || !busy || !other) return FCP_E_NO_MEMORY;
     fcp_code code = count_transfers(&x, scratch);
-    for (uint32_t round = 0; !code && round < ROUNDS && x.looks; round++) {
+    bool done = true;
+    for (uint32_t round = 0; !code && done && round < ROUNDS && x.looks; round++) {
         uint32_t count = 0;
         for (uint32_t r = 0; r < ranks; r++)
             if (x.sends[r] > x.most)
@@ -137,7 +141,9 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
         if (!count) break;
         if (s->in->stop && *s->in->stop) return FCP_E_INTERRUPTED;
         sort_u64(busy, other, count);
-        for (uint32_t i = 0; i < count; i++) relieve(&x, (uint32_t)busy[i]);
+        done = false;
+        for (uint32_t i = 0; i < count; i++)
+            if (relieve(&x, (uint32_t)busy[i])) done = true;
     }
     return code;
 }

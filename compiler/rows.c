@@ -2,10 +2,10 @@
  *
  * Requires: a program made for a box that holds the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.
- * Cost: O(rows * nodes * segments), a row being a (q, h); one row for all q (or h) where the program does not depend on it.
- *       An integer that is linear in k is one segment; x / m and x % m break it at multiples of m; min, max, abs and if at
- *       crossings. Only a product or quotient of two integers that both vary, and values near overflow, are evaluated
- *       element by element.
+ * Cost: O(rows * nodes * segments), a row being a (q, h); one row for all q (or h) where the program does not depend
+ *       on it. An integer that is linear in k is one segment; x / m and x % m break it at multiples of m; min, max,
+ *       abs and if at crossings. Only a product or quotient of two integers that both vary, and values near overflow,
+ *       are evaluated element by element.
  * Units: segments and bits count keys from the box's first.
  */
 #include "rows.h"
@@ -52,7 +52,7 @@ size_t rows_bytes(const rows *r) {
     return sizeof *r + r->node_room * sizeof *r->nodes + r->pool_room * sizeof *r->pool;
 }
 
-/* --- bits ---------------------------------------------------------------------------------------------------------- */
+/* --- bits ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t low_bits(uint32_t n) { return n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1; }
 
@@ -78,7 +78,7 @@ static uint32_t run_end(const uint64_t bits[2], uint32_t from, uint32_t to) {
     return to;
 }
 
-/* --- segments ------------------------------------------------------------------------------------------------------ */
+/* --- segments --------------------------------------------------------------------------------------------------- */
 
 static int64_t along(int64_t v, int64_t s, uint32_t j) { return (int64_t)((uint64_t)v + (uint64_t)s * j); }
 
@@ -163,7 +163,8 @@ static void each_element(rows *r, row_node *n, unsigned op, const stretch *p) {
 static bool divide(rows *r, row_node *n, const stretch *p, bool modulo) {
     int64_t m = p->y, x = p->x, s = p->dx, sign = 1;
     if (m < 0) {
-        if (m == INT64_MIN || s == INT64_MIN || x == INT64_MIN || along(x, s, p->end - 1 - p->at) == INT64_MIN) return false;
+        int64_t last = along(x, s, p->end - 1 - p->at);
+        if (m == INT64_MIN || s == INT64_MIN || x == INT64_MIN || last == INT64_MIN) return false;
         m = -m;
         x = -x;
         s = -s;
@@ -267,7 +268,7 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
     if (!done) each_element(r, n, op, p);
 }
 
-/* --- a row --------------------------------------------------------------------------------------------------------- */
+/* --- a row ------------------------------------------------------------------------------------------------------ */
 
 static void solve_operands(rows *r, row_node *n, unsigned op, const row_node *a, const row_node *b) {
     const segment *x = r->pool + a->first, *x_end = x + a->count;
@@ -330,7 +331,8 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
         solve_operands(r, n, x->op, a, c);
         if (x->op >= MC_EQ || (x->flags & BOX_QUIET)) return true;
         const row_node *guard = x->guard != MC_NONE ? &r->nodes[x->guard] : NULL;
-        return !((n->bits[0] & (guard ? guard->bits[0] : UINT64_MAX)) | (n->bits[1] & (guard ? guard->bits[1] : UINT64_MAX)));
+        if (!guard) return !(n->bits[0] | n->bits[1]);
+        return !((n->bits[0] & guard->bits[0]) | (n->bits[1] & guard->bits[1]));
     }
     }
     n->bits[0] ^= all[0]; /* the complement, for NOT, IFF and NE */

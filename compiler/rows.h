@@ -1,5 +1,5 @@
-/* rows.h: the rows of one cell, solved: for each q and h the set of keys that are allowed, as bits, found from segments on
- * which every integer of the program is linear in k, not by trying keys. */
+/* rows.h: the rows of one cell, solved: for each q and h the set of keys that are allowed, as bits, found from
+ * segments on which every integer of the program is linear in k, not by trying keys. */
 #ifndef FCPC_ROWS_H
 #define FCPC_ROWS_H
 #include "box.h"
@@ -21,8 +21,8 @@ void rows_free(rows *r);
 size_t rows_bytes(const rows *r);
 /* The program is for the box or for one that holds it. False when out of memory. */
 bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *out);
-/* One row, of a program that cannot fault there: bit j of out[j / 64] is allow(q, b->lo[BOX_K] + j). Adds to *elements what
- * was evaluated one by one. False when out of memory. */
+/* One row, of a program that cannot fault there: bit j of out[j / 64] is allow(q, b->lo[BOX_K] + j). Adds to *elements
+ * what was evaluated one by one. False when out of memory. */
 bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int64_t h, uint64_t out[2],
               uint64_t *elements);
 #endif

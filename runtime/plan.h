@@ -42,8 +42,8 @@
  *   IN rounds hold IN, OUT rounds OUT, INDEPENDENT rounds KV sent from home slots, DEPENDENT rounds all other KV and DKV.
  *   A home block is ready (to read, send, copy out) once all its tokens are in; delta needs all home blocks of the rank.
  *   A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows (by WAIT) every ATTEND of stage <= t - buffers.
- *   Stages of a pass: 1 + the largest stage of an ATTEND or of an INDEPENDENT or DEPENDENT round; 0 without any. Nothing
- *   is of a later stage than that number (what follows the last stage).
+ *   Stages of a pass: 1 + the largest stage of an ATTEND or of an INDEPENDENT or DEPENDENT round, at least 1.
+ *   Nothing is of a later stage than that number, which is what follows the last stage.
  *   REDUCEs into one accumulator go in order of (round in which the partial's last unit arrived, sender). A partial is
  *   received whole from one sender, and reduced before it travels on. Transient slot numbers of a class have no gaps.
  *   Two accesses of a slot in different queues, one of them a write, are ordered by WAITs of that rank.

@@ -31,6 +31,19 @@ struct strip {
     bool *live;     /* per tile of keys: some pair of the strip is allowed */
 };
 
+/* The tiles of keys in which the strip has an allowed pair, one after another; count 0: no more. */
+struct tile {
+    size_t key;
+    uint32_t count;
+};
+
+static struct tile tile_from(const struct strip *s, size_t key) {
+    while (key < s->n && !s->live[key / TILE]) key += TILE;
+    return (struct tile){key, key >= s->n ? 0 : s->n - key < TILE ? (uint32_t)(s->n - key) : TILE};
+}
+static struct tile first_tile(const struct strip *s) { return tile_from(s, 0); }
+static struct tile next_tile(const struct strip *s, struct tile t) { return tile_from(s, t.key + TILE); }
+
 #define REAL double
 #define NAME(x) exact_##x
 #define EXP exp
@@ -304,13 +317,14 @@ static fcp_code check_inputs(const fcp_packed *in, bool backward, fcp_error *err
     return FCP_OK;
 }
 
-fcp_code fcp_check_pass(const fcp_plan *plan, fcp_pass pass, const fcp_packed *packed, unsigned threads,
-                        const volatile int *stop, fcp_check_report *report, fcp_error *err) {
-    struct run run = {.plan = plan, .in = packed, .backward = pass == FCP_BACKWARD, .stop = stop};
+fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
+                          const volatile int *stop, fcp_check_report *report, fcp_error *err) {
+    struct run run = {.plan = plan, .in = packed, .backward = passes >> FCP_BACKWARD & 1, .stop = stop};
     fcp_packed judged = {0};
     fcp_plan_shape(plan, &run.shape);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        if (fcp_pass_outputs(pass) >> t & 1) judged.t[t] = packed->t[t];
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int t = 0; t < FCP_TENSORS; t++)
+            if (passes >> pass & 1 && fcp_pass_outputs((fcp_pass)pass) >> t & 1) judged.t[t] = packed->t[t];
     run.judged = &judged;
     fcp_code code = check_inputs(packed, run.backward, err);
     if (code == FCP_OK) code = run_all(&run, threads, err);

@@ -29,13 +29,17 @@ typedef struct fcp_check_report {
     double max_abs_error, reference_error; /* the largest over the tensors checked */
 } fcp_check_report;
 
-/* Judges what a pass wrote (`packed` has its inputs and outputs; those outputs that are NULL are not judged). For the
- * backward pass O and LSE are recomputed, not trusted. Adds to *report, which starts zeroed with ok = true:
- * FCP_CHECK_START. `threads`: how many to use; 0: the processors there are. `stop`, when not NULL, is polled.
- * FCP_OK means that the judgement was made: look at report->ok. */
+/* Judges what passes wrote (`passes`: bit per fcp_pass; `packed` has their inputs and outputs; those outputs that are NULL
+ * are not judged). Both at once cost as much as the backward pass alone. For the backward pass O and LSE are recomputed, not
+ * trusted. Adds to *report, which starts as FCP_CHECK_START. `threads`: how many to use; 0: the processors there are. `stop`,
+ * when not NULL, is polled. FCP_OK means that the judgement was made: look at report->ok. */
 #define FCP_CHECK_START ((fcp_check_report){.ok = true})
-fcp_code fcp_check_pass(const fcp_plan *plan, fcp_pass pass, const fcp_packed *packed, unsigned threads,
-                        const volatile int *stop, fcp_check_report *report, fcp_error *err);
+fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
+                          const volatile int *stop, fcp_check_report *report, fcp_error *err);
+static inline fcp_code fcp_check_pass(const fcp_plan *plan, fcp_pass pass, const fcp_packed *packed, unsigned threads,
+                                      const volatile int *stop, fcp_check_report *report, fcp_error *err) {
+    return fcp_check_passes(plan, 1u << pass, packed, threads, stop, report, err);
+}
 
 /* The definition in float64, for tests: o [tokens, heads, head_dim], lse [tokens, heads], and when d_o is given dq, dk, dv.
  * `in` holds q, k, v (and d_o) in the plan's dtype. Outputs may be NULL. */

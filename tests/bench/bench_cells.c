@@ -66,7 +66,7 @@ static void bench_count(const bench_mask *m) {
     snprintf(name, sizeof name, "count 1M tokens, %s", m->name);
     snprintf(note, sizeof note, "%llu full, %llu partial cells; %llu boxes, %.0f KiB", (unsigned long long)counts.full,
              (unsigned long long)counts.partial, (unsigned long long)stats.boxes, (double)stats.bytes / 1024);
-    bench_row(name, ms, "ms", "<= 50", ok && ms <= 50, note);
+    bench_row(name, ms, "ms", "<= 50 ms", ok && ms <= 50, note);
     free(nodes);
 }
 
@@ -104,7 +104,8 @@ static void bench_grids(const bench_mask *m, const char *file, uint64_t tokens, 
     char name[96], note[160];
     double ms = lengths && cuts ? median(times, RUNS) * 1e3 : 0;
     snprintf(name, sizeof name, "classify %s, %s, block %llu", file, m->name, (unsigned long long)block);
-    snprintf(note, sizeof note, "%zu pieces, %zu pairs, %.0f ns a pair; %llu boxes, %llu rows, %.0f KiB%s", pieces, pairs,
+    snprintf(note, sizeof note, "%zu pieces, %zu pairs, %.0f ns a pair; %llu boxes, %llu rows, %.0f KiB%s", pieces,
+             pairs,
              ms * 1e6 / (double)(pairs ? pairs : 1), (unsigned long long)stats.boxes,
              (unsigned long long)stats.rows, (double)stats.bytes / 1024, drawn ? "; drawn lengths" : "");
     bench_row(name, ms, "ms", "", ok && lengths && cuts, note);

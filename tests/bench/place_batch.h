@@ -51,7 +51,8 @@ static bool place_batch_causal(place_batch *out, const uint64_t *lengths, uint32
     uint64_t *work = calloc(blocks + 1, sizeof *work);
     uint32_t *read = malloc((reads + 1) * sizeof *read), *first = calloc(sequences + 1, sizeof *first);
     batch_rest *rest = malloc((rests + (size_t)1) * sizeof *rest);
-    uint32_t *bin_head = calloc(block + (size_t)1, sizeof *bin_head), *bin_next = calloc(rests + (size_t)1, sizeof *bin_next);
+    uint32_t *bin_head = calloc(block + (size_t)1, sizeof *bin_head);
+    uint32_t *bin_next = calloc(rests + (size_t)1, sizeof *bin_next);
     uint32_t *chain = malloc((rests + (size_t)1) * sizeof *chain), *last = calloc(rests + (size_t)1, sizeof *last);
     out->tokens = tokens, out->work = work, out->start = start, out->reads = read;
     bool ok = tokens && work && start && read && first && rest && bin_head && bin_next && chain && last;
@@ -100,8 +101,8 @@ static bool place_batch_causal(place_batch *out, const uint64_t *lengths, uint32
             read[w++] = at;
             start[at + 1] = (uint32_t)w;
         }
-        out->in = (place_input){.ranks = ranks, .gpus = gpus, .blocks = at, .block = block, .tokens = tokens, .work = work,
-                                .reads_start = start, .reads = read};
+        out->in = (place_input){.ranks = ranks, .gpus = gpus, .blocks = at, .block = block, .tokens = tokens,
+                                .work = work, .reads_start = start, .reads = read};
     }
     free(first), free(rest), free(bin_head), free(bin_next), free(chain), free(last);
     if (!ok) place_batch_free(out);

@@ -1,5 +1,5 @@
-/* mask_samples.h: masks for tests. Expressions as trees with a meaning of their own (short-circuiting, faulting), lowered
- * to mask code through the builder; the prelude's masks by hand; random ones from a seed. */
+/* mask_samples.h: masks for tests. Expressions as trees with a meaning of their own (short-circuiting, faulting),
+ * lowered to mask code through the builder; the prelude's masks by hand; random ones from a seed. */
 #ifndef TESTS_MASK_SAMPLES_H
 #define TESTS_MASK_SAMPLES_H
 #include "../../codegen/maskcode.h"
@@ -115,11 +115,11 @@ static inline mc_code lower_mask(const exprs *e, int root, mc_node **nodes) {
     return (mc_code){*nodes, count};
 }
 
-/* --- the prelude's masks --------------------------------------------------------------------------------------------- */
+/* --- the prelude's masks ---------------------------------------------------------------------------------------- */
 
 enum sample { SAMPLE_FULL, SAMPLE_CAUSAL, SAMPLE_WINDOW, SAMPLE_WINDOW_BOTH, SAMPLE_PREFIX, SAMPLE_LAMBDA,
-              SAMPLE_SHARED_QUESTION, SAMPLE_CAUSAL_BLOCKWISE, SAMPLE_BLOCK_CAUSAL, SAMPLE_GLOBAL_WINDOW, SAMPLE_DILATED,
-              SAMPLES };
+              SAMPLE_SHARED_QUESTION, SAMPLE_CAUSAL_BLOCKWISE, SAMPLE_BLOCK_CAUSAL, SAMPLE_GLOBAL_WINDOW,
+              SAMPLE_DILATED, SAMPLES };
 static const char *const SAMPLE_NAMES[SAMPLES] = {"full", "causal", "window", "window_both", "prefix", "lambda",
                                                   "shared_question", "causal_blockwise", "block_causal",
                                                   "global_window", "dilated"};
@@ -166,7 +166,7 @@ static inline int sample_mask(exprs *e, enum sample s, int64_t x, int64_t y) {
     abort();
 }
 
-/* --- random masks ----------------------------------------------------------------------------------------------------- */
+/* --- random masks ----------------------------------------------------------------------------------------------- */
 
 static inline uint64_t draw(exprs *e, uint64_t below) { /* splitmix64 */
     uint64_t z = e->seed += 0x9e3779b97f4a7c15u;
@@ -189,7 +189,8 @@ static inline int64_t draw_number(exprs *e) {
 static inline int draw_int(exprs *e, int depth);
 static inline int draw_bool(exprs *e, int depth) {
     static const mc_op compares[] = {MC_EQ, MC_NE, MC_LT, MC_LE, MC_LT, MC_LE};
-    if (depth <= 0 || draw(e, 3) == 0) return ex2(e, compares[draw(e, 6)], draw_int(e, depth - 1), draw_int(e, depth - 1));
+    if (depth <= 0 || draw(e, 3) == 0)
+        return ex2(e, compares[draw(e, 6)], draw_int(e, depth - 1), draw_int(e, depth - 1));
     switch (draw(e, 12)) {
     case 0: return ex1(e, MC_NOT, draw_bool(e, depth - 1));
     case 1: return ex2(e, MC_IFF, draw_bool(e, depth - 1), draw_bool(e, depth - 1));
@@ -216,12 +217,15 @@ static inline int draw_int(exprs *e, int depth) {
         default: return num(e, draw_number(e));
         }
     }
-    switch (draw(e, 16)) {
+    int dice = (int)draw(e, 16);
+    switch (dice) {
     case 0: case 1: case 2: return ex2(e, MC_ADD, draw_int(e, depth - 1), draw_int(e, depth - 1));
     case 3: case 4: case 5: return ex2(e, MC_SUB, draw_int(e, depth - 1), draw_int(e, depth - 1));
     case 6: return ex2(e, MC_MUL, draw_int(e, depth - 1), draw(e, 4) ? num(e, draw_number(e)) : draw_int(e, depth - 1));
-    case 7: case 8: return ex2(e, MC_DIV, draw_int(e, depth - 1), draw(e, 8) ? num(e, draw_number(e)) : draw_int(e, depth - 1));
-    case 9: case 10: return ex2(e, MC_MOD, draw_int(e, depth - 1), draw(e, 8) ? num(e, draw_number(e)) : draw_int(e, depth - 1));
+    case 7: case 8: case 9: case 10: {
+        int x = draw_int(e, depth - 1), y = draw(e, 8) ? num(e, draw_number(e)) : draw_int(e, depth - 1);
+        return ex2(e, dice < 9 ? MC_DIV : MC_MOD, x, y);
+    }
     case 11: return ex1(e, draw(e, 2) ? MC_NEG : MC_ABS, draw_int(e, depth - 1));
     case 12: return ex2(e, MC_MIN, draw_int(e, depth - 1), draw_int(e, depth - 1));
     case 13: return ex2(e, MC_MAX, draw_int(e, depth - 1), draw_int(e, depth - 1));

@@ -59,8 +59,8 @@ static void check_witness(const table *t, fcp_code code, const cells_fault *f, u
     cr_assert(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW, "seed %d: a fault missed (%s)", seed,
               fcp_code_name(code));
     cr_assert_eq(code == FCP_E_MASK_DIV_ZERO, f->kind == MC_DIV_ZERO, "seed %d", seed);
-    cr_assert(f->n == t->n && (uint64_t)f->q >= q0 && (uint64_t)f->q < q1 && (uint64_t)f->k >= k0 && (uint64_t)f->k < k1 &&
-              f->h >= 0 && f->h < t->heads, "seed %d: a witness outside", seed);
+    cr_assert(f->n == t->n && (uint64_t)f->q >= q0 && (uint64_t)f->q < q1 && (uint64_t)f->k >= k0 &&
+              (uint64_t)f->k < k1 && f->h >= 0 && f->h < t->heads, "seed %d: a witness outside", seed);
     cr_assert_eq(element(t, (uint64_t)f->q, (uint64_t)f->k, (uint32_t)f->h), 2, "seed %d: no fault there", seed);
 }
 
@@ -88,7 +88,8 @@ static void check_count(cells *c, const table *t, int seed) {
               (int)want.partial);
 }
 
-static void check_shape(const table *t, const fcp_shape_rec *s, const fcp_run *runs, uint64_t q0, uint64_t k0, int seed) {
+static void check_shape(const table *t, const fcp_shape_rec *s, const fcp_run *runs, uint64_t q0, uint64_t k0,
+                        int seed) {
     uint8_t cls[(N_MAX + 127) / 128][(N_MAX + 127) / 128] = {{0}};
     uint32_t row = 0, col = 0, last = 0;
     for (uint32_t i = 0; i < s->runs; i++) {
@@ -133,8 +134,10 @@ static void check_grid(cells *c, const table *t, const uint64_t *q_cuts, uint32_
             cr_assert_lt(entries[at].shape, shape_count);
             const fcp_shape_rec *s = &shapes[entries[at++].shape];
             cr_assert(s->first_run + s->runs <= run_count);
-            cr_assert(s->q_length == q_cuts[i + 1] - q_cuts[i] && s->k_length == k_cuts[j + 1] - k_cuts[j], "seed %d", seed);
-            cr_assert_eq(s->pairs, pairs, "seed %d: (%u, %u) has %d pairs, not %d", seed, i, j, (int)s->pairs, (int)pairs);
+            cr_assert(s->q_length == q_cuts[i + 1] - q_cuts[i] && s->k_length == k_cuts[j + 1] - k_cuts[j],
+                      "seed %d", seed);
+            cr_assert_eq(s->pairs, pairs, "seed %d: (%u, %u) has %d pairs, not %d", seed, i, j, (int)s->pairs,
+                         (int)pairs);
             check_shape(t, s, runs, q_cuts[i], k_cuts[j], seed);
         }
     cr_assert_eq(at, count, "seed %d: entries to spare", seed);
@@ -142,7 +145,8 @@ static void check_grid(cells *c, const table *t, const uint64_t *q_cuts, uint32_
         for (uint32_t j = i + 1; j < shape_count && shape_count < 40; j++)
             cr_assert(shapes[i].q_length != shapes[j].q_length || shapes[i].k_length != shapes[j].k_length ||
                       shapes[i].pairs != shapes[j].pairs || shapes[i].runs != shapes[j].runs ||
-                      memcmp(runs + shapes[i].first_run, runs + shapes[j].first_run, shapes[i].runs * sizeof *runs) != 0,
+                      memcmp(runs + shapes[i].first_run, runs + shapes[j].first_run,
+                             shapes[i].runs * sizeof *runs) != 0,
                       "seed %d: shape twice", seed);
 }
 
@@ -216,7 +220,8 @@ Test(cells, prelude) {
     static const struct { enum sample s; int64_t x, y; } masks[] = {
         {SAMPLE_FULL, 0, 0}, {SAMPLE_CAUSAL, 0, 0}, {SAMPLE_WINDOW, 1, 0}, {SAMPLE_WINDOW, 130, 0},
         {SAMPLE_WINDOW_BOTH, 100, 30}, {SAMPLE_WINDOW_BOTH, 0, 200}, {SAMPLE_PREFIX, 0, 0}, {SAMPLE_PREFIX, 100, 0},
-        {SAMPLE_LAMBDA, 64, 130}, {SAMPLE_LAMBDA, 4, 17}, {SAMPLE_SHARED_QUESTION, 20, 4}, {SAMPLE_SHARED_QUESTION, 3, 9},
+        {SAMPLE_LAMBDA, 64, 130}, {SAMPLE_LAMBDA, 4, 17}, {SAMPLE_SHARED_QUESTION, 20, 4},
+        {SAMPLE_SHARED_QUESTION, 3, 9},
         {SAMPLE_CAUSAL_BLOCKWISE, 32, 2}, {SAMPLE_CAUSAL_BLOCKWISE, 50, 1}, {SAMPLE_BLOCK_CAUSAL, 100, 0},
         {SAMPLE_BLOCK_CAUSAL, 128, 0}, {SAMPLE_BLOCK_CAUSAL, 1, 0}, {SAMPLE_GLOBAL_WINDOW, 16, 60},
         {SAMPLE_GLOBAL_WINDOW, 0, 0}, {SAMPLE_DILATED, 100, 4}, {SAMPLE_DILATED, 300, 150}, {SAMPLE_DILATED, 77, 1}};

@@ -1,4 +1,5 @@
-/* test_maskcode.c: mask code and its builder, against expression trees evaluated by their own, short-circuiting meaning. */
+/* test_maskcode.c: mask code and its builder, against expression trees evaluated by their own, short-circuiting
+ * meaning. */
 #include "mask_samples.h"
 
 #include <criterion/criterion.h>
@@ -125,8 +126,8 @@ Test(maskcode, uses) {
     free(nodes);
 }
 
-/* Random expressions: the tree's meaning, the code's faulting meaning, its total meaning and its rows all agree; and the
- * code faults where the tree does. */
+/* Random expressions: the tree's meaning, the code's faulting meaning, its total meaning and its rows all agree; and
+ * the code faults where the tree does. */
 Test(maskcode, random_expressions) {
     static exprs e;
     unsigned faults = 0, allowed = 0, total = 0;
@@ -164,7 +165,8 @@ Test(maskcode, random_expressions) {
         free(scratch);
         free(nodes);
     }
-    cr_assert(faults > total / 100 && allowed > total / 20 && allowed + faults < total, "%u %u %u", faults, allowed, total);
+    cr_assert(faults > total / 100 && allowed > total / 20 && allowed + faults < total, "%u %u %u", faults, allowed,
+              total);
 }
 
 /* Rows agree with elements in the total meaning too, where things wrap. */
@@ -179,7 +181,8 @@ Test(maskcode, rows_wrap) {
         uint8_t row[MC_ROW];
         mc_eval_row(code, q, k0, MC_ROW, n, 3, scratch, row);
         for (int j = 0; j < MC_ROW; j++)
-            cr_assert_eq(row[j], mc_eval(code, q, (int64_t)((uint64_t)k0 + (uint64_t)j), n, 3, other), "seed %d", (int)seed);
+            cr_assert_eq(row[j], mc_eval(code, q, (int64_t)((uint64_t)k0 + (uint64_t)j), n, 3, other), "seed %d",
+                         (int)seed);
         free(other);
         free(scratch);
         free(nodes);
@@ -226,7 +229,8 @@ Test(maskcode, faults_are_not_hidden) {
     int bad = ex2(&e, MC_DIV, q, zero), big = ex2(&e, MC_ADD, num(&e, INT64_MAX), num(&e, 1));
     int masks[] = {
         ex2(&e, MC_EQ, ex2(&e, MC_MUL, bad, zero), zero), ex2(&e, MC_EQ, bad, bad), ex2(&e, MC_LT, big, big),
-        ex2(&e, MC_OR, ex2(&e, MC_LT, bad, q), truth(&e, true)), ex2(&e, MC_AND, ex2(&e, MC_LT, bad, q), truth(&e, false)),
+        ex2(&e, MC_OR, ex2(&e, MC_LT, bad, q), truth(&e, true)),
+        ex2(&e, MC_AND, ex2(&e, MC_LT, bad, q), truth(&e, false)),
         ex2(&e, MC_EQ, ex2(&e, MC_SUB, big, big), zero), ex2(&e, MC_EQ, ex2(&e, MC_MOD, big, num(&e, 1)), zero),
         ex2(&e, MC_IFF, ex2(&e, MC_LT, bad, q), ex2(&e, MC_LT, bad, q)),
         ex(&e, MC_IF_B, ex2(&e, MC_LT, bad, q), truth(&e, true), truth(&e, true), 0),

@@ -71,7 +71,7 @@ static uint32_t empty_ranks(const place_input *in, const uint32_t *home) {
     return empty;
 }
 
-/* --- ring --------------------------------------------------------------------------------------------------------------- */
+/* --- ring --------------------------------------------------------------------------------------------------------- */
 
 Test(place, ring_and_zigzag) {
     uint32_t home[8];
@@ -84,7 +84,7 @@ Test(place, ring_and_zigzag) {
     for (uint32_t b = 0; b < 8; b++) cr_expect_eq(home[b], zigzag[b]);
 }
 
-/* --- LPT ---------------------------------------------------------------------------------------------------------------- */
+/* --- LPT ---------------------------------------------------------------------------------------------------------- */
 
 /* By the definition, in O(blocks x ranks). */
 static void naive_lpt(const place_input *in, uint32_t *home) {
@@ -113,7 +113,8 @@ static void naive_lpt(const place_input *in, uint32_t *home) {
 Test(place, lpt_is_its_definition) {
     uint64_t state = 7;
     for (uint32_t trial = 0; trial < 60; trial++) {
-        uint32_t n = 1 + (uint32_t)draw(&state, 120), ranks = 1 + (uint32_t)draw(&state, 12), sizes = 1 + (uint32_t)draw(&state, 5);
+        uint32_t n = 1 + (uint32_t)draw(&state, 120), ranks = 1 + (uint32_t)draw(&state, 12);
+        uint32_t sizes = 1 + (uint32_t)draw(&state, 5);
         place_batch b = blank(n, 0, ranks, 64);
         for (uint32_t i = 0; i < n; i++) {
             b.tokens[i] = draw(&state, 2) ? 64 : 1 + (uint32_t)draw(&state, 64);
@@ -150,7 +151,7 @@ Test(place, lpt_keeps_the_cap_when_light_blocks_are_long) {
     place_batch_free(&b);
 }
 
-/* --- measure ------------------------------------------------------------------------------------------------------------ */
+/* --- measure ------------------------------------------------------------------------------------------------------ */
 
 Test(place, measure_is_brute_force) {
     uint64_t state = 3;
@@ -204,7 +205,7 @@ Test(place, measure_is_brute_force) {
     }
 }
 
-/* --- fcp ---------------------------------------------------------------------------------------------------------------- */
+/* --- fcp ---------------------------------------------------------------------------------------------------------- */
 
 Test(place, fcp_balances_and_saves_on_long_tailed_batches) {
     static const struct { uint32_t ranks, block; uint64_t per_rank, longest; } cases[] = {
@@ -308,9 +309,12 @@ Test(place, fcp_on_small_and_odd_problems) {
     place(&b.in, place_lpt, home);
     place_batch_free(&b);
 
-    for (uint32_t kind = 0; kind < 3; kind++) { /* as many blocks as ranks: equal, of no work at all, one block has it all */
+    for (uint32_t kind = 0; kind < 3; kind++) { /* as many blocks as ranks: equal, of no work, one block has it all */
         b = blank(12, 1, 12, 16);
-        for (uint32_t i = 0; i < 12; i++) b.tokens[i] = 16, b.work[i] = kind == 0 ? 9 : kind == 1 ? 0 : i == 7 ? 1000000 : 0;
+        for (uint32_t i = 0; i < 12; i++) {
+            b.tokens[i] = 16;
+            b.work[i] = kind == 0 ? 9 : kind == 1 ? 0 : i == 7 ? 1000000 : 0;
+        }
         place(&b.in, place_fcp, home);
         cr_expect_eq(empty_ranks(&b.in, home), 0, "kind %u", kind);
         place_batch_free(&b);
@@ -383,7 +387,8 @@ Test(place, fcp_on_real_lengths) {
     for (unsigned k = 0; k < 3; k++)
         for (unsigned s = 0; s < 4; s++) {
             char path[512];
-            snprintf(path, sizeof path, "%s/%s-%ux32k.lengths", folder ? folder : "../shared/workloads", kinds[k], sizes[s]);
+            snprintf(path, sizeof path, "%s/%s-%ux32k.lengths", folder ? folder : "../shared/workloads", kinds[k],
+                     sizes[s]);
             FILE *f = fopen(path, "r");
             if (!f) continue;
             static uint64_t lengths[65536];

@@ -374,7 +374,7 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, layout_starts, 1);
     PUSH(&t, layout, (fcp_span){0, 5, 0});
     PUSH(&t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
-    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5,
+    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5, .stages = 1,
                                     .memory_peak_bytes = 5 * (4 * 8 * 4 + 4)});
     t.problem->memory_cap = t.summary->memory_peak_bytes;
     fcp_error err = {0};

@@ -1063,3 +1063,93 @@ Test(verify, every_number_matters) {
         fcp_plan_free(plan);
     }
 }
+
+/* Pieces, and what is copied, in no order at all: one sequence in blocks of three tokens that are numbered at random. */
+static void scrambled(tables *t) {
+    enum { BLOCKS = 200 };
+    memset(t, 0, sizeof *t);
+    PUSH(t, problem,
+         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
+                       .block = 128, .max_block = 3, .unit = 3, .coalesce = 1, .buffers = 1, .passes = 1,
+                       .tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
+    PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
+    PUSH(t, sequences, 3 * BLOCKS);
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        PUSH(t, pieces, (fcp_piece){.length = 3, .start = 3 * ((b * 77 + 13) % BLOCKS), .block = b});
+        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b});
+    }
+    for (int i = 0; i < FCP_PASSES + 1; i++) PUSH(t, round_starts, 0);
+    for (int out = 0; out < 2; out++) {
+        PUSH(t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = (uint32_t)t->transfers_count, .b = BLOCKS});
+        for (uint32_t b = 0; b < BLOCKS; b++)
+            PUSH(t, transfers, (fcp_transfer){.block = b, .tokens = 3, .slot = b, .place = (uint32_t)t->pieces[b].start,
+                                              .cls = out ? FCP_OUT : FCP_IN, .fabric = FCP_LOCAL});
+    }
+    for (uint32_t i = 0; i < FCP_PASSES * FCP_QUEUES; i++) PUSH(t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
+    PUSH(t, layout_starts, 0);
+    PUSH(t, layout_starts, 1);
+    PUSH(t, layout, (fcp_span){0, 3 * BLOCKS, 0});
+    PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
+    PUSH(t, summary, (fcp_summary){.sequences = 1, .blocks = BLOCKS, .positions = 9 * BLOCKS * BLOCKS,
+                                   .tokens_max_rank = 3 * BLOCKS, .stages = 1,
+                                   .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 4)});
+}
+
+Test(verify, order_of_pieces_and_copies_does_not_matter) {
+    tables t;
+    fcp_error err = {0};
+    scrambled(&t);
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    t.pieces[50].start++;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    t.pieces[50].start -= 1 + 3;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    t.pieces[50].start += 3;
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    for (int out = 0; out < 2; out++) {
+        fcp_transfer *a = &t.transfers[out * 200 + 17], *b = &t.transfers[out * 200 + 150], keep = *a;
+        a->place = b->place;
+        cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_LAYOUT, "twice: %s", err.message);
+        b->place = keep.place;
+        cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_LAYOUT, "exchanged: %s", err.message);
+        b->place = a->place;
+        *a = keep;
+        a->first = 1;
+        a->tokens = 2;
+        cr_expect(judge(&t, &err) != FCP_OK, "a token is left out");
+        *a = keep;
+    }
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    tables_free(&t);
+}
+
+/* Counts that are only said, and ranges that share, must not make the check slow or large: these end at once. */
+Test(verify, hostile_ranges, .timeout = 20) {
+    tables t;
+    fcp_error err = {0};
+    scrambled(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, instrs, t.instrs[1]); /* 20000 times the same copies */
+    t.streams[0].count += 20000;
+    for (int i = 1; i < FCP_PASSES * FCP_QUEUES; i++) t.streams[i].first += 20000;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, shapes, t.shapes[0]); /* sharing a run */
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, tiles, t.tiles[0]); /* sharing a part */
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t);
+    t.problem->heads = t.problem->kv_heads = t.problem->head_dim = 65536; /* sizes near the end of 64 bits */
+    cr_expect(judge(&t, &err) != FCP_OK);
+    t.problem->max_block = UINT32_MAX;
+    cr_expect(judge(&t, &err) != FCP_OK);
+    t.problem->ranks = t.problem->nodes = UINT32_MAX;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+}

@@ -1,0 +1,99 @@
+/* form.h: boxes of positions, and linear forms on them. */
+#ifndef FCPC_FORM_H
+#define FCPC_FORM_H
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef __int128 wide;
+
+enum { BOX_Q, BOX_K, BOX_H, BOX_DIMS };
+
+/* lo <= position < hi in each dimension; never empty. */
+typedef struct box {
+    int64_t lo[BOX_DIMS], hi[BOX_DIMS];
+} box;
+
+/* c + x[0] q + x[1] k + x[2] h; in a program its values on the box fit int64, so wrapping arithmetic is exact. */
+typedef struct form {
+    int64_t c, x[BOX_DIMS];
+} form;
+
+/* The form at a point, wrapping. */
+static inline int64_t form_at(const form *f, int64_t q, int64_t k, int64_t h) {
+    return (int64_t)((uint64_t)f->c + (uint64_t)f->x[BOX_Q] * (uint64_t)q + (uint64_t)f->x[BOX_K] * (uint64_t)k +
+                     (uint64_t)f->x[BOX_H] * (uint64_t)h);
+}
+
+static inline int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static inline int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
+/* Its least and greatest value on a box, where all of them fit int64. */
+static inline void form_range(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
+    int64_t lo = f->c, hi = f->c;
+    for (int d = 0; d < BOX_DIMS; d++) {
+        int64_t x = f->x[d];
+        if (x == 0) continue;
+        int64_t first = wrap_mul(x, b->lo[d]), last = wrap_mul(x, b->hi[d] - 1);
+        lo = wrap_add(lo, x > 0 ? first : last);
+        hi = wrap_add(hi, x > 0 ? last : first);
+    }
+    *out_lo = lo;
+    *out_hi = hi;
+}
+
+/* The same for any form; false if a value does not fit int64. */
+static inline bool form_range_checked(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
+    wide lo = f->c, hi = f->c;
+    for (int d = 0; d < BOX_DIMS; d++) {
+        wide first = (wide)f->x[d] * b->lo[d], last = (wide)f->x[d] * (b->hi[d] - 1);
+        lo += f->x[d] > 0 ? first : last;
+        hi += f->x[d] > 0 ? last : first;
+    }
+    *out_lo = (int64_t)lo;
+    *out_hi = (int64_t)hi;
+    return lo >= INT64_MIN && hi <= INT64_MAX;
+}
+
+static inline bool form_is_const(const form *f) { return (f->x[0] | f->x[1] | f->x[2]) == 0; }
+
+static inline bool form_sub(const form *a, const form *b, form *out) {
+    bool bad = __builtin_sub_overflow(a->c, b->c, &out->c);
+    for (int d = 0; d < BOX_DIMS; d++) bad |= __builtin_sub_overflow(a->x[d], b->x[d], &out->x[d]);
+    return !bad;
+}
+
+static inline bool form_add(const form *a, const form *b, form *out) {
+    bool bad = __builtin_add_overflow(a->c, b->c, &out->c);
+    for (int d = 0; d < BOX_DIMS; d++) bad |= __builtin_add_overflow(a->x[d], b->x[d], &out->x[d]);
+    return !bad;
+}
+
+static inline bool form_scale(const form *a, int64_t by, form *out) {
+    bool bad = __builtin_mul_overflow(a->c, by, &out->c);
+    for (int d = 0; d < BOX_DIMS; d++) bad |= __builtin_mul_overflow(a->x[d], by, &out->x[d]);
+    return !bad;
+}
+
+static inline uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
+
+static inline uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Every value of the form on the box differs from every other by a multiple of this; 0 for a constant. */
+static inline uint64_t form_stride(const form *f, const box *b) {
+    uint64_t g = 0;
+    for (int d = 0; d < BOX_DIMS; d++)
+        if (f->x[d] != 0 && b->hi[d] - b->lo[d] > 1) {
+            uint64_t m = magnitude(f->x[d]);
+            if (m == 1) return 1;
+            g = gcd(g, m);
+        }
+    return g;
+}
+#endif
