@@ -134,8 +134,8 @@ fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='-O1 -g' SAN=address,undefined,fuzzer-no-link fuzz-build
 	@set -e; for f in $(FUZZ_SRC:fuzz/fuzz_%.c=%); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
-	 $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -print_final_stats=0 -artifact_prefix=$(B)-fuzz/ \
-	   $(B)-fuzz/corpus/$$f fuzz/corpus/$$f; done
+	 $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -artifact_prefix=$(B)-fuzz/ $(B)-fuzz/corpus/$$f fuzz/corpus/$$f \
+	   > $(B)-fuzz/$$f.log 2>&1 || { tail -n 40 $(B)-fuzz/$$f.log; exit 1; }; tail -n 1 $(B)-fuzz/$$f.log; done
 
 # --- demo, benchmarks, examples -----------------------------------------------------------------------------------------
 demo: setup

@@ -10,7 +10,7 @@
  * A rank over the limit by e and a partner with room for f more look for a block a here and b there (or none) with
  * e <= work(a) - work(b) <= f: with both lists by falling work, that is a window that only moves forward. Among the
  * exchanges that end the excess the cheapest is taken, else the one that relieves most. Partners are tried by falling
- * room; ranks that find nothing look at twice as many in the next round, later also at exchanges that leave the partner
+ * room; ranks that find little look at twice as many in the next round, later also at exchanges that leave the partner
  * over by less than the rank was (the excess wanders to where it can be absorbed), and last at pairs of blocks against
  * pairs.
  */
@@ -198,8 +198,8 @@ static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ran
         tried++;
         x->looks--;
         try_blocks(x, r, mine, count, over, partner, room, &best);
-        if (tried >= PARTNERS && best.relief >= over / 3) break;
-        if (best.relief >= over && (best.price <= 0 || tried >= PARTNERS)) break;
+        if (best.relief >= over ? best.price <= 0 || tried >= PARTNERS : tried >= PARTNERS && best.relief >= over / 4)
+            break;
     }
     if (best.relief < over && round >= PAIR_ROUND) {
         uint32_t sum_count = list_sums(s, mine, count, sums, sums + MAX_SUMS);

@@ -1,8 +1,10 @@
 /* fuzz_plan.c: bytes to the plan loader, check and verifier.
  *
- * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can be
- * printed both ways, and saving it and loading that gives the same text.
- * Input: any bytes; the corpus holds small plans. Build: clang -fsanitize=fuzzer,address,undefined, with libfcp. */
+ * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can
+ *         be printed both ways, and saving it and loading that gives the same text.
+ * Input:  any bytes; the corpus holds small plans, right and damaged.
+ * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,12 +39,14 @@ static void try_load(const uint8_t *data, size_t size) {
     if (code != err.code || (code && !*err.message)) abort();
     if (code) return;
     text plain = print(plan, false), json = print(plan, true);
-    char path[64];
-    snprintf(path, sizeof path, "fuzz-%ld.tmp", (long)getpid());
+    const char *folder = getenv("TMPDIR");
+    char path[4200];
+    snprintf(path, sizeof path, "%.4000s/fcp-fuzz-%ld.tmp", folder && *folder ? folder : "/tmp", (long)getpid());
     if (fcp_plan_save(plan, path, &err) || fcp_plan_load(path, &again, &err)) abort();
     unlink(path);
     text plain2 = print(again, false), json2 = print(again, true);
-    if (plain.size != plain2.size || plain.hash != plain2.hash || json.size != json2.size || json.hash != json2.hash) abort();
+    if (plain.size != plain2.size || plain.hash != plain2.hash || json.size != json2.size || json.hash != json2.hash)
+        abort();
     fcp_plan_free(again);
     fcp_plan_free(plan);
 }
@@ -61,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-/* Mostly small changes of single numbers of one table, which leave a plan nearly right; the checksums are made right by the
- * test itself. */
+/* Mostly small changes of single numbers of one table, which leave a plan nearly right; the checksums are made right by
+ * the test itself. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 #define NEXT() (state ^= state << 13, state ^= state >> 7, state ^= state << 17)

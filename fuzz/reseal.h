@@ -5,8 +5,8 @@
 
 #include "../runtime/plan_file.h"
 
-/* Recomputes size and checksums where there is a whole header; with `layout` also offsets, record sizes and types from the
- * lengths (shortened to what the bytes can hold), and zeros between sections. */
+/* Recomputes size and checksums where there is a whole header; with `layout` also offsets, record sizes and types from
+ * the lengths (shortened to what the bytes can hold), and zeros between sections. */
 static inline void plan_reseal(uint8_t *bytes, size_t size, bool layout) {
     file_header h;
     file_entry e[FCP_SECTION_COUNT];

@@ -36,11 +36,12 @@
  * initialises. After a send of class DKV from a transient slot that slot is empty. REDUCE empties its source.
  *
  * FINER POINTS, which the verifier holds plans to.
- *   Rounds are numbered from 0 within a pass: a LAUNCH's c is rounds[round_starts[pass] + c]. A rank launches the rounds
- *   it has a share in, once each, in increasing order; a LAUNCH's stage is its round's. Stages never decrease along a
- *   queue, nor along a pass's rounds. Transfers between ranks, IN and OUT included, are no larger than `unit`.
- *   IN rounds hold IN, OUT rounds OUT, INDEPENDENT rounds KV sent from home slots, DEPENDENT rounds all other KV and DKV.
- *   A home block is ready (to read, send, copy out) once all its tokens are in; delta needs all home blocks of the rank.
+ *   Rounds are numbered from 0 within a pass: a LAUNCH's c is rounds[round_starts[pass] + c]. A rank launches the
+ *   rounds it has a share in, once each, in increasing order; a LAUNCH's stage is its round's.
+ *   Stages never decrease along a queue, nor along a pass's rounds. Transfers between ranks, IN and OUT included, are
+ *   no larger than `unit`.
+ *   IN rounds hold IN, OUT rounds OUT, INDEPENDENT rounds KV sent from home slots, DEPENDENT rounds other KV, and DKV.
+ *   A home block is ready (to read, send, copy out) once all its tokens are in; DELTA needs all home blocks of a rank.
  *   A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows (by WAIT) every ATTEND of stage <= t - buffers.
  *   Stages of a pass: 1 + the largest stage of an ATTEND or of an INDEPENDENT or DEPENDENT round, at least 1.
  *   Nothing is of a later stage than that number, which is what follows the last stage.

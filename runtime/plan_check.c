@@ -1,9 +1,11 @@
 /* plan_check.c: are a plan's tables sound by themselves? Every count, index, sum and enum, before anything is used.
  *
- * Requires: pointers with as many records as their counts say, and an index (fcp_plan_index). The contents may be hostile.
- * Gives:    that what refers to a record finds one; that pieces tile the batch and the layout covers it, each token exactly
- *           once; that ranges which must not overlap do not sum to more than there is, so that whoever walks them is linear;
- *           that pairs, runs and shapes are consistent. It says nothing of whether the plan is right: verify.c does.
+ * Requires: pointers with as many records as their counts say, and an index (fcp_plan_index). The contents may be
+ *           hostile.
+ * Gives:    that what refers to a record finds one; that pieces tile the batch and the layout covers it, each token
+ *           exactly once; that ranges which must not overlap do not sum to more than there is, so that whoever walks
+ *           them is linear; that pairs, runs and shapes are consistent. It says nothing of whether the plan is right:
+ *           verify.c does.
  * Cost:     linear (a sequence's pieces that are not in order of start are sorted); memory linear in the tables.
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */
@@ -23,7 +25,7 @@ typedef unsigned long long ull;
 enum { MAX_HEADS = 65536, MAX_HEAD_DIM = 65536, MAX_SOURCE = 1 << 26, MAX_ROUNDS = 1 << 28 };
 static const uint64_t max_tokens = UINT64_C(1) << 40;
 
-/* --- text ------------------------------------------------------------------------------------------------------------ */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
 /* UTF-8 without control characters other than newline and tab. */
 static bool printable(const char *text, uint64_t size) {
@@ -56,7 +58,7 @@ static bool padded_name(const char *name, size_t size) {
     return used < size && printable(name, used);
 }
 
-/* --- cover: runs of tokens that hold every token of every sequence exactly once --------------------------------------- */
+/* --- cover: runs of tokens that hold every token of every sequence exactly once ----------------------------------- */
 
 typedef struct stretch {
     uint64_t start;
@@ -98,8 +100,9 @@ static fcp_code covered(const fcp_plan *plan, const char *what, stretch *all, co
             }
         uint64_t at = 0;
         for (size_t i = 0; i < n; i++) {
-            NEED(these[i].start == at, "%s %u begins at token %llu of sequence %llu, where %llu tokens are covered so far",
-                 what, these[i].item, (ull)these[i].start, (ull)s, (ull)at);
+            NEED(these[i].start == at,
+                 "%s %u begins at token %llu of sequence %llu, where %llu tokens are covered so far", what,
+                 these[i].item, (ull)these[i].start, (ull)s, (ull)at);
             at += these[i].length;
         }
         NEED(at == plan->sequences[s], "%ss hold %llu tokens of sequence %llu, which has %llu", what, (ull)at, (ull)s,
@@ -138,7 +141,7 @@ static fcp_code check_cover(const fcp_plan *plan, const char *what, const void *
     return code;
 }
 
-/* --- the tables, in file order ---------------------------------------------------------------------------------------- */
+/* --- the tables, in file order ------------------------------------------------------------------------------------ */
 
 static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
 #define X(id, type, member)                                                                                            \
@@ -153,8 +156,8 @@ static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
     NEED(plan->sequences_count > 0, "a plan without sequences");
     NEED(plan->sequence_offsets, "a plan without its index");
     uint64_t ranks = plan->problem->ranks;
-    NEED(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES && plan->layout_starts_count == ranks + 1 &&
-             plan->round_starts_count == FCP_PASSES + 1,
+    NEED(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
+             plan->layout_starts_count == ranks + 1 && plan->round_starts_count == FCP_PASSES + 1,
          "%llu streams, %llu layout starts, %llu round starts for %llu ranks", (ull)plan->streams_count,
          (ull)plan->layout_starts_count, (ull)plan->round_starts_count, (ull)ranks);
     return FCP_OK;
@@ -202,8 +205,9 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         const fcp_block *k = &plan->blocks[b];
         uint64_t tokens = 0;
         if (k->first_piece != next || k->pieces == 0 || k->pieces > plan->pieces_count - next) {
-            code = fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu has pieces from %u on, %u of them; %llu come next of %llu",
-                            (ull)b, k->first_piece, k->pieces, (ull)next, (ull)plan->pieces_count);
+            code =
+                fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu has pieces from %u on, %u of them; %llu come next of %llu",
+                         (ull)b, k->first_piece, k->pieces, (ull)next, (ull)plan->pieces_count);
             break;
         }
         for (; next < (uint64_t)k->first_piece + k->pieces; next++) {
@@ -238,8 +242,8 @@ static fcp_code check_layout(const fcp_plan *plan, fcp_error *err) {
     NEED(starts[0] == 0 && starts[ranks] == plan->layout_count, "the layout's starts do not span its %llu runs",
          (ull)plan->layout_count);
     for (uint32_t r = 0; r < ranks; r++) {
-        NEED(starts[r] <= starts[r + 1] && starts[r + 1] <= plan->layout_count, "the layout of rank %u: runs %u to %u", r,
-             starts[r], starts[r + 1]);
+        NEED(starts[r] <= starts[r + 1] && starts[r + 1] <= plan->layout_count, "the layout of rank %u: runs %u to %u",
+             r, starts[r], starts[r + 1]);
         uint64_t tokens = 0;
         for (uint32_t i = starts[r]; i < starts[r + 1]; i++) {
             const fcp_span *s = &plan->layout[i];
@@ -301,8 +305,8 @@ static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
         const fcp_tile *t = &plan->tiles[i];
         NEED(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->group == 0 && t->parts > 0 &&
                  t->first_part <= plan->parts_count && t->parts <= plan->parts_count - t->first_part,
-             "tile %llu: Q block %u, KV block %u, group %u, parts from %u on, %u of them", (ull)i, t->q_block, t->k_block,
-             t->group, t->first_part, t->parts);
+             "tile %llu: Q block %u, KV block %u, group %u, parts from %u on, %u of them", (ull)i, t->q_block,
+             t->k_block, t->group, t->first_part, t->parts);
         NEED(t->q_slot != FCP_NONE && t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward,
              "tile %llu: Q slot %u, KV slot %u, dKV slot %u", (ull)i, t->q_slot, t->kv_slot, t->dkv_slot);
         total += t->parts;
@@ -313,8 +317,8 @@ static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end; last = c++) {
             NEED(c->q_piece - q->first_piece < q->pieces && c->k_piece - k->first_piece < k->pieces &&
                      c->shape < plan->shapes_count && !c->pad,
-                 "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u", (size_t)(c - plan->parts), (ull)i, c->q_piece,
-                 c->k_piece, c->shape);
+                 "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u", (size_t)(c - plan->parts), (ull)i,
+                 c->q_piece, c->k_piece, c->shape);
             const fcp_piece *qp = &plan->pieces[c->q_piece], *kp = &plan->pieces[c->k_piece];
             const fcp_shape_rec *s = &plan->shapes[c->shape];
             NEED(qp->sequence == kp->sequence && s->q_length == qp->length && s->k_length == kp->length,
@@ -348,12 +352,12 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         NEED(starts[pass] <= starts[pass + 1] && starts[pass + 1] <= plan->rounds_count, "rounds of pass %d: %u to %u",
              pass, starts[pass], starts[pass + 1]);
-        NEED(plan->problem->passes & 1u << pass || starts[pass] == starts[pass + 1], "rounds of pass %d, which is not there",
-             pass);
+        NEED(plan->problem->passes & 1u << pass || starts[pass] == starts[pass + 1],
+             "rounds of pass %d, which is not there", pass);
     }
     for (uint64_t i = 0; i < plan->rounds_count; i++)
-        NEED(plan->rounds[i].kind <= FCP_ROUND_OUT && plan->rounds[i].stage <= FCP_MAX_STAGES, "round %llu: kind %u, stage %u",
-             (ull)i, plan->rounds[i].kind, plan->rounds[i].stage);
+        NEED(plan->rounds[i].kind <= FCP_ROUND_OUT && plan->rounds[i].stage <= FCP_MAX_STAGES,
+             "round %llu: kind %u, stage %u", (ull)i, plan->rounds[i].kind, plan->rounds[i].stage);
     return FCP_OK;
 }
 

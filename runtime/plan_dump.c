@@ -1,8 +1,9 @@
 /* plan_dump.c: a plan as text, a line per record, or as one JSON object.
  *
- * Requires: a checked plan. Gives: every table in file order, every field by name; the same bytes for the same plan. Text
- *           lines are "table index field=value ..."; an index that refers to nothing is "-" (null in JSON). Numbers are
- *           exact. Instructions and transfers say in words what they do.
+ * Requires: a checked plan.
+ * Gives:    every table in file order, every field by name; the same bytes for the same plan. Text lines are "table
+ *           index field=value ..."; an index that refers to nothing is "-" (null in JSON). Numbers are exact.
+ *           Instructions say in words what their operands are.
  * Method:   one description per record type (name, place, kind of each field) serves both forms.
  * Cost:     linear; `emit` gets chunks of up to 64 KiB.
  */
@@ -23,7 +24,7 @@ typedef struct out {
     char text[ROOM];
 } out;
 
-/* --- characters ------------------------------------------------------------------------------------------------------- */
+/* --- characters --------------------------------------------------------------------------------------------------- */
 
 static void put(out *o, const char *text, size_t size) {
     while (size) {
@@ -80,7 +81,7 @@ static void put_escaped(out *o, const char *text, size_t size) {
     }
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------------ */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 #define NAME(array, value) ((value) < sizeof(array) / sizeof *(array) ? (array)[value] : "?")
 static const char *const dtype_names[] = {"fp32", "fp16", "bf16"};
@@ -102,7 +103,7 @@ static const char *const op_names[] = {
 #undef X
 };
 
-/* --- records ---------------------------------------------------------------------------------------------------------- */
+/* --- records ------------------------------------------------------------------------------------------------------ */
 
 typedef enum kind { U32, U64, INDEX, DOUBLE, WORDS, GPU } kind; /* INDEX: a u32 that may be FCP_NONE */
 
@@ -130,23 +131,47 @@ static const field problem_fields[] = {
 };
 static const field cluster_fields[] = {
 #define C(m) F(fcp_cluster, m, U64)
-    F(fcp_cluster, gpu, GPU), C(intra), C(inter), C(latency_ns), C(flops), C(memory_bandwidth), C(oversubscription_milli)
+    F(fcp_cluster, gpu, GPU), C(intra), C(inter), C(latency_ns), C(flops), C(memory_bandwidth),
+    C(oversubscription_milli)
 #undef C
 };
 static const field summary_fields[] = {
 #define S(m) F(fcp_summary, m, U64)
-    S(sequences), S(blocks), S(tiles), S(pairs), S(positions), S(pairs_max_rank), S(pairs_max_block), S(tokens_max_rank),
-    S(bytes_total), S(bytes_inter_node), S(send_max), S(recv_max), S(bytes_reshuffle), S(rounds), S(rounds_lower_bound),
-    S(rounds_dependent), S(rounds_reshuffle), S(stages), S(slots_max), S(state_bytes), S(memory_peak_bytes),
-    S(backward_bytes_total), S(backward_bytes_inter_node), S(backward_rounds), S(backward_rounds_dependent),
-    S(backward_rounds_reshuffle), S(backward_stages), S(backward_slots_max)
+    S(sequences),
+    S(blocks),
+    S(tiles),
+    S(pairs),
+    S(positions),
+    S(pairs_max_rank),
+    S(pairs_max_block),
+    S(tokens_max_rank),
+    S(bytes_total),
+    S(bytes_inter_node),
+    S(send_max),
+    S(recv_max),
+    S(bytes_reshuffle),
+    S(rounds),
+    S(rounds_lower_bound),
+    S(rounds_dependent),
+    S(rounds_reshuffle),
+    S(stages),
+    S(slots_max),
+    S(state_bytes),
+    S(memory_peak_bytes),
+    S(backward_bytes_total),
+    S(backward_bytes_inter_node),
+    S(backward_rounds),
+    S(backward_rounds_dependent),
+    S(backward_rounds_reshuffle),
+    S(backward_stages),
+    S(backward_slots_max)
 #undef S
 };
 static const field sequence_fields[] = {{"length", 0, U64, 8, NULL, 0}};
 static const field piece_fields[] = {F(fcp_piece, sequence, U32), F(fcp_piece, start, U64), F(fcp_piece, length, U32),
                                      F(fcp_piece, block, U32), F(fcp_piece, offset, U32)};
-static const field block_fields[] = {F(fcp_block, first_piece, U32), F(fcp_block, pieces, U32), F(fcp_block, tokens, U32),
-                                     F(fcp_block, home, U32), F(fcp_block, home_slot, U32)};
+static const field block_fields[] = {F(fcp_block, first_piece, U32), F(fcp_block, pieces, U32),
+                                     F(fcp_block, tokens, U32), F(fcp_block, home, U32), F(fcp_block, home_slot, U32)};
 static const field tile_fields[] = {F(fcp_tile, q_block, U32), F(fcp_tile, k_block, U32), F(fcp_tile, group, U32),
                                     F(fcp_tile, first_part, U32), F(fcp_tile, parts, U32), F(fcp_tile, q_slot, U32),
                                     F(fcp_tile, kv_slot, U32), F(fcp_tile, dkv_slot, INDEX), F(fcp_tile, pairs, U64)};
@@ -156,8 +181,9 @@ static const field shape_fields[] = {F(fcp_shape_rec, first_run, U32), F(fcp_sha
                                      F(fcp_shape_rec, pairs, U64)};
 static const field run_fields[] = {F(fcp_run, row, U32), F(fcp_run, col, U32), F(fcp_run, count, U32),
                                    E(fcp_run, cls, cell_names)};
-static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, first_tile, U32), F(fcp_visit, tiles, U32),
-                                     F(fcp_visit, state_slot, INDEX), E(fcp_visit, flags, visit_names)};
+static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, first_tile, U32),
+                                     F(fcp_visit, tiles, U32), F(fcp_visit, state_slot, INDEX),
+                                     E(fcp_visit, flags, visit_names)};
 static const field round_fields[] = {E(fcp_round, kind, kind_names), F(fcp_round, stage, U32)};
 static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, start, U64), F(fcp_span, length, U32)};
 static const field transfer_fields[] = {
@@ -258,8 +284,8 @@ static void end_table(out *o) {
     o->first = false;
 }
 
-static void put_table(out *o, const char *table, const char *name, const field *fields, size_t count, const void *records,
-                      uint64_t n, size_t size) {
+static void put_table(out *o, const char *table, const char *name, const field *fields, size_t count,
+                      const void *records, uint64_t n, size_t size) {
     begin_table(o, table);
     for (uint64_t i = 0; i < n; i++) {
         begin_record(o, name, i);
@@ -284,7 +310,7 @@ static void put_single(out *o, const char *name, const field *fields, size_t cou
     o->first = false;
 }
 
-/* --- tables that are more than their fields ---------------------------------------------------------------------------- */
+/* --- tables that are more than their fields ----------------------------------------------------------------------- */
 
 static void put_source(out *o, const fcp_plan *plan) {
     const char *at = plan->source, *end = at + plan->source_count;

@@ -1,11 +1,12 @@
 /* plan_load.c: a file, or bytes in memory, to a plan. The bytes are treated as hostile.
  *
- * Order:    magic, sizes, header checksum, version and features, section table (every offset must equal the one computed
- *           from the lengths), checksums of the sections, zeros between them; then index, check and verify. Nothing is used
- *           before it is checked, and nothing is allocated in proportion to a number the file merely states.
+ * Order:    magic, sizes, header checksum, version and features, section table (every offset must equal the one
+ *           computed from the lengths), checksums of the sections, zeros between them; then index, check and verify.
+ *           Nothing is used before it is checked, and nothing is allocated in proportion to a number the file merely
+ *           states.
  * Gives:    a plan whose tables lie in the mapping (fcp_plan_load) or in a copy (fcp_plan_load_memory).
- * Requires: that nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it puts
- *           a new file in the old one's place.
+ * Requires: that nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it
+ *           puts a new file in the old one's place.
  * Cost:     linear; one pass for the checksums.
  */
 #include <errno.h>
@@ -54,8 +55,9 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
         return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is %s: %llu bytes, and its header says %llu",
                         size < h->total_size ? "cut short" : "too long", (unsigned long long)size,
                         (unsigned long long)h->total_size);
-    if (h->header_size != FCP_HEADER_SIZE || h->sections != FCP_SECTION_COUNT || h->reserved || h->writer_version == 0 ||
-        h->reader_version == 0 || h->reader_version > h->writer_version || size < FCP_HEADER_SIZE)
+    if (h->header_size != FCP_HEADER_SIZE || h->sections != FCP_SECTION_COUNT || h->reserved ||
+        h->writer_version == 0 || h->reader_version == 0 || h->reader_version > h->writer_version ||
+        size < FCP_HEADER_SIZE)
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's header is not one of version %u", FCP_PLAN_VERSION);
     return FCP_OK;
 }
@@ -63,8 +65,8 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
 static fcp_code check_zeros(const uint8_t *base, uint64_t from, uint64_t to, fcp_error *err) {
     for (uint64_t i = from; i < to; i++)
         if (base[i])
-            return fcp_fail(err, FCP_E_PLAN_CHECKSUM, "the plan was altered: byte %llu between its sections is not zero",
-                            (unsigned long long)i);
+            return fcp_fail(err, FCP_E_PLAN_CHECKSUM,
+                            "the plan was altered: byte %llu between its sections is not zero", (unsigned long long)i);
     return FCP_OK;
 }
 

@@ -5,26 +5,27 @@
  * Proves, for every pass the plan has:
  *   1. every tile is computed exactly once, at its Q block's home, on blocks that are in the slots named at that time
  *      (E600, E601);
- *   2. every send meets its receive: same round, peer, block, tokens, class; no rank sends or receives twice in a round of a
- *      fabric (E602, E603);
- *   3. no slot is overwritten while it is still to be read; slots and bytes are what the summary says and within the cap
- *      (E604, E605);
+ *   2. every send meets its receive: same round, peer, block, tokens, class; no rank sends or receives twice in a
+ *      round of a fabric (E602, E603);
+ *   3. no slot is overwritten while it is still to be read; slots and bytes are what the summary says and within the
+ *      cap (E604, E605);
  *   4. every partial is sent on or reduced exactly once, in order, and so reaches its home (E606);
- *   5. no deadlock (E607): a rank's queues run to their ends if launches complete, and they do, by induction over rounds.
- *      Let every rank launch its rounds in increasing order (E611), every send have its receive in the same round (2), and
- *      the two queues of each rank, by themselves, have no cycle of waits. What the launch of round g at a rank needs in order
- *      to start is then earlier on that rank's queues, hence launches of rounds below g, which complete; so all shares of
- *      round g start, and a launch whose partners have all started completes as a whole. A cycle within one rank, on the
- *      other hand, is a deadlock. So it is enough to run each rank alone.
- *   6. independent rounds = Delta on each fabric, dependent rounds = the sum of their stages' Delta, IN and OUT likewise
- *      (E608);
- *   and that the reshuffle moves every token in and out exactly once (E610), that queue, stage, round and `buffers` order
- *   holds (E611), and that every figure of the summary follows from the tables (E609).
+ *   5. no deadlock (E607): a rank's queues run to their ends if launches complete, and they do, by induction over
+ *      rounds. Let every rank launch its rounds in increasing order (E611), every send have its receive in the same
+ *      round (2), and the two queues of each rank, by themselves, have no cycle of waits. What the launch of round g at
+ *      a rank needs in order to start is then earlier on that rank's queues, hence launches of rounds below g, which
+ *      complete; so all shares of round g start, and a launch whose partners have all started completes as a whole. A
+ *      cycle within one rank, on the other hand, is a deadlock. So it is enough to run each rank alone.
+ *   6. independent rounds = Delta on each fabric, dependent rounds = the sum of their stages' Delta, IN and OUT
+ *      likewise (E608);
+ *   and that the reshuffle moves every token in and out exactly once (E610), that queue, stage, round and `buffers`
+ *   order holds (E611), and that every figure of the summary follows from the tables (E609).
  *
- * The first error found is reported: tiles and visits; per pass the launches, each rank's queues and reshuffle, then Delta
- * and memory, where damage of other kinds shows, too; then the summary. Rooms: verify_match.c (2, 6), verify_rank.c (1, 3, 4, 5), verify_layout.c.
- * Cost: linear in the plan (rooms that may have to sort say so), with one pass over the tiles and four over the transfers
- * per pass; memory linear in blocks, visits and sends.
+ * The first error found is reported: tiles and visits; per pass the launches, each rank's queues and reshuffle, then
+ * Delta and memory, where damage of other kinds shows, too; then the summary.
+ * Rooms: verify_match.c (2, 6), verify_rank.c (1, 3, 4, 5), verify_layout.c.
+ * Cost: linear in the plan (rooms that may have to sort say so), with one pass over the tiles and two over the
+ * transfers per pass of the plan; memory linear in blocks, visits and transfers.
  */
 #include "verify.h"
 
@@ -57,8 +58,8 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
     if (index >= s->count)
         return fcp_fail(v->err, code, "%s, rank %u, %s queue: %s", fcp_pass_name(v->pass), rank, which, text);
     const fcp_instr *x = &v->plan->instrs[s->first + index];
-    return fcp_fail(v->err, code, "%s, rank %u, %s instruction %u (%s, stage %u): %s", fcp_pass_name(v->pass), rank, which,
-                    index, names[x->op], x->stage, text);
+    return fcp_fail(v->err, code, "%s, rank %u, %s instruction %u (%s, stage %u): %s", fcp_pass_name(v->pass), rank,
+                    which, index, names[x->op], x->stage, text);
 }
 
 static uint64_t times(uint64_t a, uint64_t b) {
@@ -85,8 +86,8 @@ static fcp_code index_homes(verifier *v) {
     v->kv_recvs = malloc(ranks * sizeof *v->kv_recvs);
     v->dkv_recvs = malloc(ranks * sizeof *v->dkv_recvs);
     v->dkv_sends = malloc(ranks * sizeof *v->dkv_sends);
-    if (!v->node || !v->homes || !v->home_first || !v->home_tokens || !v->home_blocks || !v->visits_of || !v->attended ||
-        !v->kv_recvs || !v->dkv_recvs || !v->dkv_sends)
+    if (!v->node || !v->homes || !v->home_first || !v->home_tokens || !v->home_blocks || !v->visits_of ||
+        !v->attended || !v->kv_recvs || !v->dkv_recvs || !v->dkv_sends)
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
     for (uint32_t b = 0; b < blocks; b++) {
         v->homes[plan->blocks[b].home]++;
@@ -113,8 +114,9 @@ static fcp_code check_tiles(verifier *v) {
         const fcp_visit *w = &plan->visits[i];
         if (w->first_tile != next)
             return fcp_fail(v->err, FCP_E_VERIFY_TILE,
-                            "visit %llu to Q block %u begins with tile %u, where tile %llu is the next: tiles are %s", (ull)i,
-                            w->q_block, w->first_tile, (ull)next, w->first_tile > next ? "left out" : "computed twice");
+                            "visit %llu to Q block %u begins with tile %u, where tile %llu is the next: tiles are %s",
+                            (ull)i, w->q_block, w->first_tile, (ull)next,
+                            w->first_tile > next ? "left out" : "computed twice");
         next += w->tiles;
         v->visits_of[w->q_block]++;
     }
@@ -174,7 +176,8 @@ static fcp_code check_attended(verifier *v) {
             for (uint32_t w = x->a; w < x->a + x->b; w++)
                 if (v->attended[w]++)
                     return fcp_verify_fail(v, FCP_E_VERIFY_TILE, r, FCP_COMPUTE, i,
-                                           "visit %u to Q block %u is computed a second time", w, plan->visits[w].q_block);
+                                           "visit %u to Q block %u is computed a second time", w,
+                                           plan->visits[w].q_block);
         }
     }
     for (uint64_t w = 0; w < plan->visits_count; w++)
@@ -199,7 +202,8 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     fcp_verify_buffers_free(buffers);
     const pass_facts *f = &v->facts[pass];
     if (!code && f->last_stage > f->stages)
-        code = fcp_fail(v->err, FCP_E_VERIFY_ORDER, "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
+        code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
+                        "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
                         fcp_pass_name(pass), (ull)f->last_stage, (ull)f->stages);
     if (!code && v->late.code) code = fcp_fail(v->err, v->late.code, "%s", v->late.message);
     return code;
@@ -253,8 +257,8 @@ static fcp_code check_summary(const verifier *v) {
     const fcp_summary *said = v->plan->summary;
 #define SAME(member, code)                                                                                             \
     if (said->member != found.member)                                                                                  \
-        return fcp_fail(v->err, FCP_E_VERIFY_##code, "the summary says " #member " = %llu; it is %llu", (ull)said->member, \
-                        (ull)found.member)
+        return fcp_fail(v->err, FCP_E_VERIFY_##code, "the summary says " #member " = %llu; it is %llu",                \
+                        (ull)said->member, (ull)found.member)
     SAME(slots_max, MEMORY);
     SAME(backward_slots_max, MEMORY);
     SAME(memory_peak_bytes, MEMORY);

@@ -51,7 +51,8 @@ typedef struct verifier {
     pass_facts facts[FCP_PASSES];
 } verifier;
 
-/* Transfers mostly lie in the order in which they are looked at, but the blocks they name do not: ask for them early. */
+/* Transfers mostly lie in the order in which they are looked at, but the blocks they name do not: ask for them early.
+ */
 static inline void prefetch_block(const fcp_plan *plan, const fcp_transfer *t) {
     enum { AHEAD = 12 };
     if (t + AHEAD < plan->transfers + plan->transfers_count) __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
@@ -62,8 +63,8 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
                          const char *format, ...) __attribute__((format(printf, 6, 7), cold));
 const char *fcp_pass_name(fcp_pass pass); /* "forward", "backward" */
 
-/* verify_match.c: order of the communication queues, matchings, partners. Fills kv_recvs, dkv_recvs, dkv_sends, and `late`
- * if rounds are more than Delta. */
+/* verify_match.c: order of the communication queues, matchings, partners. Fills kv_recvs, dkv_recvs, dkv_sends, and
+ * `late` if rounds are more than Delta. */
 fcp_code fcp_verify_match(verifier *v);
 
 /* verify_rank.c: one rank's two queues against its slots. Appends what IN and OUT move on the caller's side. */

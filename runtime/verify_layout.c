@@ -2,9 +2,9 @@
  *
  * Requires: checked tables (the layout holds every token of the batch once, and so do the pieces); what the rank's own
  *           instructions move in and out (verify_rank.c).
- * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from the very
- *           place of the very block that holds it. Over all ranks that makes every token of every block moved once, too,
- *           for both sides hold each token once.
+ * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from
+ *           the very place of the very block that holds it. Over all ranks that makes every token of every block moved
+ *           once, too, for both sides hold each token once.
  * Cost:     linear where the transfers come in order of place, else the cost of sorting them.
  */
 #include "verify.h"
@@ -32,8 +32,8 @@ static void heap_sort(placed *p, size_t n) {
     }
 }
 
-/* Copies come in order, what other ranks bring or take comes in order of round: insertion does it for a few dozen; for more,
- * and for lists made to be slow, the heap. */
+/* Copies come in order, what other ranks bring or take comes in order of round: insertion does it for a few dozen; for
+ * more, and for lists made to be slow, the heap. */
 static void sort_by_place(placed *p, size_t n) {
     size_t moves = 0;
     for (size_t i = 1; i < n; i++) {
@@ -74,20 +74,21 @@ static fcp_code check_list(const verifier *v, uint32_t rank, placed_list *list, 
     for (const placed *m = list->items, *end = m + list->count; m < end; m++) {
         if (m->place != place)
             return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT,
-                            "%s, rank %u: tokens of the caller are moved %s up to %llu, and next from %u on (block %u)", pass,
-                            rank, what, (unsigned long long)place, m->place, m->block);
+                            "%s, rank %u: tokens of the caller are moved %s up to %llu, and next from %u on (block %u)",
+                            pass, rank, what, (unsigned long long)place, m->place, m->block);
         const fcp_piece *piece = piece_at(plan, &plan->blocks[m->block], m->first);
         uint32_t left = m->tokens, at = m->first - piece->offset;
         while (left) {
             if (span == last)
-                return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT, "%s, rank %u: more tokens are moved %s than the caller holds",
-                                pass, rank, what);
-            if (span->sequence != piece->sequence || span->start + used != piece->start + at)
                 return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT,
-                                "%s, rank %u: token %llu of the caller is token %llu of sequence %u and is moved %s as token "
-                                "%llu of sequence %u (block %u)",
-                                pass, rank, (unsigned long long)place, (unsigned long long)(span->start + used),
-                                span->sequence, what, (unsigned long long)(piece->start + at), piece->sequence, m->block);
+                                "%s, rank %u: more tokens are moved %s than the caller holds", pass, rank, what);
+            if (span->sequence != piece->sequence || span->start + used != piece->start + at)
+                return fcp_fail(
+                    v->err, FCP_E_VERIFY_LAYOUT,
+                    "%s, rank %u: token %llu of the caller is token %llu of sequence %u and is moved %s as token "
+                    "%llu of sequence %u (block %u)",
+                    pass, rank, (unsigned long long)place, (unsigned long long)(span->start + used), span->sequence,
+                    what, (unsigned long long)(piece->start + at), piece->sequence, m->block);
             uint32_t step = left;
             if (step > span->length - used) step = span->length - used;
             if (step > piece->length - at) step = piece->length - at;
@@ -106,8 +107,9 @@ static fcp_code check_list(const verifier *v, uint32_t rank, placed_list *list, 
         }
     }
     if (span == last) return FCP_OK;
-    return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT, "%s, rank %u: the caller's token %llu, of sequence %u, is not moved %s", pass,
-                    rank, (unsigned long long)place, span->sequence, what);
+    return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT,
+                    "%s, rank %u: the caller's token %llu, of sequence %u, is not moved %s", pass, rank,
+                    (unsigned long long)place, span->sequence, what);
 }
 
 fcp_code fcp_verify_layout(verifier *v, uint32_t rank) {

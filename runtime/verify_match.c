@@ -1,14 +1,14 @@
 /* verify_match.c: do the ranks' launches fit together?
  *
  * Requires: checked tables.
- * Proves:   along each communication queue, rounds strictly increase and stages never decrease; in a round a rank sends at
- *           most once and receives at most once per fabric; every send has exactly one receive of the same round, fabric,
- *           block, tokens and class at the peer it names, which names the sender, and the reverse; independent rounds are as
- *           many as Delta on each fabric, and every other group (IN; a stage's dependent rounds; a group of OUT rounds) as
- *           many as the larger Delta of its fabrics. A group of g rounds with Delta = g has no idle round.
- * Method:   rank by rank, the sides of all transfers are listed; sends are put in the inbox of the rank they name (a counting
- *           sort), then each rank's receives, indexed by (round, fabric), are held against its inbox. The tables are read
- *           once, in order.
+ * Proves:   along each communication queue, rounds strictly increase and stages never decrease; in a round a rank sends
+ *           at most once and receives at most once per fabric; every send has exactly one receive of the same round,
+ *           fabric, block, tokens and class at the peer it names, which names the sender, and the reverse; independent
+ *           rounds are as many as Delta on each fabric, and every other group (IN; a stage's dependent rounds; a group
+ *           of OUT rounds) as many as the larger Delta of its fabrics. So no round of a group is idle.
+ * Method:   rank by rank, the sides of all transfers are listed; sends are put in the inbox of the rank they name (a
+ *           counting sort), then each rank's receives, indexed by (round, fabric), are held against its inbox. The
+ *           tables are read once, in order.
  * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send.
  */
 #include <stdlib.h>
@@ -90,7 +90,8 @@ static fcp_code group_rounds(match *m) {
 }
 
 /* Is a transfer one that a round of this kind may hold, whole, on this fabric? */
-static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, const fcp_instr *x, const fcp_transfer *t) {
+static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, const fcp_instr *x,
+                               const fcp_transfer *t) {
     verifier *v = m->v;
     const fcp_block *k = &v->plan->blocks[t->block];
     uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers), unit = v->p->unit;
@@ -100,8 +101,8 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
         FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u: ranks %u and %u are not joined by %s", id, t->block, rank,
              t->peer, fabric_names[t->fabric]);
     if (t->tokens > unit)
-        FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u has %u tokens, more than a unit of %u", id, t->block, t->tokens,
-             unit);
+        FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u has %u tokens, more than a unit of %u", id, t->block,
+             t->tokens, unit);
     switch (t->cls) {
     case FCP_IN:
     case FCP_OUT: {
@@ -111,8 +112,8 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
         bool at_home = (t->cls == FCP_IN) == (t->dir == FCP_RECV);
         if (at_home ? k->home != rank || t->slot != k->home_slot || t->place != FCP_NONE
                     : t->slot != FCP_NONE || t->place == FCP_NONE)
-            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u and place %u", id,
-                 t->block, k->home_slot, k->home, t->slot, t->place);
+            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u and place %u",
+                 id, t->block, k->home_slot, k->home, t->slot, t->place);
         return FCP_OK;
     }
     case FCP_DKV:
@@ -160,7 +161,8 @@ typedef struct scene {
     unsigned backward;
 } scene;
 
-/* check_transfer's conditions without its words, and almost without branches: sends and receives come in random order. */
+/* check_transfer's conditions without its words, and almost without branches: sends and receives come in random order.
+ */
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
     const fcp_block *k = &c->blocks[t->block];
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
@@ -253,7 +255,8 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     facts->out_tokens += tokens[OUT + NET_SEND] + tokens[OUT + LOCAL_SEND];
     for (unsigned dir = 0; dir < 2; dir++) {
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, kv, dkv, sum;
-        if (__builtin_mul_overflow(tokens[KV + dir] + tokens[KV + 2 + dir], fcp_class_bytes(v->p, FCP_KV, v->pass), &kv) ||
+        if (__builtin_mul_overflow(tokens[KV + dir] + tokens[KV + 2 + dir], fcp_class_bytes(v->p, FCP_KV, v->pass),
+                                   &kv) ||
             __builtin_mul_overflow(tokens[DKV + dir] + tokens[DKV + 2 + dir], fcp_class_bytes(v->p, FCP_DKV, v->pass),
                                    &dkv) ||
             __builtin_add_overflow(kv, dkv, &sum))
@@ -294,18 +297,21 @@ static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const 
     uint32_t key = (s ? s : r)->key / 4, round = key / FCP_FABRICS, from = s ? s->other : r->other;
     const char *fabric = fabric_names[key % FCP_FABRICS];
     if (!s)
-        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
-                               "receives %s block %u, tokens %u to %u, from rank %u in round %u on %s, which does not send it",
-                               names[r->key % 4], r->block, r->first, r->first + r->tokens, from, round, fabric);
+        return fcp_verify_fail(
+            m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
+            "receives %s block %u, tokens %u to %u, from rank %u in round %u on %s, which does not send it",
+            names[r->key % 4], r->block, r->first, r->first + r->tokens, from, round, fabric);
     if (!r)
-        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
-                               "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which has no receive for it",
-                               names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric);
-    return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
-                           "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which receives %s block %u, "
-                           "tokens %u to %u, from rank %u",
-                           names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric,
-                           names[r->key % 4], r->block, r->first, r->first + r->tokens, r->other);
+        return fcp_verify_fail(
+            m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+            "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which has no receive for it",
+            names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric);
+    return fcp_verify_fail(
+        m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+        "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which receives %s block %u, "
+        "tokens %u to %u, from rank %u",
+        names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric, names[r->key % 4], r->block,
+        r->first, r->first + r->tokens, r->other);
 }
 
 /* A rank's receives against its inbox. */

@@ -1,17 +1,18 @@
 /* verify_rank.c: one rank's two queues, executed against its slots.
  *
- * Requires: checked tables; launches that fit together (verify_match.c); tiles that visits partition, visits that ATTENDs
- *           name once each (verify.c).
- * Proves:   the two queues of this rank run to their ends; whatever an instruction reads is in the slot it names, whole,
- *           and ordered after what wrote it; nothing is overwritten before what reads it is done; visits are flagged and
- *           hold their state as said; every partial is sent on or reduced, once, in order; tokens are brought in before use
- *           and out after the last use; launches keep to `buffers`.
- * Method:   one linearisation that respects the waits suffices: any two accesses of a slot of which one writes are required
- *           to be ordered, so every other execution gives each access the same contents. Between the queues, instruction i
- *           of one comes before instruction j of the other iff a WAIT at or before j asks for more than i instructions.
- *           Sends are looked at here, too: what arrives is what was sent, for partners agree on block and tokens, and the
- *           sender's own run proves that it had them. Partials need no count: each goes to one place (another accumulator of
- *           its block) or is found left over, and time moves forward, so all end at the home.
+ * Requires: checked tables; launches that fit together (verify_match.c); tiles that visits partition, visits that
+ *           ATTENDs name once each (verify.c).
+ * Proves:   the two queues of this rank run to their ends; whatever an instruction reads is in the slot it names,
+ *           whole, and ordered after what wrote it; nothing is overwritten before what reads it is done; visits are
+ *           flagged and hold their state as said; every partial is sent on or reduced, once, in order; tokens are
+ *           brought in before use and out after the last use; launches keep to `buffers`.
+ * Method:   one linearisation that respects the waits suffices: any two accesses of a slot of which one writes are
+ *           required to be ordered, so every other execution gives each access the same contents. Between the queues,
+ *           instruction i of one comes before instruction j of the other iff a WAIT at or before j asks for more than
+ *           i instructions. Sends are looked at here, too: what arrives is what was sent, for partners agree on block
+ *           and tokens, and the sender's own run proves that it had them. Partials need no count: each goes to one
+ *           place (another accumulator of its block) or is found left over, and time moves forward, so all end at the
+ *           home.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
 #include <stdlib.h>
@@ -71,29 +72,35 @@ typedef struct run {
     bool delta;
 } run;
 
-#define FAIL(code, queue, ...) return fcp_verify_fail(r->v, FCP_E_VERIFY_##code, r->rank, queue, r->done[queue], __VA_ARGS__)
-static const char *const dkv_words[] = {"is empty", "is being added to", "is being sent", "is arriving", "waits to be reduced"};
+#define FAIL(code, queue, ...)                                                                                         \
+    return fcp_verify_fail(r->v, FCP_E_VERIFY_##code, r->rank, queue, r->done[queue], __VA_ARGS__)
+static const char *const dkv_words[] = {"is empty", "is being added to", "is being sent", "is arriving",
+                                        "waits to be reduced"};
 
-/* --- KV and home blocks ---------------------------------------------------------------------------------------------- */
+/* --- KV and home blocks ------------------------------------------------------------------------------------------- */
 
-/* A block is not in its slot when queue q reads it: was it there and has been overwritten? Only on the way to an error. */
-__attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, const char *reader, uint32_t id, uint32_t block, uint32_t slot) {
+/* A block is not in its slot when queue q reads it: was it there and has been overwritten? Only on the way to an
+ * error. */
+__attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, const char *reader, uint32_t id,
+                                                       uint32_t block, uint32_t slot) {
     const kv_slot *s = slot < r->kv_room ? &r->b->kv[slot] : NULL;
     if (s && s->block == block && s->left)
-        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, where %u of its tokens are missing", reader, id, block, slot,
-             s->left);
+        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, where %u of its tokens are missing", reader, id, block,
+             slot, s->left);
     if (s && s->block == block)
-        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u without waiting for what brings it", reader, id, block, slot);
+        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u without waiting for what brings it", reader, id, block,
+             slot);
     for (uint32_t j = 0; s && j < r->done[FCP_COMM]; j++) {
         const fcp_instr *x = &r->instr[FCP_COMM][j];
         if (x->op != FCP_OP_LAUNCH) continue;
         for (const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b; t < end; t++)
             if (t->cls == FCP_KV && t->dir == FCP_RECV && t->slot == slot && t->block == block)
-                FAIL(SLOT, q, "%s %u reads KV block %u in slot %u, which block %u has overwritten", reader, id, block, slot,
-                     s->block);
+                FAIL(SLOT, q, "%s %u reads KV block %u in slot %u, which block %u has overwritten", reader, id, block,
+                     slot, s->block);
     }
     if (s && s->block != FCP_NONE)
-        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds block %u", reader, id, block, slot, s->block);
+        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds block %u", reader, id, block, slot,
+             s->block);
     FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds nothing", reader, id, block, slot);
 }
 
@@ -114,7 +121,8 @@ static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t) {
     if (r->v->pass == FCP_BACKWARD && r->b->dkv[t->slot].touched[FCP_COMPUTE] > last)
         last = r->b->dkv[t->slot].touched[FCP_COMPUTE];
     if (h->visits != h->total || (q == FCP_COMM && last > r->known[q]))
-        FAIL(LAYOUT, q, "results of block %u go out before its last visit or reduction is known to be complete", t->block);
+        FAIL(LAYOUT, q, "results of block %u go out before its last visit or reduction is known to be complete",
+             t->block);
     h->out = true;
     return FCP_OK;
 }
@@ -137,7 +145,7 @@ static inline void note(placed_list *list, const fcp_transfer *t) {
     list->items[list->count++] = (placed){t->place, t->tokens, t->block, t->first};
 }
 
-/* --- computing queue -------------------------------------------------------------------------------------------------- */
+/* --- computing queue ---------------------------------------------------------------------------------------------- */
 
 static fcp_code copy(run *r, const fcp_instr *x) {
     fcp_code code = reserve(r, x->b);
@@ -146,8 +154,8 @@ static fcp_code copy(run *r, const fcp_instr *x) {
     for (const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b; t < end; t++) {
         const fcp_block *k = &r->plan->blocks[t->block];
         if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->peer != r->rank)
-            FAIL(ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u", (size_t)(t - r->plan->transfers), t->cls,
-                 t->peer);
+            FAIL(ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u", (size_t)(t - r->plan->transfers),
+                 t->cls, t->peer);
         if (k->home != r->rank || t->slot != k->home_slot || t->place == FCP_NONE)
             FAIL(LAYOUT, FCP_COMPUTE, "copy %zu of block %u (home: slot %u of rank %u) names slot %u and place %u",
                  (size_t)(t - r->plan->transfers), t->block, k->home_slot, k->home, t->slot, t->place);
@@ -164,7 +172,8 @@ static inline bool ready(const run *r, const kv_slot *s) {
 }
 
 static fcp_code delta(run *r) {
-    if (r->v->pass != FCP_BACKWARD || r->delta) FAIL(ORDER, FCP_COMPUTE, "delta is computed once, in the backward pass");
+    if (r->v->pass != FCP_BACKWARD || r->delta)
+        FAIL(ORDER, FCP_COMPUTE, "delta is computed once, in the backward pass");
     for (uint32_t h = 0; h < r->homes; h++)
         if (!ready(r, &r->b->kv[h])) return absent(r, FCP_COMPUTE, "home slot", h, r->blocks[h], h);
     r->delta = true;
@@ -178,8 +187,11 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *v, home_block 
     if (h->visits && h->visited == now)
         FAIL(TILE, FCP_COMPUTE, "Q block %u is visited twice in one launch, by visit %u too", v->q_block, id);
     if (!!(v->flags & FCP_VISIT_FIRST) != first || !!(v->flags & FCP_VISIT_LAST) != last)
-        FAIL(TILE, FCP_COMPUTE, "visit %u is number %u of %u to Q block %u and flagged %s%s%s", id, h->visits + 1, total,
-             v->q_block, v->flags & FCP_VISIT_FIRST ? "first" : "", v->flags == 3 ? ", " : v->flags ? "" : "neither",
+        FAIL(TILE, FCP_COMPUTE, "visit %u is number %u of %u to Q block %u and flagged %s%s%s", id, h->visits + 1,
+             total, v->q_block, v->flags & FCP_VISIT_FIRST ? "first" : "",
+             v->flags == 3 ? ", "
+             : v->flags    ? ""
+                           : "neither",
              v->flags & FCP_VISIT_LAST ? "last" : "");
     if (first && last) {
         if (v->state_slot != FCP_NONE)
@@ -222,15 +234,16 @@ static inline fcp_code add_partial(run *r, uint32_t id, const fcp_tile *t) {
     dkv_slot *d = &r->b->dkv[t->dkv_slot];
     if (d->kind == EMPTY) {
         if (d->touched[FCP_COMM] > r->known[FCP_COMPUTE])
-            FAIL(SLOT, FCP_COMPUTE, "tile %u adds dKV of block %u to slot %u without waiting until block %u has left it", id,
-                 t->k_block, t->dkv_slot, d->block);
+            FAIL(SLOT, FCP_COMPUTE,
+                 "tile %u adds dKV of block %u to slot %u without waiting until block %u has left it", id, t->k_block,
+                 t->dkv_slot, d->block);
         d->kind = ADDING;
         d->block = t->k_block;
         d->last_round = d->last_peer = 0;
         if (t->dkv_slot >= r->dkv_used) r->dkv_used = t->dkv_slot + 1;
     } else if (d->kind != ADDING || d->block != t->k_block) {
-        FAIL(RETURN, FCP_COMPUTE, "tile %u adds dKV of block %u to slot %u, which holds block %u and %s", id, t->k_block,
-             t->dkv_slot, d->block, dkv_words[d->kind]);
+        FAIL(RETURN, FCP_COMPUTE, "tile %u adds dKV of block %u to slot %u, which holds block %u and %s", id,
+             t->k_block, t->dkv_slot, d->block, dkv_words[d->kind]);
     } else if (home && r->b->home[t->kv_slot].out) {
         FAIL(LAYOUT, FCP_COMPUTE, "tile %u adds dKV of block %u, whose results went out before", id, t->k_block);
     }
@@ -257,7 +270,8 @@ static fcp_code visit(run *r, uint32_t id) {
     for (uint32_t i = w->first_tile; i < w->first_tile + w->tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
         if (t->q_block != w->q_block)
-            FAIL(TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id, w->q_block, i, t->q_block);
+            FAIL(TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id, w->q_block, i,
+                 t->q_block);
         if (t->q_slot != q->home_slot)
             FAIL(PRESENCE, FCP_COMPUTE, "tile %u reads Q block %u in slot %u, and its home slot is %u", i, t->q_block,
                  t->q_slot, q->home_slot);
@@ -291,19 +305,20 @@ static fcp_code reduce(run *r, const fcp_instr *x) {
     if (from->touched[FCP_COMM] > known)
         FAIL(PRESENCE, FCP_COMPUTE, "reduces dKV of block %u from slot %u without waiting for its arrival", x->a, x->b);
     if (k->home == r->rank ? x->c != k->home_slot : x->c < r->homes || x->c >= r->dkv_room)
-        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u into slot %u, from which it does not reach its home", x->a, x->c);
+        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u into slot %u, from which it does not reach its home", x->a,
+             x->c);
     dkv_slot *to = &r->b->dkv[x->c];
     if (to->kind == EMPTY) {
         if (to->touched[FCP_COMM] > known)
-            FAIL(SLOT, FCP_COMPUTE, "reduces dKV of block %u into slot %u without waiting until block %u has left it", x->a,
-                 x->c, to->block);
+            FAIL(SLOT, FCP_COMPUTE, "reduces dKV of block %u into slot %u without waiting until block %u has left it",
+                 x->a, x->c, to->block);
         to->kind = ADDING;
         to->block = x->a;
         to->last_round = to->last_peer = 0;
         if (x->c >= r->dkv_used) r->dkv_used = x->c + 1;
     } else if (to->kind != ADDING || to->block != x->a) {
-        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u into slot %u, which holds block %u and %s", x->a, x->c, to->block,
-             dkv_words[to->kind]);
+        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u into slot %u, which holds block %u and %s", x->a, x->c,
+             to->block, dkv_words[to->kind]);
     } else if (x->c < r->homes && r->b->home[x->c].out) {
         FAIL(LAYOUT, FCP_COMPUTE, "reduces dKV of block %u, whose results went out before", x->a);
     }
@@ -318,14 +333,15 @@ static fcp_code reduce(run *r, const fcp_instr *x) {
     return FCP_OK;
 }
 
-/* --- communication queue ---------------------------------------------------------------------------------------------- */
+/* --- communication queue ------------------------------------------------------------------------------------------ */
 
-/* A launch of stage t comes after the computing of all stages <= t - buffers. Stages do not decrease on either queue, so
- * one pointer finds the last ATTEND that counts. */
+/* A launch of stage t comes after the computing of all stages <= t - buffers. Stages do not decrease on either queue,
+ * so one pointer finds the last ATTEND that counts. */
 static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
     const fcp_instr *compute = r->instr[FCP_COMPUTE];
     uint64_t buffers = r->v->p->buffers;
-    for (; r->compute_scan < r->count[FCP_COMPUTE] && compute[r->compute_scan].stage + buffers <= x->stage; r->compute_scan++)
+    for (; r->compute_scan < r->count[FCP_COMPUTE] && compute[r->compute_scan].stage + buffers <= x->stage;
+         r->compute_scan++)
         if (compute[r->compute_scan].op == FCP_OP_ATTEND) r->computed = r->compute_scan + 1;
     if (r->computed > r->known[FCP_COMM])
         FAIL(ORDER, FCP_COMM, "with %u buffers it must wait for compute instruction %u (stage %u), and waits for %u",
@@ -355,8 +371,9 @@ static inline fcp_code send_kv(run *r, const fcp_instr *x, const fcp_transfer *t
                  t->first, t->first + t->tokens, t->block, have, t->slot);
     }
     if (s->wrote[FCP_COMPUTE] > r->known[FCP_COMM])
-        FAIL(PRESENCE, FCP_COMM, "transfer %u sends KV block %u from slot %u without waiting for the copy that fills it", id,
-             t->block, t->slot);
+        FAIL(PRESENCE, FCP_COMM,
+             "transfer %u sends KV block %u from slot %u without waiting for the copy that fills it", id, t->block,
+             t->slot);
     s->read[FCP_COMM] = now;
     return FCP_OK;
 }
@@ -365,28 +382,31 @@ static inline fcp_code receive_kv(run *r, const fcp_transfer *t) {
     uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
     uint32_t tokens = r->plan->blocks[t->block].tokens;
     if (t->slot < r->homes)
-        FAIL(SLOT, FCP_COMM, "transfer %u receives KV block %u into slot %u, the home of block %u", id, t->block, t->slot,
-             r->blocks[t->slot]);
+        FAIL(SLOT, FCP_COMM, "transfer %u receives KV block %u into slot %u, the home of block %u", id, t->block,
+             t->slot, r->blocks[t->slot]);
     if (t->slot >= r->kv_room)
-        FAIL(MEMORY, FCP_COMM, "transfer %u receives KV block %u into slot %u, more than it can have any use for", id, t->block, t->slot);
+        FAIL(MEMORY, FCP_COMM, "transfer %u receives KV block %u into slot %u, more than it can have any use for", id,
+             t->block, t->slot);
     if (t->slot >= r->kv_used) r->kv_used = t->slot + 1;
     kv_slot *s = &r->b->kv[t->slot];
     if (t->first == 0) {
         if (s->read[FCP_COMPUTE] > r->known[FCP_COMM])
-            FAIL(SLOT, FCP_COMM, "transfer %u overwrites slot %u, where compute instruction %u may still read KV block %u", id,
-                 t->slot, s->read[FCP_COMPUTE] - 1, s->block);
+            FAIL(SLOT, FCP_COMM,
+                 "transfer %u overwrites slot %u, where compute instruction %u may still read KV block %u", id, t->slot,
+                 s->read[FCP_COMPUTE] - 1, s->block);
         if (s->read[FCP_COMM] == now || s->wrote[FCP_COMM] == now)
-            FAIL(SLOT, FCP_COMM, "transfer %u overwrites slot %u, which KV block %u uses in the same launch", id, t->slot,
-                 s->block);
+            FAIL(SLOT, FCP_COMM, "transfer %u overwrites slot %u, which KV block %u uses in the same launch", id,
+                 t->slot, s->block);
         s->block = t->block;
         s->left = tokens;
     } else if (s->block != t->block) {
-        FAIL(PRESENCE, FCP_COMM, "transfer %u brings tokens %u to %u of KV block %u to slot %u, which does not hold its beginning",
-             id, t->first, t->first + t->tokens, t->block, t->slot);
+        FAIL(PRESENCE, FCP_COMM,
+             "transfer %u brings tokens %u to %u of KV block %u to slot %u, which does not hold its beginning", id,
+             t->first, t->first + t->tokens, t->block, t->slot);
     }
     if (tokens - s->left != t->first)
-        FAIL(PRESENCE, FCP_COMM, "transfer %u brings tokens %u to %u of KV block %u to slot %u, where %u have arrived", id,
-             t->first, t->first + t->tokens, t->block, t->slot, tokens - s->left);
+        FAIL(PRESENCE, FCP_COMM, "transfer %u brings tokens %u to %u of KV block %u to slot %u, where %u have arrived",
+             id, t->first, t->first + t->tokens, t->block, t->slot, tokens - s->left);
     s->left -= t->tokens;
     s->wrote[FCP_COMM] = now;
     return FCP_OK;
@@ -398,11 +418,13 @@ static inline fcp_code send_dkv(run *r, const fcp_transfer *t) {
     bool begins = d && d->kind == ADDING && t->first == 0;
     bool goes_on = d && d->kind == LEAVING && t->first == d->tokens && t->peer == d->peer;
     if (!d || d->block != t->block || (!begins && !goes_on))
-        FAIL(RETURN, FCP_COMM, "transfer %u sends tokens %u to %u of dKV of block %u from slot %u, where they do not wait",
-             id, t->first, t->first + t->tokens, t->block, t->slot);
+        FAIL(RETURN, FCP_COMM,
+             "transfer %u sends tokens %u to %u of dKV of block %u from slot %u, where they do not wait", id, t->first,
+             t->first + t->tokens, t->block, t->slot);
     if (d->touched[FCP_COMPUTE] > r->known[FCP_COMM])
-        FAIL(PRESENCE, FCP_COMM, "transfer %u sends dKV of block %u from slot %u without waiting for compute instruction %u",
-             id, t->block, t->slot, d->touched[FCP_COMPUTE] - 1);
+        FAIL(PRESENCE, FCP_COMM,
+             "transfer %u sends dKV of block %u from slot %u without waiting for compute instruction %u", id, t->block,
+             t->slot, d->touched[FCP_COMPUTE] - 1);
     d->peer = t->peer;
     d->tokens = t->first + t->tokens;
     d->kind = d->tokens == r->plan->blocks[t->block].tokens ? EMPTY : LEAVING;
@@ -413,11 +435,11 @@ static inline fcp_code send_dkv(run *r, const fcp_transfer *t) {
 static inline fcp_code receive_dkv(run *r, const fcp_transfer *t, uint32_t round) {
     uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
     if (t->slot < r->homes)
-        FAIL(SLOT, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, the accumulator of block %u", id, t->block,
-             t->slot, r->blocks[t->slot]);
+        FAIL(SLOT, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, the accumulator of block %u", id,
+             t->block, t->slot, r->blocks[t->slot]);
     if (t->slot >= r->dkv_room)
-        FAIL(MEMORY, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, more than it can have any use for", id, t->block,
-             t->slot);
+        FAIL(MEMORY, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, more than it can have any use for",
+             id, t->block, t->slot);
     if (t->slot >= r->dkv_used) r->dkv_used = t->slot + 1;
     dkv_slot *d = &r->b->dkv[t->slot];
     if (d->kind == EMPTY) {
@@ -429,12 +451,13 @@ static inline fcp_code receive_dkv(run *r, const fcp_transfer *t, uint32_t round
         d->tokens = 0;
         d->peer = t->peer;
     } else if (d->kind != ARRIVING || (d->block != t->block && t->first == 0)) {
-        FAIL(RETURN, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, which holds that of block %u and %s", id,
-             t->block, t->slot, d->block, dkv_words[d->kind]);
+        FAIL(RETURN, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, which holds that of block %u and %s",
+             id, t->block, t->slot, d->block, dkv_words[d->kind]);
     }
     if (d->block != t->block || d->peer != t->peer || d->tokens != t->first)
         FAIL(RETURN, FCP_COMM,
-             "transfer %u brings tokens %u to %u of dKV of block %u from rank %u to slot %u, which has %u tokens of block %u "
+             "transfer %u brings tokens %u to %u of dKV of block %u from rank %u to slot %u, which has %u tokens of "
+             "block %u "
              "from rank %u",
              id, t->first, t->first + t->tokens, t->block, t->peer, t->slot, d->tokens, d->block, d->peer);
     d->tokens += t->tokens;
@@ -474,7 +497,7 @@ static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
     return FCP_OK;
 }
 
-/* --- both queues ------------------------------------------------------------------------------------------------------ */
+/* --- both queues -------------------------------------------------------------------------------------------------- */
 
 static fcp_code compute_step(run *r, const fcp_instr *x) {
     switch (x->op) {
@@ -515,7 +538,8 @@ static fcp_code execute(run *r) {
         if (code) return code;
         if ((uint64_t)r->done[FCP_COMPUTE] + r->done[FCP_COMM] != before) continue;
         /* both are at a WAIT: none would be left if either queue were through */
-        FAIL(DEADLOCK, FCP_COMM, "waits for %u compute instructions, and compute instruction %u for %u of this queue: a cycle",
+        FAIL(DEADLOCK, FCP_COMM,
+             "waits for %u compute instructions, and compute instruction %u for %u of this queue: a cycle",
              r->instr[FCP_COMM][r->done[FCP_COMM]].a, r->done[FCP_COMPUTE],
              r->instr[FCP_COMPUTE][r->done[FCP_COMPUTE]].a);
     }
@@ -548,10 +572,11 @@ static fcp_code finish(run *r) {
         for (uint32_t s = r->homes; s < r->dkv_room; s++) {
             const dkv_slot *d = &r->b->dkv[s];
             if (d->kind != EMPTY)
-                return fcp_fail(v->err, FCP_E_VERIFY_RETURN,
-                                "%s, rank %u, at the end: dKV of block %u is left in slot %u, which %s; last used by compute "
-                                "instruction %lld",
-                                pass, r->rank, d->block, s, dkv_words[d->kind], (long long)d->touched[FCP_COMPUTE] - 1);
+                return fcp_fail(
+                    v->err, FCP_E_VERIFY_RETURN,
+                    "%s, rank %u, at the end: dKV of block %u is left in slot %u, which %s; last used by compute "
+                    "instruction %lld",
+                    pass, r->rank, d->block, s, dkv_words[d->kind], (long long)d->touched[FCP_COMPUTE] - 1);
         }
     uint32_t unused = FCP_NONE;
     for (uint32_t s = r->homes; s < r->kv_used; s++)
@@ -565,13 +590,13 @@ static fcp_code finish(run *r) {
     uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[r->rank], kv, r->state_used, dkv);
     if (bytes > facts->memory_peak) facts->memory_peak = bytes;
     if (bytes > v->p->memory_cap && !v->late.code)
-        fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: %llu bytes are needed, and the cap is %llu", pass, r->rank,
-                 (unsigned long long)bytes, (unsigned long long)v->p->memory_cap);
+        fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: %llu bytes are needed, and the cap is %llu", pass,
+                 r->rank, (unsigned long long)bytes, (unsigned long long)v->p->memory_cap);
     return FCP_OK;
 }
 
-/* A transient slot is received into or, an accumulator, sent from. Some more, so that a slot whose only transfer is missing
- * is missed by name. */
+/* A transient slot is received into or, an accumulator, sent from. Some more, so that a slot whose only transfer is
+ * missing is missed by name. */
 enum { SPARE = 16 };
 static uint32_t kv_room(const verifier *v, uint32_t rank) { return v->homes[rank] + v->kv_recvs[rank] + SPARE; }
 static uint32_t dkv_room(const verifier *v, uint32_t rank) {

@@ -95,11 +95,12 @@ static inline void instr_insert(tables *t, int pass, uint32_t rank, int queue, u
         if (other[i].op == FCP_OP_WAIT && other[i].a > at) other[i].a++;
 }
 
-/* --- a plan by hand ---------------------------------------------------------------------------------------------------
+/* --- a plan by hand
+ * ---------------------------------------------------------------------------------------------------
  *
- * Two ranks on two nodes, one sequence of 256 tokens, causal, blocks of 128. Block b lives at rank b. Rank 1's tile (1, 0)
- * needs KV block 0, in two units of 64. The caller holds tokens 0..64 and 192..256 at rank 0, the rest at rank 1, so half of
- * each block moves in and out, one unit each way.
+ * Two ranks on two nodes, one sequence of 256 tokens, causal, blocks of 128. Block b lives at rank b. Rank 1's tile
+ * (1, 0) needs KV block 0, in two units of 64. The caller holds tokens 0..64 and 192..256 at rank 0, the rest at rank
+ * 1, so half of each block moves in and out, one unit each way.
  */
 enum { HAND_TOKENS = 256, HAND_BLOCK = 128, HAND_UNIT = 64 };
 
@@ -125,7 +126,8 @@ static void hand_rank(tables *t, int pass, uint32_t r) {
     bool back = pass == FCP_BACKWARD;
     uint32_t out_round = back ? 5 : 3, out_stage = back ? 3 : 2;
     uint32_t near = 0, far = 64; /* of a block: the half that the caller holds at its home, and the other */
-    uint32_t near_place = r * 64, far_place = 64 - r * 64; /* here: the home block's near half, the other block's far one */
+    uint32_t near_place = r * 64,
+             far_place = 64 - r * 64; /* here: the home block's near half, the other block's far one */
     uint64_t first = t->instrs_count;
     uint32_t copy_in = hand_transfer(t, FCP_SEND, FCP_IN, FCP_LOCAL, r, r, near, 64, 0, near_place);
     uint32_t copy_out = hand_transfer(t, FCP_SEND, FCP_OUT, FCP_LOCAL, r, r, near, 64, 0, near_place);
@@ -224,7 +226,8 @@ static inline void hand_make(tables *t) {
     PUSH(t, mask, (mc_node){MC_Q, none, none, none, none, 0, 0});
     PUSH(t, mask, (mc_node){MC_K, none, none, none, none, 0, 0});
     PUSH(t, mask, (mc_node){MC_LE, 1, 0, none, none, 0, 0});
-    /* by hand: KV 2 * 2 * 16 * 2 = 128 bytes a token, dKV twice that; Q 128; a row of floats 16; state 4 * 18 * 4 = 288 */
+    /* by hand: KV 2 * 2 * 16 * 2 = 128 bytes a token, dKV twice that; Q 128; a row of floats 16; state 4 * 18 * 4 =
+     * 288 */
     uint64_t forward = 128 * (128 + 128 + 128 + 16) + 128 * 128 + 128 * 288;
     uint64_t backward = 128 * (3 * 128 + 128 + 2 * 16 + 256 + 256 + 128 + 128) + 128 * 128 + 128 * 256;
     PUSH(t, summary,

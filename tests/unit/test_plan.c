@@ -11,7 +11,7 @@
 #include "../../fuzz/reseal.h"
 #include "plan_tables.h"
 
-/* --- a folder of its own, and bytes ---------------------------------------------------------------------------------- */
+/* --- a folder of its own, and bytes ------------------------------------------------------------------------------- */
 
 static char folder[64];
 
@@ -94,7 +94,7 @@ static fcp_code load_bytes(const void *bytes, size_t size) {
         cr_expect_eq(code_, FCP_E_##wanted, "%s instead of " #wanted, fcp_code_name(code_));                           \
     } while (0)
 
-/* --- sizes ------------------------------------------------------------------------------------------------------------ */
+/* --- sizes -------------------------------------------------------------------------------------------------------- */
 
 Test(plan, crc32c) {
     cr_expect_eq(fcp_crc32c("123456789", 9), 0xe3069283u);
@@ -163,7 +163,7 @@ Test(plan, accessors) {
     tables_free(&t);
 }
 
-/* --- save and load ----------------------------------------------------------------------------------------------------- */
+/* --- save and load ------------------------------------------------------------------------------------------------ */
 
 Test(plan, round_trip, .fini = remove_folder) {
     size_t size, again_size;
@@ -388,7 +388,7 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     tables_free(&t);
 }
 
-/* --- dump -------------------------------------------------------------------------------------------------------------- */
+/* --- dump --------------------------------------------------------------------------------------------------------- */
 
 typedef struct text {
     char *bytes;
@@ -449,15 +449,21 @@ Test(dump, a_line_per_record) {
     for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
     cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
     static const char *const must[] = {
-        "plan version 1\n", "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n", " scale=0.25\n",
-        " dtype=bf16 layout=zigzag strategy=fcp topology=fat_tree ", "\ncluster gpu=h200 ", "\nsequence 0 length=256\n",
+        "plan version 1\n",
+        "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
+        " scale=0.25\n",
+        " dtype=bf16 layout=zigzag strategy=fcp topology=fat_tree ",
+        "\ncluster gpu=h200 ",
+        "\nsequence 0 length=256\n",
         "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",
         "\ntile 2 q_block=1 k_block=0 group=0 first_part=2 parts=1 q_slot=0 kv_slot=1 dkv_slot=1 pairs=16384\n",
-        "\nrun 1 row=0 col=0 count=1 cls=full\n", "\nvisit 0 q_block=0 first_tile=0 tiles=1 state_slot=- flags=single\n",
+        "\nrun 1 row=0 col=0 count=1 cls=full\n",
+        "\nvisit 0 q_block=0 first_tile=0 tiles=1 state_slot=- flags=single\n",
         "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
         " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
         " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0 place=-\n",
-        "\nlayout 1 sequence=0 start=192 length=64\n", "\nmask 2 op=le a=1 b=0\n"};
+        "\nlayout 1 sequence=0 start=192 length=64\n",
+        "\nmask 2 op=le a=1 b=0\n"};
     for (size_t i = 0; i < sizeof must / sizeof *must; i++) cr_expect(strstr(out.bytes, must[i]), "%s", must[i]);
     free(out.bytes);
     tables_free(&t);
