@@ -1,6 +1,7 @@
 /* exec_segments.c: which memory a transfer reads or writes.
  *
- * Requires: a verified plan; the rank's arena laid out for the pass. Gives: up to FCP_SEGMENTS stretches of whole tokens.
+ * Requires: a verified plan; the rank's arena laid out for the pass. Gives: up to FCP_SEGMENTS stretches of whole
+ * tokens.
  * Cost: constant. Units: tokens in, bytes out.
  */
 #include "exec.h"

@@ -41,7 +41,7 @@ static fcp_code fail_errno(fcp_error *err, fcp_code code, const char *path, cons
     return fail_on(err, code, path, text);
 }
 
-/* --- the header ---------------------------------------------------------------------------------------------------------- */
+/* --- the header --------------------------------------------------------------------------------------------------- */
 
 struct cursor {
     const char *at, *end;
@@ -82,7 +82,8 @@ static bool eat_number(struct cursor *c, uint64_t *out) {
     const char *begin = c->at;
     uint64_t value = 0;
     for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++)
-        if (__builtin_mul_overflow(value, 10u, &value) || __builtin_add_overflow(value, (uint64_t)(*c->at - '0'), &value))
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*c->at - '0'), &value))
             return false;
     *out = value;
     return c->at > begin;
@@ -138,10 +139,11 @@ static const char *count_elements(fcp_npy *out, uint64_t *out_bytes) {
     for (uint32_t i = 0; i < out->dims; i++)
         if (__builtin_mul_overflow(elements, out->shape[i], &elements)) return "its shape is too large";
     out->elements = elements;
-    return __builtin_mul_overflow(elements, (uint64_t)types[out->type].size, out_bytes) ? "its shape is too large" : NULL;
+    return __builtin_mul_overflow(elements, (uint64_t)types[out->type].size, out_bytes) ? "its shape is too large"
+                                                                                        : NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 static bool read_all(int file, void *to, size_t size) {
     for (char *at = to; size;) {
@@ -158,7 +160,8 @@ static bool read_all(int file, void *to, size_t size) {
 }
 
 /* Reads the header of an open file of `size` bytes; *out_bytes is what follows it. */
-static fcp_code read_header(int file, uint64_t size, const char *path, fcp_npy *out, uint64_t *out_bytes, fcp_error *err) {
+static fcp_code read_header(int file, uint64_t size, const char *path, fcp_npy *out, uint64_t *out_bytes,
+                            fcp_error *err) {
     unsigned char start[12];
     if (size < 10) return fail_on(err, FCP_E_NPY, path, "not a .npy file: too short");
     if (!read_all(file, start, 10)) return fail_errno(err, FCP_E_READ, path, "cannot be read");
@@ -206,7 +209,8 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
 static fcp_code read_data(int file, const char *path, uint64_t bytes, fcp_npy *out, fcp_error *err) {
     out->data = NULL;
     if (bytes == 0) return FCP_OK;
-    if (bytes > SIZE_MAX / 2 || !(out->data = malloc(bytes))) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
+    if (bytes > SIZE_MAX / 2 || !(out->data = malloc(bytes)))
+        return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
     if (read_all(file, out->data, bytes)) return FCP_OK;
     fcp_npy_free(out);
     return fail_errno(err, FCP_E_READ, path, "cannot be read");
@@ -243,13 +247,14 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
     uint64_t bytes;
     fcp_code code = open_file(path, &npy, &file, &bytes, err);
     if (code != FCP_OK) return code;
-    bool same = npy.type == type && npy.dims == dims && (dims == 0 || memcmp(npy.shape, shape, dims * sizeof *shape) == 0);
+    bool same =
+        npy.type == type && npy.dims == dims && (dims == 0 || memcmp(npy.shape, shape, dims * sizeof *shape) == 0);
     if (!same) {
         char expected[160], found[160], text[400];
         print_shape(expected, sizeof expected, dims, shape);
         print_shape(found, sizeof found, npy.dims, npy.shape);
-        snprintf(text, sizeof text, "expected %s %.120s, found %s %.120s", types[type].name, expected, types[npy.type].name,
-                 found);
+        snprintf(text, sizeof text, "expected %s %.120s, found %s %.120s", types[type].name, expected,
+                 types[npy.type].name, found);
         code = fail_on(err, FCP_E_TENSOR, path, text);
     } else code = read_data(file, path, bytes, &npy, err);
     close(file);
@@ -258,7 +263,7 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
     return *out_data ? FCP_OK : fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static bool write_all(int file, const void *from, size_t size) {
     for (const char *at = from; size;) {
@@ -275,7 +280,8 @@ static bool write_all(int file, const void *from, size_t size) {
 /* The version 1.0 header; returns its length, a multiple of ALIGN. */
 static size_t make_header(char header[512], fcp_npy_type type, uint32_t dims, const uint64_t *shape) {
     char text[400];
-    size_t at = (size_t)snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[type].descr);
+    size_t at =
+        (size_t)snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[type].descr);
     for (uint32_t i = 0; i < dims; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%" PRIu64, i ? ", " : "", shape[i]);
     at += (size_t)snprintf(text + at, sizeof text - at, "%s), }", dims == 1 ? "," : "");

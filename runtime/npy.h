@@ -1,7 +1,7 @@
 /* npy.h: tensors in .npy files: versions 1.0, 2.0 and 3.0, C order, little-endian, whole and exact.
  *
- * Reading treats the file as hostile: nothing is allocated before its size is known to be in the file. Writing is atomic:
- * a temporary file beside `path`, then rename; on any error `path` is as it was and nothing is left behind.
+ * Reading treats the file as hostile: nothing is allocated before its size is known to be in the file. Writing is
+ * atomic: a temporary file beside `path`, then rename; on any error `path` is as it was and nothing is left behind.
  * Errors: FCP_E_READ and FCP_E_WRITE (the system's reason), FCP_E_NPY (malformed), FCP_E_TENSOR (sound, but not the
  * tensor asked for: the message has path, expected and found), FCP_E_NO_MEMORY.
  */
