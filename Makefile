@@ -116,8 +116,9 @@ lint: check-includes
 	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
 check-includes:
 	@B=$(B) SAN=$(SAN) .ci/rules.sh
+GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(wildcard tests/golden/run.sh)
 golden-update: all tests
-	@GOLDEN_UPDATE=1 B=$(B) JOBS=$(JOBS) .ci/check.sh $(TESTS)
+	@GOLDEN_UPDATE=1 B=$(B) JOBS=$(JOBS) .ci/check.sh --only $(GOLDEN)
 	@git --no-pager diff --stat -- tests || true
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------

@@ -12,12 +12,15 @@
 /* --- numbering -------------------------------------------------------------------------------------------------- */
 
 static uint32_t shape_hash(const fcp_run *runs, size_t count, uint32_t q_length, uint32_t k_length) {
-    uint64_t h = (uint64_t)q_length << 32 | k_length;
-    for (size_t i = 0; i < count; i++) { /* one word a run tells most apart */
+    uint64_t h = (uint64_t)q_length << 32 | k_length, odd = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < count; i++, odd += 2) { /* one word a run tells most apart; no product waits for another */
         const fcp_run r = runs[i];
-        h = (h ^ (uint64_t)r.row << 33 ^ (uint64_t)r.col << 1 ^ (uint64_t)r.count << 17 ^ r.cls) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
+        uint64_t word = (uint64_t)r.row << 33 ^ (uint64_t)r.col << 1 ^ (uint64_t)r.count << 17 ^ r.cls;
+        h += (word ^ word >> 29) * odd;
     }
+    h ^= h >> 32;
+    h *= 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
     return (uint32_t)(h * 0xc4ceb9fe1a85ec53u >> 32);
 }
 

@@ -245,8 +245,9 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
 /* Home tokens that a transfer is about to take out must be in their output type. */
 static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
     fcp_device *device = rank->session->device;
-    if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD && t->slot != FCP_NONE)
-        device->backend->finish(device, &rank->arena, rank->arena.home_first[t->slot] + t->first, t->tokens);
+    uint32_t slot = rank->arena.plan->blocks[t->block].home_slot;
+    if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD)
+        device->backend->finish(device, &rank->arena, rank->arena.home_first[slot] + t->first, t->tokens);
 }
 
 static void copy_local(fcp_rank *rank, const fcp_instr *x) {
@@ -298,7 +299,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         const fcp_transfer *t = &transfers[i];
         fcp_wire *w = &rank->wires[i];
         *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        bool caller = (t->cls == FCP_IN && t->dir == FCP_SEND) || (t->cls == FCP_OUT && t->dir == FCP_RECV);
+        bool caller = fcp_at_caller(t);
         if (!caller && t->dir == FCP_SEND) finish_outputs(rank, t);
         w->segments =
             (uint16_t)(caller ? fcp_segments_caller(rank, t, w->segment) : fcp_segments_block(rank, t, w->segment));

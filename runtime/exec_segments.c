@@ -52,7 +52,7 @@ uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_seg
         add_slot(&l, a, t, b);
         return l.count;
     }
-    l.first += a->home_first[t->slot];
+    l.first += a->home_first[a->plan->blocks[t->block].home_slot];
     if (t->cls == FCP_IN) {
         add(&l, a->q, b.q);
         add(&l, a->k, b.kv);

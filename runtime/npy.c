@@ -265,18 +265,6 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static bool write_all(int file, const void *from, size_t size) {
-    for (const char *at = from; size;) {
-        ssize_t put = write(file, at, size < 1 << 30 ? size : 1 << 30);
-        if (put < 0 && errno == EINTR) continue;
-        if (put == 0) errno = EIO;
-        if (put <= 0) return false;
-        at += put;
-        size -= (size_t)put;
-    }
-    return true;
-}
-
 /* The version 1.0 header; returns its length, a multiple of ALIGN. */
 static size_t make_header(char header[512], fcp_npy_type type, uint32_t dims, const uint64_t *shape) {
     char text[400];
@@ -297,45 +285,34 @@ static size_t make_header(char header[512], fcp_npy_type type, uint32_t dims, co
     return total;
 }
 
-/* Writes the file and closes it. 0, or an errno value. */
-static int write_file(int file, const char *header, size_t header_size, const void *data, size_t bytes) {
-    int why = write_all(file, header, header_size) && write_all(file, data, bytes) ? 0 : errno;
-    if (close(file) && !why) why = errno;
-    return why;
+static fcp_code cannot_write(fcp_error *err, const char *path, int why) {
+    errno = why;
+    return fail_errno(err, FCP_E_WRITE, path, "cannot be written");
+}
+
+fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
+                       fcp_error *err) {
+    fcp_npy npy = {.type = type, .dims = dims};
+    uint64_t bytes;
+    char header[512];
+    if ((unsigned)type >= FCP_NPY_TYPES || dims > FCP_NPY_MAX_DIMS)
+        return fail_on(err, FCP_E_ARGUMENT, file->path, "not a tensor that can be written");
+    if (dims) memcpy(npy.shape, shape, dims * sizeof *shape);
+    const char *wrong = count_elements(&npy, &bytes);
+    if (wrong) return fail_on(err, FCP_E_ARGUMENT, file->path, wrong);
+    int why = fcp_write_all(file->fd, header, make_header(header, type, dims, npy.shape));
+    if (!why) why = fcp_write_all(file->fd, data, bytes);
+    if (!why) why = fcp_beside_close(file);
+    return why ? cannot_write(err, file->path, why) : FCP_OK;
 }
 
 fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                       fcp_error *err) {
-    fcp_npy npy = {.type = type, .dims = dims};
-    uint64_t bytes;
-    char header[512];
-    struct stat about;
-    if ((unsigned)type >= FCP_NPY_TYPES || dims > FCP_NPY_MAX_DIMS)
-        return fail_on(err, FCP_E_ARGUMENT, path, "not a tensor that can be written");
-    if (dims) memcpy(npy.shape, shape, dims * sizeof *shape);
-    const char *wrong = count_elements(&npy, &bytes);
-    if (wrong) return fail_on(err, FCP_E_ARGUMENT, path, wrong);
-    size_t header_size = make_header(header, type, dims, npy.shape), room = strlen(path) + 32;
-    char *name = malloc(room);
-    if (!name) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
-    int file = -1, why = EEXIST;
-    bool special = stat(path, &about) == 0 && !S_ISREG(about.st_mode); /* a pipe: written to directly */
-    if (special) {
-        file = open(path, O_WRONLY | O_CLOEXEC);
-        why = file < 0 ? errno : write_file(file, header, header_size, data, bytes);
-    }
-    for (unsigned i = 0; !special && i < 100 && file < 0 && why == EEXIST; i++) {
-        snprintf(name, room, "%s.tmp%ld-%u", path, (long)getpid(), i);
-        file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        why = file < 0 ? errno : 0;
-    }
-    if (!special && file >= 0) {
-        why = write_file(file, header, header_size, data, bytes);
-        if (!why && rename(name, path)) why = errno;
-        if (why) unlink(name);
-    }
-    free(name);
-    if (!why) return FCP_OK;
-    errno = why;
-    return fail_errno(err, FCP_E_WRITE, path, "cannot be written");
+    fcp_beside file;
+    int why = fcp_beside_open(&file, path);
+    if (why) return cannot_write(err, path, why);
+    fcp_code code = fcp_npy_write(&file, type, dims, shape, data, err);
+    if (code == FCP_OK && (why = fcp_beside_commit(&file))) code = cannot_write(err, path, why);
+    fcp_beside_abandon(&file);
+    return code;
 }

@@ -7,6 +7,7 @@
  */
 #ifndef FCP_NPY_H
 #define FCP_NPY_H
+#include "beside.h"
 #include "fcp.h"
 
 enum { FCP_NPY_MAX_DIMS = 8 };
@@ -37,4 +38,7 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
 /* Writes a tensor, version 1.0. */
 fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                       fcp_error *err);
+/* The same into a file that is open; closes it, and leaves it to the caller to commit (so that several appear together). */
+fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
+                       fcp_error *err);
 #endif

@@ -193,6 +193,14 @@ if [ -c /dev/full ]; then
     "$fcpc" dump a.plan > /dev/full 2> stderr
     holds "a full disk under stdout" [ $? = 1 ]
 fi
+for output in "a.fcp -o out/x.plan" "show a.plan --svg out/x.svg" "run a.plan --out out/x.npy"; do
+    # shellcheck disable=SC2086
+    (ulimit -f 4; "$fcpc" -q $output > /dev/null 2> "$work/limited") 2> /dev/null
+    holds "a limit on the size of files: $output" [ $? = 1 ]
+    holds "and it is an error of writing" grep -q 'error\[E011\]' limited
+    holds "and nothing is left" [ -z "$(ls -A out)" ]
+    rm -f out/*
+done
 if [ "$(id -u)" != 0 ]; then
     mkdir sealed && chmod 500 sealed
     bad "a folder that may not be written" 1 E011 a.fcp -o sealed/x.plan
@@ -223,6 +231,10 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q * 
 bad "a reachable overflow" 1 E311 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
+variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp
+ok "rows that see nothing" "$fcpc" e.fcp -q --json
+holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("rows 0 to 4 of sequence 0"))'
+holds "as text too" grep -q 'warning: .*rows 0 to 4 of sequence 0' stderr
 printf '12\nx\n' > l.lengths
 bad "a malformed file of lengths" 1 E301 a.fcp --lengths l.lengths -o out/x
 bad "an override of nothing" 1 E200 a.fcp -D plan.blok=256 -o out/x

@@ -124,14 +124,13 @@ static inline void hand_blocks(hand *h, uint32_t block) {
 
 /* The tile of two blocks, if it has a pair. */
 static inline bool hand_tile(hand *h, uint32_t q, uint32_t k, uint32_t kv_slot) {
-    fcp_tile t = {.q_block = q, .k_block = k, .first_part = h->part_count, .q_slot = h->blocks[q].home_slot,
-                  .kv_slot = kv_slot, .dkv_slot = kv_slot};
+    fcp_tile t = {.q_block = q, .k_block = k, .first_part = h->part_count, .kv_slot = kv_slot, .dkv_slot = kv_slot};
     for (uint32_t i = h->blocks[q].first_piece; i < h->blocks[q].first_piece + h->blocks[q].pieces; i++)
         for (uint32_t j = h->blocks[k].first_piece; j < h->blocks[k].first_piece + h->blocks[k].pieces; j++) {
             if (h->pieces[i].sequence != h->pieces[j].sequence) continue;
             uint64_t pairs = hand_shape(h, &h->pieces[i], &h->pieces[j]);
             if (!pairs) continue;
-            h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++, 0};
+            h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++};
             t.parts++;
             t.pairs += pairs;
         }
@@ -171,6 +170,7 @@ static inline void hand_streams(hand *h) {
                         .first_tile = first[away],
                         .tiles = tiles[away],
                         .state_slot = both ? state : FCP_NONE,
+                        .q_slot = h->blocks[b].home_slot,
                         .flags = both ? (away ? FCP_VISIT_LAST : FCP_VISIT_FIRST) : FCP_VISIT_FIRST | FCP_VISIT_LAST};
             state += both;
         }
@@ -198,10 +198,10 @@ static inline void hand_streams(hand *h) {
                     h->transfers[h->transfer_count++] = (fcp_transfer){.peer = r,
                                                                        .block = b,
                                                                        .tokens = h->blocks[b].tokens,
-                                                                       .slot = h->blocks[b].home_slot,
                                                                        .place = place,
                                                                        .cls = out ? FCP_OUT : FCP_IN,
-                                                                       .fabric = FCP_LOCAL};
+                                                                       .fabric = FCP_LOCAL,
+                                                                       .dir = out ? FCP_RECV : FCP_SEND};
                     place += h->blocks[b].tokens;
                 }
             }
@@ -224,7 +224,7 @@ static inline void hand_streams(hand *h) {
                         hand_instr(h, FCP_OP_LAUNCH, h->transfer_count, 1, id);
                         h->transfers[h->transfer_count++] =
                             (fcp_transfer){.peer = r == to ? home : to, .block = k, .tokens = h->blocks[k].tokens,
-                                           .slot = mine, .place = FCP_NONE, .cls = back ? FCP_DKV : FCP_KV,
+                                           .slot = mine, .cls = back ? FCP_DKV : FCP_KV,
                                            .fabric = FCP_LOCAL, .dir = send ? FCP_SEND : FCP_RECV};
                     }
                 if (!back) gets = h->instr_count - comm->first;
