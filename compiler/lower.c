@@ -303,6 +303,7 @@ static fcp_code count_bytes(const lowering *l, const fcp_problem *fp, fcp_pass p
         }
         total += bytes;
         if (m->fabric == FCP_NET) net += bytes;
+        if (pass == FCP_BACKWARD) continue;
         sent[m->src] += bytes;
         received[m->dst] += bytes;
     }

@@ -257,8 +257,8 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
 }
 
 fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
-                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch, double *colour_seconds,
-                      schedule *s) {
+                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
+                      double *colour_seconds, schedule *s) {
     edges room;
     builder b = {.p = p, .home = home, .t = t, .r = r, .coalesce = coalesce, .memory = memory, .scratch = scratch,
                  .edges = &room, .s = s, .slots = places};

@@ -52,6 +52,6 @@ fcp_code schedule_build(const problem *p, const uint32_t *home, const traffic *t
 
 /* moves.c: the passes' rounds and moves, once every fetch has its slots. Cost: O((units + segments) log Delta). */
 fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
-                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch, double *colour_seconds,
-                      schedule *s);
+                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
+                      double *colour_seconds, schedule *s);
 #endif

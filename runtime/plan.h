@@ -213,8 +213,9 @@ enum { FCP_SEND, FCP_RECV };
 /* One side of a transfer, seen from the rank whose stream names it; in a COPY, both sides.
  * The tokens are [first, first + tokens) of the block. KV and DKV name a slot of their class; the home's side of IN and
  * OUT names the home slot, and the caller's side (IN sent, OUT received: fcp_at_caller) the token of the caller's local
- * tensors where the run begins. A COPY is listed as the caller's side: its other side is the block's home slot. A unit of KV or DKV begins at a multiple of the problem's `unit` and is `unit` long or ends the
- * block; the units of a block arrive in a slot in order. */
+ * tensors where the run begins. A COPY is listed as the caller's side: its other side is the block's home slot. A unit
+ * of KV or DKV begins at a multiple of the problem's `unit` and is `unit` long or ends the block; the units of a block
+ * arrive in a slot in order. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;

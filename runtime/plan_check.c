@@ -300,10 +300,13 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
+    enum { AHEAD = 8 }; /* tiles lie in order, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
+        if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
+            __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
         NEED(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
                  t->first_part <= plan->parts_count && t->parts <= plan->parts_count - t->first_part,
              "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them", (ull)i, t->q_block, t->k_block,
@@ -339,7 +342,8 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
     for (uint64_t i = 0; i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
         NEED(v->q_block < plan->blocks_count && v->tiles > 0 && v->first_tile <= plan->tiles_count &&
-                 v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~3u) && v->group == 0 && v->q_slot != FCP_NONE,
+                 v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~3u) && v->group == 0 &&
+                 v->q_slot != FCP_NONE,
              "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u", (ull)i, v->q_block,
              v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
     }

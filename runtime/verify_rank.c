@@ -157,8 +157,8 @@ static fcp_code copy(run *r, const fcp_instr *x) {
             FAIL(ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u", (size_t)(t - r->plan->transfers),
                  t->cls, t->peer);
         if (k->home != r->rank || !fcp_at_caller(t))
-            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu, %s of block %u, whose home is rank %u", (size_t)(t - r->plan->transfers),
-                 fcp_at_caller(t) ? "at the caller's side" : "not listed as the caller's side", t->block, k->home);
+            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu of block %u (home: rank %u) is listed as the %s side",
+                 (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
         bool in = t->cls == FCP_IN;
         code = in ? bring_in(r, FCP_COMPUTE, t, k->home_slot) : take_out(r, FCP_COMPUTE, t, k->home_slot);
         if (code) return code;

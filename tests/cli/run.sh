@@ -94,6 +94,10 @@ holds "replaced" sh -c '! cmp -s a.plan b.plan'
 cp b.plan c.plan
 bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=100 -o b.plan
 holds "the old plan is as it was" cmp -s b.plan c.plan
+program w.fcp 'cluster { gpus = 8 }; batch { lengths = [64K, 4K x 8] }; plan { mask = causal; block = 8K }'
+ok "a warning" "$fcpc" --json -q w.fcp
+holds "the warning is in the JSON, with its place" json '.warnings | length == 1 and .[0].file == "w.fcp" and .[0].line == 1'
+holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
 # --- the other commands ----------------------------------------------------------------------------------------------

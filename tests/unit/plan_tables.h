@@ -116,7 +116,8 @@ static uint32_t hand_transfer(tables *t, int dir, int cls, int fabric, uint32_t 
                               uint32_t tokens, uint32_t slot, uint32_t place) {
     PUSH(t, transfers,
          (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens,
-                        .slot = slot != FCP_NONE ? slot : place, .cls = cls & 15u, .fabric = fabric & 3u, .dir = dir & 3u});
+                        .slot = slot != FCP_NONE ? slot : place, .cls = cls & 15u, .fabric = fabric & 3u,
+                        .dir = dir & 3u});
     return (uint32_t)t->transfers_count - 1;
 }
 
