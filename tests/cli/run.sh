@@ -295,5 +295,24 @@ holds "an interrupted compile ends with 1" [ $status = 1 ]
 holds "and says so" json '.error.code == "E013"'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
 
+# --- real sequence lengths, where they are ----------------------------------------------------------------------------
+lists=${FCPC_WORKLOADS:-$top/../shared/workloads}
+cat > real.fcp << 'EOF'
+model   { heads = 64; kv_heads = 8; head_dim = 128 }
+cluster { gpus = 8; gpu = h200 }
+plan    { mask = causal; block = 2K }
+EOF
+for list in "$lists"/*.lengths; do
+    [ -e "$list" ] || continue
+    name=$(basename "$list" .lengths)
+    ranks=$(echo "$name" | sed -n 's/.*-\([0-9]*\)x32k$/\1/p')
+    ok "compile $name" "$fcpc" real.fcp --lengths "$list" -D cluster.nodes=$((${ranks:-512} / 8)) -o real.plan --json
+    sums=$(awk '{n++; t += $1} END {printf ".sequences == %d and .tokens == %.0f", n, t}' "$list")
+    holds "$name: its sequences and tokens" json "$sums"
+    holds "$name: rounds are the bound, tokens within the cap" \
+        json ".rounds == .rounds_lower_bound and .tokens_max_over_mean * .tokens <= .tokens + 2048 * .ranks + 1"
+    ok "verify $name" "$fcpc" verify real.plan
+done
+
 echo "cli: $passed passed, $failed failed"
 [ $failed = 0 ]
