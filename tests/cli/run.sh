@@ -221,6 +221,8 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q / 
 bad "a reachable division by zero" 1 E310 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q * 9223372036854775807 > k' >> e.fcp
 bad "a reachable overflow" 1 E311 e.fcp -o out/x
+variant 's/mask = lambda(.*); block/mask = natten2d(W = 64, kw = 3, kh = 3); block/' e.fcp
+bad "a division that must leave no rest" 1 E312 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
 printf '12\nx\n' > l.lengths
