@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 4 };
+enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 

@@ -96,6 +96,8 @@ bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=100 -o b.p
 holds "the old plan is as it was" cmp -s b.plan c.plan
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
+for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
+
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
 holds "verify says what was proven" grep -q "each computed once" stdout

@@ -47,9 +47,9 @@ DEF(known_causal_blockwise_fm) {
 }
 DEF(known_block_causal) { return UNUSED, k < q - q % p[0] + p[0]; }
 DEF(known_global_window) { return UNUSED, q < p[0] || k < p[0] || (k <= q + p[1] && q <= k + p[1]); }
-DEF(known_qk_sparse) { /* the m queries see keys before o alone, the m keys are seen by nobody before o + m */
-    bool dropped_key = k >= p[0], query_inside = q < p[0] + p[1];
-    return (void)n, k <= q && !(dropped_key && query_inside);
+DEF(known_qk_sparse) { /* inside the stretch: what is before it; elsewhere causal */
+    if (q >= p[0] && q < p[0] + p[1]) return k < p[0];
+    return (void)n, k <= q;
 }
 DEF(known_block_diffusion) {
     int64_t half = n / 2, bq = (q < half ? q : q - half) / p[0], bk = (k < half ? k : k - half) / p[0];
