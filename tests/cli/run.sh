@@ -97,6 +97,15 @@ holds "the old plan is as it was" cmp -s b.plan c.plan
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
 for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
+for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp"); do
+    holds "a row of the reference for $mask" grep -q "^| .$mask[(\`]" "$top/grammar/LANGUAGE.md"
+    holds "a picture of $mask" grep -q "pictures/$mask.svg" "$top/grammar/LANGUAGE.md"
+    holds "that picture" [ -s "$top/grammar/pictures/$mask.svg" ]
+done
+"$top/grammar/pictures/draw.sh" --list > calls
+while read -r call; do
+    ok "the mask of a picture: $call" "$fcpc" -q a.fcp -D "plan.mask=$call" -D "batch.lengths=4096"
+done < calls
 
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
