@@ -5,8 +5,9 @@
  *     -> homes      the strategy                            place_*.c
  *     -> traffic    fetches                                 traffic.c
  *     -> reshuffle  the caller's layout                     reshuffle.c
- *     -> schedule   rounds, stages, visits, both passes     schedule.c, colour.c
+ *     -> schedule   arrivals, stages, visits                schedule.c, colour.c
  *     -> slots      lifetimes to places                     slots.c
+ *     -> rounds     of both passes                          moves.c, colour.c
  *     -> plan       tables, instructions, summary           lower.c
  *     -> verified   independently                           ../runtime/verify.c
  *
@@ -14,10 +15,12 @@
  * needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
  * back there for the next batch, a plan's when the plan is freed. Errors of the batch are the user's; a plan that does not verify is a bug of ours (FCP_E_INTERNAL).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "empty_rows.h"
 #include "lower.h"
 #include "place.h"
 #include "workspace.h"
@@ -140,6 +143,7 @@ static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t bl
     problem p;
     cells *kept = r->cells; /* a plan keeps the shapes of its own size only */
     r->cells = cells_new(r->program->mask, r->program->heads);
+    if (r->cells) cells_set_stop(r->cells, r->stop);
     fcp_code code = r->cells ? build_problem(r, lengths, count, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
     if (!code) *out_heavy = too_heavy(r, &p);
     cells_free(r->cells);
@@ -198,6 +202,24 @@ static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
     return FCP_OK;
 }
 
+/* A row that sees nothing is allowed, and rarely meant. */
+static fcp_code warn_empty(run *r, const uint64_t *lengths, size_t count) {
+    const struct fcpc_program *g = r->program;
+    empty_rows e;
+    fcp_code code = empty_rows_find(g->mask, g->heads, lengths, count, &r->scratch, &e);
+    arena_reset(&r->scratch);
+    if (code || e.first == e.end) return code;
+    char head[32] = "", rows[64];
+    unsigned long long first = e.first, last = e.end - 1;
+    if (first == last) snprintf(rows, sizeof rows, "row %llu", first);
+    else snprintf(rows, sizeof rows, "rows %llu to %llu", first, last);
+    if (mc_uses(g->mask) & MC_USES_H) snprintf(head, sizeof head, ", for head %u", e.h);
+    diag_warning(r->d, place_of(r, g->mask_span), "the mask allows nothing for %s of sequence %zu (length %llu)%s", rows,
+                 e.sequence, (unsigned long long)lengths[e.sequence], head);
+    diag_hint(r->d, "such rows have output 0 and log-sum-exp -inf; these are the first");
+    return FCP_OK;
+}
+
 /* --- placement to plan ----------------------------------------------------------------------------------------------- */
 
 static fcp_code place(run *r) {
@@ -233,6 +255,10 @@ static fcp_code build_schedule(run *r, product *x, uint32_t coalesce, arena *pla
                                    &colouring, &x->schedule);
     arena_reset(&r->scratch);
     if (!code) code = slots_build(&r->problem, r->home, &x->traffic, &x->schedule, work, &r->scratch, &x->slots);
+    arena_reset(&r->scratch);
+    if (!code)
+        code = rounds_build(&r->problem, r->home, &x->traffic, &x->reshuffle, &x->slots, coalesce, work, &r->scratch,
+                            &colouring, &x->schedule);
     arena_reset(&r->scratch);
     r->times.colour += colouring;
     r->times.schedule += now() - start - colouring;
@@ -327,12 +353,14 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);
     r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
     r.cells = cells_new(program->mask, program->heads);
-    if (!r.cells) code = FCP_E_NO_MEMORY;
+    if (r.cells) cells_set_stop(r.cells, stop);
+    else code = FCP_E_NO_MEMORY;
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
         code = choose_block(&r, lengths, count, &block);
     if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
     if (!code) code = warn_heavy(&r, lengths, count);
+    if (!code) code = warn_empty(&r, lengths, count);
     r.times.classify = now() - start;
     if (!code && stopped(&r)) code = FCP_E_INTERRUPTED;
     if (!code) code = make_plan(&r, out_plan);
