@@ -36,8 +36,8 @@ static box rect_box(const cells *c, const cell_rect *r) {
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
 
-/* A cell to split [lo, hi) at, of those that hold one of the steps at `first` and every `period` positions: 0 if only the
- * cell at lo does, or none. Of 2^i steps or more, fewer than 2^(i + 1), the 2^i-th: whole periods then fall into halves. */
+/* A cell to split [lo, hi) at, of those that hold a step (`first` and every `period` positions from there): 0 if only
+ * the cell at lo does, or none. Of 2^i steps or more, but not 2^(i + 1), the 2^i-th: whole periods fall into halves. */
 static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
     uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
     uint64_t from = after > first ? (after - first + period - 1) / period : 0;
@@ -45,13 +45,13 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
     return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
 }
 
-/* Where to split a rectangle of more than one cell in dimension d. Where the mask has a period, whole periods that begin
- * alike in their cells, else whole periods; else the largest power of two cells. */
+/* Where to split a rectangle of more than one cell in dimension d. Where the mask has a period, after whole periods
+ * that begin alike in their cells, else after whole periods; else after the largest power of two cells. */
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
     if (period > 0) {
-        uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* below 2^63 with sides below 2^56 */
+        uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
         if (alike < box_side(b, d)) at = split_at_step(lo, hi, (uint64_t)first, alike);
         if (!at) at = split_at_step(lo, hi, (uint64_t)first, step);
     }

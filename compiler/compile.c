@@ -89,7 +89,8 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     span at = r->program->mask_spans[f->node];
     diag_error(r->d, FCP_E_MASK_EXACT, place_of(r, at), "%lld is not a multiple of %lld in a sequence of %lld tokens",
                (long long)dividend, (long long)divisor, (long long)f->n);
-    if (!fixed) diag_hint(r->d, "for q = %lld and k = %lld", (long long)f->q, (long long)f->k);
+    if (!fixed)
+        diag_hint(r->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
     if (at.source != r->program->mask_span.source) diag_also(r->d, place_of(r, r->program->mask_span), "of this mask");
     return FCP_E_MASK_EXACT;
 }

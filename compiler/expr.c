@@ -350,7 +350,8 @@ static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t g
         s->failed = true;
         return 0;
     }
-    uint32_t rest = emit2(s, e, MC_MOD, a, b, guard), zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
+    uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
     uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }

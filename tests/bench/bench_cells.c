@@ -1,8 +1,8 @@
-/* bench_cells.c: what it costs to classify masks: each mask of the prelude over a million tokens, counted, with brute force
- * beside it and compared with it; the piece pairs of whole batches; a long program from text to plan.
+/* bench_cells.c: what it costs to classify masks: each mask of the prelude over a million tokens, counted, with brute
+ * force beside it and compared with it; the piece pairs of whole batches; a long program from text to plan.
  *
- * Masks are parsed from text. Brute force is the definition in C, pair by pair, over the longest sequence it does in about
- * BRUTE_SECONDS; the counts of that sequence must agree. */
+ * Masks are parsed from text. Brute force is the definition in C, pair by pair, over the longest sequence it does in
+ * about BRUTE_SECONDS; the counts of that sequence must agree. */
 #include "../../compiler/cells.h"
 #include "../../compiler/program.h"
 #include "../unit/known_masks.h"
@@ -122,8 +122,8 @@ static bool beside(const bench_mask *m, const fcpc_program *p, char *out, size_t
     }
     bool same = agrees(p, rows, n, pairs);
     double all = seconds * ((double)m->n / (double)rows) * ((double)m->n / (double)n);
-    snprintf(out, size, "%s brute force %.0f ms for %llu x %llu (all: %.0f s)", same ? "" : " NOT THE SAME AS", seconds * 1e3,
-             (unsigned long long)rows, (unsigned long long)n, all);
+    snprintf(out, size, "%s brute force %.0f ms for %llu x %llu (all: %.0f s)", same ? "" : " NOT THE SAME AS",
+             seconds * 1e3, (unsigned long long)rows, (unsigned long long)n, all);
     return same;
 }
 
@@ -148,7 +148,8 @@ static void bench_count(const bench_mask *m) {
     if (m->goal_ms > 0) snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
     snprintf(note, sizeof note, "%.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes; by elements %.4g %%;%s",
              (double)stats.bytes / MIB, (unsigned long long)counts.full, (unsigned long long)counts.partial,
-             (unsigned long long)stats.boxes, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, brute);
+             (unsigned long long)stats.boxes,
+             counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, brute);
     bench_row(name, ms, "ms", goal, ok && ms <= m->goal_ms && stats.bytes <= 64 * (uint64_t)MIB, note);
     fcpc_program_free(p);
 }
@@ -188,7 +189,8 @@ static void bench_grids(const bench_mask *m, const char *what, const uint64_t *l
     double ms = ok ? median(times, RUNS) * 1e3 : 0;
     snprintf(name, sizeof name, "classify %s, %s, block %llu", what, short_name(m, text), (unsigned long long)block);
     if (goal_ms > 0) snprintf(goal, sizeof goal, "<= %.0f ms", goal_ms);
-    snprintf(note, sizeof note, "%zu pieces, %zu pairs, %.0f ns a pair; %llu boxes, %llu rows, %.0f KiB%s", pieces, pairs,
+    snprintf(note, sizeof note, "%zu pieces, %zu pairs, %.0f ns a pair; %llu boxes, %llu rows, %.0f KiB%s", pieces,
+             pairs,
              ms * 1e6 / (double)(pairs ? pairs : 1), (unsigned long long)stats.boxes, (unsigned long long)stats.rows,
              (double)stats.bytes / 1024, remark);
     bench_row(name, ms, "ms", goal, ok && ms <= goal_ms, note);
@@ -209,7 +211,8 @@ static void bench_batches(void) {
     lengths = malloc(ANSWERED * sizeof *lengths);
     for (int i = 0; i < ANSWERED && lengths; i++) lengths[i] = 128 << 10;
     bench_grids(&batch[2], "128M tokens (128K each)", lengths, lengths ? ANSWERED : 0, 4096, 200, "");
-    for (int i = 0; i < ANSWERED && lengths; i++) lengths[i] = (uint64_t)((128 << 10) - ANSWERED / 2 + i); /* no two alike */
+    for (int i = 0; i < ANSWERED && lengths; i++) /* no two alike */
+        lengths[i] = (uint64_t)((128 << 10) - ANSWERED / 2 + i);
     bench_grids(&batch[2], "128M tokens (128K +- 512)", lengths, lengths ? ANSWERED : 0, 4096, 0, "");
     free(lengths);
 }
@@ -226,15 +229,18 @@ static int write_program(char *out) {
         char before[16] = "causal";
         if (i % 10) snprintf(before, sizeof before, "part%d", i - 1);
         at += snprintf(out + at, (size_t)(LONG_ROOM - at),
-                       "mask part%d(size = %d, near = 100) =\n    (window(w = near) or same(q, k) or outer or early) and %s\n"
-                       "    where {\n        each = max(1, n / size)\n        block(t) = min(t / each, size - 1)\n"
+                       "mask part%d(size = %d, near = 100) =\n"
+                       "    (window(w = near) or same(q, k) or outer or early) and %s\n"
+                       "    where {\n        each = max(1, n / size)\n"
+                       "        block(t) = min(t / each, size - 1)\n"
                        "        same(a, b) = block(a) == block(b) and abs(a - b) %% %d < 7\n"
                        "        outer = if q %% each == 0 then k < near else k %% (each + near) == %d\n"
                        "        early = k < min(near, each / 2)\n    }\n",
                        i, 3 + i % 7, before, 11 + i % 5, i % 3);
     }
     at += snprintf(out + at, (size_t)(LONG_ROOM - at), "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 8 }\n"
-                   "batch { lengths = [8192, 4096 x 2] }\nplan {\n    mask = part%d(near = 64)\n    block = 512\n}\n", LONG_MASKS - 2);
+                   "batch { lengths = [8192, 4096 x 2] }\nplan {\n    mask = part%d(near = 64)\n    block = 512\n}\n",
+                   LONG_MASKS - 2);
     for (int i = 0; i < at; i++) lines += out[i] == '\n';
     return lines;
 }

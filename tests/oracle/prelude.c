@@ -17,12 +17,14 @@ static void judge_case(random_program *p, const known_case *x, unsigned seed) {
         p->tokens += x->lengths[p->sequences];
     }
     int at = snprintf(p->text, sizeof p->text,
-                      "model { heads = 2; kv_heads = %u; head_dim = 8; dtype = fp32 }\ncluster { nodes = %u; gpus = 2 }\n"
+                      "model { heads = 2; kv_heads = %u; head_dim = 8; dtype = fp32 }\n"
+                      "cluster { nodes = %u; gpus = 2 }\n"
                       "plan { mask = %s; block = 128; strategy = %s(coalesce = %u) }\nbatch { lengths = [",
                       p->kv_heads, p->nodes, known_call(&KNOWN[x->mask], x->p, call), seed % 5 == 4 ? "zigzag" : "fcp",
                       1 + seed % 3);
     for (uint32_t i = 0; i < p->sequences; i++)
-        at += snprintf(p->text + at, sizeof p->text - (size_t)at, "%s%llu", i ? ", " : "", (unsigned long long)p->lengths[i]);
+        at += snprintf(p->text + at, sizeof p->text - (size_t)at, "%s%llu", i ? ", " : "",
+                       (unsigned long long)p->lengths[i]);
     p->size = (size_t)(at + snprintf(p->text + at, sizeof p->text - (size_t)at, "] }\n"));
     dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
     cr_assert_eq(check_program(seed, p, &d, true), PLANNED, "%s", call);

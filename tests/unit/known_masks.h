@@ -1,5 +1,5 @@
-/* known_masks.h: every mask of the prelude stated a second time, in C, from its definition elsewhere and not from the
- * prelude's text: by windows that begin somewhere, by loops over blocks, by coordinates. Positions are 0 <= q, k < n. */
+/* known_masks.h: every mask of the prelude stated a second time, in C, from its definition elsewhere and not from
+ * the prelude's text: by windows that begin somewhere, by loops over blocks, by coordinates. 0 <= q, k < n. */
 #ifndef TESTS_KNOWN_MASKS_H
 #define TESTS_KNOWN_MASKS_H
 #include <stdbool.h>
@@ -95,9 +95,9 @@ DEF(known_svg_temporal) {
 #undef DEF
 #undef UNUSED
 
-enum { K_FULL, K_CAUSAL, K_WINDOW, K_WINDOW_BOTH, K_PREFIX, K_LAMBDA, K_SHARED_QUESTION, K_CAUSAL_BLOCKWISE, K_BLOCK_CAUSAL,
-       K_GLOBAL_WINDOW, K_DILATED, K_CAUSAL_BLOCKWISE_FM, K_QK_SPARSE, K_BLOCK_DIFFUSION, K_DRAFT_TRAIN, K_NATTEN2D, K_STA2D,
-       K_STA3D, K_SVG_SPATIAL, K_SVG_TEMPORAL, KNOWN_MASKS };
+enum { K_FULL, K_CAUSAL, K_WINDOW, K_WINDOW_BOTH, K_PREFIX, K_LAMBDA, K_SHARED_QUESTION, K_CAUSAL_BLOCKWISE,
+       K_BLOCK_CAUSAL, K_GLOBAL_WINDOW, K_DILATED, K_CAUSAL_BLOCKWISE_FM, K_QK_SPARSE, K_BLOCK_DIFFUSION, K_DRAFT_TRAIN,
+       K_NATTEN2D, K_STA2D, K_STA3D, K_SVG_SPATIAL, K_SVG_TEMPORAL, KNOWN_MASKS };
 static const known_mask KNOWN[KNOWN_MASKS] = {
     [K_FULL] = {"full", known_full, {0}},
     [K_CAUSAL] = {"causal", known_causal, {0}},
@@ -125,7 +125,8 @@ static const known_mask KNOWN[KNOWN_MASKS] = {
 static inline const char *known_call(const known_mask *m, const int64_t *p, char out[KNOWN_CALL]) {
     int at = snprintf(out, KNOWN_CALL, "%s", m->name);
     for (int i = 0; i < KNOWN_PARAMS && m->params[i]; i++)
-        at += snprintf(out + at, (size_t)(KNOWN_CALL - at), "%s%s = %lld", i ? ", " : "(", m->params[i], (long long)p[i]);
+        at += snprintf(out + at, (size_t)(KNOWN_CALL - at), "%s%s = %lld", i ? ", " : "(", m->params[i],
+                       (long long)p[i]);
     if (m->params[0]) snprintf(out + at, (size_t)(KNOWN_CALL - at), ")");
     return out;
 }

@@ -55,8 +55,9 @@ static void check_count(cells *c, const sums *s, const char *call) {
             else if (pairs == (q1 - q) * (k1 - k)) want.full++;
             else want.partial++;
         }
-    cr_assert(!memcmp(&got, &want, sizeof got), "%s, n = %d: pairs %d, not %d; full %d %d, partial %d %d", call, (int)s->n,
-              (int)got.pairs, (int)want.pairs, (int)got.full, (int)want.full, (int)got.partial, (int)want.partial);
+    cr_assert(!memcmp(&got, &want, sizeof got), "%s, n = %d: pairs %d, not %d; full %d %d, partial %d %d", call,
+              (int)s->n, (int)got.pairs, (int)want.pairs, (int)got.full, (int)want.full, (int)got.partial,
+              (int)want.partial);
 }
 
 /* Blocks of `block`: every piece pair's count, every cell's class. */
@@ -88,8 +89,8 @@ static void check_grid(cells *c, const sums *s, uint64_t block, const char *call
                     uint64_t q1 = least(q + FCP_CELL, cuts[i + 1]), k1 = least(k + FCP_CELL, cuts[j + 1]);
                     uint64_t inside = pairs_in(s, q, q1, k, k1);
                     unsigned want = !inside ? 0 : inside == (q1 - q) * (k1 - k) ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
-                    cr_assert_eq(cls[(q - cuts[i]) / FCP_CELL][(k - cuts[j]) / FCP_CELL], want, "%s, n = %d: cell at %d, %d",
-                                 call, (int)s->n, (int)q, (int)k);
+                    cr_assert_eq(cls[(q - cuts[i]) / FCP_CELL][(k - cuts[j]) / FCP_CELL], want,
+                                 "%s, n = %d: cell at %d, %d", call, (int)s->n, (int)q, (int)k);
                 }
         }
     cr_assert_eq(at, count);
@@ -174,8 +175,8 @@ Test(prelude, long_sequences) {
             cr_assert_eq(cells_grid(c, n, q_cuts, 1, k_cuts, 1, &entry, &count, NULL), FCP_OK);
             for (uint64_t k = 0; k < n; k++)
                 pairs += KNOWN[x->mask].allow(x->p, (int64_t)q, (int64_t)k, (int64_t)n);
-            cr_assert(count == 1 && cells_shapes(c, &ignored, &runs, &ignored)[entry->shape].pairs == pairs, "%s: row %d",
-                      call, (int)q);
+            cr_assert(count == 1 && cells_shapes(c, &ignored, &runs, &ignored)[entry->shape].pairs == pairs,
+                      "%s: row %d", call, (int)q);
             sampled += pairs;
         }
         cr_assert_gt(sampled, 0);
@@ -191,7 +192,8 @@ static void refuse(const char *mask, uint64_t n, fcp_code expected, const char *
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *p = NULL;
     fcp_plan *plan = NULL;
-    snprintf(source, sizeof source, "batch { lengths = [%llu] }\nplan { mask = %s; block = 128 }\n", (unsigned long long)n, mask);
+    snprintf(source, sizeof source, "batch { lengths = [%llu] }\nplan { mask = %s; block = 128 }\n",
+             (unsigned long long)n, mask);
     fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &p);
     if (!code) code = fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan);
     char *picture = fcpc_diagnostics_render(d, false);
@@ -204,7 +206,8 @@ static void refuse(const char *mask, uint64_t n, fcp_code expected, const char *
 }
 
 Test(prelude, refuses) {
-    refuse("natten2d(W = 64, kw = 7, kh = 7)", 1000, FCP_E_MASK_EXACT, "1000 is not a multiple of 64 in a sequence of 1000");
+    refuse("natten2d(W = 64, kw = 7, kh = 7)", 1000, FCP_E_MASK_EXACT,
+           "1000 is not a multiple of 64 in a sequence of 1000");
     refuse("natten2d(W = 64, kw = 7, kh = 7)", 1024, FCP_OK, NULL);
     refuse("natten2d(W = 0, kw = 7, kh = 7)", 1024, FCP_E_MASK_DIV_ZERO, "division by zero");
     refuse("sta2d(W = 65, tw = 8, th = 8, kw = 3, kh = 3)", 1024, FCP_E_MASK_EXACT, "65 is not a multiple of 8");
