@@ -3,6 +3,7 @@
 #   make check    set up, build, every test             make bench    measure, each figure beside its goal [ROWS=plan]
 #   make install  [PREFIX=/usr/local] [DESTDIR=]        make setup    install what is missing (apt)
 #   make fuzz     fuzz every target [SECONDS=60]        make golden-update   rewrite the golden files; read the diff
+#   make pictures draw the prelude's masks again (grammar/pictures)
 # Variables: B (build folder), CC, SAN (address,undefined | thread), OPT, JOBS, V (1: show commands).
 B ?= build
 CC = gcc
@@ -144,6 +145,8 @@ demo: setup
 	$(B)/fcpc examples/lambda.fcp -o $(B)/lambda.plan
 	$(B)/fcpc show $(B)/lambda.plan
 	$(B)/fcpc run $(B)/lambda.plan
+pictures: all
+	@B=$(B) grammar/pictures/draw.sh
 bench: $(B)/bench
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
@@ -178,7 +181,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build demo bench \
+.PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build demo bench \
         examples setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -63,6 +63,11 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
  * abs). lo < *at < hi. False if there is none, or they come thick. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
+/* For a program specialised to the box: the longest period, in positions of dimension `dim` and shorter than the box's
+ * side there, at whose steps x / m or x % m of that dimension alone turns; 0 if there is none. The steps are at *first
+ * (0 <= *first < period) and every period from there. */
+int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first);
+
 /* The program as words that are equal for two boxes of equal sides exactly when the programs are alike up to the shift
  * of the boxes (but for unlike encodings of one function, which cost only time). Writes at most box_key_room(count)
  * words; `offsets` has program->count. Returns the number written. */

@@ -1,8 +1,8 @@
 /* box_key.c: where a specialised program turns, and how it is named independent of where its box lies.
  *
  * Requires: a program specialised to the box (box.c).
- * Gives: box_turn and box_key of box.h.
- * Cost: box_turn O(nodes + log of the box's side); box_key O(nodes).
+ * Gives: box_turn, box_period and box_key of box.h.
+ * Cost: box_turn O(nodes + log of the box's side); box_period and box_key O(nodes).
  * Units: positions in tokens, heads by number.
  */
 #include "box.h"
@@ -76,6 +76,44 @@ bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
         if (only_on(&f, dim) && first_turn(&f, m, b, dim, at)) return true;
     }
     return false;
+}
+
+/* --- periods ---------------------------------------------------------------------------------------------------- */
+
+enum { CHAIN_MAX = 8 }; /* x / a / b % c: quotients of quotients looked through */
+
+/* The period of node i, x / m or x % m, and a step of it; 0 if it has none that is seen. */
+static int64_t node_period(const box_program *program, uint32_t i, int dim, int64_t *step) {
+    int64_t period = 1;
+    for (int depth = 0; depth < CHAIN_MAX; depth++) {
+        const box_node *x = &program->nodes[i];
+        if (x->op == BOX_LINEAR) {
+            int64_t a = x->f.x[dim];
+            if ((a != 1 && a != -1) || !only_on(&x->f, dim) || x->f.c <= INT64_MIN + 1 || x->f.c == INT64_MAX) return 0;
+            *step = a > 0 ? -x->f.c : x->f.c + 1; /* floor((c - t) / m) turns after the multiple */
+            return period;
+        }
+        if (x->op != MC_DIV && x->op != MC_MOD) return 0;
+        const box_node *m = &program->nodes[x->b];
+        if (m->op != BOX_LINEAR || !form_is_const(&m->f) || m->f.c <= 0) return 0;
+        bool counts = depth == 0 || x->op == MC_DIV; /* in x % a / b, b alone */
+        if (counts && __builtin_mul_overflow(period, m->f.c, &period)) return 0;
+        i = x->a;
+    }
+    return 0;
+}
+
+int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first) {
+    int64_t side = b->hi[dim] - b->lo[dim], longest = 0, step;
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        if (x->op != MC_DIV && x->op != MC_MOD) continue;
+        int64_t period = node_period(program, i, dim, &step);
+        if (period <= longest || period >= side) continue;
+        longest = period;
+        *first = mc_mod(step, period);
+    }
+    return longest;
 }
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */

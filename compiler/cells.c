@@ -4,11 +4,12 @@
  * Gives: cells.h.
  * How: a box of pairs is evaluated abstractly (box.h). NONE and FULL boxes are done, however large; a MIXED box gets
  *      the mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that
- *      lists come out in order; squares in quarters where only counts are asked. A MIXED cell is solved by rows
- *      (rows.h). Every MIXED square, piece pair and cell is first looked up by its specialised mask, written relative
- *      to its corner: what depends only on q - k meets itself along the diagonal, what has a period meets itself once
- *      a period, and what is cut by one straight line meets itself all along that line, in this sequence and in later
- *      ones.
+ *      lists come out in order; rectangles in quarters where only counts are asked, at whole periods where x / m and
+ *      x % m give the mask some. A MIXED cell is solved by rows (rows.h). Every MIXED rectangle, piece pair and cell is
+ *      first looked up by its specialised mask, written relative to its corner: what depends only on q - k meets itself
+ *      along the diagonal, what has a period meets itself once a period (an image's rows, a film's pictures: all of
+ *      them are the first few), and what is cut by one straight line meets itself all along that line, in this
+ *      sequence and in later ones.
  * Cost: cells_count: O(unlike boxes * nodes), for a mask of q - k O(log n) boxes; cells_grid: O(pieces on the boundary
  *      * (nodes + log pieces) + entries); the cells inside a piece pair once for each unlike pair.
  * Units: positions in tokens; pairs summed over heads where the mask names h.
@@ -19,28 +20,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRID_BYTES_MAX = 64 << 20 };
+enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 
-/* Adds the counts of the square of 2^level cells at cell (row, col), of n tokens in all. */
-static fcp_code count_square(cells *c, uint64_t n, uint64_t row, uint64_t col, unsigned level, const box_program *p,
-                             uint64_t sum[3]) {
-    uint64_t cells_side = (n + FCP_CELL - 1) / FCP_CELL, size = (uint64_t)1 << level;
-    if (row >= cells_side || col >= cells_side) return FCP_OK;
-    uint64_t rows_here = cells_side - row < size ? cells_side - row : size;
-    uint64_t cols_here = cells_side - col < size ? cells_side - col : size;
-    uint64_t q1 = (row + rows_here) * FCP_CELL, k1 = (col + cols_here) * FCP_CELL;
-    box b = make_box(c, row * FCP_CELL, q1 < n ? q1 : n, col * FCP_CELL, k1 < n ? k1 : n);
+/* A rectangle of cells, of n tokens in all. */
+typedef struct cell_rect {
+    uint64_t n, lo[2], hi[2]; /* by BOX_Q, BOX_K */
+} cell_rect;
+
+static box rect_box(const cells *c, const cell_rect *r) {
+    uint64_t q1 = r->hi[BOX_Q] * FCP_CELL, k1 = r->hi[BOX_K] * FCP_CELL;
+    return make_box(c, r->lo[BOX_Q] * FCP_CELL, q1 < r->n ? q1 : r->n, r->lo[BOX_K] * FCP_CELL, k1 < r->n ? k1 : r->n);
+}
+
+static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
+
+/* A cell to split [lo, hi) at, of those that hold a step (`first` and every `period` positions from there): 0 if only
+ * the cell at lo does, or none. Of 2^i steps or more, but not 2^(i + 1), the 2^i-th: whole periods fall into halves. */
+static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
+    uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
+    uint64_t from = after > first ? (after - first + period - 1) / period : 0;
+    uint64_t to = end > first ? (end - first + period - 1) / period : 0;
+    return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
+}
+
+/* Where to split a rectangle of more than one cell in dimension d. Where the mask has a period, after whole periods
+ * that begin alike in their cells, else after whole periods; else after the largest power of two cells. */
+static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
+    int64_t first, period = box_period(p, b, d, &first);
+    uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
+    if (period > 0) {
+        uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
+        if (alike < box_side(b, d)) at = split_at_step(lo, hi, (uint64_t)first, alike);
+        if (!at) at = split_at_step(lo, hi, (uint64_t)first, step);
+    }
+    return at ? at : lo + high_bit(hi - lo - 1);
+}
+
+/* Adds the counts of a rectangle of cells. */
+static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, uint64_t sum[3]) {
+    uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K], here[3] = {0};
+    box b = rect_box(c, r);
     box_class cls;
-    uint64_t here[3] = {0};
     stack_mark mark = stack_here(&c->stack);
     fcp_code code = classify(c, &b, &p, &cls);
     if (code != FCP_OK || cls == BOX_NONE) goto done;
     if (cls == BOX_FULL) {
-        here[0] = rows_here * cols_here;
+        here[0] = down * across;
         code = box_area(&b, &here[2]);
-    } else if (level == 0) {
+    } else if (down == 1 && across == 1) {
         uint64_t area;
         code = box_area(&b, &area);
         if (code == FCP_OK) code = cell_pairs(c, &b, p, &here[2]);
@@ -48,9 +77,10 @@ static fcp_code count_square(cells *c, uint64_t n, uint64_t row, uint64_t col, u
         here[0] = here[2] == area;
         here[1] = here[2] > 0 && here[2] < area;
     } else {
-        size_t words = box_words(c, ANSWER_CELLS, &b, p);
+        bool few = down * across <= FEW_CELLS; /* which are remembered one by one */
+        size_t words = few ? 0 : box_words(c, ANSWER_CELLS, &b, p);
         uint64_t hash = memo_hash(c->key, words);
-        const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+        const memo_entry *known = few ? NULL : memo_find(&c->memo, c->key, words, hash);
         if (known) {
             c->stats.memo_hits++;
             memcpy(here, known->answer, sizeof here);
@@ -58,10 +88,15 @@ static fcp_code count_square(cells *c, uint64_t n, uint64_t row, uint64_t col, u
             if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             int64_t *key = keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
-            uint64_t half = size / 2;
-            for (unsigned i = 0; i < 4 && code == FCP_OK; i++)
-                code = count_square(c, n, row + (i >> 1) * half, col + (i & 1) * half, level - 1, p, here);
-            if (code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
+            uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
+            if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
+            if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
+            for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
+                cell_rect part = *r;
+                for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
+                if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
+            }
+            if (!few && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
         }
     }
     for (int i = 0; i < 3 && code == FCP_OK; i++)
@@ -217,9 +252,8 @@ fcp_code cells_count(cells *c, uint64_t n, cells_counts *out, cells_fault *fault
     uint64_t cells_side = n / FCP_CELL + (n % FCP_CELL != 0), all, sum[3] = {0};
     if (__builtin_mul_overflow(cells_side, cells_side, &all) || n > INT64_MAX) return FCP_E_PLAN_SIZE;
     set_length(c, n);
-    unsigned level = 0;
-    while ((uint64_t)1 << level < cells_side) level++;
-    fcp_code code = count_square(c, n, 0, 0, level, c->base, sum);
+    const cell_rect square = {.n = n, .hi = {cells_side, cells_side}};
+    fcp_code code = n ? count_rect(c, &square, c->base, sum) : FCP_OK;
     if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};

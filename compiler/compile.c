@@ -57,7 +57,48 @@ static bool stopped(const run *r) { return r->stop && *r->stop; }
 
 /* --- problem --------------------------------------------------------------------------------------------------------- */
 
-static fcp_code report_fault(const run *r, fcp_code code, const cells_fault *f) {
+/* The rest that `exact` found, by the shape expr.c gives it: a / (if a % b == 0 then b else 0). */
+static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
+    const mc_node *x = &mask.nodes[node], *y = x->op == MC_DIV ? &mask.nodes[x->b] : NULL;
+    if (!y || y->op != MC_IF_I || mask.nodes[y->c].op != MC_CONST_I || mask.nodes[y->c].imm) return false;
+    const mc_node *even = &mask.nodes[y->a];
+    if (even->op != MC_EQ) return false;
+    const mc_node *rest = &mask.nodes[mask.nodes[even->a].op == MC_MOD ? even->a : even->b];
+    *a = x->a;
+    *b = y->b;
+    return rest->op == MC_MOD && rest->a == *a && rest->b == *b;
+}
+
+static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t b) {
+    mc_code mask = r->program->mask;
+    int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
+    if (!values) return FCP_E_NO_MEMORY;
+    mc_eval(mask, f->q, f->k, f->n, f->h, values);
+    const int64_t dividend = values[a], divisor = values[b];
+    bool fixed = true; /* of n alone: no q, k or h among what the two need */
+    memset(values, 0, mask.count * sizeof *values);
+    values[a] = values[b] = 1;
+    for (uint32_t i = f->node; i-- > 0;) {
+        const mc_node *x = &mask.nodes[i];
+        if (!values[i]) continue;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H;
+        if (x->a != MC_NONE) values[x->a] = 1;
+        if (x->b != MC_NONE) values[x->b] = 1;
+        if (x->c != MC_NONE) values[x->c] = 1;
+    }
+    span at = r->program->mask_spans[f->node];
+    diag_error(r->d, FCP_E_MASK_EXACT, place_of(r, at), "%lld is not a multiple of %lld in a sequence of %lld tokens",
+               (long long)dividend, (long long)divisor, (long long)f->n);
+    if (!fixed)
+        diag_hint(r->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
+    if (at.source != r->program->mask_span.source) diag_also(r->d, place_of(r, r->program->mask_span), "of this mask");
+    return FCP_E_MASK_EXACT;
+}
+
+static fcp_code report_fault(run *r, fcp_code code, const cells_fault *f) {
+    uint32_t a, b;
+    if (f->kind == MC_DIV_ZERO && f->node < r->program->mask.count && is_exact(r->program->mask, f->node, &a, &b))
+        return report_exact(r, f, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
     span at = f->node < r->program->mask.count ? r->program->mask_spans[f->node] : r->program->mask_span;
     if (mc_uses(r->program->mask) & MC_USES_H)

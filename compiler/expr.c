@@ -338,11 +338,29 @@ static value inline_body(sema *s, const void *what, expr *body, const value *arg
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
+/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). compile.c knows it again by
+ * this shape; what constants decide is reported here. */
+static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
+    if (!s->builder || s->failed) return 0;
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    const mc_node x = nodes[a], y = nodes[b]; /* the array moves as it grows */
+    if (guard == MC_NONE && x.op == MC_CONST_I && y.op == MC_CONST_I && y.imm && mc_mod(x.imm, y.imm)) {
+        diag_error(s->d, FCP_E_MASK_EXACT, e->at, "%" PRId64 " is not a multiple of %" PRId64, x.imm, y.imm);
+        s->failed = true;
+        return 0;
+    }
+    uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
+    uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
+    return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
+}
+
 static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
-    bool is_abs = e->index == BUILTIN_ABS;
-    if (is_abs ? e->arg_count != 1 : e->arg_count < 2) {
-        diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : "'%s' takes two numbers or more",
-                   e->name);
+    bool is_abs = e->index == BUILTIN_ABS, is_exact = e->index == BUILTIN_EXACT;
+    if (is_abs ? e->arg_count != 1 : is_exact ? e->arg_count != 2 : e->arg_count < 2) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : is_exact ? "'%s' takes two numbers"
+                   : "'%s' takes two numbers or more", e->name);
         return (value){TYPE_INT, 0};
     }
     value result = poison;
@@ -357,6 +375,7 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
         if (!good) continue;
         if (is_abs) result.node = emit(s, e, MC_ABS, v.node, MC_NONE, MC_NONE, 0, guard);
         else if (a == e->args) result.node = v.node;
+        else if (is_exact) result.node = lower_exact(s, e, result.node, v.node, guard);
         else result.node = emit2(s, e, e->index == BUILTIN_MIN ? MC_MIN : MC_MAX, result.node, v.node, MC_NONE);
         result.type = TYPE_INT;
     }

@@ -1,7 +1,7 @@
 /* names.c: the names of masks: declared, found, suggested; constants; and named arguments put in their places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs. Names
- * of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact.
+ * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
  */
@@ -12,7 +12,7 @@
 #include "sema.h"
 
 const char *const mask_variables[MASK_VARIABLES] = {"q", "k", "n", "h"};
-const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs"};
+const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact"};
 
 int find_word(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -76,7 +76,7 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
         bool variable = find_word(mask_variables, MASK_VARIABLES, name) >= 0;
         diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every mask", name);
         diag_hint(s->d, variable ? "q and k are positions, n is the length, h the head; call this something else"
-                                 : "min, max and abs are functions of the language; call this something else");
+                                 : "min, max, abs and exact are functions of the language; call this something else");
         return true;
     }
     const symbol *old = def ? find_symbol(s, m, name) : NULL;
@@ -208,7 +208,8 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
     int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
-    if (f < 0 || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1)) {
+    if (f < 0 || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+        (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
         return false;
     }
@@ -217,7 +218,16 @@ static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out
         if (!eval_constant(s, a->value, what, &v)) return false;
         if (f == BUILTIN_ABS && v == INT64_MIN) v = INT64_MAX;
         if (f == BUILTIN_ABS) *out = v < 0 ? -v : v;
-        else if (a == e->args || (f == BUILTIN_MIN ? v < *out : v > *out)) *out = v;
+        else if (a == e->args) *out = v;
+        else if (f == BUILTIN_EXACT) {
+            int64_t rest = 0;
+            if (!v || (v != -1 && (rest = mc_mod(*out, v)) != 0) || (v == -1 && *out == INT64_MIN)) {
+                if (rest) diag_error(s->d, FCP_E_VALUE, e->at, "%" PRId64 " is not a multiple of %" PRId64, *out, v);
+                else diag_error(s->d, FCP_E_VALUE, e->at, v ? "this overflows 64 bits" : "division by zero");
+                return false;
+            }
+            *out = mc_div(*out, v);
+        } else if (f == BUILTIN_MIN ? v < *out : v > *out) *out = v;
     }
     return true;
 }

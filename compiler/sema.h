@@ -50,9 +50,9 @@ expr *new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
-enum { MASK_VARIABLES = 4, BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, MASK_BUILTINS };
+enum { MASK_VARIABLES = 4, BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, MASK_BUILTINS };
 extern const char *const mask_variables[MASK_VARIABLES]; /* q k n h */
-extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs */
+extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs exact */
 int find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool no_memory(sema *s);                              /* reports it, once; false */
 bool declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */

@@ -1,32 +1,56 @@
-/* bench_cells.c: what it costs to classify masks: a million tokens counted, and the piece pairs of whole batches. */
+/* bench_cells.c: what it costs to classify masks: each mask of the prelude over a million tokens, counted, with brute
+ * force beside it and compared with it; the piece pairs of whole batches; a long program from text to plan.
+ *
+ * Masks are parsed from text. Brute force is the definition in C, pair by pair, over the longest sequence it does in
+ * about BRUTE_SECONDS; the counts of that sequence must agree. */
 #include "../../compiler/cells.h"
-#include "../unit/mask_samples.h"
+#include "../../compiler/program.h"
+#include "../unit/known_masks.h"
 #include "bench.h"
 #include "workload.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-enum { RUNS = 7, TOKENS = 1 << 20 };
+enum { RUNS = 7, TOKENS = 1 << 20, MIB = 1 << 20, BRUTE_LEAST = 1024 };
+#define BRUTE_SECONDS 0.2
 
 typedef struct bench_mask {
-    enum sample sample;
-    int64_t x, y;
-    const char *name;
+    int mask;
+    int64_t p[KNOWN_PARAMS];
+    uint64_t n, unit; /* lengths are multiples of unit; 0: any */
+    double goal_ms;
 } bench_mask;
 
 static const bench_mask MASKS[] = {
-    {SAMPLE_FULL, 0, 0, "full"},
-    {SAMPLE_CAUSAL, 0, 0, "causal"},
-    {SAMPLE_WINDOW, 4096, 0, "window(4096)"},
-    {SAMPLE_WINDOW_BOTH, 4096, 1024, "window_both(4096, 1024)"},
-    {SAMPLE_PREFIX, 1000, 0, "prefix(1000)"},
-    {SAMPLE_LAMBDA, 64, 4096, "lambda(64, 4096)"},
-    {SAMPLE_SHARED_QUESTION, 20, 4, "shared_question(20, 4)"},
-    {SAMPLE_CAUSAL_BLOCKWISE, 256, 2, "causal_blockwise(256, 2)"},
-    {SAMPLE_BLOCK_CAUSAL, 1000, 0, "block_causal(1000)"},
-    {SAMPLE_BLOCK_CAUSAL, 4096, 0, "block_causal(4096)"},
-    {SAMPLE_GLOBAL_WINDOW, 64, 4096, "global_window(64, 4096)"},
-    {SAMPLE_DILATED, 4096, 4, "dilated(4096, 4)"},
+    {K_FULL, {0}, TOKENS, 0, 50},
+    {K_CAUSAL, {0}, TOKENS, 0, 50},
+    {K_WINDOW, {4096}, TOKENS, 0, 50},
+    {K_WINDOW_BOTH, {4096, 1024}, TOKENS, 0, 50},
+    {K_PREFIX, {1000}, TOKENS, 0, 50},
+    {K_LAMBDA, {64, 4096}, TOKENS, 0, 50},
+    {K_SHARED_QUESTION, {20, 4}, TOKENS, 0, 50},
+    {K_CAUSAL_BLOCKWISE, {256, 2}, TOKENS, 0, 50},
+    {K_CAUSAL_BLOCKWISE_FM, {4096}, TOKENS, 0, 50},
+    {K_CAUSAL_BLOCKWISE_FM, {1000}, TOKENS, 0, 50},
+    {K_BLOCK_CAUSAL, {1000}, TOKENS, 0, 50},
+    {K_BLOCK_CAUSAL, {4096}, TOKENS, 0, 50},
+    {K_GLOBAL_WINDOW, {64, 4096}, TOKENS, 0, 50},
+    {K_QK_SPARSE, {500000, 100000}, TOKENS, 0, 50},
+    {K_BLOCK_DIFFUSION, {32}, TOKENS, 2, 50},
+    {K_BLOCK_DIFFUSION, {1000}, TOKENS, 2, 50},
+    {K_DRAFT_TRAIN, {1000, 1000}, TOKENS, 0, 50},
+    {K_DILATED, {4096, 4}, TOKENS, 0, 50},
+    {K_SVG_SPATIAL, {226, 4096}, TOKENS, 0, 50},
+    {K_STA2D, {1024, 16, 16, 9, 9}, TOKENS, 1024 * 16, 50},
+    {K_NATTEN2D, {1024, 63, 63}, TOKENS, 1024, 200},
+    {K_NATTEN2D, {1000, 63, 63}, 1048000, 1000, 200},
+    {K_NATTEN2D, {1021, 63, 63}, 1048567, 1021, 0}, /* a prime: hardly two cells of a row of pixels are alike */
+    {K_STA3D, {80, 48, 8, 8, 6, 3, 3, 3}, 1036800, 80 * 48 * 6, 200},
+    {K_SVG_TEMPORAL, {226, 4096, 128}, TOKENS, 0, 200},
+    {K_SVG_TEMPORAL, {226, 3600, 128}, TOKENS, 0, 200},
+    {K_SVG_TEMPORAL, {226, 1350, 128}, TOKENS, 0, 200},
 };
 enum { MASK_COUNT = sizeof MASKS / sizeof *MASKS };
 
@@ -40,51 +64,110 @@ static double median(double *times, int count) {
     return times[count / 2];
 }
 
-static mc_code make(const bench_mask *m, mc_node **nodes) {
-    static exprs e;
-    e.count = 0;
-    return lower_mask(&e, sample_mask(&e, m->sample, m->x, m->y), nodes);
+/* "natten2d(1024, 63, 63)" */
+static const char *short_name(const bench_mask *m, char out[KNOWN_CALL]) {
+    const known_mask *k = &KNOWN[m->mask];
+    int at = snprintf(out, KNOWN_CALL, "%s", k->name);
+    for (int i = 0; i < KNOWN_PARAMS && k->params[i]; i++)
+        at += snprintf(out + at, (size_t)(KNOWN_CALL - at), "%s%lld", i ? ", " : "(", (long long)m->p[i]);
+    if (k->params[0]) snprintf(out + at, (size_t)(KNOWN_CALL - at), ")");
+    return out;
+}
+
+static fcpc_program *parse(const bench_mask *m) {
+    char call[KNOWN_CALL], source[KNOWN_CALL + 32];
+    fcpc_program *p = NULL;
+    snprintf(source, sizeof source, "plan { mask = %s }\n", known_call(&KNOWN[m->mask], m->p, call));
+    return fcpc_parse_text("bench.fcp", source, strlen(source), NULL, NULL, &p) == FCP_OK ? p : NULL;
+}
+
+/* The definition, pair by pair: the first `rows` queries of n tokens. */
+static uint64_t brute_force(const bench_mask *m, uint64_t rows, uint64_t n) {
+    known_allow *allow = KNOWN[m->mask].allow;
+    uint64_t pairs = 0;
+    for (uint64_t q = 0; q < rows; q++)
+        for (uint64_t k = 0; k < n; k++) pairs += allow(m->p, (int64_t)q, (int64_t)k, (int64_t)n);
+    return pairs;
+}
+
+/* Is that what the compiler counts? */
+static bool agrees(const fcpc_program *p, uint64_t rows, uint64_t n, uint64_t pairs) {
+    cells *c = cells_new(p->mask, 1);
+    cells_counts counts = {0};
+    fcp_code code = c ? cells_count(c, n, &counts, NULL) : FCP_E_NO_MEMORY;
+    if (code == FCP_OK && rows < n) {
+        const uint64_t q_cuts[] = {0, rows}, k_cuts[] = {0, n};
+        const cell_entry *entry;
+        const fcp_run *runs;
+        size_t count;
+        uint32_t shapes;
+        code = cells_grid(c, n, q_cuts, 1, k_cuts, 1, &entry, &count, NULL);
+        counts.pairs = code == FCP_OK && count ? cells_shapes(c, &shapes, &runs, &shapes)[entry->shape].pairs : 0;
+    }
+    cells_free(c);
+    return code == FCP_OK && counts.pairs == pairs;
+}
+
+/* Writes what brute force does; false if it counts something else. Where the shortest sequence is long, it does as many
+ * of its queries as it can. */
+static bool beside(const bench_mask *m, const fcpc_program *p, char *out, size_t size) {
+    uint64_t unit = m->unit ? m->unit : 1, n = (BRUTE_LEAST + unit - 1) / unit * unit, rows, pairs;
+    double seconds;
+    for (;; n *= 2) {
+        rows = n > 8 * BRUTE_LEAST ? 8 * BRUTE_LEAST * BRUTE_LEAST / n : n;
+        double start = bench_now();
+        pairs = brute_force(m, rows, n);
+        seconds = bench_now() - start;
+        if (seconds * 4 > BRUTE_SECONDS || rows < n) break;
+    }
+    bool same = agrees(p, rows, n, pairs);
+    double all = seconds * ((double)m->n / (double)rows) * ((double)m->n / (double)n);
+    snprintf(out, size, "%s brute force %.0f ms for %llu x %llu (all: %.0f s)", same ? "" : " NOT THE SAME AS",
+             seconds * 1e3, (unsigned long long)rows, (unsigned long long)n, all);
+    return same;
 }
 
 static void bench_count(const bench_mask *m) {
-    mc_node *nodes;
-    mc_code code = make(m, &nodes);
+    fcpc_program *p = parse(m);
     double times[RUNS];
     cells_counts counts = {0};
     cells_stats stats = {0};
-    bool ok = true;
-    for (int i = 0; i < RUNS; i++) {
+    bool ok = p != NULL;
+    for (int i = 0; i < RUNS && p; i++) {
         double start = bench_now();
-        cells *c = cells_new(code, 1);
-        ok = c && cells_count(c, TOKENS, &counts, NULL) == FCP_OK && ok;
+        cells *c = cells_new(p->mask, 1);
+        ok = c && cells_count(c, m->n, &counts, NULL) == FCP_OK && ok;
         times[i] = bench_now() - start;
         if (c) cells_get_stats(c, &stats);
         cells_free(c);
     }
-    char name[96], note[160];
-    double ms = median(times, RUNS) * 1e3;
-    snprintf(name, sizeof name, "count 1M tokens, %s", m->name);
-    snprintf(note, sizeof note, "%llu full, %llu partial cells; %llu boxes, %.0f KiB", (unsigned long long)counts.full,
-             (unsigned long long)counts.partial, (unsigned long long)stats.boxes, (double)stats.bytes / 1024);
-    bench_row(name, ms, "ms", "<= 50 ms", ok && ms <= 50, note);
-    free(nodes);
+    char name[KNOWN_CALL + 32], text[KNOWN_CALL], goal[32] = "", brute[96] = "", note[320];
+    double ms = p ? median(times, RUNS) * 1e3 : 0;
+    ok = ok && beside(m, p, brute, sizeof brute);
+    snprintf(name, sizeof name, "count 1M, %s", short_name(m, text));
+    if (m->goal_ms > 0) snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
+    snprintf(note, sizeof note, "%.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes; by elements %.4g %%;%s",
+             (double)stats.bytes / MIB, (unsigned long long)counts.full, (unsigned long long)counts.partial,
+             (unsigned long long)stats.boxes,
+             counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, brute);
+    bench_row(name, ms, "ms", goal, ok && ms <= m->goal_ms && stats.bytes <= 64 * (uint64_t)MIB, note);
+    fcpc_program_free(p);
 }
 
 /* Every sequence of a batch, cut at multiples of `block`. */
-static void bench_grids(const bench_mask *m, const char *file, uint64_t tokens, uint64_t block) {
-    size_t count, pairs = 0, pieces = 0, room = 2;
-    bool drawn, ok = true;
-    uint64_t *lengths = workload_lengths(file, tokens, &count, &drawn);
-    for (size_t i = 0; lengths && i < count; i++)
+static void bench_grids(const bench_mask *m, const char *what, const uint64_t *lengths, size_t count, uint64_t block,
+                        double goal_ms, const char *remark) {
+    size_t pairs = 0, pieces = 0, room = 2;
+    bool ok = true;
+    for (size_t i = 0; i < count; i++)
         if (lengths[i] / block + 2 > room) room = lengths[i] / block + 2;
     uint64_t *cuts = malloc(room * sizeof *cuts);
-    mc_node *nodes;
-    mc_code code = make(m, &nodes);
+    fcpc_program *p = parse(m);
     double times[RUNS];
     cells_stats stats = {0};
-    for (int i = 0; i < RUNS && lengths && cuts; i++) {
+    for (int i = 0; i < RUNS && p && cuts; i++) {
         double start = bench_now();
-        cells *c = cells_new(code, 1);
+        cells *c = cells_new(p->mask, 1);
         pairs = pieces = 0;
         for (size_t s = 0; s < count && c; s++) {
             uint32_t n = 0;
@@ -101,23 +184,97 @@ static void bench_grids(const bench_mask *m, const char *file, uint64_t tokens, 
         if (c) cells_get_stats(c, &stats);
         cells_free(c);
     }
-    char name[96], note[160];
-    double ms = lengths && cuts ? median(times, RUNS) * 1e3 : 0;
-    snprintf(name, sizeof name, "classify %s, %s, block %llu", file, m->name, (unsigned long long)block);
+    char name[KNOWN_CALL + 96], text[KNOWN_CALL], goal[32] = "", note[200];
+    ok = ok && p && cuts && count;
+    double ms = ok ? median(times, RUNS) * 1e3 : 0;
+    snprintf(name, sizeof name, "classify %s, %s, block %llu", what, short_name(m, text), (unsigned long long)block);
+    if (goal_ms > 0) snprintf(goal, sizeof goal, "<= %.0f ms", goal_ms);
     snprintf(note, sizeof note, "%zu pieces, %zu pairs, %.0f ns a pair; %llu boxes, %llu rows, %.0f KiB%s", pieces,
              pairs,
-             ms * 1e6 / (double)(pairs ? pairs : 1), (unsigned long long)stats.boxes,
-             (unsigned long long)stats.rows, (double)stats.bytes / 1024, drawn ? "; drawn lengths" : "");
-    bench_row(name, ms, "ms", "", ok && lengths && cuts, note);
+             ms * 1e6 / (double)(pairs ? pairs : 1), (unsigned long long)stats.boxes, (unsigned long long)stats.rows,
+             (double)stats.bytes / 1024, remark);
+    bench_row(name, ms, "ms", goal, ok && ms <= goal_ms, note);
     free(cuts);
+    fcpc_program_free(p);
+}
+
+static void bench_batches(void) {
+    static const bench_mask batch[] = {{K_CAUSAL, {0}, 0, 0, 0}, {K_LAMBDA, {64, 4096}, 0, 0, 0},
+                                       {K_SHARED_QUESTION, {20, 4}, 0, 0, 0}, {K_DILATED, {4096, 4}, 0, 0, 0}};
+    enum { ANSWERED = 1024 };
+    size_t count;
+    bool drawn;
+    uint64_t *lengths = workload_lengths("wlbllm-256x32k", 256u << 15, &count, &drawn);
+    for (size_t i = 0; i < sizeof batch / sizeof *batch; i++)
+        bench_grids(&batch[i], "wlbllm-256x32k", lengths, lengths ? count : 0, 2048, 0, drawn ? "; drawn lengths" : "");
     free(lengths);
-    free(nodes);
+    lengths = malloc(ANSWERED * sizeof *lengths);
+    for (int i = 0; i < ANSWERED && lengths; i++) lengths[i] = 128 << 10;
+    bench_grids(&batch[2], "128M tokens (128K each)", lengths, lengths ? ANSWERED : 0, 4096, 200, "");
+    for (int i = 0; i < ANSWERED && lengths; i++) /* no two alike */
+        lengths[i] = (uint64_t)((128 << 10) - ANSWERED / 2 + i);
+    bench_grids(&batch[2], "128M tokens (128K +- 512)", lengths, lengths ? ANSWERED : 0, 4096, 0, "");
+    free(lengths);
+}
+
+/* --- a long program --------------------------------------------------------------------------------------------- */
+
+enum { LONG_MASKS = 111, LONG_ROOM = 1 << 17 };
+
+/* Nine lines a mask: calls of the mask before (every tenth begins anew) and of the prelude, numbers, functions; then a
+ * plan. Returns its lines. */
+static int write_program(char *out) {
+    int at = 0, lines = 0;
+    for (int i = 0; i < LONG_MASKS; i++) {
+        char before[16] = "causal";
+        if (i % 10) snprintf(before, sizeof before, "part%d", i - 1);
+        at += snprintf(out + at, (size_t)(LONG_ROOM - at),
+                       "mask part%d(size = %d, near = 100) =\n"
+                       "    (window(w = near) or same(q, k) or outer or early) and %s\n"
+                       "    where {\n        each = max(1, n / size)\n"
+                       "        block(t) = min(t / each, size - 1)\n"
+                       "        same(a, b) = block(a) == block(b) and abs(a - b) %% %d < 7\n"
+                       "        outer = if q %% each == 0 then k < near else k %% (each + near) == %d\n"
+                       "        early = k < min(near, each / 2)\n    }\n",
+                       i, 3 + i % 7, before, 11 + i % 5, i % 3);
+    }
+    at += snprintf(out + at, (size_t)(LONG_ROOM - at), "model { heads = 8; kv_heads = 2 }\ncluster { gpus = 8 }\n"
+                   "batch { lengths = [8192, 4096 x 2] }\nplan {\n    mask = part%d(near = 64)\n    block = 512\n}\n",
+                   LONG_MASKS - 2);
+    for (int i = 0; i < at; i++) lines += out[i] == '\n';
+    return lines;
+}
+
+static void bench_long_program(void) {
+    char *source = malloc(LONG_ROOM), name[64], note[160];
+    double parse_s[RUNS], plan_s[RUNS];
+    int lines = source ? write_program(source) : 0;
+    bool ok = source != NULL;
+    uint32_t nodes = 0;
+    for (int i = 0; i < RUNS && source; i++) {
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *p = NULL;
+        fcp_plan *plan = NULL;
+        double start = bench_now();
+        ok = d && fcpc_parse_text("long.fcp", source, strlen(source), NULL, d, &p) == FCP_OK && ok;
+        parse_s[i] = bench_now() - start;
+        ok = ok && fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan) == FCP_OK;
+        plan_s[i] = bench_now() - start;
+        if (p) nodes = p->mask.count;
+        fcp_plan_free(plan);
+        fcpc_program_free(p);
+        fcpc_diagnostics_free(d);
+    }
+    double ms = ok ? median(plan_s, RUNS) * 1e3 : 0;
+    snprintf(name, sizeof name, "compile a program of %d lines, 16K tokens", lines);
+    snprintf(note, sizeof note, "text to plan; text to checked program %.2f ms; its mask has %u operations",
+             ok ? median(parse_s, RUNS) * 1e3 : 0, nodes);
+    bench_row(name, ms, "ms", "<= 20 ms", ok && ms <= 20, note);
+    free(source);
 }
 
 void bench_cells(void) {
-    static const enum sample batch[] = {SAMPLE_CAUSAL, SAMPLE_LAMBDA, SAMPLE_SHARED_QUESTION, SAMPLE_DILATED};
     for (int i = 0; i < MASK_COUNT; i++) bench_count(&MASKS[i]);
-    for (size_t j = 0; j < sizeof batch / sizeof *batch; j++)
-        for (int i = 0; i < MASK_COUNT; i++)
-            if (MASKS[i].sample == batch[j]) bench_grids(&MASKS[i], "wlbllm-256x32k", 256u << 15, 2048);
+    bench_batches();
+    bench_long_program();
 }

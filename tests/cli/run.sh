@@ -100,6 +100,17 @@ holds "the warning is in the JSON, with its place" json '.warnings | length == 1
 holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
+for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
+for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp"); do
+    holds "a row of the reference for $mask" grep -q "^| .$mask[(\`]" "$top/grammar/LANGUAGE.md"
+    holds "a picture of $mask" grep -q "pictures/$mask.svg" "$top/grammar/LANGUAGE.md"
+    holds "that picture" [ -s "$top/grammar/pictures/$mask.svg" ]
+done
+"$top/grammar/pictures/draw.sh" --list > calls
+while read -r call; do
+    ok "the mask of a picture: $call" "$fcpc" -q a.fcp -D "plan.mask=$call" -D "batch.lengths=4096"
+done < calls
+
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
 holds "verify says what was proven" grep -q "each computed once" stdout
@@ -233,6 +244,8 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q / 
 bad "a reachable division by zero" 1 E310 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q * 9223372036854775807 > k' >> e.fcp
 bad "a reachable overflow" 1 E311 e.fcp -o out/x
+variant 's/mask = lambda(.*); block/mask = natten2d(W = 64, kw = 3, kh = 3); block/' e.fcp
+bad "a division that must leave no rest" 1 E312 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp

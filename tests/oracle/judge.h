@@ -88,7 +88,8 @@ static uint8_t *allowed(const random_program *p, uint64_t n, bool *fault, uint64
         for (uint64_t q = 0; q < n; q++)
             for (uint64_t k = 0; k < n; k++) {
                 bool f = false;
-                bool yes = value_of(p->mask, (int64_t)q, (int64_t)k, (int64_t)n, h, &f);
+                bool yes = p->allow ? p->allow(p->params, (int64_t)q, (int64_t)k, (int64_t)n)
+                                    : value_of(p->mask, (int64_t)q, (int64_t)k, (int64_t)n, h, &f);
                 *fault |= f;
                 a[(h * n + q) * n + k] = yes;
                 *pairs += yes && !f;

@@ -50,6 +50,9 @@ typedef struct random_program {
     expr pool[MAX_EXPRS];
     uint32_t used;
     expr *mask;
+    /* when not NULL, what the mask means, instead of the tree; its parameters */
+    bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
+    const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in plan.h */
     bool rail, backward, uses_h;
@@ -227,7 +230,7 @@ static void put_expr(random_program *p, const expr *e) {
 /* --- programs -------------------------------------------------------------------------------------------------------- */
 
 /* Draws a program of at most about `budget` query-key positions. */
-static void draw_program(random_program *p, dice *d, uint64_t budget) {
+static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Draws grammar/pictures/NAME.svg, one for each mask of the prelude: `fcpc show --svg` of 4096 tokens in blocks of 128, of which
+# the mask is kept and the words, the ranks and the pipeline are left out. The same bytes every time. $B is the build folder.
+# With --list it prints the calls.
+set -eu
+cd "$(dirname "$0")/../.."
+fcpc=${B:-build}/fcpc
+calls='full
+causal
+window(w = 1024)
+window_both(l = 1024, r = 512)
+prefix(p = 1024)
+lambda(sink = 256, window = 1024)
+shared_question(p = 25, answers = 4)
+causal_blockwise(b = 512, w = 2)
+block_causal(b = 512)
+global_window(g = 256, w = 512)
+dilated(w = 2048, d = 512)
+causal_blockwise_fm(b = 512)
+qk_sparse(o = 1024, m = 1536)
+block_diffusion(b = 256)
+draft_train(p = 512, b = 512)
+natten2d(W = 512, kw = 257, kh = 3)
+sta2d(W = 128, tw = 16, th = 8, kw = 3, kh = 3)
+sta3d(W = 32, H = 8, tw = 8, th = 4, tt = 4, kw = 3, kh = 1, kt = 3)
+svg_spatial(P = 256, w = 512)
+svg_temporal(P = 256, T = 960, w = 128)'
+if [ "${1:-}" = --list ]; then
+    echo "$calls"
+    exit
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+echo "$calls" | while read -r call; do
+    name=${call%%(*}
+    printf 'model { heads = 1 }\nbatch { lengths = [4096] }\nplan { mask = %s; block = 128; passes = forward }\n' "$call" > "$work/mask.fcp"
+    "$fcpc" show "$work/mask.fcp" --svg "$work/page.svg"
+    awk -v call="$call" '
+        /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 325 700 700\" role=\"img\">" ; next }
+        /^<title>/ { print "<title>" call " over 4096 tokens: rows are queries, columns are keys</title>"; next }
+        /^<defs>/ { next }
+        /^<rect width=/ { print "<rect x=\"55\" y=\"325\" width=\"700\" height=\"700\" fill=\"#fff\"/>"; next }
+        />The mask<\/text>$/ { mask = 1; getline; next }    # its heading and what it says of ranks
+        />The ranks<\/text>$/ { mask = 0 }
+        /fill="#4477aa"/ || /<text class="s-e" x="[67][0-9.]*"/ { next }   # the strips of owners
+        /^<\/?s/ || /^[a-z.]/ { if (!mask) { print; next } }
+        mask { sub(/"><title>.*<\/title><\/rect>/, "\"/>"); print }
+    ' "$work/page.svg" > "$work/$name.svg"
+    mv "$work/$name.svg" "grammar/pictures/$name.svg"
+done

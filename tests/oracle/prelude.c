@@ -1,0 +1,37 @@
+/* prelude.c: the prelude's masks before the judge: compiled, saved, loaded, run forward and backward, against attention
+ * under their definitions in C. */
+#include <criterion/criterion.h>
+
+#include "../unit/known_masks.h"
+#include "judge.h"
+
+static void judge_case(random_program *p, const known_case *x, unsigned seed) {
+    char call[KNOWN_CALL];
+    memset(p, 0, sizeof *p);
+    p->allow = KNOWN[x->mask].allow;
+    p->params = x->p;
+    p->heads = 2, p->kv_heads = 1 + seed % 2, p->head_dim = 8;
+    p->nodes = 1 + seed % 2, p->gpus = 2, p->backward = true, p->dtype = FCP_FP32;
+    for (; p->sequences < 4 && x->lengths[p->sequences]; p->sequences++) {
+        p->lengths[p->sequences] = x->lengths[p->sequences];
+        p->tokens += x->lengths[p->sequences];
+    }
+    int at = snprintf(p->text, sizeof p->text,
+                      "model { heads = 2; kv_heads = %u; head_dim = 8; dtype = fp32 }\n"
+                      "cluster { nodes = %u; gpus = 2 }\n"
+                      "plan { mask = %s; block = 128; strategy = %s(coalesce = %u) }\nbatch { lengths = [",
+                      p->kv_heads, p->nodes, known_call(&KNOWN[x->mask], x->p, call), seed % 5 == 4 ? "zigzag" : "fcp",
+                      1 + seed % 3);
+    for (uint32_t i = 0; i < p->sequences; i++)
+        at += snprintf(p->text + at, sizeof p->text - (size_t)at, "%s%llu", i ? ", " : "",
+                       (unsigned long long)p->lengths[i]);
+    p->size = (size_t)(at + snprintf(p->text + at, sizeof p->text - (size_t)at, "] }\n"));
+    dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
+    cr_assert_eq(check_program(seed, p, &d, true), PLANNED, "%s", call);
+}
+
+Test(oracle_prelude, forward_and_backward, .timeout = 600) {
+    random_program *p = zeros(1, sizeof *p);
+    for (unsigned i = 0; i < KNOWN_CASE_COUNT; i++) judge_case(p, &KNOWN_CASES[i], i);
+    free(p);
+}
