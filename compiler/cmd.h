@@ -17,7 +17,8 @@
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F]", "draw the mask, the placement and the pipeline")   \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
-    X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")
+    X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
+    X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -28,11 +29,12 @@ typedef enum cmd_command {
 
 /* Options: long name, letter or 0, what its value is called (NULL: a flag), bits of the commands that take it, help. */
 #define CMD_BIT(id) (1u << CMD_##id)
-#define CMD_ALL (CMD_BIT(COMPILE) | CMD_BIT(SHOW) | CMD_BIT(VERIFY) | CMD_BIT(RUN) | CMD_BIT(DUMP))
+#define CMD_ALL ((1u << CMD_COUNT) - 1)
+#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT)) /* those that bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
-    X(DEFINE, "define", 'D', "NAME=VALUE", CMD_ALL, "override a setting: -D cluster.nodes=4 -D plan.block=2K")         \
-    X(LENGTHS, "lengths", 0, "FILE", CMD_ALL, "the batch: one length a line, in place of the program's")               \
+    X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
+    X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH, "the batch: one length a line, in place of the program's")             \
     X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \
     X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
     X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW), "width of the picture in the terminal")                             \
@@ -50,7 +52,9 @@ typedef enum cmd_command {
     X(DV, "dv", 0, "F.npy", CMD_BIT(RUN), "write the gradient of the values here")                                     \
     X(BF16, "bf16", 0, NULL, CMD_BIT(RUN), "uint16 tensors hold bfloat16 (the plan's dtype must be bf16)")             \
     X(SEED, "seed", 0, "N", CMD_BIT(RUN), "seed of the drawn inputs")                                                  \
-    X(CHECK, "check", 0, NULL, CMD_BIT(RUN), "check against the definition of attention (default for drawn inputs)")   \
+    X(CHECK, "check", 0, NULL, CMD_BIT(RUN) | CMD_BIT(FMT),                                                            \
+      "run: check against the definition of attention (default for drawn inputs); fmt: only say whether it differs")   \
+    X(WRITE, "write", 'w', NULL, CMD_BIT(FMT), "replace the file")                                                     \
     X(NO_CHECK, "no-check", 0, NULL, CMD_BIT(RUN), "do not check")                                                     \
     X(THREADS, "threads", 0, "N", CMD_BIT(RUN), "ranks that may compute at once; default: the processors there are")   \
     X(TIMEOUT, "timeout", 0, "SECONDS", CMD_BIT(RUN), "a rank that waits this long for a peer fails; default 120")     \
@@ -105,6 +109,8 @@ bool cmd_is_plan(const char *path);
 
 /* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
 void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err);
+/* Makes *err the first error among diagnostics; of `code` alone when there is none. */
+void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 /* Add the member "error", "warnings" to an open object. `d` may be NULL. */
 void cmd_json_error(json *j, const fcp_error *err);
 void cmd_json_warnings(json *j, const fcpc_diagnostics *d);

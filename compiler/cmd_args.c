@@ -176,7 +176,7 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
 
 static void print_options(unsigned wanted) {
     for (int o = 0; o < OPT_COUNT; o++) {
-        if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands != CMD_ALL)) continue;
+        if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands < CMD_BATCH)) continue;
         char left[64], letter[8] = "    ";
         if (options[o].letter) snprintf(letter, sizeof letter, "-%c, ", options[o].letter);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, options[o].name, options[o].metavar ? " " : "",
@@ -205,7 +205,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
                  commands[c].synopsis);
         printf("  %s\n        %s\n", left, commands[c].help);
     }
-    printf("  fcpc help COMMAND\n        all options of a command\n\noptions of every command:\n");
+    printf("  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

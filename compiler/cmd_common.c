@@ -47,6 +47,11 @@ static void first_error(const fcpc_diagnostics *d, fcp_error *err) {
     }
 }
 
+void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err) {
+    fcp_fail(err, code, "%s", fcp_code_text(code));
+    first_error(d, err);
+}
+
 static void render(const fcpc_diagnostics *d) {
     char *picture = d && fcpc_diagnostics_count(d) ? fcpc_diagnostics_render(d, cmd_colour(stderr)) : NULL;
     if (picture) fputs(picture, stderr);
@@ -152,8 +157,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *out, fcp_error 
     }
     fcpc_program_free(program);
     if (code != FCP_OK) {
-        fcp_fail(err, code, "%s", fcp_code_text(code));
-        first_error(out->diagnostics, err);
+        cmd_first_error(out->diagnostics, code, err);
         return err->code;
     }
     render(out->diagnostics);

@@ -143,6 +143,30 @@ holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy &&
 ok "bf16 tensors" "$fcpc" run bf16.plan --bf16 --out ob.npy
 ok "fp16 tensors" "$fcpc" run fp16.plan --out oh.npy
 
+# --- fmt ---------------------------------------------------------------------------------------------------------------
+cat > loose.fcp << 'EOF'
+# what it is for
+plan { mask=lambda( window = 8K ) ; block = 128 } # small
+EOF
+cp loose.fcp kept.fcp
+ok "fmt prints" "$fcpc" fmt loose.fcp
+holds "numbers and comments are kept" grep -q "lambda(window = 8K)" stdout
+holds "so is the file" cmp -s loose.fcp kept.fcp
+cp stdout tidy.fcp
+bad "fmt --check of another layout" 1 E120 fmt --check loose.fcp
+holds "the first line that differs" json '.error.line == 2'
+ok "fmt --check of this layout" "$fcpc" fmt --check tidy.fcp
+holds "says nothing" [ ! -s stdout ]
+ok "fmt with JSON" "$fcpc" fmt --json loose.fcp
+holds "fmt's JSON" json '.file == "loose.fcp" and .canonical == false and (.text | startswith("# what"))'
+ok "fmt in place" "$fcpc" fmt -w loose.fcp
+holds "laid out in place" cmp -s loose.fcp tidy.fcp
+program e.fcp 'plan { mask = causal'
+bad "fmt of a program that does not parse" 1 E110 fmt e.fcp
+bad "fmt of nothing" 1 E010 fmt none.fcp
+bad "fmt of a plan" 2 E001 fmt a.plan
+bad "fmt with a setting" 2 E001 fmt loose.fcp -D block=128
+
 # --- help -------------------------------------------------------------------------------------------------------------
 ok "--help" "$fcpc" --help
 holds "help lists commands" grep -q "fcpc verify PLAN" stdout
