@@ -18,7 +18,8 @@
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
-    X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")
+    X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
+    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -37,7 +38,9 @@ typedef enum cmd_command {
     X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH, "the batch: one length a line, in place of the program's")             \
     X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \
     X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
-    X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW), "width of the picture in the terminal")                             \
+    X(LENGTH, "length", 'n', "TOKENS", CMD_BIT(EXPLAIN), "of the sequence; default: the batch's longest, or q or k + 1") \
+    X(HEAD, "head", 0, "H", CMD_BIT(EXPLAIN), "the query head, for a mask that names h; default 0")                    \
+    X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
     X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN), "forward, or forward,backward; default: what the plan and inputs allow") \
@@ -73,6 +76,7 @@ typedef enum cmd_option {
 typedef struct cmd_line {
     cmd_command command;
     const char *file;              /* the one positional argument; NULL when there is none (help, version) */
+    const char *more[2];           /* the further ones that explain takes */
     const char *help_topic;        /* `fcpc help TOPIC` */
     bool help;                     /* --help, `fcpc help` */
     const char *value[OPT_COUNT];  /* NULL: not given; a flag that was given is "" */
@@ -89,6 +93,9 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err); /* prints to stdout */
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
                     uint64_t *out, fcp_error *err);
 
+/* A position or length: a whole number, perhaps with K, M or G; `what` is its name in messages. */
+fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err);
+
 /* --- input, output, errors (cmd_common.c) ------------------------------------------------------------------------- */
 
 /* What a command works on: a plan read from a file, or made from a program in memory. */
@@ -104,6 +111,9 @@ typedef struct cmd_input {
 fcp_code cmd_load(const cmd_line *line, cmd_input *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
 
+/* A text file; of one that is longer than any program may be, enough to see that. */
+fcp_code cmd_read(const char *path, text *out, fcp_error *err);
+
 /* True if a file that can be read begins as a plan does (or holds binary bytes, as no program may). */
 bool cmd_is_plan(const char *path);
 
@@ -118,6 +128,7 @@ void cmd_json_warnings(json *j, const fcpc_diagnostics *d);
 fcp_code cmd_json_print(json *j, fcp_error *err);
 /* Flushes stdout; an error if anything written there was lost. */
 fcp_code cmd_flush(fcp_error *err);
+uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */
 bool cmd_colour(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=dumb */
 
 /* Refuses, before any work is done for them, output paths (of `count` options, where given) that are the input, each

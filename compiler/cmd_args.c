@@ -114,6 +114,14 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
         if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);
     }
+    if (at && out->command == CMD_EXPLAIN) {
+        if (count != at + 3)
+            return fcp_fail(err, FCP_E_USAGE, "explain needs a mask and two positions: fcpc explain %s",
+                            commands[CMD_EXPLAIN].synopsis);
+        out->more[0] = words[at + 1];
+        out->more[1] = words[at + 2];
+        return FCP_OK;
+    }
     if (count > at + 1)
         return fcp_fail(err, FCP_E_USAGE, "one file at a time: '%.100s' is surplus", words[at + 1]);
     return FCP_OK;
@@ -170,6 +178,21 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
     if (!good || value < low || value > high)
         return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", options[option].name, typed,
                         (unsigned long long)low, (unsigned long long)high);
+    *out = value;
+    return FCP_OK;
+}
+
+fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err) {
+    uint64_t value = 0;
+    const char *at = typed;
+    bool good = *at >= '0' && *at <= '9';
+    for (; *at >= '0' && *at <= '9' && good; at++)
+        good = !__builtin_mul_overflow(value, 10, &value) && !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
+    static const char suffixes[] = "KMG";
+    const char *suffix = *at ? strchr(suffixes, *at) : NULL;
+    if (suffix) at++, good &= !__builtin_mul_overflow(value, UINT64_C(1) << 10 * (suffix - suffixes + 1), &value);
+    if (!good || *at || value > INT64_MAX)
+        return fcp_fail(err, FCP_E_USAGE, "%s is %.60s: expected a whole number, perhaps with K, M or G", what, typed);
     *out = value;
     return FCP_OK;
 }

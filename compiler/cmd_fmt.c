@@ -1,31 +1,10 @@
 /* cmd_fmt.c: `fcpc fmt FILE`: a program in canonical layout, on stdout or in place. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ast.h"
 #include "cmd.h"
 #include "format.h"
-
-static fcp_code read_all(const char *path, text *out, fcp_error *err) {
-    FILE *f = fopen(path, "rb");
-    char chunk[1 << 14];
-    size_t got = sizeof chunk;
-    errno = f ? 0 : errno;
-    while (f && got == sizeof chunk && !out->failed && out->size <= SOURCE_MAX) {
-        got = fread(chunk, 1, sizeof chunk, f);
-        text_add(out, chunk, got);
-    }
-    bool bad = !f || ferror(f);
-    int why = errno ? errno : EIO;
-    if (f) fclose(f);
-    if (out->failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (!bad) return FCP_OK;
-    fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
-    snprintf(err->file, sizeof err->file, "%s", path);
-    return FCP_E_READ;
-}
 
 /* The first line in which two texts differ, from 1. */
 static uint32_t first_difference(const text *a, const text *b) {
@@ -78,7 +57,7 @@ fcp_code cmd_fmt(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (cmd_is_plan(line->file))
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan; fmt lays out programs", line->file);
     text source = {0}, made = {0};
-    fcp_code code = read_all(line->file, &source, err);
+    fcp_code code = cmd_read(line->file, &source, err);
     input->diagnostics = code == FCP_OK ? fcpc_diagnostics_new() : NULL;
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (code == FCP_OK) {

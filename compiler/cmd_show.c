@@ -1,8 +1,6 @@
 /* cmd_show.c: `fcpc show FILE`: the mask, the placement and the pipeline, in the terminal or as a file. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "cmd.h"
 #include "show.h"
@@ -15,12 +13,6 @@ static bool locale_is_utf8(void) {
         if (value && *value) return strstr(value, "UTF-8") || strstr(value, "utf8") || strstr(value, "UTF8");
     }
     return false;
-}
-
-static uint32_t terminal_width(void) {
-    struct winsize size;
-    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
 }
 
 typedef fcp_code draw(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err);
@@ -39,7 +31,7 @@ static fcp_code draw_file(const fcp_plan *plan, const char *path, draw *function
 fcp_code cmd_show(const cmd_line *line, cmd_input *input, fcp_error *err) {
     const cmd_option outputs[] = {OPT_SVG, OPT_HTML};
     uint64_t width = 0;
-    fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, terminal_width(), &width, err);
+    fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     if (code == FCP_OK) code = cmd_check_outputs(line, outputs, 2, err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
     const char *svg = line->value[OPT_SVG], *html = line->value[OPT_HTML];

@@ -44,8 +44,6 @@ typedef struct frame {
     const value *def_args;
 } frame;
 
-enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_BUILTIN, REF_WRONG };
-
 static const mc_op variable_ops[MASK_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H};
 
 static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
@@ -633,6 +631,8 @@ bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
     for (const arg *p = m->params; p; p = p->next, i++)
         good &= constant_argument(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
     if (!good || m->state != MASK_GOOD) return false;
+    s->plan_mask = m;
+    s->plan_values = numbers;
 
     memo_clear(s);
     s->steps = 0;

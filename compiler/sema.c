@@ -132,8 +132,8 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing */
 }
 
-fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                         fcpc_diagnostics *d, fcpc_program **out_program) {
+fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, fcpc_diagnostics *d,
+                   fcpc_program **out_program, sema_use *use, void *context) {
     double start = now();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
@@ -148,10 +148,12 @@ fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder};
         p->mask_span = SPAN_NONE;
         run(&s, options, base, errors);
+        code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
+        if (code == FCP_OK && use) code = use(&s, context);
+        if (code == FCP_OK && diag_errors(d) > errors) code = first_code(d, kept);
         free(s.symbols);
         free(s.memos);
         free(s.places);
-        code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
     } else if (d) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     if (code == FCP_OK) {
         p->parse_seconds = now() - start;
@@ -163,6 +165,11 @@ fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const
     arena_free(&scratch);
     fcpc_diagnostics_free(own);
     return code;
+}
+
+fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                         fcpc_diagnostics *d, fcpc_program **out_program) {
+    return sema_text(name, bytes, size, options, d, out_program, NULL, NULL);
 }
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,

@@ -167,6 +167,31 @@ bad "fmt of nothing" 1 E010 fmt none.fcp
 bad "fmt of a plan" 2 E001 fmt a.plan
 bad "fmt with a setting" 2 E001 fmt loose.fcp -D block=128
 
+# --- explain -----------------------------------------------------------------------------------------------------------
+# golden NAME COMMAND...: stdout is tests/golden/NAME, which GOLDEN_UPDATE=1 rewrites
+golden() {
+    file=$top/tests/golden/$1; shift
+    ok "$*" "$@"
+    [ -n "${GOLDEN_UPDATE:-}" ] && cp stdout "$file"
+    holds "$* prints what $file has" cmp -s stdout "$file"
+}
+golden explain/lambda.txt "$fcpc" explain "$top/examples/lambda.fcp" 4K 1000 -D lambda.window=2K --width 80
+golden explain/shared_question.txt "$fcpc" explain 'shared_question(p = 25, answers = 3)' 20000 9000 -n 32K --width 80
+golden explain/fault.txt "$fcpc" explain 'dilated(d = 0, w = 10)' 20 15 --width 60
+ok "explain with JSON" "$fcpc" explain a.fcp 300 100 --json
+holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2) and (.steps | length > 5)'
+holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>" and .line > 0'
+ok "explain a plan" "$fcpc" explain a.plan 300 299
+holds "which allows the pair" grep -q "q = 300 sees k = 299 (n = 700)" stdout
+bad "explain without positions" 2 E001 explain a.fcp
+bad "explain with one position" 2 E001 explain a.fcp 3
+bad "explain a position that is none" 2 E001 explain a.fcp 3 x
+bad "explain a position outside" 1 E206 explain a.fcp 3 700
+bad "explain a head that is not there" 1 E206 explain a.fcp 3 2 --head 4
+bad "explain an unknown mask" 1 E200 explain cuasal 3 2
+holds "the nearest mask of them" grep -q "'causal'" stderr
+bad "explain a file that is not there" 1 E010 explain none.fcp 3 2
+
 # --- help -------------------------------------------------------------------------------------------------------------
 ok "--help" "$fcpc" --help
 holds "help lists commands" grep -q "fcpc verify PLAN" stdout
