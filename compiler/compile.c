@@ -20,6 +20,7 @@
 
 #include "lower.h"
 #include "place.h"
+#include "warn.h"
 #include "workspace.h"
 
 typedef struct run {
@@ -293,6 +294,8 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
         code = choose_block(&r, lengths, count, &block);
     if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
     if (!code) code = warn_heavy(&r, lengths, count);
+    if (!code) code = warn_batch(program, &r.problem, r.cells, d, r.shift, &r.scratch);
+    arena_reset(&r.scratch);
     r.times.classify = now() - start;
     if (!code && stopped(&r)) code = FCP_E_INTERRUPTED;
     if (!code) code = make_plan(&r, out_plan);

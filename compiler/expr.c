@@ -602,6 +602,22 @@ static const char *call_text(sema *s, const mask *m, const int64_t *values) {
     return copy;
 }
 
+/* What the parameters of the plan's mask are, for warnings of the batch. */
+static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
+    struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p && kept; p = p->next, i++) {
+        kept[i] = (struct program_param){.value = values[i], .is_number = param_type(p) == TYPE_INT,
+                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
+        kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
+        if (!kept[i].name) kept = NULL;
+    }
+    s->out->mask_params = kept;
+    s->out->mask_param_count = kept ? m->param_count : 0;
+    s->out->mask_own = !m->builtin && !m->adopted;
+    return kept ? true : no_memory(s);
+}
+
 /* Moves the finished code into the program. */
 static bool extract(sema *s, uint32_t root) {
     mc_node *nodes = NULL;
@@ -633,6 +649,7 @@ bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
     if (!good || m->state != MASK_GOOD) return false;
     s->plan_mask = m;
     s->plan_values = numbers;
+    if (!keep_params(s, m, given, numbers, call)) return false;
 
     memo_clear(s);
     s->steps = 0;

@@ -92,6 +92,8 @@ static bool keep_sources(sema *s, uint32_t base) {
     p->source_count = count;
     span *spans = (span *)p->mask_spans;
     for (uint32_t i = 0; i < p->mask.count; i++) shift(&spans[i], base);
+    struct program_param *params = (struct program_param *)p->mask_params;
+    for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
     span *const others[] = {&p->mask_span,    &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) shift(others[i], base);
@@ -126,6 +128,7 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     for (mask *m = s->program.masks; m; m = m->next) check_mask(s, m);
     check_keys(s, options);
     if (diag_errors(s->d) > errors) return;
+    warn_unused(s);
     s->out->canonical = print(s, true);
     s->out->plan_source = print(s, false);
     keep_sources(s, base);

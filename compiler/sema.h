@@ -81,6 +81,9 @@ void check_mask(sema *s, mask *m);
 /* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
 bool lower_plan_mask(sema *s, mask *m, const arg *args, span call);
 
+/* sema_unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
+void warn_unused(sema *s);
+
 /* sema_keys.c: every key's value into s->out, defaults where there is none. */
 void check_keys(sema *s, const fcpc_options *options);
 
