@@ -14,7 +14,8 @@
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
     X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN]", "compile a program to a plan (the default command)")      \
-    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F]", "draw the mask, the placement and the pipeline")   \
+    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",         \
+      "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
@@ -40,6 +41,10 @@ typedef enum cmd_command {
     X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
     X(LENGTH, "length", 'n', "TOKENS", CMD_BIT(EXPLAIN), "of the sequence; default: the batch's longest, or q or k + 1") \
     X(HEAD, "head", 0, "H", CMD_BIT(EXPLAIN), "the query head, for a mask that names h; default 0")                    \
+    X(PNG, "png", 0, "FILE", CMD_BIT(SHOW), "draw into a PNG file")                                                    \
+    X(ROWS, "rows", 0, "A..B", CMD_BIT(SHOW), "draw these queries only: 0..4K; `A..` goes to the end")                 \
+    X(COLS, "cols", 0, "A..B", CMD_BIT(SHOW), "draw these keys only")                                                  \
+    X(SEQ, "seq", 0, "N", CMD_BIT(SHOW), "draw the mask of this sequence, from 0; with --rows, --cols: default the longest") \
     X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
@@ -96,6 +101,9 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
 /* A position or length: a whole number, perhaps with K, M or G; `what` is its name in messages. */
 fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err);
 
+/* A..B, half-open, of positions; B may be missing: 0. */
+fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err);
+
 /* --- input, output, errors (cmd_common.c) ------------------------------------------------------------------------- */
 
 /* What a command works on: a plan read from a file, or made from a program in memory. */
@@ -146,6 +154,9 @@ fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
 void cmd_file_abandon(cmd_file *f); /* harmless after commit */
 /* An fcp_emit for a FILE *; errors stay in the stream. */
 void cmd_emit(void *context, const char *text, size_t size);
+
+/* Writes an SVG image as PNG (cmd_png.c). */
+fcp_code cmd_png(const text *svg, const char *path, fcp_error *err);
 
 /* --- progress and interruption (cmd_progress.c) ------------------------------------------------------------------- */
 

@@ -197,6 +197,18 @@ fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_er
     return FCP_OK;
 }
 
+fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err) {
+    const char *typed = line->value[option], *dots = typed ? strstr(typed, "..") : NULL;
+    char first[32] = "";
+    *from = *to = 0;
+    if (!typed) return FCP_OK;
+    if (dots && (size_t)(dots - typed) < sizeof first) memcpy(first, typed, (size_t)(dots - typed));
+    if (!dots || (first[0] && cmd_position(options[option].name, first, from, NULL) != FCP_OK) ||
+        (dots[2] && cmd_position(options[option].name, dots + 2, to, NULL) != FCP_OK) || (dots[2] && *from >= *to))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", options[option].name, typed);
+    return FCP_OK;
+}
+
 static void print_options(unsigned wanted) {
     for (int o = 0; o < OPT_COUNT; o++) {
         if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands < CMD_BATCH)) continue;

@@ -119,6 +119,28 @@ holds "an SVG file" grep -q '</svg>' a.svg
 holds "an HTML file" grep -q '</html>' a.html
 ok "show with JSON" "$fcpc" show a.plan --json
 holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+ok "show a part" "$fcpc" show a.plan --rows 0..40 --cols 100..140 --width 80
+holds "of the mask, in 80 columns" sh -c 'grep -q "rows 0..40, cols 100..140" stdout && [ "$(wc -L < stdout)" -le 80 ]'
+holds "without colour" sh -c '! grep -q "$(printf "\\033")" stdout'
+ok "show pairs" "$fcpc" show a.plan --rows 299.. --seq 1 --json
+holds "the pairs of a row" json '.view | .sequence == 1 and .rows == [299, 300] and .pairs_drawn == 108 and .runs == [2] and .tokens == 300'
+ok "show a sequence" "$fcpc" show a.fcp --seq 0 --json
+holds "its pairs are those drawn" json '.view | .pairs == .pairs_drawn and (.grid | flatten | add) == .pairs and .density > 0'
+ok "a part as SVG" "$fcpc" show a.plan --rows 0..100 --svg part.svg
+holds "an SVG file of a part" grep -q '</svg>' part.svg
+if "$fcpc" show a.plan --png a.png > stdout 2> stderr; then
+    holds "a PNG file" sh -c 'head -c 8 a.png | od -An -tx1 | grep -q "89 50 4e 47 0d 0a 1a 0a"'
+    ok "a part as PNG" "$fcpc" show a.plan --cols 0..64 --png part.png --json
+    holds "told in JSON" json '.png == "part.png"'
+else
+    holds "a build without librsvg says so" grep -q "E210.*librsvg" stderr
+fi
+bad "a range that is none" 2 E001 show a.plan --rows 5
+bad "a range that is empty" 2 E001 show a.plan --cols 5..5
+bad "a range outside" 1 E206 show a.plan --rows 700..800
+bad "a sequence that is not there" 1 E206 show a.plan --seq 10
+bad "a part as HTML" 2 E001 show a.plan --seq 0 --html out/x.html
+bad "a PNG that cannot be written" 1 E011 show a.plan --png out/none/x.png
 ok "run" "$fcpc" run a.plan
 holds "run says right" grep -q right stdout
 ok "run with JSON" "$fcpc" run a.plan --json
