@@ -22,8 +22,8 @@ SOVERSION = 0
 
 WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,)
-CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -pthread -MMD -MP \
-         -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
+         -pthread -MMD -MP -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
 RT_LIBS = -lopenblas -lisal -lm
 # `fcpc show --png` draws through librsvg; the program alone links it, the libraries never do
@@ -123,8 +123,9 @@ lint: check-includes
 	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
 check-includes:
 	@B=$(B) SAN=$(SAN) .ci/rules.sh
+GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(wildcard tests/golden/run.sh)
 golden-update: all tests
-	@GOLDEN_UPDATE=1 B=$(B) JOBS=$(JOBS) .ci/check.sh $(TESTS)
+	@GOLDEN_UPDATE=1 B=$(B) JOBS=$(JOBS) .ci/check.sh --only $(GOLDEN)
 	@git --no-pager diff --stat -- tests || true
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------

@@ -15,7 +15,10 @@
 
 #include "cells_parts.h"
 
-enum { FEW_ROWS = 64 }; /* no witness is looked for in parts of fewer rows */
+enum {
+    FEW_ROWS = 64, /* no witness is looked for in parts of fewer rows */
+    LOOKS = 64     /* at keys for several rows at once, before the rows are halved */
+};
 
 typedef struct open_span { /* keys that are not decided for the rows under way */
     int64_t first, end;
@@ -118,12 +121,17 @@ static fcp_code search(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t f
     stack_mark mark = stack_here(&c->stack);
     size_t base = b->span_count, todo = base;
     bool seen = false;
+    uint32_t looks = 0;
     fcp_code code = FCP_OK;
     for (size_t i = from; i < to && code == FCP_OK; i++)
         code = push(b, b->spans[i].first, b->spans[i].end, b->spans[i].program);
     size_t kept = base; /* [base, kept): undecided; [todo, span_count): to be looked at */
     while (todo < b->span_count && code == FCP_OK && !seen && effort_left(b)) {
         open_span s = b->spans[todo++];
+        if (q1 - q0 > 1 && looks++ >= LOOKS) { /* enough for so many rows: fewer see more alike */
+            b->spans[kept++] = s;
+            continue;
+        }
         box x = {{q0, s.first, head}, {q1, s.end, (int64_t)head + 1}};
         box_class cls;
         code = classify(c, &x, &s.program, &cls);

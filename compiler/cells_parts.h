@@ -60,6 +60,10 @@ typedef struct diagonals {
     size_t count;
 } diagonals;
 
+typedef struct shape_slot {
+    uint32_t hash, shape; /* shape + 1, or 0 */
+} shape_slot;
+
 struct cells {
     mc_code mask;
     uint32_t heads; /* 1 if the mask does not name h */
@@ -101,7 +105,7 @@ struct cells {
     size_t shape_count, shape_room;
     fcp_run *runs;
     size_t run_count, run_room;
-    uint32_t *shape_table; /* shape + 1, or 0 */
+    shape_slot *shape_table; /* open addressing */
     uint32_t shape_table_size;
 
     cells_stats stats;

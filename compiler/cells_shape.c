@@ -12,12 +12,15 @@
 /* --- numbering -------------------------------------------------------------------------------------------------- */
 
 static uint32_t shape_hash(const fcp_run *runs, size_t count, uint32_t q_length, uint32_t k_length) {
-    uint64_t h = (uint64_t)q_length << 32 | k_length;
-    for (size_t i = 0; i < count; i++) { /* one word a run tells most apart */
+    uint64_t h = (uint64_t)q_length << 32 | k_length, odd = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < count; i++, odd += 2) { /* one word a run tells most apart; no product waits for another */
         const fcp_run r = runs[i];
-        h = (h ^ (uint64_t)r.row << 33 ^ (uint64_t)r.col << 1 ^ (uint64_t)r.count << 17 ^ r.cls) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
+        uint64_t word = (uint64_t)r.row << 33 ^ (uint64_t)r.col << 1 ^ (uint64_t)r.count << 17 ^ r.cls;
+        h += (word ^ word >> 29) * odd;
     }
+    h ^= h >> 32;
+    h *= 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
     return (uint32_t)(h * 0xc4ceb9fe1a85ec53u >> 32);
 }
 
@@ -29,13 +32,13 @@ static bool shape_equal(const cells *c, const fcp_shape_rec *s, uint32_t q_lengt
 
 static bool grow_shape_table(cells *c) {
     uint32_t size = c->shape_table_size ? c->shape_table_size * 2 : 256;
-    uint32_t *table = calloc(size, sizeof *table);
+    shape_slot *table = calloc(size, sizeof *table);
     if (!table) return false;
-    for (uint32_t i = 0; i < c->shape_count; i++) {
-        const fcp_shape_rec *s = &c->shapes[i];
-        uint32_t at = shape_hash(c->runs + s->first_run, s->runs, s->q_length, s->k_length) & (size - 1);
-        while (table[at]) at = (at + 1) & (size - 1);
-        table[at] = i + 1;
+    for (uint32_t i = 0; i < c->shape_table_size; i++) {
+        if (!c->shape_table[i].shape) continue;
+        uint32_t at = c->shape_table[i].hash & (size - 1);
+        while (table[at].shape) at = (at + 1) & (size - 1);
+        table[at] = c->shape_table[i];
     }
     free(c->shape_table);
     c->shape_table = table;
@@ -47,12 +50,13 @@ static bool grow_shape_table(cells *c) {
 static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
     if (c->shape_count * 2 >= c->shape_table_size && !grow_shape_table(c)) return FCP_E_NO_MEMORY;
     uint32_t mask = c->shape_table_size - 1;
-    uint32_t at = shape_hash(c->row_runs, c->row_run_count, q_length, k_length) & mask;
-    for (; c->shape_table[at]; at = (at + 1) & mask)
-        if (shape_equal(c, &c->shapes[c->shape_table[at] - 1], q_length, k_length)) {
-            *out = c->shape_table[at] - 1;
-            return FCP_OK;
-        }
+    uint32_t hash = shape_hash(c->row_runs, c->row_run_count, q_length, k_length), at = hash & mask;
+    for (; c->shape_table[at].shape; at = (at + 1) & mask) {
+        uint32_t shape = c->shape_table[at].shape - 1;
+        if (c->shape_table[at].hash != hash || !shape_equal(c, &c->shapes[shape], q_length, k_length)) continue;
+        *out = shape;
+        return FCP_OK;
+    }
     if (c->run_count + c->row_run_count >= UINT32_MAX || c->shape_count >= UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
     if (!RESERVE(c->shapes, c->shape_room, c->shape_count, 1) ||
         !RESERVE(c->runs, c->run_room, c->run_count, c->row_run_count))
@@ -62,7 +66,7 @@ static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uin
                                                 .q_length = q_length, .k_length = k_length, .pairs = c->shape_pairs};
     c->run_count += c->row_run_count;
     *out = (uint32_t)c->shape_count++;
-    c->shape_table[at] = *out + 1;
+    c->shape_table[at] = (shape_slot){hash, *out + 1};
     return FCP_OK;
 }
 

@@ -3,6 +3,7 @@
 #define FCPC_CMD_H
 #include <stdio.h>
 
+#include "../runtime/beside.h"
 #include "../runtime/plan.h"
 #include "fcpc.h"
 #include "json.h"
@@ -143,10 +144,12 @@ bool cmd_colour(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=dumb
  * other, a folder or a special file, or whose folder is missing or not writable. */
 fcp_code cmd_check_outputs(const cmd_line *line, const cmd_option *outputs, size_t count, fcp_error *err);
 
+/* E011, with the path and why (an errno value). */
+fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err);
+
 /* A file that appears whole or not at all: written beside its path, renamed by cmd_file_commit. */
 typedef struct cmd_file {
-    const char *path;
-    char *temporary; /* malloc'd; NULL when not open */
+    fcp_beside file;
     FILE *stream;
 } cmd_file;
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err);
@@ -160,7 +163,8 @@ fcp_code cmd_png(const text *svg, const char *path, fcp_error *err);
 
 /* --- progress and interruption (cmd_progress.c) ------------------------------------------------------------------- */
 
-/* Installs the handler of SIGINT and SIGTERM. `as_json`: an interruption is told as JSON as well. */
+/* Installs the handler of SIGINT, SIGTERM and SIGHUP (unless that is ignored), and ignores SIGXFSZ: writing then fails
+ * as on a full disk. `as_json`: an interruption is told as JSON as well. */
 void cmd_progress_init(bool as_json, bool quiet);
 /* From here on, an interruption sets the flag that cmd_stop() points to; after cmd_unpolled it ends the process with
  * E013, which is safe because nothing is being written. */

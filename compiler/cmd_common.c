@@ -216,6 +216,8 @@ static fcp_code cannot_write(const char *path, const char *why, fcp_error *err) 
     return FCP_E_WRITE;
 }
 
+fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) { return cannot_write(path, strerror(why), err); }
+
 /* Why the folder that `path` is in cannot take a file; 0 if it can. */
 static int folder_error(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -253,59 +255,36 @@ fcp_code cmd_check_outputs(const cmd_line *line, const cmd_option *outputs, size
 }
 
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err) {
-    *f = (cmd_file){.path = path};
-    static const char suffix[] = ".XXXXXX";
-    size_t length = strlen(path);
-    f->temporary = malloc(length + sizeof suffix);
-    if (!f->temporary) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memcpy(f->temporary, path, length);
-    memcpy(f->temporary + length, suffix, sizeof suffix);
-    cmd_polled(); /* until committed or abandoned, an interruption must not leave the temporary file behind */
-    int fd = mkstemp(f->temporary);
-    if (fd >= 0) {
-        mode_t mask = umask(0);
-        umask(mask);
-        f->stream = fchmod(fd, 0666 & ~mask) == 0 ? fdopen(fd, "wb") : NULL;
-    }
-    if (f->stream) return FCP_OK;
-    fcp_code code = cannot_write(path, strerror(errno), err);
-    if (fd >= 0) {
-        close(fd);
-        unlink(f->temporary);
-    }
-    free(f->temporary);
     *f = (cmd_file){0};
+    cmd_polled(); /* until committed or abandoned, an interruption must not leave the temporary file behind */
+    int why = fcp_beside_open(&f->file, path);
+    if (!why && !(f->stream = fdopen(f->file.fd, "wb"))) why = errno;
+    if (!why) return FCP_OK;
+    fcp_beside_abandon(&f->file);
     cmd_unpolled();
-    return code;
+    return cmd_cannot_write(path, why, err);
 }
 
 fcp_code cmd_file_commit(cmd_file *f, fcp_error *err) {
-    const char *path = f->path;
-    bool good = !ferror(f->stream);
-    errno = 0;
-    if (fclose(f->stream) != 0) good = false;
+    fcp_code code = FCP_OK;
+    int why = ferror(f->stream) ? EIO : 0;
+    f->file.fd = -1; /* the stream's */
+    if (fclose(f->stream) != 0 && !why) why = errno;
     f->stream = NULL;
-    if (*cmd_stop()) {
-        cmd_file_abandon(f);
-        return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
-    }
-    if (good && rename(f->temporary, path) == 0) {
-        free(f->temporary);
-        *f = (cmd_file){0};
-        cmd_unpolled();
-        return FCP_OK;
-    }
-    const char *why = errno ? strerror(errno) : "input/output error";
-    fcp_code code = cannot_write(path, why, err);
+    if (*cmd_stop())
+        code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+    else if (why || (why = fcp_beside_commit(&f->file)))
+        code = cmd_cannot_write(f->file.path, why, err);
     cmd_file_abandon(f);
     return code;
 }
 
 void cmd_file_abandon(cmd_file *f) {
-    if (!f->temporary) return;
-    if (f->stream) fclose(f->stream);
-    unlink(f->temporary);
-    free(f->temporary);
-    *f = (cmd_file){0};
+    if (f->stream) {
+        f->file.fd = -1;
+        fclose(f->stream);
+        f->stream = NULL;
+    }
+    fcp_beside_abandon(&f->file);
     cmd_unpolled();
 }

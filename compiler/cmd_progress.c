@@ -87,6 +87,10 @@ void cmd_progress_init(bool as_json, bool quiet) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGXFSZ, &action, NULL); /* writing beyond the limit of a file's size is then an error like others */
 }
 
 void cmd_polled(void) { polled = 1; }

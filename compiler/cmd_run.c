@@ -163,28 +163,40 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     work->report = FCP_CHECK_START;
     if (!work->check) return FCP_OK;
     double start = cmd_now();
-    fcp_code code = FCP_OK;
     cmd_doing("checking against the definition");
     cmd_polled();
-    for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++)
-        if (work->pass[p])
-            code = fcp_check_pass(plan, (fcp_pass)p, &work->packed, (unsigned)work->threads, cmd_stop(), &work->report, err);
+    unsigned passes = 0;
+    for (int p = 0; p < FCP_PASSES; p++) passes |= (unsigned)work->pass[p] << p;
+    fcp_code code = fcp_check_passes(plan, passes, &work->packed, (unsigned)work->threads, cmd_stop(), &work->report, err);
     cmd_unpolled();
     cmd_done();
     work->check_seconds = cmd_now() - start;
     return code;
 }
 
+/* All of them, or none: every file is complete before the first takes its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
+    fcp_beside file[FCP_TENSORS];
     fcp_code code = FCP_OK;
+    int opened = 0;
+    cmd_polled();
+    for (int t = 0; t < FCP_TENSORS; t++) file[t] = (fcp_beside){.fd = -1};
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
+        const char *path = line->value[tensor_option[t]];
         uint64_t dims[3];
         uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
         fcp_npy_type type = fcp_npy_type_of(fcp_tensor_dtype(&work->shape, (fcp_tensor)t));
-        cmd_polled();
-        code = fcp_npy_save(line->value[tensor_option[t]], type, count, dims, work->packed.t[t], err);
-        cmd_unpolled();
+        int why = fcp_beside_open(&file[t], path);
+        code = why ? cmd_cannot_write(path, why, err) : fcp_npy_write(&file[t], type, count, dims, work->packed.t[t], err);
+        opened = t + 1;
+    }
+    cmd_unpolled();
+    if (code == FCP_OK && *cmd_stop()) code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+    for (int t = 0; t < opened; t++) {
+        int why = code == FCP_OK && (work->outputs & 1u << t) ? fcp_beside_commit(&file[t]) : 0;
+        if (why) code = cmd_cannot_write(line->value[tensor_option[t]], why, err);
+        fcp_beside_abandon(&file[t]);
     }
     return code;
 }

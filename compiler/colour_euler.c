@@ -62,7 +62,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
         uint32_t v = x[i], other = waiting[v];
         mate[i] = other;
         mate[other] = i; /* to mate[none], which nobody reads, when none waits */
-        waiting[v] = other == none ? i : none;
+        waiting[v] = none ^ ((i ^ none) & -(uint32_t)(other == none)); /* i or none: a ?: becomes a jump at -O3 */
     }
     memset(choice, 2, m / 2);
     for (uint32_t p = 0; p < m / 2; p++) {

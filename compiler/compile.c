@@ -5,8 +5,9 @@
  *     -> homes      the strategy                            place_*.c
  *     -> traffic    fetches                                 traffic.c
  *     -> reshuffle  the caller's layout                     reshuffle.c
- *     -> schedule   rounds, stages, visits, both passes     schedule.c, colour.c
+ *     -> schedule   arrivals, stages, visits                schedule.c, colour.c
  *     -> slots      lifetimes to places                     slots.c
+ *     -> rounds     of both passes                          moves.c, colour.c
  *     -> plan       tables, instructions, summary           lower.c
  *     -> verified   independently                           ../runtime/verify.c
  *
@@ -101,6 +102,7 @@ static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t bl
     problem p;
     cells *kept = r->cells; /* a plan keeps the shapes of its own size only */
     r->cells = cells_new(r->program->mask, r->program->heads);
+    if (r->cells) cells_set_stop(r->cells, r->stop);
     fcp_code code = r->cells ? build_problem(r, lengths, count, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
     if (!code) *out_heavy = too_heavy(r, &p);
     cells_free(r->cells);
@@ -195,6 +197,10 @@ static fcp_code build_schedule(run *r, product *x, uint32_t coalesce, arena *pla
     arena_reset(&r->scratch);
     if (!code) code = slots_build(&r->problem, r->home, &x->traffic, &x->schedule, work, &r->scratch, &x->slots);
     arena_reset(&r->scratch);
+    if (!code)
+        code = rounds_build(&r->problem, r->home, &x->traffic, &x->reshuffle, &x->slots, coalesce, work, &r->scratch,
+                            &colouring, &x->schedule);
+    arena_reset(&r->scratch);
     r->times.colour += colouring;
     r->times.schedule += now() - start - colouring;
     return code;
@@ -288,13 +294,14 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);
     r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
     r.cells = cells_new(program->mask, program->heads);
-    if (!r.cells) code = FCP_E_NO_MEMORY;
+    if (r.cells) cells_set_stop(r.cells, stop);
+    else code = FCP_E_NO_MEMORY;
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
         code = choose_block(&r, lengths, count, &block);
     if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
     if (!code) code = warn_heavy(&r, lengths, count);
-    if (!code) code = warn_batch(program, &r.problem, r.cells, d, r.shift, &r.scratch);
+    if (!code) code = warn_batch(program, &r.problem, r.cells, stop, d, r.shift, &r.scratch);
     arena_reset(&r.scratch);
     r.times.classify = now() - start;
     if (!code && stopped(&r)) code = FCP_E_INTERRUPTED;

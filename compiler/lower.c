@@ -28,7 +28,7 @@ typedef struct emitter {
     /* of the pass at hand */
     uint32_t *begin, *copies, *sides; /* per rank: its transfers: copies in, sides of rounds, copies out */
     uint32_t *at;                     /* per rank: scratch */
-    uint32_t *round_of;               /* per transfer of a round */
+    uint32_t *side_of;                /* per transfer of a round: 4 * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: fetches whose returns it reduces, in order */
 } emitter;
 
@@ -50,29 +50,16 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 
 /* --- transfers ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t send_slot(const lowering *l, const move *m) {
-    if (m->cls == FCP_KV) {
-        uint32_t parent = l->t->fetches[m->ref].parent;
-        return parent == FCP_NONE ? l->slots->home_slot[m->block] : l->slots->kv[parent];
-    }
-    if (m->cls == FCP_DKV) return l->slots->accumulator[m->ref];
-    return m->cls == FCP_OUT ? l->slots->home_slot[m->block] : FCP_NONE;
-}
+enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2 }; /* receives what computing may wait for; sends a partial */
 
-static uint32_t recv_slot(const lowering *l, const move *m) {
-    if (m->cls == FCP_KV) return l->slots->kv[m->ref];
-    if (m->cls == FCP_DKV) return l->slots->landing[m->ref];
-    return m->cls == FCP_IN ? l->slots->home_slot[m->block] : FCP_NONE;
-}
-
-static void put_transfer(emitter *e, uint32_t at, const move *m, int dir) {
-    const lowering *l = e->l;
-    bool caller = dir == FCP_SEND ? m->cls == FCP_IN : m->cls == FCP_OUT;
-    e->transfers[at] = (fcp_transfer){.peer = dir == FCP_SEND ? m->dst : m->src, .block = m->block, .first = m->first,
-                                      .tokens = m->tokens, .slot = dir == FCP_SEND ? send_slot(l, m) : recv_slot(l, m),
-                                      .place = caller ? l->r->segments[m->ref].place : FCP_NONE, .cls = m->cls,
-                                      .fabric = m->fabric, .dir = (uint8_t)dir};
-    e->round_of[at] = m->round;
+static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
+                             const move *m) {
+    transfers[send] = (fcp_transfer){.peer = m->dst, .cls = m->cls, .fabric = m->fabric, .dir = FCP_SEND,
+                                     .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->from};
+    transfers[receive] = (fcp_transfer){.peer = m->src, .cls = m->cls, .fabric = m->fabric, .dir = FCP_RECV,
+                                        .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->to};
+    side_of[send] = m->round * 4 + (m->cls == FCP_DKV ? SIDE_PARTIAL : 0);
+    side_of[receive] = m->round * 4 + (m->cls == FCP_OUT ? 0 : SIDE_RECEIVES);
 }
 
 /* A pass's transfers: per rank its copies in, its rounds' sends and receives in launch order, its copies out. */
@@ -94,26 +81,18 @@ static void pass_transfers(emitter *e, const pass_schedule *ps) {
         const segment *s = &l->r->segments[i];
         uint32_t r = s->caller;
         if (r != l->home[s->block]) continue;
-        fcp_transfer copy = {.peer = r, .block = s->block, .first = s->first, .tokens = s->tokens,
-                             .slot = l->slots->home_slot[s->block], .place = s->place, .cls = FCP_IN, .fabric = FCP_LOCAL};
+        fcp_transfer copy = {.peer = r, .cls = FCP_IN, .fabric = FCP_LOCAL, .dir = FCP_SEND, .block = s->block,
+                             .first = s->first, .tokens = s->tokens, .place = s->place};
         uint32_t in = e->at[r]++;
         e->transfers[in] = copy;
         copy.cls = FCP_OUT;
+        copy.dir = FCP_RECV;
         e->transfers[in + e->copies[r] + e->sides[r]] = copy;
     }
-    enum { AHEAD = 12 }; /* moves are in order of fetch, transfers in order of rank: both jump */
-    for (uint32_t i = 0; i < ps->move_count; i++) {
-        const move *m = &ps->moves[ps->order[i]];
-        if (i + 2 * AHEAD < ps->move_count) {
-            const move *near = &ps->moves[ps->order[i + AHEAD]];
-            __builtin_prefetch(&ps->moves[ps->order[i + 2 * AHEAD]]);
-            if (near->cls == FCP_KV || near->cls == FCP_DKV) __builtin_prefetch(&l->t->fetches[near->ref]);
-            __builtin_prefetch(&e->transfers[e->at[near->src]], 1);
-            __builtin_prefetch(&e->transfers[e->at[near->dst]], 1);
-        }
-        put_transfer(e, e->at[m->src]++, m, FCP_SEND);
-        put_transfer(e, e->at[m->dst]++, m, FCP_RECV);
-    }
+    uint32_t *at = e->at, *side_of = e->side_of;
+    fcp_transfer *transfers = e->transfers;
+    for (const move *m = ps->moves, *end = m + ps->move_count; m < end; m++)
+        put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m);
 }
 
 /* Fetches whose partials each rank reduces, in order of (stage, round, sender). */
@@ -133,7 +112,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
         e->reduce_start[r + 1] += e->reduce_start[r];
     }
     for (uint32_t i = 0; i < ps->move_count; i++) {
-        const move *m = &ps->moves[ps->order[i]];
+        const move *m = &ps->moves[i];
         if (m->cls != FCP_DKV || --left[m->ref]) continue;
         uint32_t to = at[m->dst]++;
         if (to > e->reduce_start[m->dst] && round[to - 1] == m->round && /* one over net, one over local */
@@ -167,20 +146,14 @@ typedef struct rank_emitter {
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait) {
     emitter *e = x->e;
     while (x->side < x->side_end) {
-        uint32_t round = e->round_of[x->side];
+        uint32_t round = e->side_of[x->side] / 4, first = x->side, is = 0;
         const fcp_round *r = &x->ps->rounds[round];
         if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) return;
-        uint32_t first = x->side;
-        bool receives = false, partial = false;
-        for (; x->side < x->side_end && e->round_of[x->side] == round; x->side++) {
-            const fcp_transfer *t = &e->transfers[x->side];
-            receives |= t->dir == FCP_RECV && t->cls != FCP_OUT;
-            partial |= t->dir == FCP_SEND && t->cls == FCP_DKV;
-        }
+        for (; x->side < x->side_end && e->side_of[x->side] / 4 == round; x->side++) is |= e->side_of[x->side];
         wait_for(&x->comm, stage, wait);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = x->side - first, .c = round});
-        if (receives) x->received = x->comm.count;
-        if (partial) x->sent_partial = x->comm.count;
+        if (is & SIDE_RECEIVES) x->received = x->comm.count;
+        if (is & SIDE_PARTIAL) x->sent_partial = x->comm.count;
     }
 }
 
@@ -201,9 +174,9 @@ static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t partial_befo
     attend(x, stage, false);
     for (; x->reduce < x->reduce_end && l->s->return_stage[x->e->reduce[x->reduce]] == stage; x->reduce++) {
         uint32_t f = x->e->reduce[x->reduce], parent = l->t->fetches[f].parent, block = l->t->fetches[f].block;
-        uint32_t into = parent == FCP_NONE ? l->slots->home_slot[block] : l->slots->accumulator[parent];
+        uint32_t into = parent == FCP_NONE ? l->slots->home_slot[block] : l->slots->fetch[parent].accumulator;
         push(&x->compute,
-             (fcp_instr){.op = FCP_OP_REDUCE, .stage = stage, .a = block, .b = l->slots->landing[f], .c = into});
+             (fcp_instr){.op = FCP_OP_REDUCE, .stage = stage, .a = block, .b = l->slots->fetch[f].landing, .c = into});
     }
 }
 
@@ -288,28 +261,25 @@ static fcp_code lower_tiles(const lowering *l, arena *memory, fcp_plan *plan) {
     const problem *p = l->p;
     const schedule *s = l->s;
     fcp_tile *tiles = ARENA_NEW(memory, fcp_tile, p->tile_count + (size_t)1);
-    fcp_part *parts = ARENA_NEW(memory, fcp_part, p->part_count + (size_t)1);
-    if (!tiles || !parts) return FCP_E_NO_MEMORY;
-    uint32_t part = 0;
+    if (!tiles) return FCP_E_NO_MEMORY;
     bool backward = p->program->passes[FCP_BACKWARD];
     for (uint32_t v = 0; v < s->visit_count; v++) {
         const fcp_visit *visit = &s->visits[v];
         for (uint32_t i = visit->first_tile; i < visit->first_tile + visit->tiles; i++) {
-            uint32_t t = s->order[i], k = p->tile_k[t], f = l->t->tile_fetch[t], n = p->tile_part[t + 1] - p->tile_part[t];
+            uint32_t t = s->order[i], k = p->tile_k[t], f = l->t->tile_fetch[t], part = p->tile_part[t];
             bool home = f == FCP_NONE;
-            tiles[i] = (fcp_tile){.q_block = visit->q_block, .k_block = k, .first_part = part, .parts = n,
-                                  .q_slot = l->slots->home_slot[visit->q_block],
-                                  .kv_slot = home ? l->slots->home_slot[k] : l->slots->kv[f],
+            tiles[i] = (fcp_tile){.q_block = visit->q_block, .k_block = k, .first_part = part,
+                                  .parts = p->tile_part[t + 1] - part,
+                                  .kv_slot = home ? l->slots->home_slot[k] : l->slots->fetch[f].kv,
                                   .dkv_slot = !backward ? FCP_NONE
                                               : home    ? l->slots->home_slot[k]
-                                                        : l->slots->accumulator[f],
+                                                        : l->slots->fetch[f].accumulator,
                                   .pairs = p->tile_pairs[t]};
-            for (uint32_t j = 0; j < n; j++) parts[part++] = p->parts[p->tile_part[t] + j];
         }
     }
     plan->tiles = tiles;
     plan->tiles_count = p->tile_count;
-    plan->parts = parts;
+    plan->parts = p->parts;
     plan->parts_count = p->part_count;
     plan->visits = s->visits;
     plan->visits_count = s->visit_count;
@@ -333,6 +303,7 @@ static fcp_code count_bytes(const lowering *l, const fcp_problem *fp, fcp_pass p
         }
         total += bytes;
         if (m->fabric == FCP_NET) net += bytes;
+        if (pass == FCP_BACKWARD) continue;
         sent[m->src] += bytes;
         received[m->dst] += bytes;
     }
@@ -414,13 +385,13 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
         room += 2 * (size_t)l->s->pass[pass].move_count + 2 * segments;
     }
     size_t most = 2 * room + 2 * FCP_PASSES * (size_t)(l->s->visit_count + l->t->count) + 16 * (size_t)ranks;
-    if (most > UINT32_MAX / 2 || rounds > UINT32_MAX / 2) return FCP_E_PLAN_SIZE;
+    if (most > UINT32_MAX / 2 || rounds >= UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
 
     emitter e = {.l = l, .memory = memory, .scratch = scratch, .plan = plan};
     e.transfers = ARENA_NEW(memory, fcp_transfer, room + 1);
     e.instrs = ARENA_NEW(memory, fcp_instr, most);
     e.streams = ARENA_ZNEW(memory, fcp_stream, (size_t)FCP_PASSES * ranks * FCP_QUEUES);
-    e.round_of = ARENA_NEW(scratch, uint32_t, room + 1);
+    e.side_of = ARENA_NEW(scratch, uint32_t, room + 1);
     e.begin = ARENA_NEW(scratch, uint32_t, ranks);
     e.copies = ARENA_NEW(scratch, uint32_t, ranks);
     e.sides = ARENA_NEW(scratch, uint32_t, ranks);
@@ -438,7 +409,7 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     mc_node *mask = ARENA_NEW(memory, mc_node, g->mask.count);
     size_t source_size = strlen(g->plan_source);
     char *source = arena_copy(memory, g->plan_source, source_size);
-    if (!e.transfers || !e.instrs || !e.streams || !e.round_of || !e.begin || !e.copies || !e.sides || !e.at || !e.reduce_start ||
+    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.sides || !e.at || !e.reduce_start ||
         !e.reduce || !problem_out || !summary || !cluster || !sequences || !shapes || !runs || !all_rounds ||
         !round_starts || !mask || !source)
         return FCP_E_NO_MEMORY;

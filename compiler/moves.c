@@ -1,7 +1,8 @@
 /* moves.c: the rounds of one pass.
  *
- * requires  the independent units' order, stages of fetches and returns (schedule.c); segments of the reshuffle.
- * gives     every unit of the pass, once, with its round; rounds in launch order: IN, then stage by stage the dependent
+ * requires  the independent units' order, stages of fetches and returns (schedule.c); their slots (slots.c); segments of
+ *           the reshuffle.
+ * gives     every unit of the pass, once, with its round, in order of round; rounds in launch order: IN, then stage by stage the dependent
  *           rounds and the independent ones, then OUT.
  * keeps     no rank sends or receives twice in a round of a fabric; dependent rounds of a stage, IN and either part of OUT
  *           are as many as their Delta.
@@ -16,6 +17,7 @@
 #include <time.h>
 
 #include "colour.h"
+#include "slots.h"
 #include "sort.h"
 
 static double now(void) {
@@ -49,6 +51,8 @@ typedef struct builder {
     arena *memory, *scratch;
     edges *edges;
     const schedule *s;
+    const slots *slots;
+    move *moves;               /* of the pass, as they are found */
     pass_schedule *out;
     uint32_t *stage_start;     /* dependent moves of stage s: moves[stage_start[s] .. stage_start[s + 1]) */
     uint32_t *stage_dependent; /* dependent rounds of stage s */
@@ -58,7 +62,7 @@ typedef struct builder {
 
 /* Colours moves[first .. count) per fabric, numbers their rounds from b->next on; *out_rounds: how many. */
 static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
-    move *moves = b->out->moves + first;
+    move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, rounds = 0;
     for (int fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
         edges *e = b->edges;
@@ -92,11 +96,23 @@ static fcp_code order_units(builder *b, move *moves, uint32_t count) {
 
 static void put_units(const builder *b, uint32_t at, uint32_t f, fcp_class cls) {
     const fetch *x = &b->t->fetches[f];
-    for (uint32_t u = 0; u < x->units; u++)
-        b->out->moves[at + u] =
-            (move){.block = x->block, .first = u * b->p->unit, .tokens = unit_tokens(b->p, x->block, u),
-                   .src = cls == FCP_KV ? x->src : x->dst, .dst = cls == FCP_KV ? x->dst : x->src, .ref = f,
-                   .cls = (uint8_t)cls, .fabric = x->fabric};
+    const fetch_slots *places = &b->slots->fetch[f];
+    move m = {.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric};
+    if (cls == FCP_KV) {
+        m.src = x->src;
+        m.dst = x->dst;
+        m.from = x->parent == FCP_NONE ? b->slots->home_slot[x->block] : b->slots->fetch[x->parent].kv;
+        m.to = places->kv;
+    } else {
+        m.src = x->dst;
+        m.dst = x->src;
+        m.from = places->accumulator;
+        m.to = places->landing;
+    }
+    for (uint32_t u = 0; u < x->units; u++, m.first += b->p->unit) {
+        m.tokens = unit_tokens(b->p, x->block, u);
+        b->moves[at + u] = m;
+    }
 }
 
 /* Forwards and returns, bucketed by stage behind what `moves` holds already. */
@@ -133,7 +149,7 @@ static fcp_code number_stages(builder *b) {
     for (uint32_t s = 1; s < out->stages; s++) {
         out->move_count = b->stage_start[s + 1];
         fcp_code code = colour_group(b, b->stage_start[s], &b->stage_dependent[s]);
-        if (!code) code = order_units(b, out->moves + b->stage_start[s], out->move_count - b->stage_start[s]);
+        if (!code) code = order_units(b, b->moves + b->stage_start[s], out->move_count - b->stage_start[s]);
         if (code) return code;
         out->dependent += b->stage_dependent[s];
         b->stage_base[s] = b->next;
@@ -147,7 +163,7 @@ static fcp_code number_stages(builder *b) {
         put_units(b, out->move_count, f, FCP_KV);
         for (uint32_t u = 0; u < x->units; u++) {
             uint32_t slot = b->s->unit_round[b->s->unit_start[f] + u];
-            out->moves[out->move_count++].round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
+            b->moves[out->move_count++].round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
         }
     }
     return FCP_OK;
@@ -160,8 +176,10 @@ static void put_segments(const builder *b, fcp_class cls, const uint32_t *done, 
         const segment *s = &b->r->segments[i];
         uint32_t home = b->home[s->block], other = s->caller;
         if (other == home || (done && (done[s->block] + 1 >= b->out->stages) != late)) continue;
-        b->out->moves[b->out->move_count++] =
+        uint32_t slot = b->slots->home_slot[s->block];
+        b->moves[b->out->move_count++] =
             (move){.block = s->block, .src = cls == FCP_IN ? other : home, .dst = cls == FCP_IN ? home : other,
+                   .from = cls == FCP_IN ? s->place : slot, .to = cls == FCP_IN ? slot : s->place,
                    .first = s->first, .tokens = s->tokens, .ref = i, .cls = (uint8_t)cls,
                    .fabric = other / p->program->gpus == home / p->program->gpus ? FCP_LOCAL : FCP_NET};
     }
@@ -188,14 +206,14 @@ static void name_rounds(pass_schedule *out, fcp_round_kind kind, uint32_t stage,
     for (uint32_t i = 0; i < count; i++) out->rounds[out->round_count++] = (fcp_round){kind, stage};
 }
 
-/* The table of rounds, and the moves' order. */
+/* The table of rounds, and the moves in their order. */
 static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     pass_schedule *out = b->out;
     uint32_t last = b->next - out->out; /* first round of OUT */
     out->rounds = ARENA_NEW(b->memory, fcp_round, b->next + (size_t)1);
-    out->order = ARENA_NEW(b->memory, uint32_t, out->move_count + (size_t)1);
+    out->moves = ARENA_NEW(b->memory, move, out->move_count + (size_t)1);
     uint32_t *at = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)b->next + 2);
-    if (!out->rounds || !out->order || !at) return FCP_E_NO_MEMORY;
+    if (!out->rounds || !out->moves || !at) return FCP_E_NO_MEMORY;
     name_rounds(out, FCP_ROUND_IN, 0, out->in);
     for (uint32_t s = 1; s < out->stages; s++) {
         name_rounds(out, FCP_ROUND_DEPENDENT, s, b->stage_dependent[s]);
@@ -204,39 +222,52 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     }
     name_rounds(out, FCP_ROUND_OUT, out->stages - 1, out_rounds[0]);
     name_rounds(out, FCP_ROUND_OUT, out->stages, out_rounds[1]);
-    for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)out->moves[i].round + out->moves[i].fabric + 1]++;
+    for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)b->moves[i].round + b->moves[i].fabric + 1]++;
     for (size_t i = 0; i < 2 * (size_t)b->next; i++) at[i + 1] += at[i];
     for (uint32_t i = 0; i < out->move_count; i++)
-        out->order[at[2 * (size_t)out->moves[i].round + out->moves[i].fabric]++] = i;
+        out->moves[at[2 * (size_t)b->moves[i].round + b->moves[i].fabric]++] = b->moves[i];
     return FCP_OK;
 }
 
-fcp_code moves_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r, uint32_t coalesce,
-                     fcp_pass pass, arena *memory, arena *scratch, edges *room, const schedule *s, pass_schedule *out) {
-    builder b = {.p = p, .home = home, .t = t, .r = r, .coalesce = coalesce, .backward = pass == FCP_BACKWARD,
-                 .memory = memory, .scratch = scratch, .edges = room, .s = s, .out = out};
-    const uint32_t *independent = s->independent;
+/* Requires in *b all but what is of the pass, and room for its moves. */
+static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
+    const uint32_t *independent = b->s->independent;
+    b->out = out;
+    b->backward = pass == FCP_BACKWARD;
+    b->next = 0;
     out->independent = independent[FCP_NET] > independent[FCP_LOCAL] ? independent[FCP_NET] : independent[FCP_LOCAL];
-    out->stages = s->tile_stages;
-    for (uint32_t f = 0; b.backward && f < t->count; f++)
-        if (s->return_stage[f] + 1 > out->stages) out->stages = s->return_stage[f] + 1;
-    out->moves = ARENA_NEW(memory, move, (b.backward ? 2 : 1) * (size_t)t->units + 2 * (size_t)r->count + 1);
-    b.stage_start = ARENA_NEW(scratch, uint32_t, out->stages + (size_t)2);
-    b.stage_base = ARENA_NEW(scratch, uint32_t, out->stages + (size_t)1);
-    b.stage_dependent = ARENA_ZNEW(scratch, uint32_t, out->stages + (size_t)1);
-    if (!out->moves || !b.stage_start || !b.stage_base || !b.stage_dependent) return FCP_E_NO_MEMORY;
+    b->stage_start = ARENA_NEW(b->scratch, uint32_t, out->stages + (size_t)2);
+    b->stage_base = ARENA_NEW(b->scratch, uint32_t, out->stages + (size_t)1);
+    b->stage_dependent = ARENA_ZNEW(b->scratch, uint32_t, out->stages + (size_t)1);
+    if (!b->stage_start || !b->stage_base || !b->stage_dependent) return FCP_E_NO_MEMORY;
 
-    put_segments(&b, FCP_IN, NULL, false);
-    fcp_code code = colour_group(&b, 0, &out->in);
-    if (!code) code = put_dependents(&b);
-    if (!code) code = number_stages(&b);
-    uint32_t *done = code ? NULL : results_done(&b), out_rounds[2] = {0, 0};
+    put_segments(b, FCP_IN, NULL, false);
+    fcp_code code = colour_group(b, 0, &out->in);
+    if (!code) code = put_dependents(b);
+    if (!code) code = number_stages(b);
+    uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
     if (!code && !done) code = FCP_E_NO_MEMORY;
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = out->move_count;
-        put_segments(&b, FCP_OUT, done, late);
-        code = colour_group(&b, first, &out_rounds[late]);
+        put_segments(b, FCP_OUT, done, late);
+        code = colour_group(b, first, &out_rounds[late]);
     }
     out->out = out_rounds[0] + out_rounds[1];
-    return code ? code : finish(&b, out_rounds);
+    return code ? code : finish(b, out_rounds);
+}
+
+fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
+                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
+                      double *colour_seconds, schedule *s) {
+    edges room;
+    builder b = {.p = p, .home = home, .t = t, .r = r, .coalesce = coalesce, .memory = memory, .scratch = scratch,
+                 .edges = &room, .s = s, .slots = places};
+    size_t units = (p->program->passes[FCP_BACKWARD] ? 2 : 1) * (size_t)t->units;
+    b.moves = ARENA_NEW(scratch, move, units + 2 * (size_t)r->count + 1);
+    if (!b.moves || !edges_new(&room, scratch, units > r->count ? units : r->count)) return FCP_E_NO_MEMORY;
+    fcp_code code = FCP_OK;
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &s->pass[pass]);
+    *colour_seconds += room.seconds;
+    return code;
 }

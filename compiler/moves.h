@@ -1,4 +1,4 @@
-/* moves.h: the rounds of one pass, and which unit moves in which. */
+/* moves.h: units as the edges of a graph to be coloured. What moves.c builds is in schedule.h. */
 #ifndef FCPC_MOVES_H
 #define FCPC_MOVES_H
 #include "schedule.h"
@@ -23,8 +23,4 @@ static inline uint32_t unit_tokens(const problem *p, uint32_t block, uint32_t un
     uint32_t left = p->blocks[block].tokens - unit * p->unit;
     return left < p->unit ? left : p->unit;
 }
-
-/* Requires everything of the schedule but its passes. `room` holds 2 * units and segments of a pass. */
-fcp_code moves_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r, uint32_t coalesce,
-                     fcp_pass pass, arena *memory, arena *scratch, edges *room, const schedule *s, pass_schedule *out);
 #endif

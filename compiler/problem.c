@@ -245,17 +245,17 @@ static fcp_code classify(problem *p, cells *mask, raw_parts *raw, arena *scratch
             return fcp_fail(err, FCP_E_PLAN_SIZE, "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
         fcp_part *out = raw->part + raw->count;
         for (size_t e = 0; e < count; e++)
-            out[e] = (fcp_part){piece[entries[e].q_piece], piece[entries[e].k_piece], entries[e].shape, 0};
+            out[e] = (fcp_part){piece[entries[e].q_piece], piece[entries[e].k_piece], entries[e].shape};
         raw->count += count;
     }
     p->shapes = cells_shapes(mask, &p->shape_count, &p->runs, &p->run_count);
     return FCP_OK;
 }
 
-static fcp_code gather_tiles(problem *p, const raw_parts *raw, arena *memory, arena *scratch) {
+static fcp_code gather_tiles(problem *p, const raw_parts *raw, arena *plan, arena *memory, arena *scratch) {
     size_t n = raw->count, most = 0;
     p->part_count = (uint32_t)n;
-    p->parts = ARENA_NEW(memory, fcp_part, n + 1);
+    p->parts = ARENA_NEW(plan, fcp_part, n + 1);
     p->tile_start = ARENA_NEW(memory, uint32_t, p->block_count + (size_t)1);
     p->tile_k = ARENA_NEW(memory, uint32_t, n + 1);
     p->tile_part = ARENA_NEW(memory, uint32_t, n + 2);
@@ -335,6 +335,6 @@ fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengt
 
     raw_parts raw = {0};
     code = classify(p, mask, &raw, scratch, fault, err);
-    if (!code) code = gather_tiles(p, &raw, memory, scratch);
+    if (!code) code = gather_tiles(p, &raw, plan, memory, scratch);
     return code == FCP_E_NO_MEMORY ? fcp_fail(err, code, "out of memory") : code;
 }

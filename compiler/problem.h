@@ -39,7 +39,7 @@ typedef struct problem {
 } problem;
 
 /* Checks lengths (FCP_E_LENGTHS), cuts blocks of `block` tokens as the program's strategy has it (FCP_E_RANKS when some
- * rank would get none), and classifies the mask. Pieces and blocks, which a plan keeps, are in `plan`; shapes and runs stay
+ * rank would get none), and classifies the mask. Pieces, blocks and parts, which a plan keeps, are in `plan`; shapes and runs stay
  * with `mask`; all else is in `memory`. On a mask fault: FCP_E_MASK_* and *fault.
  * Cost: O(tokens / block + parts + boundary of the mask). */
 fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, size_t count, uint32_t block,

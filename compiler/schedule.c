@@ -1,9 +1,9 @@
-/* schedule.c: when fetches arrive and tiles run; moves.c then makes the rounds of each pass.
+/* schedule.c: when fetches arrive and tiles run; slots.c then finds their places, and moves.c the rounds of each pass.
  *
  * requires  fetches, at most one per (block, rank); segments of the reshuffle.
- * gives     for each pass its rounds in launch order and every unit's round; each tile's stage, not before its KV is
- *           there; execution order and visits.
- * keeps     independent units in exactly Delta rounds per fabric; forwards and returns, per stage, in that stage's Delta.
+ * gives     every independent unit's place in the order of such rounds; the stages of forwards and returns; each tile's
+ *           stage, not before its KV is there; execution order and visits.
+ * keeps     independent units in exactly Delta rounds per fabric.
  * cost      the colouring (colour.c), then linear.
  *
  * Stages. Stage 0 computes what needs nothing from elsewhere. Independent round i belongs to stage 1 + i / coalesce. What
@@ -284,9 +284,8 @@ fcp_code schedule_build(const problem *p, const uint32_t *home, const traffic *t
         out->unit_start[f] = (uint32_t)units;
         if (t->fetches[f].parent == FCP_NONE) units += t->fetches[f].units;
     }
-    size_t most = 2 * (size_t)t->units > r->count ? 2 * (size_t)t->units : r->count; /* of a group: a stage's, IN's */
     out->unit_round = ARENA_NEW(memory, uint32_t, units + 1);
-    if (!out->unit_round || !edges_new(&b.edges, scratch, most)) return FCP_E_NO_MEMORY;
+    if (!out->unit_round || !edges_new(&b.edges, scratch, units)) return FCP_E_NO_MEMORY;
 
     fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
@@ -295,9 +294,11 @@ fcp_code schedule_build(const problem *p, const uint32_t *home, const traffic *t
     out->tile_stages = b.stages;
     if (!code) code = visits(&b);
     if (!code && backward) returns(&b);
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (p->program->passes[pass])
-            code = moves_build(p, home, t, r, coalesce, (fcp_pass)pass, memory, scratch, &b.edges, out, &out->pass[pass]);
+    if (p->program->passes[FCP_FORWARD]) out->pass[FCP_FORWARD].stages = b.stages;
+    if (backward) out->pass[FCP_BACKWARD].stages = b.stages;
+    for (uint32_t f = 0; backward && !code && f < t->count; f++)
+        if (out->return_stage[f] + 1 > out->pass[FCP_BACKWARD].stages)
+            out->pass[FCP_BACKWARD].stages = out->return_stage[f] + 1;
     *colour_seconds += b.edges.seconds;
     return code;
 }

@@ -1,4 +1,4 @@
-/* schedule.h: when everything happens: rounds, stages, visits. */
+/* schedule.h: when everything happens: rounds, stages, visits; and in which slots. */
 #ifndef FCPC_SCHEDULE_H
 #define FCPC_SCHEDULE_H
 #include "reshuffle.h"
@@ -8,15 +8,15 @@
 typedef struct move {
     uint32_t round;
     uint32_t block, src, dst, first, tokens;
-    uint32_t ref;    /* KV, DKV: the fetch (a DKV goes its fetch's way back); IN, OUT: the segment */
+    uint32_t from, to; /* slots at src and dst; the caller's side of IN and OUT: the segment's place */
+    uint32_t ref;      /* KV, DKV: the fetch (a DKV goes its fetch's way back); IN, OUT: the segment */
     uint8_t cls, fabric;
 } move;
 
 typedef struct pass_schedule {
     fcp_round *rounds;
     uint32_t round_count;
-    move *moves;
-    uint32_t *order;  /* the moves by round, then net before local */
+    move *moves;      /* by round, then net before local */
     uint32_t move_count;
     uint32_t stages;  /* number of the last stage + 1 */
     uint32_t in, out; /* how many rounds of these kinds */
@@ -43,8 +43,15 @@ typedef struct schedule {
     pass_schedule pass[FCP_PASSES];
 } schedule;
 
-/* The visits, which a plan keeps, are in `plan`, the rest in `memory`. FCP_E_PLAN_SIZE: too many stages.
- * Cost: O((units + segments) log Delta + tiles). */
+struct slots;
+
+/* All but the passes' rounds; of those, how many stages they have. The visits, which a plan keeps, are in `plan`, the rest
+ * in `memory`. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
 fcp_code schedule_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r, uint32_t coalesce,
                         arena *plan, arena *memory, arena *scratch, double *colour_seconds, schedule *out);
+
+/* moves.c: the passes' rounds and moves, once every fetch has its slots. Cost: O((units + segments) log Delta). */
+fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
+                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
+                      double *colour_seconds, schedule *s);
 #endif

@@ -1,6 +1,6 @@
 /* slots.c: lifetimes to slots.
  *
- * requires  a schedule.
+ * requires  a schedule, but for the rounds of its passes.
  * gives     for every transient block a slot that nothing else uses during its life; as many slots per rank and class as
  *           the largest number of lives that overlap: colouring intervals greedily by birth is optimal.
  *
@@ -77,7 +77,7 @@ static fcp_code kv_slots(const problem *p, const traffic *t, const schedule *s, 
     if (!lives) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) {
         const fetch *x = &t->fetches[f];
-        lives[f] = (life){x->dst, s->first_stage[f], s->use_first[f] == FCP_NONE ? 0 : s->use_last[f] + buffers, &out->kv[f]};
+        lives[f] = (life){x->dst, s->first_stage[f], s->use_first[f] == FCP_NONE ? 0 : s->use_last[f] + buffers, &out->fetch[f].kv};
         if (x->parent != FCP_NONE) lives[x->parent].end = later(lives[x->parent].end, s->last_stage[f] + 1);
     }
     return colour_lives(lives, t->count, p->ranks, later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages),
@@ -90,8 +90,8 @@ static fcp_code dkv_slots(const problem *p, const traffic *t, const schedule *s,
     if (!lives) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) {
         const fetch *x = &t->fetches[f];
-        lives[f] = (life){x->dst, s->use_first[f], s->return_stage[f] + 1, &out->accumulator[f]};
-        lives[t->count + f] = (life){x->src, s->return_stage[f], s->return_stage[f] + buffers, &out->landing[f]};
+        lives[f] = (life){x->dst, s->use_first[f], s->return_stage[f] + 1, &out->fetch[f].accumulator};
+        lives[t->count + f] = (life){x->src, s->return_stage[f], s->return_stage[f] + buffers, &out->fetch[f].landing};
         if (x->parent != FCP_NONE && s->return_stage[f] < lives[x->parent].birth) /* FCP_NONE: no tile of its own */
             lives[x->parent].birth = s->return_stage[f];
     }
@@ -117,6 +117,7 @@ static fcp_code state_slots(const problem *p, schedule *s, arena *scratch, slots
             if (x->flags & FCP_VISIT_LAST) lives[life_of[x->q_block]].end = s->visit_stage[v] + 1;
         }
     fcp_code code = colour_lives(lives, n, p->ranks, stages, base, out->state_count, scratch);
+    for (uint32_t v = 0; v < s->visit_count; v++) s->visits[v].q_slot = out->home_slot[s->visits[v].q_block];
     for (uint32_t v = 0; !code && v < s->visit_count; v++)
         if (s->visits[v].flags != (FCP_VISIT_FIRST | FCP_VISIT_LAST))
             s->visits[v].state_slot = slot[life_of[s->visits[v].q_block]];
@@ -131,14 +132,12 @@ fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, s
     out->home_slot = ARENA_NEW(memory, uint32_t, p->block_count);
     out->homes = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->home_tokens = ARENA_ZNEW(memory, uint64_t, p->ranks);
-    out->kv = ARENA_NEW(memory, uint32_t, n);
-    out->accumulator = backward ? ARENA_NEW(memory, uint32_t, n) : NULL;
-    out->landing = backward ? ARENA_NEW(memory, uint32_t, n) : NULL;
+    out->fetch = ARENA_NEW(memory, fetch_slots, n);
     out->kv_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->dkv_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->state_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
-    if (!out->home_slot || !out->homes || !out->home_tokens || !out->kv || !out->kv_count || !out->dkv_count || !out->state_count ||
-        (backward && (!out->accumulator || !out->landing)))
+    if (!out->home_slot || !out->homes || !out->home_tokens || !out->fetch || !out->kv_count || !out->dkv_count ||
+        !out->state_count)
         return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         out->home_slot[b] = out->homes[home[b]]++;

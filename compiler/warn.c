@@ -21,6 +21,7 @@ enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 typedef struct batch {
     const struct fcpc_program *program;
     const problem *problem;
+    const volatile int *stop;
     diags *d;
     uint32_t shift;
     uint64_t longest;
@@ -190,6 +191,7 @@ static fcp_code warn_symmetric(batch *b) {
     both.nodes = nodes;
     cells *c = cells_new(both, g->heads);
     code = c ? FCP_OK : FCP_E_NO_MEMORY;
+    if (c) cells_set_stop(c, b->stop);
     uint32_t lengths = mc_uses(g->mask) & MC_USES_N ? b->unlike : 1;
     uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
     bool same = true;
@@ -208,9 +210,9 @@ static fcp_code warn_symmetric(batch *b) {
     return FCP_OK;
 }
 
-fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask, diags *d, uint32_t shift,
-                    arena *scratch) {
-    batch b = {.program = program, .problem = p, .d = d, .shift = shift, .scratch = scratch};
+fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask,
+                    const volatile int *stop, diags *d, uint32_t shift, arena *scratch) {
+    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch};
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > b.longest) b.longest = p->lengths[s];
     warn_params(&b);

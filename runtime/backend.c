@@ -102,8 +102,8 @@ size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_slots *slot
     return lay(plan, pass, slots, NULL, &a);
 }
 
-void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots, const uint64_t *home_first,
-                   void *memory, fcp_arena *out_arena) {
+void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots,
+                   const uint64_t *home_first, void *memory, fcp_arena *out_arena) {
     fcp_arena a = {.plan = plan,
                    .pass = pass,
                    .rank = rank,

@@ -1,9 +1,9 @@
 /* backend.h: what computes: the interface between the executor and a kind of device.
  *
- * A backend is a constant table of functions. A device is one backend opened for one plan: it has `workers` workers, each
- * with scratch memory of its own, and any number of arenas, one a rank. Different workers may be used at the same time, on
- * different arenas, or on the same one where a function says so. Opening checks its arguments; the functions of a backend do
- * not: the plan was verified, and the executor asks only for what the plan says.
+ * A backend is a constant table of functions. A device is one backend opened for one plan: it has `workers` workers,
+ * each with scratch memory of its own, and any number of arenas, one a rank. Different workers may be used at the same
+ * time, on different arenas, or on the same one where a function says so. Opening checks its arguments; the functions
+ * of a backend do not: the plan was verified, and the executor asks only for what the plan says.
  */
 #ifndef FCP_BACKEND_H
 #define FCP_BACKEND_H
@@ -14,8 +14,8 @@ typedef struct fcp_backend fcp_backend;
 
 /* Where a rank's tensors lie in its arena, during one pass. Blocks are [tokens][heads or kv_heads][head_dim], as on the
  * wire; the home blocks of a rank lie behind each other in home slot order.
- * A transient KV slot is K of max_block tokens, then V. A DKV slot likewise, in float32. A STATE slot is O, unnormalised,
- * [max_block][heads][head_dim], then m [max_block][heads] in log2 units, then l [max_block][heads]. */
+ * A transient KV slot is K of max_block tokens, then V. A DKV slot likewise, in float32. A STATE slot is O,
+ * unnormalised, [max_block][heads][head_dim], then m [max_block][heads] in log2 units, then l [max_block][heads]. */
 typedef struct fcp_arena {
     const fcp_plan *plan;
     fcp_pass pass;
@@ -52,8 +52,8 @@ struct fcp_backend {
     void (*prepare)(fcp_device *device, const fcp_arena *arena);
     /* delta = sum(dO * O) over all home tokens. */
     void (*delta)(fcp_device *device, uint32_t worker, const fcp_arena *arena);
-    /* Visits [first, first + count), for the query heads of KV heads [head, head + heads). Several workers may do the same
-     * visits for different heads. */
+    /* Visits [first, first + count), for the query heads of KV heads [head, head + heads). Several workers may do the
+     * same visits for different heads. */
     fcp_code (*attend)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count,
                        uint32_t head, uint32_t heads, fcp_error *err);
     /* Home tokens [first, first + tokens) of the dQ, dK, dV accumulators, rounded to the dtype. */
@@ -85,8 +85,8 @@ void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t h
                   fcp_slots *out_slots);
 /* Bytes of an arena, and where everything lies when it begins at `memory`. */
 size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_slots *slots);
-void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots, const uint64_t *home_first,
-                   void *memory, fcp_arena *out_arena);
+void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots,
+                   const uint64_t *home_first, void *memory, fcp_arena *out_arena);
 
 /* The rows of a slot. */
 static inline void fcp_arena_kv(const fcp_arena *a, uint32_t slot, char **out_k, char **out_v) {

@@ -1,7 +1,7 @@
 /* blas.h: OpenBLAS as the host backend uses it: every call on one thread, and not too many at once.
  *
- * How many threads OpenBLAS gives a product is a setting of the whole process. The backend computes on threads of its own,
- * so while any pass runs the setting is 1; when the last one ends it is what it was before. A program that calls
+ * How many threads OpenBLAS gives a product is a setting of the whole process. The backend computes on threads of its
+ * own, so while any pass runs the setting is 1; when the last one ends it is what it was before. A program that calls
  * OpenBLAS from other threads meanwhile gets right results, on one thread. OpenBLAS also ends the process when too many
  * threads are inside it at once; here no more than FCP_BLAS_CALLERS are, over all sessions of the process.
  *

@@ -1,4 +1,5 @@
-/* clock.h: time limits of waits, by the monotonic clock. Nothing else in the library looks at a clock but to measure. */
+/* clock.h: time limits of waits, by the monotonic clock. Nothing else in the library looks at a clock but to
+ * measure. */
 #ifndef FCP_CLOCK_H
 #define FCP_CLOCK_H
 #include <pthread.h>

@@ -1,13 +1,14 @@
 /* exec.c: sessions: every rank's two queues of instructions, walked by two threads.
  *
  * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
- * Cost:     two threads a rank while a pass runs (and helpers where there are more processors than ranks); an arena a rank
- *           of what fcp_rank_memory counts; scratch a worker.
- * Order:    an instruction begins when the one before it in its queue is complete; WAIT n when the other queue has completed
- *           n. Nothing else orders anything, and nothing is decided here: what the bits depend on is in the plan. Work on
- *           different KV heads is shared out among a rank's helpers as they come free, and touches disjoint numbers.
- * Failure:  the first error is kept, with rank, pass, stage and instruction, and everyone is woken to leave. A wait fails when
- *           for timeout_s nobody in the session has completed an instruction or is computing.
+ * Cost:     two threads a rank while a pass runs (and helpers where there are more processors than ranks); an arena a
+ *           rank of what fcp_rank_memory counts; scratch a worker.
+ * Order:    an instruction begins when the one before it in its queue is complete; WAIT n when the other queue has
+ *           completed n. Nothing else orders anything, and nothing is decided here: what the bits depend on is in the
+ *           plan. Work on different KV heads is shared out among a rank's helpers as they come free, and touches
+ *           disjoint numbers.
+ * Failure:  the first error is kept, with rank, pass, stage and instruction, and everyone is woken to leave. A wait
+ *           fails when for timeout_s nobody in the session has completed an instruction or is computing.
  */
 #include "exec.h"
 
@@ -71,7 +72,7 @@ static const char *const op_names[FCP_OP_COUNT] = {
 static const char *const class_names[FCP_CLASSES] = {[FCP_KV] = "KV", [FCP_Q] = "Q", [FCP_DKV] = "dKV",
                                                      [FCP_STATE] = "state", [FCP_IN] = "inputs", [FCP_OUT] = "outputs"};
 
-/* --- failure ------------------------------------------------------------------------------------------------------------ */
+/* --- failure ------------------------------------------------------------------------------------------------------ */
 
 static void wake_everyone(fcp_session *s) {
     fcp_net_abort(s->net);
@@ -127,7 +128,7 @@ static bool patience_ends(const fcp_session *s, struct patience *p, uint32_t rou
 /* Milliseconds of one slice of a wait. */
 static uint32_t slice(const fcp_session *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
 
-/* --- workers and teams ---------------------------------------------------------------------------------------------------- */
+/* --- workers and teams -------------------------------------------------------------------------------------------- */
 
 /* A worker to compute with; false when the pass has failed. */
 static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
@@ -204,7 +205,7 @@ static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x,
     return code;
 }
 
-/* --- instructions ----------------------------------------------------------------------------------------------------------- */
+/* --- instructions ------------------------------------------------------------------------------------------------- */
 
 /* Adds to transient DKV slots need a sum to add to. */
 static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
@@ -244,8 +245,9 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
 /* Home tokens that a transfer is about to take out must be in their output type. */
 static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
     fcp_device *device = rank->session->device;
-    if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD && t->slot != FCP_NONE)
-        device->backend->finish(device, &rank->arena, rank->arena.home_first[t->slot] + t->first, t->tokens);
+    uint32_t slot = rank->arena.plan->blocks[t->block].home_slot;
+    if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD)
+        device->backend->finish(device, &rank->arena, rank->arena.home_first[slot] + t->first, t->tokens);
 }
 
 static void copy_local(fcp_rank *rank, const fcp_instr *x) {
@@ -275,8 +277,8 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
         if (rank->arena.pass == FCP_BACKWARD) open_accumulators(rank, x);
         if (s->team_size > 1) code = team_attend(&s->teams[rank->index], worker, x, err);
         else
-            code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0, s->plan->problem->kv_heads,
-                                              err);
+            code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0,
+                                              s->plan->problem->kv_heads, err);
         break;
     default: code = fcp_fail(err, FCP_E_INTERNAL, "not an instruction of this queue");
     }
@@ -297,9 +299,10 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         const fcp_transfer *t = &transfers[i];
         fcp_wire *w = &rank->wires[i];
         *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        bool caller = (t->cls == FCP_IN && t->dir == FCP_SEND) || (t->cls == FCP_OUT && t->dir == FCP_RECV);
+        bool caller = fcp_at_caller(t);
         if (!caller && t->dir == FCP_SEND) finish_outputs(rank, t);
-        w->segments = (uint16_t)(caller ? fcp_segments_caller(rank, t, w->segment) : fcp_segments_block(rank, t, w->segment));
+        w->segments =
+            (uint16_t)(caller ? fcp_segments_caller(rank, t, w->segment) : fcp_segments_block(rank, t, w->segment));
     }
     fcp_code code = fcp_net_launch(s->net, rank->index, s->pass, x->c, rank->wires, x->b, err);
     struct patience patience = patience_begin(s);
@@ -393,7 +396,7 @@ static void *run_comm(void *argument) {
     return NULL;
 }
 
-/* --- sessions ------------------------------------------------------------------------------------------------------------------ */
+/* --- sessions ----------------------------------------------------------------------------------------------------- */
 
 static fcp_code init_locks(fcp_session *s, fcp_error *err) {
     const char *text = "no memory for locks";
@@ -434,7 +437,8 @@ static void count_homes(fcp_session *s) {
     }
     for (uint64_t b = 0; b < plan->blocks_count; b++) {
         fcp_rank *rank = &s->ranks[plan->blocks[b].home];
-        s->home_first[(size_t)(rank->home_first - s->home_first) + plan->blocks[b].home_slot + 1] = plan->blocks[b].tokens;
+        s->home_first[(size_t)(rank->home_first - s->home_first) + plan->blocks[b].home_slot + 1] =
+            plan->blocks[b].tokens;
         rank->home_tokens += plan->blocks[b].tokens;
     }
     for (uint32_t r = 0; r < ranks; r++) {
@@ -555,8 +559,8 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
             {t->dk, "dk", pass == FCP_BACKWARD}, {t->dv, "dv", pass == FCP_BACKWARD}};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             if (all[i].needed && !all[i].tensor)
-                return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r, all[i].name,
-                                pass_names[pass]);
+                return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r,
+                                all[i].name, pass_names[pass]);
     }
     return FCP_OK;
 }
@@ -604,7 +608,8 @@ static void run_threads(fcp_session *s, pthread_t *threads) {
     }
     for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
         fcp_rank *rank = &s->ranks[i / 2];
-        bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank) : start(&threads[i], COMPUTE_STACK, run_compute, rank);
+        bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank)
+                        : start(&threads[i], COMPUTE_STACK, run_compute, rank);
         char text[120];
         snprintf(text, sizeof text, "rank %u, %s pass: no thread could be started for it", i / 2, pass_names[s->pass]);
         if (ok) started++;

@@ -28,8 +28,8 @@ typedef struct fcp_rank {
     _Atomic uint32_t waiting;        /* the round whose group is not complete; FCP_NONE: none */
 } fcp_rank;
 
-/* What a transfer moves at this rank, on its home's or its slot's side, or on the caller's. Returns the number of segments;
- * both sides of a transfer give the same sizes in the same order. */
+/* What a transfer moves at this rank, on its home's or its slot's side, or on the caller's. Returns the number of
+ * segments; both sides of a transfer give the same sizes in the same order. */
 uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
 uint32_t fcp_segments_caller(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
 #endif

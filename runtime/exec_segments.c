@@ -1,6 +1,7 @@
 /* exec_segments.c: which memory a transfer reads or writes.
  *
- * Requires: a verified plan; the rank's arena laid out for the pass. Gives: up to FCP_SEGMENTS stretches of whole tokens.
+ * Requires: a verified plan; the rank's arena laid out for the pass. Gives: up to FCP_SEGMENTS stretches of whole
+ * tokens.
  * Cost: constant. Units: tokens in, bytes out.
  */
 #include "exec.h"
@@ -51,7 +52,7 @@ uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_seg
         add_slot(&l, a, t, b);
         return l.count;
     }
-    l.first += a->home_first[t->slot];
+    l.first += a->home_first[a->plan->blocks[t->block].home_slot];
     if (t->cls == FCP_IN) {
         add(&l, a->q, b.q);
         add(&l, a->k, b.kv);

@@ -92,7 +92,8 @@ static void host_reduce(fcp_device *device, float *dst, const float *src, size_t
 
 static void host_prepare(fcp_device *device, const fcp_arena *a) {
     const fcp_problem *p = a->plan->problem;
-    size_t tokens = a->home_first[a->homes], q = tokens * p->heads * p->head_dim, kv = tokens * p->kv_heads * p->head_dim;
+    size_t tokens = a->home_first[a->homes], q = tokens * p->heads * p->head_dim,
+           kv = tokens * p->kv_heads * p->head_dim;
     if (a->pass == FCP_FORWARD) {
         host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
         for (size_t i = 0; i < tokens * p->heads; i++) a->lse[i] = -INFINITY;

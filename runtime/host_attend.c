@@ -1,15 +1,16 @@
 /* host_attend.c: attention on the host: a visit, forward and backward, as products of OpenBLAS and row functions.
  *
- * Requires: a verified plan; KV of the visit's tiles in their slots; in the backward pass LSE and delta of the rows, and
- *           accumulators that hold sums (0 at least).
+ * Requires: a verified plan; KV of the visit's tiles in their slots; in the backward pass LSE and delta of the rows,
+ *           and accumulators that hold sums (0 at least).
  * Gives:    O and LSE of the visit's rows, or their running state; or dQ, dK, dV added to the accumulators.
- * Cost:     4 (forward) or 10 (backward) * head_dim operations a pair of every cell that is not NONE; a panel of K and V is
- *           converted once per strip and head.
+ * Cost:     4 (forward) or 10 (backward) * head_dim operations a pair of every cell that is not NONE; a panel of K and
+ *           V is converted once per strip and head.
  * Source:   FlashAttention's forward and backward recurrences; the tile of scores stays in the second-level cache.
  *
- * Numbers: m is in log2 units and the scale is part of the product, so that a score is one addition away from the exponential.
- * P and dS stay in float32. A masked score is selected, never computed. What a row may not see cannot reach it either where
- * it is not finite (0 x NaN is NaN): a product that would multiply such a row by a masked P of 0 is done pair by pair.
+ * Numbers: m is in log2 units and the scale is part of the product, so that a score is one addition away from the
+ * exponential. P and dS stay in float32. A masked score is selected, never computed. What a row may not see cannot
+ * reach it either where it is not finite (0 x NaN is NaN): a product that would multiply such a row by a masked P of 0
+ * is done pair by pair.
  */
 #include <cblas.h>
 
@@ -35,7 +36,7 @@ struct view {
 
 static uint32_t whole_lanes(uint32_t width) { return (width + FCP_LANES - 1) / FCP_LANES * FCP_LANES; }
 
-/* --- masks ------------------------------------------------------------------------------------------------------------ */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
 /* A cell of a job: its place in the job, its size, and its bits (NULL: FULL). */
 struct cell {
@@ -55,8 +56,8 @@ static bool next_cell(const struct view *x, const fcp_job *job, bool partial_onl
             uint32_t keys = job->keys - key < FCP_CELL ? job->keys - key : FCP_CELL;
             *out = (struct cell){row, rows, key, keys, NULL};
             if (partial)
-                out->bits = fcp_maskcells_get(x->w->mask, job->q_position + row, job->k_position + key, rows, keys, x->n,
-                                              x->head);
+                out->bits = fcp_maskcells_get(x->w->mask, job->q_position + row, job->k_position + key, rows, keys,
+                                              x->n, x->head);
             ++*c;
             return true;
         }
@@ -75,12 +76,13 @@ static void select_masked(const struct view *x, const fcp_job *job, float *s, fl
         fcp_rows_select(s + (size_t)cell.row * FCP_JOB + cell.key, FCP_JOB, cell.rows, cell.keys, cell.bits, value);
 }
 
-/* --- products ----------------------------------------------------------------------------------------------------------- */
+/* --- products ----------------------------------------------------------------------------------------------------- */
 
 /* s = scale * rows * keys^T */
-static void scores(const struct view *x, const fcp_job *job, float scale, const float *rows, const float *keys, float *s) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)job->rows, (int)job->keys, (int)x->d, scale, rows, (int)x->d,
-                keys, (int)x->d, 0.0f, s, FCP_JOB);
+static void scores(const struct view *x, const fcp_job *job, float scale, const float *rows, const float *keys,
+                   float *s) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)job->rows, (int)job->keys, (int)x->d, scale, rows,
+                (int)x->d, keys, (int)x->d, 0.0f, s, FCP_JOB);
 }
 
 /* out[row] += scale * sum over keys of p[row][key] * keys[key]: out and keys dense */
@@ -91,8 +93,8 @@ static void gather(const struct view *x, uint32_t rows, uint32_t keys, float sca
 }
 
 /* out[key] += scale * sum over rows of p[row][key] * values[row]: out has the accumulators' stride */
-static void scatter(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p, const float *values,
-                    float *out) {
+static void scatter(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p,
+                    const float *values, float *out) {
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)keys, (int)x->d, (int)rows, scale, p, FCP_JOB, values,
                 (int)x->d, 1.0f, out, (int)x->kv_stride);
 }
@@ -140,7 +142,7 @@ static void scatter_careful(const struct view *x, const fcp_job *job, float scal
     }
 }
 
-/* --- strips ------------------------------------------------------------------------------------------------------------- */
+/* --- strips ------------------------------------------------------------------------------------------------------- */
 
 /* Rows of a home tensor in the dtype, for the view's head, to dst. */
 static bool load_rows(const struct view *x, const void *tensor, float *dst) {
@@ -256,7 +258,8 @@ static void backward_strip(const struct view *x) {
         else gather(x, job->rows, job->keys, x->scale, w->dp, w->k, dq);
     }
     for (uint32_t r = 0; r < x->rows; r++)
-        fcp_rows_add(x->arena->dq + (x->token + r) * x->q_stride + (size_t)x->head * x->d, w->dq + (size_t)r * x->d, x->d);
+        fcp_rows_add(x->arena->dq + (x->token + r) * x->q_stride + (size_t)x->head * x->d, w->dq + (size_t)r * x->d,
+                     x->d);
 }
 
 /* All strips of a visit, for the query heads of KV heads [head, head + heads). */
@@ -298,10 +301,12 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
 }
 
 /* A strip without work: nothing to do where prepared outputs are right already, that is on a first and last visit. */
-fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads) {
+fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
+                          uint32_t heads) {
     return walk(w, a, visit, head, heads, FCP_VISIT_FIRST | FCP_VISIT_LAST, forward_strip);
 }
 
-fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads) {
+fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
+                           uint32_t heads) {
     return walk(w, a, visit, head, heads, 0, backward_strip);
 }

@@ -1,8 +1,9 @@
 /* host_mask.c: PARTIAL cells as bits.
  *
- * Requires: code that mc_check accepts. Cost: a cell is 128 row evaluations when it is new, a look-up when it is not; 2 MiB.
- * Method: a set-associative table, round robin in a set. Whether the mask depends on q - k alone is decided node by node: a
- * node's value changes by slope * d when q and k both grow by d, or in an unknown way.
+ * Requires: code that mc_check accepts. Cost: a cell is 128 row evaluations when it is new, a look-up when it is not; 2
+ * MiB.
+ * Method: a set-associative table, round robin in a set. Whether the mask depends on q - k alone is decided node by
+ * node: a node's value changes by slope * d when q and k both grow by d, or in an unknown way.
  */
 #include "host_mask.h"
 
@@ -60,8 +61,8 @@ static struct slope slope_of(const mc_node *x, const mc_node *nodes, const struc
     }
 }
 
-/* Comparisons and minima are decided by slope, which wrapping arithmetic would upset: but a plan's mask does not overflow
- * anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
+/* Comparisons and minima are decided by slope, which wrapping arithmetic would upset: but a plan's mask does not
+ * overflow anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
 static bool is_relative(mc_code code, bool *out_known) {
     struct slope *s = malloc(code.count * sizeof *s);
     *out_known = s != NULL;

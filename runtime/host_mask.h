@@ -1,7 +1,7 @@
 /* host_mask.h: the mask of PARTIAL cells as bits, evaluated when first asked for and remembered.
  *
- * One object serves one thread. A mask that depends on q - k (and n, h) alone is recognised, and its cells are then kept by
- * their diagonal.
+ * One object serves one thread. A mask that depends on q - k (and n, h) alone is recognised, and its cells are then
+ * kept by their diagonal.
  */
 #ifndef FCP_HOST_MASK_H
 #define FCP_HOST_MASK_H

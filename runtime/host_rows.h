@@ -26,7 +26,8 @@ void fcp_rows_select(float *s, size_t ld, uint32_t rows, uint32_t columns, const
 void fcp_rows_pad(float *s, size_t ld, uint32_t rows, uint32_t from, uint32_t width, float value);
 
 /* One step of the online softmax: per row, m becomes the maximum of itself and the scores, s becomes 2^(s - m), l is
- * scaled and gets their sum; o (rows of `head_dim`, dense) is scaled. A row that has seen nothing has m = -inf, l = 0. */
+ * scaled and gets their sum; o (rows of `head_dim`, dense) is scaled. A row that has seen nothing has m = -inf, l =
+ * 0. */
 void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float *m, float *l, float *o,
                       uint32_t head_dim);
 

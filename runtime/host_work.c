@@ -2,8 +2,9 @@
  *
  * Requires: a verified plan: parts in order of Q piece, runs in order of row and column.
  * Cost: linear in the runs of the strip's rows, and a binary search per part and row.
- * Method: a sweep over the columns; between two places where some row's runs begin or end, the set of rows that are not NONE
- * is constant; equal neighbours are merged up to FCP_JOB_CELLS; each stretch of neighbouring rows in the set is one job.
+ * Method: a sweep over the columns; between two places where some row's runs begin or end, the set of rows that are not
+ * NONE is constant; equal neighbours are merged up to FCP_JOB_CELLS; each stretch of neighbouring rows in the set is
+ * one job.
  */
 #include "host_work.h"
 

@@ -1,8 +1,8 @@
 /* host_work.h: from a visit's tiles to the matrix products of the host backend.
  *
- * A strip is up to FCP_STRIP_CELLS rows of cells of one Q piece. A job is a rectangle of a strip against up to FCP_JOB_CELLS
- * columns of cells of one KV piece, no cell of which is NONE: one matrix product. Each row's jobs come in the order of its
- * tiles and, in a tile, of its keys.
+ * A strip is up to FCP_STRIP_CELLS rows of cells of one Q piece. A job is a rectangle of a strip against up to
+ * FCP_JOB_CELLS columns of cells of one KV piece, no cell of which is NONE: one matrix product. Each row's jobs come in
+ * the order of its tiles and, in a tile, of its keys.
  */
 #ifndef FCP_HOST_WORK_H
 #define FCP_HOST_WORK_H
@@ -29,6 +29,7 @@ typedef struct fcp_work {
 void fcp_work_free(fcp_work *work);
 /* Begins a visit. Errors: FCP_E_NO_MEMORY. */
 fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit);
-/* The visit's jobs of a strip of a Q piece of its block: `row` is a multiple of FCP_STRIP. Pieces are asked for in order. */
+/* The visit's jobs of a strip of a Q piece of its block: `row` is a multiple of FCP_STRIP. Pieces are asked for in
+ * order. */
 fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t q_piece, uint32_t row);
 #endif

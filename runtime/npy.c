@@ -41,7 +41,7 @@ static fcp_code fail_errno(fcp_error *err, fcp_code code, const char *path, cons
     return fail_on(err, code, path, text);
 }
 
-/* --- the header ---------------------------------------------------------------------------------------------------------- */
+/* --- the header --------------------------------------------------------------------------------------------------- */
 
 struct cursor {
     const char *at, *end;
@@ -82,7 +82,8 @@ static bool eat_number(struct cursor *c, uint64_t *out) {
     const char *begin = c->at;
     uint64_t value = 0;
     for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++)
-        if (__builtin_mul_overflow(value, 10u, &value) || __builtin_add_overflow(value, (uint64_t)(*c->at - '0'), &value))
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*c->at - '0'), &value))
             return false;
     *out = value;
     return c->at > begin;
@@ -138,10 +139,11 @@ static const char *count_elements(fcp_npy *out, uint64_t *out_bytes) {
     for (uint32_t i = 0; i < out->dims; i++)
         if (__builtin_mul_overflow(elements, out->shape[i], &elements)) return "its shape is too large";
     out->elements = elements;
-    return __builtin_mul_overflow(elements, (uint64_t)types[out->type].size, out_bytes) ? "its shape is too large" : NULL;
+    return __builtin_mul_overflow(elements, (uint64_t)types[out->type].size, out_bytes) ? "its shape is too large"
+                                                                                        : NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 static bool read_all(int file, void *to, size_t size) {
     for (char *at = to; size;) {
@@ -158,7 +160,8 @@ static bool read_all(int file, void *to, size_t size) {
 }
 
 /* Reads the header of an open file of `size` bytes; *out_bytes is what follows it. */
-static fcp_code read_header(int file, uint64_t size, const char *path, fcp_npy *out, uint64_t *out_bytes, fcp_error *err) {
+static fcp_code read_header(int file, uint64_t size, const char *path, fcp_npy *out, uint64_t *out_bytes,
+                            fcp_error *err) {
     unsigned char start[12];
     if (size < 10) return fail_on(err, FCP_E_NPY, path, "not a .npy file: too short");
     if (!read_all(file, start, 10)) return fail_errno(err, FCP_E_READ, path, "cannot be read");
@@ -206,7 +209,8 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
 static fcp_code read_data(int file, const char *path, uint64_t bytes, fcp_npy *out, fcp_error *err) {
     out->data = NULL;
     if (bytes == 0) return FCP_OK;
-    if (bytes > SIZE_MAX / 2 || !(out->data = malloc(bytes))) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
+    if (bytes > SIZE_MAX / 2 || !(out->data = malloc(bytes)))
+        return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
     if (read_all(file, out->data, bytes)) return FCP_OK;
     fcp_npy_free(out);
     return fail_errno(err, FCP_E_READ, path, "cannot be read");
@@ -243,13 +247,14 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
     uint64_t bytes;
     fcp_code code = open_file(path, &npy, &file, &bytes, err);
     if (code != FCP_OK) return code;
-    bool same = npy.type == type && npy.dims == dims && (dims == 0 || memcmp(npy.shape, shape, dims * sizeof *shape) == 0);
+    bool same =
+        npy.type == type && npy.dims == dims && (dims == 0 || memcmp(npy.shape, shape, dims * sizeof *shape) == 0);
     if (!same) {
         char expected[160], found[160], text[400];
         print_shape(expected, sizeof expected, dims, shape);
         print_shape(found, sizeof found, npy.dims, npy.shape);
-        snprintf(text, sizeof text, "expected %s %.120s, found %s %.120s", types[type].name, expected, types[npy.type].name,
-                 found);
+        snprintf(text, sizeof text, "expected %s %.120s, found %s %.120s", types[type].name, expected,
+                 types[npy.type].name, found);
         code = fail_on(err, FCP_E_TENSOR, path, text);
     } else code = read_data(file, path, bytes, &npy, err);
     close(file);
@@ -258,24 +263,13 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
     return *out_data ? FCP_OK : fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------------------- */
-
-static bool write_all(int file, const void *from, size_t size) {
-    for (const char *at = from; size;) {
-        ssize_t put = write(file, at, size < 1 << 30 ? size : 1 << 30);
-        if (put < 0 && errno == EINTR) continue;
-        if (put == 0) errno = EIO;
-        if (put <= 0) return false;
-        at += put;
-        size -= (size_t)put;
-    }
-    return true;
-}
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* The version 1.0 header; returns its length, a multiple of ALIGN. */
 static size_t make_header(char header[512], fcp_npy_type type, uint32_t dims, const uint64_t *shape) {
     char text[400];
-    size_t at = (size_t)snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[type].descr);
+    size_t at =
+        (size_t)snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[type].descr);
     for (uint32_t i = 0; i < dims; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%" PRIu64, i ? ", " : "", shape[i]);
     at += (size_t)snprintf(text + at, sizeof text - at, "%s), }", dims == 1 ? "," : "");
@@ -291,45 +285,34 @@ static size_t make_header(char header[512], fcp_npy_type type, uint32_t dims, co
     return total;
 }
 
-/* Writes the file and closes it. 0, or an errno value. */
-static int write_file(int file, const char *header, size_t header_size, const void *data, size_t bytes) {
-    int why = write_all(file, header, header_size) && write_all(file, data, bytes) ? 0 : errno;
-    if (close(file) && !why) why = errno;
-    return why;
+static fcp_code cannot_write(fcp_error *err, const char *path, int why) {
+    errno = why;
+    return fail_errno(err, FCP_E_WRITE, path, "cannot be written");
+}
+
+fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
+                       fcp_error *err) {
+    fcp_npy npy = {.type = type, .dims = dims};
+    uint64_t bytes;
+    char header[512];
+    if ((unsigned)type >= FCP_NPY_TYPES || dims > FCP_NPY_MAX_DIMS)
+        return fail_on(err, FCP_E_ARGUMENT, file->path, "not a tensor that can be written");
+    if (dims) memcpy(npy.shape, shape, dims * sizeof *shape);
+    const char *wrong = count_elements(&npy, &bytes);
+    if (wrong) return fail_on(err, FCP_E_ARGUMENT, file->path, wrong);
+    int why = fcp_write_all(file->fd, header, make_header(header, type, dims, npy.shape));
+    if (!why) why = fcp_write_all(file->fd, data, bytes);
+    if (!why) why = fcp_beside_close(file);
+    return why ? cannot_write(err, file->path, why) : FCP_OK;
 }
 
 fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                       fcp_error *err) {
-    fcp_npy npy = {.type = type, .dims = dims};
-    uint64_t bytes;
-    char header[512];
-    struct stat about;
-    if ((unsigned)type >= FCP_NPY_TYPES || dims > FCP_NPY_MAX_DIMS)
-        return fail_on(err, FCP_E_ARGUMENT, path, "not a tensor that can be written");
-    if (dims) memcpy(npy.shape, shape, dims * sizeof *shape);
-    const char *wrong = count_elements(&npy, &bytes);
-    if (wrong) return fail_on(err, FCP_E_ARGUMENT, path, wrong);
-    size_t header_size = make_header(header, type, dims, npy.shape), room = strlen(path) + 32;
-    char *name = malloc(room);
-    if (!name) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
-    int file = -1, why = EEXIST;
-    bool special = stat(path, &about) == 0 && !S_ISREG(about.st_mode); /* a pipe: written to directly */
-    if (special) {
-        file = open(path, O_WRONLY | O_CLOEXEC);
-        why = file < 0 ? errno : write_file(file, header, header_size, data, bytes);
-    }
-    for (unsigned i = 0; !special && i < 100 && file < 0 && why == EEXIST; i++) {
-        snprintf(name, room, "%s.tmp%ld-%u", path, (long)getpid(), i);
-        file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        why = file < 0 ? errno : 0;
-    }
-    if (!special && file >= 0) {
-        why = write_file(file, header, header_size, data, bytes);
-        if (!why && rename(name, path)) why = errno;
-        if (why) unlink(name);
-    }
-    free(name);
-    if (!why) return FCP_OK;
-    errno = why;
-    return fail_errno(err, FCP_E_WRITE, path, "cannot be written");
+    fcp_beside file;
+    int why = fcp_beside_open(&file, path);
+    if (why) return cannot_write(err, path, why);
+    fcp_code code = fcp_npy_write(&file, type, dims, shape, data, err);
+    if (code == FCP_OK && (why = fcp_beside_commit(&file))) code = cannot_write(err, path, why);
+    fcp_beside_abandon(&file);
+    return code;
 }

@@ -1,12 +1,13 @@
 /* npy.h: tensors in .npy files: versions 1.0, 2.0 and 3.0, C order, little-endian, whole and exact.
  *
- * Reading treats the file as hostile: nothing is allocated before its size is known to be in the file. Writing is atomic:
- * a temporary file beside `path`, then rename; on any error `path` is as it was and nothing is left behind.
+ * Reading treats the file as hostile: nothing is allocated before its size is known to be in the file. Writing is
+ * atomic: a temporary file beside `path`, then rename; on any error `path` is as it was and nothing is left behind.
  * Errors: FCP_E_READ and FCP_E_WRITE (the system's reason), FCP_E_NPY (malformed), FCP_E_TENSOR (sound, but not the
  * tensor asked for: the message has path, expected and found), FCP_E_NO_MEMORY.
  */
 #ifndef FCP_NPY_H
 #define FCP_NPY_H
+#include "beside.h"
 #include "fcp.h"
 
 enum { FCP_NPY_MAX_DIMS = 8 };
@@ -37,4 +38,7 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
 /* Writes a tensor, version 1.0. */
 fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                       fcp_error *err);
+/* The same into a file that is open; closes it, and leaves it to the caller to commit (so that several appear together). */
+fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
+                       fcp_error *err);
 #endif

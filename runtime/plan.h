@@ -142,9 +142,7 @@ typedef struct fcp_block {
 
 typedef struct fcp_tile {
     uint32_t q_block, k_block;
-    uint32_t group;
     uint32_t first_part, parts;
-    uint32_t q_slot;   /* of class Q, at the executing rank */
     uint32_t kv_slot;  /* of class KV */
     uint32_t dkv_slot; /* of class DKV; FCP_NONE when the plan has no backward pass */
     uint64_t pairs;
@@ -154,7 +152,6 @@ typedef struct fcp_tile {
 typedef struct fcp_part {
     uint32_t q_piece, k_piece; /* indices of pieces */
     uint32_t shape;
-    uint32_t pad;
 } fcp_part;
 
 /* Runs in order of (row, col); a row is a row of cells, from the start of the Q piece; cells that no run names are NONE.
@@ -166,7 +163,8 @@ typedef struct fcp_shape_rec {
 } fcp_shape_rec;
 
 typedef struct fcp_run {
-    uint32_t row, col, count, cls; /* `count` cells of class `cls` from column col on */
+    uint32_t row, col;
+    uint32_t count : 30, cls : 2; /* `count` cells of class `cls` from column col on */
 } fcp_run;
 
 enum { FCP_VISIT_FIRST = 1, FCP_VISIT_LAST = 2 };
@@ -174,8 +172,8 @@ typedef struct fcp_visit {
     uint32_t q_block;
     uint32_t first_tile, tiles;
     uint32_t state_slot; /* FCP_NONE for a single visit (FIRST and LAST) */
-    uint32_t flags;
-    uint32_t pad;
+    uint32_t q_slot;     /* of class Q, at the executing rank */
+    uint16_t flags, group;
 } fcp_visit;
 
 /* A round of a pass. Rounds of a pass are numbered in the order in which every rank launches its share of them. */
@@ -213,17 +211,23 @@ typedef struct fcp_stream {
 
 enum { FCP_SEND, FCP_RECV };
 /* One side of a transfer, seen from the rank whose stream names it; in a COPY, both sides.
- * The tokens are [first, first + tokens) of the block. `slot` is a slot of class KV or DKV; for IN and OUT the side of
- * the block's home names the home slot, and the caller's side the token of the caller's local tensors where the run
- * begins (`place`). A unit of KV or DKV begins at a multiple of the problem's `unit` and is `unit` long or ends the
- * block; the units of a block arrive in a slot in order. */
+ * The tokens are [first, first + tokens) of the block. KV and DKV name a slot of their class; the home's side of IN and
+ * OUT names the home slot, and the caller's side (IN sent, OUT received: fcp_at_caller) the token of the caller's local
+ * tensors where the run begins. A COPY is listed as the caller's side: its other side is the block's home slot. A unit
+ * of KV or DKV begins at a multiple of the problem's `unit` and is `unit` long or ends the block; the units of a block
+ * arrive in a slot in order. */
 typedef struct fcp_transfer {
-    uint32_t peer;
+    uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
-    uint32_t slot;   /* FCP_NONE where only the caller's side is here */
-    uint32_t place;  /* token offset in the caller's tensors of this rank; FCP_NONE where there is none here */
-    uint8_t cls, fabric, dir, pad;
+    union {
+        uint32_t slot;
+        uint32_t place; /* token offset in the caller's tensors of this rank */
+    };
 } fcp_transfer;
+enum { FCP_MAX_RANKS = 1 << 24 };
+static inline bool fcp_at_caller(const fcp_transfer *t) {
+    return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
+}
 
 /* Sections in file order: name, record type, member of fcp_plan. */
 #define FCP_SECTIONS(X)                                                                                                \

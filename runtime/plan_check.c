@@ -169,6 +169,7 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     NEED(p->heads > 0 && p->heads <= MAX_HEADS && p->kv_heads > 0 && p->heads % p->kv_heads == 0 && p->head_dim > 0 &&
              p->head_dim <= MAX_HEAD_DIM,
          "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads, p->head_dim);
+    NEED(p->ranks <= FCP_MAX_RANKS, "%u ranks", p->ranks);
     NEED(p->head_groups == 1, "%u head groups", p->head_groups);
     NEED(p->dtype <= FCP_BF16 && p->layout <= FCP_LAYOUT_ZIGZAG && p->strategy < FCP_STRATEGY_COUNT &&
              p->topology <= FCP_RAIL,
@@ -299,16 +300,19 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
+    enum { AHEAD = 8 }; /* tiles lie in order, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
-        NEED(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->group == 0 && t->parts > 0 &&
+        if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
+            __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
+        NEED(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
                  t->first_part <= plan->parts_count && t->parts <= plan->parts_count - t->first_part,
-             "tile %llu: Q block %u, KV block %u, group %u, parts from %u on, %u of them", (ull)i, t->q_block,
-             t->k_block, t->group, t->first_part, t->parts);
-        NEED(t->q_slot != FCP_NONE && t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward,
-             "tile %llu: Q slot %u, KV slot %u, dKV slot %u", (ull)i, t->q_slot, t->kv_slot, t->dkv_slot);
+             "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them", (ull)i, t->q_block, t->k_block,
+             t->first_part, t->parts);
+        NEED(t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward, "tile %llu: KV slot %u, dKV slot %u",
+             (ull)i, t->kv_slot, t->dkv_slot);
         total += t->parts;
         NEED(total <= plan->parts_count, "tile %llu shares parts with others", (ull)i);
         const fcp_block *q = &plan->blocks[t->q_block], *k = &plan->blocks[t->k_block];
@@ -316,7 +320,7 @@ static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
         const fcp_part *last = NULL;
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end; last = c++) {
             NEED(c->q_piece - q->first_piece < q->pieces && c->k_piece - k->first_piece < k->pieces &&
-                     c->shape < plan->shapes_count && !c->pad,
+                     c->shape < plan->shapes_count,
                  "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u", (size_t)(c - plan->parts), (ull)i,
                  c->q_piece, c->k_piece, c->shape);
             const fcp_piece *qp = &plan->pieces[c->q_piece], *kp = &plan->pieces[c->k_piece];
@@ -338,9 +342,10 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
     for (uint64_t i = 0; i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
         NEED(v->q_block < plan->blocks_count && v->tiles > 0 && v->first_tile <= plan->tiles_count &&
-                 v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~3u) && !v->pad,
-             "visit %llu: Q block %u, tiles from %u on, %u of them, flags %#x", (ull)i, v->q_block, v->first_tile,
-             v->tiles, v->flags);
+                 v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~3u) && v->group == 0 &&
+                 v->q_slot != FCP_NONE,
+             "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u", (ull)i, v->q_block,
+             v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
     }
     return FCP_OK;
 }
@@ -403,8 +408,8 @@ static fcp_code check_transfers(const fcp_plan *plan, fcp_error *err) {
         const fcp_transfer *t = &plan->transfers[i];
         if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
-        unsigned cls = t->cls < FCP_CLASSES ? 1u << t->cls : 0;
-        NEED((t->peer < ranks) & (t->block < blocks) & (t->fabric < FCP_FABRICS) & (t->dir <= FCP_RECV) & !t->pad &
+        unsigned cls = 1u << t->cls;
+        NEED((t->peer < ranks) & (t->block < blocks) & (t->fabric < FCP_FABRICS) & (t->dir <= FCP_RECV) &
                  !!(cls & (1u << FCP_KV | 1u << FCP_DKV | 1u << FCP_IN | 1u << FCP_OUT)),
              "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer, t->block, t->cls,
              t->fabric, t->dir);
@@ -412,9 +417,7 @@ static fcp_code check_transfers(const fcp_plan *plan, fcp_error *err) {
         NEED((t->tokens != 0) & (t->first < tokens) & ((uint64_t)t->first + t->tokens <= tokens),
              "transfer %llu: tokens %u to %llu of block %u, which has %u", (ull)i, t->first, (ull)t->first + t->tokens,
              t->block, tokens);
-        unsigned slot = t->slot != FCP_NONE, place = t->place != FCP_NONE;
-        NEED(t->cls <= FCP_DKV ? slot & !place : slot | place, "transfer %llu: slot %u, place %u", (ull)i, t->slot,
-             t->place);
+        NEED(t->slot != FCP_NONE, "transfer %llu names no slot and no place", (ull)i);
     }
     return FCP_OK;
 }

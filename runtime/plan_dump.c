@@ -172,24 +172,18 @@ static const field piece_fields[] = {F(fcp_piece, sequence, U32), F(fcp_piece, s
                                      F(fcp_piece, block, U32), F(fcp_piece, offset, U32)};
 static const field block_fields[] = {F(fcp_block, first_piece, U32), F(fcp_block, pieces, U32),
                                      F(fcp_block, tokens, U32), F(fcp_block, home, U32), F(fcp_block, home_slot, U32)};
-static const field tile_fields[] = {F(fcp_tile, q_block, U32), F(fcp_tile, k_block, U32), F(fcp_tile, group, U32),
-                                    F(fcp_tile, first_part, U32), F(fcp_tile, parts, U32), F(fcp_tile, q_slot, U32),
+static const field tile_fields[] = {F(fcp_tile, q_block, U32), F(fcp_tile, k_block, U32),
+                                    F(fcp_tile, first_part, U32), F(fcp_tile, parts, U32),
                                     F(fcp_tile, kv_slot, U32), F(fcp_tile, dkv_slot, INDEX), F(fcp_tile, pairs, U64)};
 static const field part_fields[] = {F(fcp_part, q_piece, U32), F(fcp_part, k_piece, U32), F(fcp_part, shape, U32)};
 static const field shape_fields[] = {F(fcp_shape_rec, first_run, U32), F(fcp_shape_rec, runs, U32),
                                      F(fcp_shape_rec, q_length, U32), F(fcp_shape_rec, k_length, U32),
                                      F(fcp_shape_rec, pairs, U64)};
-static const field run_fields[] = {F(fcp_run, row, U32), F(fcp_run, col, U32), F(fcp_run, count, U32),
-                                   E(fcp_run, cls, cell_names)};
 static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, first_tile, U32),
-                                     F(fcp_visit, tiles, U32), F(fcp_visit, state_slot, INDEX),
-                                     E(fcp_visit, flags, visit_names)};
+                                     F(fcp_visit, tiles, U32), F(fcp_visit, group, U32), F(fcp_visit, q_slot, U32),
+                                     F(fcp_visit, state_slot, INDEX), E(fcp_visit, flags, visit_names)};
 static const field round_fields[] = {E(fcp_round, kind, kind_names), F(fcp_round, stage, U32)};
 static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, start, U64), F(fcp_span, length, U32)};
-static const field transfer_fields[] = {
-    E(fcp_transfer, dir, dir_names), E(fcp_transfer, cls, class_names), E(fcp_transfer, fabric, fabric_names),
-    F(fcp_transfer, peer, U32), F(fcp_transfer, block, U32), F(fcp_transfer, first, U32), F(fcp_transfer, tokens, U32),
-    F(fcp_transfer, slot, INDEX), F(fcp_transfer, place, INDEX)};
 
 static void begin_value(out *o, const char *name) {
     if (o->json) {
@@ -347,6 +341,40 @@ static void put_numbers(out *o, const char *table, const char *name, const uint3
     }
 }
 
+static void put_runs(out *o, const fcp_plan *plan) {
+    begin_table(o, "runs");
+    for (uint64_t i = 0; i < plan->runs_count; i++) {
+        const fcp_run *r = &plan->runs[i];
+        begin_record(o, "run", i);
+        put_number(o, "row", r->row);
+        put_number(o, "col", r->col);
+        put_number(o, "count", r->count);
+        put_word(o, "cls", NAME(cell_names, r->cls));
+        end_record(o);
+    }
+    end_table(o);
+}
+
+static void put_transfers(out *o, const fcp_plan *plan) {
+    begin_table(o, "transfers");
+    for (uint64_t i = 0; i < plan->transfers_count; i++) {
+        const fcp_transfer *t = &plan->transfers[i];
+        bool caller = fcp_at_caller(t);
+        begin_record(o, "transfer", i);
+        put_word(o, "dir", NAME(dir_names, t->dir));
+        put_word(o, "cls", NAME(class_names, t->cls));
+        put_word(o, "fabric", NAME(fabric_names, t->fabric));
+        put_number(o, "peer", t->peer);
+        put_number(o, "block", t->block);
+        put_number(o, "first", t->first);
+        put_number(o, "tokens", t->tokens);
+        put_index(o, "slot", caller ? FCP_NONE : t->slot);
+        put_index(o, "place", caller ? t->place : FCP_NONE);
+        end_record(o);
+    }
+    end_table(o);
+}
+
 static void put_rounds(out *o, const fcp_plan *plan) {
     begin_table(o, "rounds");
     for (int pass = 0; pass < FCP_PASSES; pass++)
@@ -456,13 +484,13 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     TABLE(tiles, "tile", tile_fields);
     TABLE(parts, "part", part_fields);
     TABLE(shapes, "shape", shape_fields);
-    TABLE(runs, "run", run_fields);
+    put_runs(o, plan);
     TABLE(visits, "visit", visit_fields);
     put_rounds(o, plan);
     put_numbers(o, "round_starts", "round_start", plan->round_starts, plan->round_starts_count);
     put_streams(o, plan);
     put_instrs(o, plan);
-    TABLE(transfers, "transfer", transfer_fields);
+    put_transfers(o, plan);
     put_numbers(o, "layout_starts", "layout_start", plan->layout_starts, plan->layout_starts_count);
     TABLE(layout, "layout", span_fields);
     put_mask(o, plan);

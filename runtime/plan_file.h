@@ -14,10 +14,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "plans are used as they lie in the file: little-endian");
 _Static_assert(sizeof(fcp_problem) == 104 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 28, "format");
-_Static_assert(sizeof(fcp_piece) == 24 && sizeof(fcp_block) == 24 && sizeof(fcp_tile) == 40, "format");
-_Static_assert(sizeof(fcp_part) == 16 && sizeof(fcp_shape_rec) == 24 && sizeof(fcp_run) == 16, "format");
+_Static_assert(sizeof(fcp_piece) == 24 && sizeof(fcp_block) == 24 && sizeof(fcp_tile) == 32, "format");
+_Static_assert(sizeof(fcp_part) == 12 && sizeof(fcp_shape_rec) == 24 && sizeof(fcp_run) == 12, "format");
 _Static_assert(sizeof(fcp_visit) == 24 && sizeof(fcp_round) == 8 && sizeof(fcp_instr) == 16, "format");
-_Static_assert(sizeof(fcp_stream) == 8 && sizeof(fcp_transfer) == 28 && sizeof(fcp_span) == 16, "format");
+_Static_assert(sizeof(fcp_stream) == 8 && sizeof(fcp_transfer) == 20 && sizeof(fcp_span) == 16, "format");
 _Static_assert(sizeof(mc_node) == 32, "format");
 
 #define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"

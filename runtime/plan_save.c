@@ -8,15 +8,14 @@
  * Cost:     one pass over the tables for the checksums, one gathering write; no copies.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "plan_file.h"
 
 typedef struct image {
@@ -91,35 +90,6 @@ static fcp_code cannot(const char *path, int why, fcp_error *err) {
     return code;
 }
 
-/* Writes to what is there already and is no regular file. 0, or an errno value. */
-static int write_through(image *im, const char *path) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return errno;
-    int why = image_write(im, fd);
-    if (close(fd) && !why) why = errno;
-    return why;
-}
-
-static int write_beside(image *im, const char *path) {
-    size_t room = strlen(path) + 32;
-    char *name = malloc(room);
-    if (!name) return ENOMEM;
-    int fd = -1, why = EEXIST;
-    for (unsigned i = 0; i < 100 && fd < 0 && why == EEXIST; i++) {
-        snprintf(name, room, "%s.tmp%ld-%u", path, (long)getpid(), i);
-        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        why = fd < 0 ? errno : 0;
-    }
-    if (fd >= 0) {
-        why = image_write(im, fd);
-        if (close(fd) && !why) why = errno;
-        if (!why && rename(name, path)) why = errno;
-        if (why) unlink(name);
-    }
-    free(name);
-    return why;
-}
-
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
     image *im = malloc(sizeof *im);
     if (!im) return cannot(path, ENOMEM, err);
@@ -127,12 +97,11 @@ fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
         free(im);
         return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
     }
-    struct stat there;
-    int why = *path ? 0 : ENOENT;
-    if (!why) {
-        bool special = !stat(path, &there) && !S_ISREG(there.st_mode);
-        why = special ? write_through(im, path) : write_beside(im, path);
-    }
+    fcp_beside file;
+    int why = fcp_beside_open(&file, path);
+    if (!why) why = image_write(im, file.fd);
+    if (!why) why = fcp_beside_commit(&file);
+    fcp_beside_abandon(&file);
     free(im);
     return why ? cannot(path, why, err) : FCP_OK;
 }

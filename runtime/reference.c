@@ -1,10 +1,10 @@
 /* reference.c: attention by its definition, and the judgement of results.
  *
- * Requires: a checked plan; packed inputs. Cost: see reference.h; a task needs 8 n (4 head_dim + 2 STRIP) bytes and half as
- *           much again for the naive computation, n the sequence's length.
+ * Requires: a checked plan; packed inputs. Cost: see reference.h; a task needs 8 n (4 head_dim + 2 STRIP) bytes and
+ *           half as much again for the naive computation, n the sequence's length.
  * Method:   a task is one KV head of one sequence, with the query heads that share it; threads take tasks, longest
- *           sequences first. Rows are worked on STRIP at a time, so that a tile of keys serves many. The mask's value for
- *           every pair of a strip is evaluated element by element; the plan's tiles and cells are never looked at.
+ *           sequences first. Rows are worked on STRIP at a time, so that a tile of keys serves many. The mask's value
+ *           for every pair of a strip is evaluated element by element; the plan's tiles and cells are never looked at.
  */
 #include "reference.h"
 
@@ -103,7 +103,7 @@ struct task {
     struct measure measures[FCP_TENSORS];
 };
 
-/* --- input --------------------------------------------------------------------------------------------------------------- */
+/* --- input -------------------------------------------------------------------------------------------------------- */
 
 static void load(const struct run *run, fcp_tensor t, uint64_t token, uint32_t head, double *exact, float *naive) {
     const fcp_shape *shape = &run->shape;
@@ -128,7 +128,7 @@ static void fill_mask(struct task *t, uint32_t head) {
         }
 }
 
-/* --- judgement --------------------------------------------------------------------------------------------------------------- */
+/* --- judgement ---------------------------------------------------------------------------------------------------- */
 
 static double distance(double a, double b) {
     if (a == b || (isnan(a) && isnan(b))) return 0;
@@ -166,7 +166,7 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
     }
 }
 
-/* --- tasks ----------------------------------------------------------------------------------------------------------------------- */
+/* --- tasks -------------------------------------------------------------------------------------------------------- */
 
 static void attend_strip(struct task *t, uint32_t head) {
     struct run *run = t->run;
@@ -210,8 +210,10 @@ static void run_task(struct task *t) {
     naive_round_all(s, t->naive.dk, s->n * s->d);
     naive_round_all(s, t->naive.dv, s->n * s->d);
     for (size_t i = 0; i < s->n; i++) {
-        put_row(t, FCP_TENSOR_DK, t->offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk, false);
-        put_row(t, FCP_TENSOR_DV, t->offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv, false);
+        put_row(t, FCP_TENSOR_DK, t->offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk,
+                false);
+        put_row(t, FCP_TENSOR_DV, t->offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv,
+                false);
     }
 }
 
@@ -221,7 +223,8 @@ static bool open_task(struct task *t, struct run *run, uint64_t index) {
     *t = (struct task){.run = run, .sequence = run->order[index / run->shape.kv_heads]};
     t->kv_head = (uint32_t)(index % run->shape.kv_heads);
     t->offset = fcp_plan_sequence_offset(plan, t->sequence, &n);
-    t->strip = (struct strip){.n = (size_t)n, .d = run->shape.head_dim, .scale = run->shape.scale, .dtype = run->shape.dtype};
+    t->strip =
+        (struct strip){.n = (size_t)n, .d = run->shape.head_dim, .scale = run->shape.scale, .dtype = run->shape.dtype};
     if (n > SIZE_MAX / 64 / (8 * t->strip.d + 8 * STRIP)) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);

@@ -1,13 +1,15 @@
 /* reference.h: attention by its definition, and the judgement of a result.
  *
- * The reference takes the mask code, evaluates it for every (q, k) of every sequence (and head, if the mask names h), and
- * computes O, LSE, dQ, dK, dV in float64 by the formulas, pair by pair; it shares nothing with the kernels. Beside it the
- * same is done naively in the input's precision: fp32 sums, and P and dS rounded to the dtype; that error is the measure.
+ * The reference takes the mask code, evaluates it for every (q, k) of every sequence (and head, if the mask names h),
+ * and computes O, LSE, dQ, dK, dV in float64 by the formulas, pair by pair; it shares nothing with the kernels. Beside
+ * it the same is done naively in the input's precision: fp32 sums, and P and dS rounded to the dtype; that error is the
+ * measure.
  *
  * A tensor is right when  max |x - ref| <= 2 max |naive - ref| + one ulp of the dtype at max |ref| + the term
  *   LSE        1e-5 max(1, |ref|), element by element
- *   gradients  3e-4 for fp16 and bf16, 1e-5 for fp32 (what cancels exactly in one order of summation need not in another)
- * and where the definition has no keys, O is exactly 0 and LSE exactly -inf. A NaN where ref has none is an infinite error.
+ *   gradients  3e-4 for fp16 and bf16, 1e-5 for fp32 (what cancels exactly when summed in one order need not in another)
+ * and where the definition has no keys, O is exactly 0 and LSE exactly -inf. A NaN where ref has none is an infinite
+ * error.
  *
  * Cost: pairs looked at: sum of n^2; work: heads * head_dim * pairs * 4 (forward) or 10 (backward) operations, twice.
  */
@@ -29,10 +31,11 @@ typedef struct fcp_check_report {
     double max_abs_error, reference_error; /* the largest over the tensors checked */
 } fcp_check_report;
 
-/* Judges what passes wrote (`passes`: bit per fcp_pass; `packed` has their inputs and outputs; those outputs that are NULL
- * are not judged). Both at once cost as much as the backward pass alone. For the backward pass O and LSE are recomputed, not
- * trusted. Adds to *report, which starts as FCP_CHECK_START. `threads`: how many to use; 0: the processors there are. `stop`,
- * when not NULL, is polled. FCP_OK means that the judgement was made: look at report->ok. */
+/* Judges what passes wrote (`passes`: bit per fcp_pass; `packed` has their inputs and outputs; those outputs that are
+ * NULL are not judged). Both at once cost as much as the backward pass alone. For the backward pass O and LSE are
+ * recomputed, not trusted. Adds to *report, which starts as FCP_CHECK_START. `threads`: how many to use; 0: the
+ * processors there are. `stop`, when not NULL, is polled. FCP_OK means that the judgement was made: look at
+ * report->ok. */
 #define FCP_CHECK_START ((fcp_check_report){.ok = true})
 fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
                           const volatile int *stop, fcp_check_report *report, fcp_error *err);
@@ -41,8 +44,8 @@ static inline fcp_code fcp_check_pass(const fcp_plan *plan, fcp_pass pass, const
     return fcp_check_passes(plan, 1u << pass, packed, threads, stop, report, err);
 }
 
-/* The definition in float64, for tests: o [tokens, heads, head_dim], lse [tokens, heads], and when d_o is given dq, dk, dv.
- * `in` holds q, k, v (and d_o) in the plan's dtype. Outputs may be NULL. */
+/* The definition in float64, for tests: o [tokens, heads, head_dim], lse [tokens, heads], and when d_o is given dq, dk,
+ * dv. `in` holds q, k, v (and d_o) in the plan's dtype. Outputs may be NULL. */
 typedef struct fcp_reference {
     double *o, *lse, *dq, *dk, *dv;
 } fcp_reference;

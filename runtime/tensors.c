@@ -11,8 +11,9 @@
 #include "numeric.h"
 
 static const char *const names[FCP_TENSORS] = {
-    [FCP_TENSOR_Q] = "q",     [FCP_TENSOR_K] = "k",   [FCP_TENSOR_V] = "v",   [FCP_TENSOR_O] = "o",   [FCP_TENSOR_LSE] = "lse",
-    [FCP_TENSOR_DO] = "do",   [FCP_TENSOR_DQ] = "dq", [FCP_TENSOR_DK] = "dk", [FCP_TENSOR_DV] = "dv"};
+    [FCP_TENSOR_Q] = "q",   [FCP_TENSOR_K] = "k",     [FCP_TENSOR_V] = "v",
+    [FCP_TENSOR_O] = "o",   [FCP_TENSOR_LSE] = "lse", [FCP_TENSOR_DO] = "do",
+    [FCP_TENSOR_DQ] = "dq", [FCP_TENSOR_DK] = "dk",   [FCP_TENSOR_DV] = "dv"};
 static const char kinds[FCP_TENSORS] = {
 #define X(id, member, kind) [FCP_TENSOR_##id] = kind,
     FCP_TENSOR_LIST(X)
@@ -42,7 +43,9 @@ size_t fcp_tensor_token_bytes(const fcp_shape *shape, fcp_tensor t) {
     return (size_t)(dims[1] * dims[2]) * fcp_dtype_size(fcp_tensor_dtype(shape, t));
 }
 
-unsigned fcp_pass_inputs(fcp_pass pass) { return pass == FCP_FORWARD ? BIT_QKV : BIT_QKV | BIT_OUT | 1 << FCP_TENSOR_DO; }
+unsigned fcp_pass_inputs(fcp_pass pass) {
+    return pass == FCP_FORWARD ? BIT_QKV : BIT_QKV | BIT_OUT | 1 << FCP_TENSOR_DO;
+}
 unsigned fcp_pass_outputs(fcp_pass pass) { return pass == FCP_FORWARD ? BIT_OUT : BIT_GRADIENTS; }
 
 static size_t packed_bytes(const fcp_shape *shape, fcp_tensor t) {
@@ -55,7 +58,8 @@ fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *pack
         if (!(set >> t & 1) || packed->t[t]) continue;
         size_t bytes = packed_bytes(shape, (fcp_tensor)t);
         packed->t[t] = bytes < SIZE_MAX / 2 ? malloc(bytes ? bytes : 1) : NULL;
-        if (!packed->t[t]) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: tensor %s has %zu bytes", names[t], bytes);
+        if (!packed->t[t])
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: tensor %s has %zu bytes", names[t], bytes);
     }
     return FCP_OK;
 }
@@ -77,7 +81,8 @@ static uint64_t mix(uint64_t x) {
 /* Four uniform numbers of 16 bits, summed: mean 0, variance 1. */
 static float draw(uint64_t key, uint64_t index) {
     uint64_t x = mix(key + index * 0xd1342543de82ef95u);
-    int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) + (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
+    int32_t sum =
+        (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) + (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
     return (float)(sum - 131070) * (1.7320508f / 65536);
 }
 
@@ -152,7 +157,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
             return fcp_fail(err, FCP_E_TENSOR, "tensor %s is missing", names[t]);
     struct local local = {calloc(shape.ranks, sizeof *local.tensors), calloc(shape.ranks, sizeof *local.memory)};
     fcp_code code = FCP_OK;
-    if (!local.tensors || !local.memory) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", shape.ranks);
+    if (!local.tensors || !local.memory)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", shape.ranks);
     for (uint32_t r = 0; code == FCP_OK && r < shape.ranks; r++) {
         size_t at[FCP_TENSORS] = {0}, bytes;
         bytes = local_places(&shape, fcp_plan_layout(plan, r, NULL, NULL), inputs | outputs, at);
@@ -167,7 +173,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
             if (!((inputs | outputs) >> t & 1)) continue;
             set_member(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
             if (inputs >> t & 1)
-                move(plan, r, fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t], local.memory[r] + at[t], false);
+                move(plan, r, fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t], local.memory[r] + at[t],
+                     false);
         }
     }
     double begin = fcp_clock();
@@ -179,7 +186,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
         local_places(&shape, fcp_plan_layout(plan, r, NULL, NULL), inputs | outputs, at);
         for (int t = 0; code == FCP_OK && t < FCP_TENSORS; t++)
             if (outputs >> t & 1)
-                move(plan, r, fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t], local.memory[r] + at[t], true);
+                move(plan, r, fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t], local.memory[r] + at[t],
+                     true);
         free(local.memory[r]);
     }
     free(local.memory);

@@ -1,10 +1,10 @@
 /* threads.c: the transport between ranks of one process: messages.
  *
- * A send copies its segments into a message of its own and puts that into the receiver's inbox; the receiver copies it out
- * and tells the sender. No rank reads another's memory.
+ * A send copies its segments into a message of its own and puts that into the receiver's inbox; the receiver copies it
+ * out and tells the sender. No rank reads another's memory.
  *
- * Requires: see transport.h. Cost: two copies of the data; an inbox holds at most a message per peer and fabric, so looking
- *           through it is short. Memory: what is on its way. Locks: one per rank, never two at once.
+ * Requires: see transport.h. Cost: two copies of the data; an inbox holds at most a message per peer and fabric, so
+ *           looking through it is short. Memory: what is on its way. Locks: one per rank, never two at once.
  */
 #include "transport.h"
 

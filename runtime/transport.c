@@ -12,8 +12,8 @@ void fcp_net_close(fcp_net *net) {
 
 void fcp_net_reset(fcp_net *net) { net->transport->reset(net); }
 
-fcp_code fcp_net_launch(fcp_net *net, uint32_t rank, uint32_t pass, uint32_t round, const fcp_wire *wires, uint32_t count,
-                        fcp_error *err) {
+fcp_code fcp_net_launch(fcp_net *net, uint32_t rank, uint32_t pass, uint32_t round, const fcp_wire *wires,
+                        uint32_t count, fcp_error *err) {
     if (rank >= net->ranks) return fcp_fail(err, FCP_E_ARGUMENT, "rank %u of %u", rank, net->ranks);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_wire *w = &wires[i];

@@ -109,11 +109,9 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
         if (kind != (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
             FAIL(FCP_E_VERIFY_ORDER, "transfer %u of class %s in a round of kind %s", id, class_names[t->cls],
                  kind_names[kind]);
-        bool at_home = (t->cls == FCP_IN) == (t->dir == FCP_RECV);
-        if (at_home ? k->home != rank || t->slot != k->home_slot || t->place != FCP_NONE
-                    : t->slot != FCP_NONE || t->place == FCP_NONE)
-            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u and place %u",
-                 id, t->block, k->home_slot, k->home, t->slot, t->place);
+        if (!fcp_at_caller(t) && (k->home != rank || t->slot != k->home_slot))
+            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u", id, t->block,
+                 k->home_slot, k->home, t->slot);
         return FCP_OK;
     }
     case FCP_DKV:
@@ -179,9 +177,8 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
             bad |= (c->backward ^ 1) | (kind ^ FCP_ROUND_DEPENDENT);
     } else {
         unsigned in = t->cls == FCP_IN, at_home = in ^ receive ^ 1;
-        unsigned not_home = (here ^ 1) | (t->slot ^ k->home_slot) | ~t->place;
-        unsigned not_caller = ~t->slot | (t->place == FCP_NONE);
-        bad |= (kind ^ (in ? FCP_ROUND_IN : FCP_ROUND_OUT)) | (at_home ? not_home : not_caller);
+        unsigned not_home = (here ^ 1) | (t->slot ^ k->home_slot);
+        bad |= (kind ^ (in ? FCP_ROUND_IN : FCP_ROUND_OUT)) | (at_home ? not_home : 0);
     }
     return !bad;
 }

@@ -105,8 +105,8 @@ __attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, cons
 }
 
 /* Tokens of a home block come in. */
-static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
-    kv_slot *s = &r->b->kv[t->slot];
+static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
+    kv_slot *s = &r->b->kv[slot];
     if (t->tokens > s->left)
         FAIL(LAYOUT, q, "%u tokens of block %u come in where only %u are missing", t->tokens, t->block, s->left);
     s->left -= t->tokens;
@@ -115,11 +115,11 @@ static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
 }
 
 /* Results of a home block go out. */
-static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t) {
-    home_block *h = &r->b->home[t->slot];
+static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
+    home_block *h = &r->b->home[slot];
     uint32_t last = h->visited;
-    if (r->v->pass == FCP_BACKWARD && r->b->dkv[t->slot].touched[FCP_COMPUTE] > last)
-        last = r->b->dkv[t->slot].touched[FCP_COMPUTE];
+    if (r->v->pass == FCP_BACKWARD && r->b->dkv[slot].touched[FCP_COMPUTE] > last)
+        last = r->b->dkv[slot].touched[FCP_COMPUTE];
     if (h->visits != h->total || (q == FCP_COMM && last > r->known[q]))
         FAIL(LAYOUT, q, "results of block %u go out before its last visit or reduction is known to be complete",
              t->block);
@@ -156,11 +156,11 @@ static fcp_code copy(run *r, const fcp_instr *x) {
         if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->peer != r->rank)
             FAIL(ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u", (size_t)(t - r->plan->transfers),
                  t->cls, t->peer);
-        if (k->home != r->rank || t->slot != k->home_slot || t->place == FCP_NONE)
-            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu of block %u (home: slot %u of rank %u) names slot %u and place %u",
-                 (size_t)(t - r->plan->transfers), t->block, k->home_slot, k->home, t->slot, t->place);
+        if (k->home != r->rank || !fcp_at_caller(t))
+            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu of block %u (home: rank %u) is listed as the %s side",
+                 (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
         bool in = t->cls == FCP_IN;
-        code = in ? bring_in(r, FCP_COMPUTE, t) : take_out(r, FCP_COMPUTE, t);
+        code = in ? bring_in(r, FCP_COMPUTE, t, k->home_slot) : take_out(r, FCP_COMPUTE, t, k->home_slot);
         if (code) return code;
         note(in ? &r->v->in : &r->v->out, t);
     }
@@ -259,6 +259,9 @@ static fcp_code visit(run *r, uint32_t id) {
     if (q->home != r->rank)
         FAIL(PRESENCE, FCP_COMPUTE, "visit %u is to Q block %u, whose home is rank %u", id, w->q_block, q->home);
     home_block *h = &r->b->home[q->home_slot];
+    if (w->q_slot != q->home_slot)
+        FAIL(PRESENCE, FCP_COMPUTE, "visit %u reads Q block %u in slot %u, and its home slot is %u", id, w->q_block,
+             w->q_slot, q->home_slot);
     if (!ready(r, &r->b->kv[q->home_slot])) return absent(r, FCP_COMPUTE, "visit", id, w->q_block, q->home_slot);
     if (h->out) FAIL(LAYOUT, FCP_COMPUTE, "visit %u is to Q block %u, whose results went out before", id, w->q_block);
     fcp_code code = visit_state(r, id, w, h);
@@ -272,9 +275,6 @@ static fcp_code visit(run *r, uint32_t id) {
         if (t->q_block != w->q_block)
             FAIL(TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id, w->q_block, i,
                  t->q_block);
-        if (t->q_slot != q->home_slot)
-            FAIL(PRESENCE, FCP_COMPUTE, "tile %u reads Q block %u in slot %u, and its home slot is %u", i, t->q_block,
-                 t->q_slot, q->home_slot);
         kv_slot *s = &r->b->kv[t->kv_slot < r->kv_room ? t->kv_slot : 0]; /* there is one: the Q block's */
         if (t->kv_slot >= r->kv_room || s->block != t->k_block || s->left || s->wrote[FCP_COMM] > known)
             return absent(r, FCP_COMPUTE, "tile", i, t->k_block, t->kv_slot);
@@ -480,7 +480,7 @@ static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
             bool in = kind == FCP_ROUND_IN, home = in == (t->dir == FCP_RECV);
             if (!home)
                 note(in ? &r->v->in : &r->v->out, t);
-            else if ((code = in ? bring_in(r, FCP_COMM, t) : take_out(r, FCP_COMM, t)))
+            else if ((code = in ? bring_in(r, FCP_COMM, t, t->slot) : take_out(r, FCP_COMM, t, t->slot)))
                 return code;
         }
         return FCP_OK;

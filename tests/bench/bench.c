@@ -26,7 +26,7 @@ void bench_row(const char *name, double value, const char *unit, const char *goa
     snprintf(figure, sizeof figure, "%.*f %s", size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4, value,
              unit);
     bool has_goal = goal && *goal;
-    printf("%-58s %16s  %-14s %-7s %s\n", name, figure, has_goal ? goal : "", has_goal ? met ? "met" : "MISSED" : "",
+    printf("%-72s %16s  %-14s %-7s %s\n", name, figure, has_goal ? goal : "", has_goal ? met ? "met" : "MISSED" : "",
            note ? note : "");
     fflush(stdout);
     if (!has_goal) table.plain++;
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     GROUPS(X)
 #undef X
     table.filter = group ? NULL : only;
-    printf("%-58s %16s  %-14s\n", "benchmark", "figure", "goal");
+    printf("%-72s %16s  %-14s\n", "benchmark", "figure", "goal");
 #define X(name)                                                                                                        \
     if (!group || strcmp(only, #name) == 0) bench_##name();
     GROUPS(X)

@@ -1,5 +1,6 @@
-/* bench_host.c: the host backend's attention beside OpenBLAS's matrix product, on the same processors in the same run: 16K
- * tokens, causal, 8 heads of 128. Rates count useful operations: 4 (forward) or 10 (backward) * head_dim a pair and head. */
+/* bench_host.c: the host backend's attention beside OpenBLAS's matrix product, on the same processors in the same run:
+ * 16K tokens, causal, 8 heads of 128. Rates count useful operations: 4 (forward) or 10 (backward) * head_dim a pair
+ * and head. */
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +57,8 @@ struct product {
 };
 
 /* A row: the median over the runs of attention's rate over the rate of the products before and after it. */
-static void measure(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed, const struct product *x,
-                    const char *dtype, int ranks) {
+static void measure(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
+                    const struct product *x, const char *dtype, int ranks) {
     double ratios[RUNS], rates[RUNS], seconds = 0, goal = pass == FCP_FORWARD ? 0.6 : 0.5;
     double operations = (pass == FCP_FORWARD ? 4.0 : 10.0) * HEAD_DIM * HEADS * TOKENS * (TOKENS + 1.0) / 2;
     char name[80], note[120];
@@ -72,8 +73,10 @@ static void measure(fcp_session *session, const fcp_plan *plan, fcp_pass pass, f
         ratios[i] = 2 * rates[i] / (before + gflops_of_sgemm(x->a, x->b, x->c));
     }
     double ratio = median(ratios, RUNS), rate = median(rates, RUNS);
-    snprintf(name, sizeof name, "host %s, 16K causal, %s, over sgemm", pass == FCP_FORWARD ? "forward" : "backward", dtype);
-    snprintf(note, sizeof note, "%.0f GFLOP/s useful, sgemm %.0f; %d rank%s", rate, rate / ratio, ranks, ranks > 1 ? "s" : "");
+    snprintf(name, sizeof name, "host %s, 16K causal, %s, over sgemm", pass == FCP_FORWARD ? "forward" : "backward",
+             dtype);
+    snprintf(note, sizeof note, "%.0f GFLOP/s useful, sgemm %.0f; %d rank%s", rate, rate / ratio, ranks,
+             ranks > 1 ? "s" : "");
     bench_row(name, ratio, "x", pass == FCP_FORWARD ? ">= 0.6" : ">= 0.5", ratio >= goal, note);
 }
 

@@ -94,6 +94,10 @@ holds "replaced" sh -c '! cmp -s a.plan b.plan'
 cp b.plan c.plan
 bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=100 -o b.plan
 holds "the old plan is as it was" cmp -s b.plan c.plan
+program w.fcp 'cluster { gpus = 8 }; batch { lengths = [64K, 4K x 8] }; plan { mask = causal; block = 8K }'
+ok "a warning" "$fcpc" --json -q w.fcp
+holds "the warning is in the JSON, with its place" json '.warnings | length == 1 and .[0].file == "w.fcp" and .[0].line == 1'
+holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
 # --- the other commands ----------------------------------------------------------------------------------------------
@@ -264,6 +268,14 @@ if [ -c /dev/full ]; then
     "$fcpc" dump a.plan > /dev/full 2> stderr
     holds "a full disk under stdout" [ $? = 1 ]
 fi
+for output in "a.fcp -o out/x.plan" "show a.plan --svg out/x.svg" "run a.plan --out out/x.npy"; do
+    # shellcheck disable=SC2086
+    (ulimit -f 4; "$fcpc" -q $output > /dev/null 2> "$work/limited") 2> /dev/null
+    holds "a limit on the size of files: $output" [ $? = 1 ]
+    holds "and it is an error of writing" grep -q 'error\[E011\]' limited
+    holds "and nothing is left" [ -z "$(ls -A out)" ]
+    rm -f out/*
+done
 if [ "$(id -u)" != 0 ]; then
     mkdir sealed && chmod 500 sealed
     bad "a folder that may not be written" 1 E011 a.fcp -o sealed/x.plan
@@ -294,6 +306,10 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q * 
 bad "a reachable overflow" 1 E311 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
+variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp
+ok "rows that see nothing" "$fcpc" e.fcp -q --json
+holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("rows 0 to 4 of sequence 0"))'
+holds "as text too" grep -q 'warning: .*rows 0 to 4 of sequence 0' stderr
 printf '12\nx\n' > l.lengths
 bad "a malformed file of lengths" 1 E301 a.fcp --lengths l.lengths -o out/x
 bad "an override of nothing" 1 E200 a.fcp -D plan.blok=256 -o out/x
@@ -349,6 +365,25 @@ status=$?
 holds "an interrupted compile ends with 1" [ $status = 1 ]
 holds "and says so" json '.error.code == "E013"'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
+
+# --- real sequence lengths, where they are ----------------------------------------------------------------------------
+lists=${FCPC_WORKLOADS:-$top/../shared/workloads}
+cat > real.fcp << 'EOF'
+model   { heads = 64; kv_heads = 8; head_dim = 128 }
+cluster { gpus = 8; gpu = h200 }
+plan    { mask = causal; block = 2K }
+EOF
+for list in "$lists"/*.lengths; do
+    [ -e "$list" ] || continue
+    name=$(basename "$list" .lengths)
+    ranks=$(echo "$name" | sed -n 's/.*-\([0-9]*\)x32k$/\1/p')
+    ok "compile $name" "$fcpc" real.fcp --lengths "$list" -D cluster.nodes=$((${ranks:-512} / 8)) -o real.plan --json
+    sums=$(awk '{n++; t += $1} END {printf ".sequences == %d and .tokens == %.0f", n, t}' "$list")
+    holds "$name: its sequences and tokens" json "$sums"
+    holds "$name: rounds are the bound, tokens within the cap" \
+        json ".rounds == .rounds_lower_bound and .tokens_max_over_mean * .tokens <= .tokens + 2048 * .ranks + 1"
+    ok "verify $name" "$fcpc" verify real.plan
+done
 
 echo "cli: $passed passed, $failed failed"
 [ $failed = 0 ]

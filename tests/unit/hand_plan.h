@@ -1,6 +1,6 @@
-/* hand_plan.h: plans made by hand, for tests of what executes them: no planner, no verifier, no fewest rounds. Every tile is
- * found by evaluating the mask for every pair; blocks go round the ranks; what a rank lacks comes straight from its home, each
- * block in a round of its own; a Q block is visited twice, for what is at home and for what came. */
+/* hand_plan.h: plans made by hand, for tests of what executes them: no planner, no verifier, no fewest rounds. Every
+ * tile is found by evaluating the mask for every pair; blocks go round the ranks; what a rank lacks comes straight from
+ * its home, each block in a round of its own; a Q block is visited twice, for what is at home and for what came. */
 #ifndef HAND_PLAN_H
 #define HAND_PLAN_H
 #include <stdlib.h>
@@ -109,8 +109,8 @@ static inline void hand_blocks(hand *h, uint32_t block) {
                 b = &h->blocks[h->block_count++];
                 *b = (fcp_block){.first_piece = h->piece_count};
             }
-            h->pieces[h->piece_count++] = (fcp_piece){.sequence = s, .length = length, .start = start, .offset = b->tokens,
-                                                      .block = h->block_count - 1};
+            h->pieces[h->piece_count++] = (fcp_piece){
+                .sequence = s, .length = length, .start = start, .offset = b->tokens, .block = h->block_count - 1};
             b->pieces++;
             b->tokens += length;
             h->problem.tokens += length;
@@ -124,14 +124,13 @@ static inline void hand_blocks(hand *h, uint32_t block) {
 
 /* The tile of two blocks, if it has a pair. */
 static inline bool hand_tile(hand *h, uint32_t q, uint32_t k, uint32_t kv_slot) {
-    fcp_tile t = {.q_block = q, .k_block = k, .first_part = h->part_count, .q_slot = h->blocks[q].home_slot,
-                  .kv_slot = kv_slot, .dkv_slot = kv_slot};
+    fcp_tile t = {.q_block = q, .k_block = k, .first_part = h->part_count, .kv_slot = kv_slot, .dkv_slot = kv_slot};
     for (uint32_t i = h->blocks[q].first_piece; i < h->blocks[q].first_piece + h->blocks[q].pieces; i++)
         for (uint32_t j = h->blocks[k].first_piece; j < h->blocks[k].first_piece + h->blocks[k].pieces; j++) {
             if (h->pieces[i].sequence != h->pieces[j].sequence) continue;
             uint64_t pairs = hand_shape(h, &h->pieces[i], &h->pieces[j]);
             if (!pairs) continue;
-            h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++, 0};
+            h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++};
             t.parts++;
             t.pairs += pairs;
         }
@@ -166,10 +165,13 @@ static inline void hand_streams(hand *h) {
             bool both = tiles[0] && tiles[1];
             for (uint32_t away = 0; away < 2; away++)
                 if (tiles[away])
-                    visits[r][away][counts[r][away]++] =
-                        (fcp_visit){.q_block = b, .first_tile = first[away], .tiles = tiles[away],
-                                    .state_slot = both ? state : FCP_NONE,
-                                    .flags = both ? (away ? FCP_VISIT_LAST : FCP_VISIT_FIRST) : FCP_VISIT_FIRST | FCP_VISIT_LAST};
+                    visits[r][away][counts[r][away]++] = (fcp_visit){
+                        .q_block = b,
+                        .first_tile = first[away],
+                        .tiles = tiles[away],
+                        .state_slot = both ? state : FCP_NONE,
+                        .q_slot = h->blocks[b].home_slot,
+                        .flags = both ? (away ? FCP_VISIT_LAST : FCP_VISIT_FIRST) : FCP_VISIT_FIRST | FCP_VISIT_LAST};
             state += both;
         }
     }
@@ -193,9 +195,13 @@ static inline void hand_streams(hand *h) {
                 copies[out] = h->transfer_count;
                 for (uint32_t b = 0; b < h->block_count; b++) {
                     if (h->blocks[b].home != r) continue;
-                    h->transfers[h->transfer_count++] =
-                        (fcp_transfer){.peer = r, .block = b, .tokens = h->blocks[b].tokens, .slot = h->blocks[b].home_slot,
-                                       .place = place, .cls = out ? FCP_OUT : FCP_IN, .fabric = FCP_LOCAL};
+                    h->transfers[h->transfer_count++] = (fcp_transfer){.peer = r,
+                                                                       .block = b,
+                                                                       .tokens = h->blocks[b].tokens,
+                                                                       .place = place,
+                                                                       .cls = out ? FCP_OUT : FCP_IN,
+                                                                       .fabric = FCP_LOCAL,
+                                                                       .dir = out ? FCP_RECV : FCP_SEND};
                     place += h->blocks[b].tokens;
                 }
             }
@@ -218,7 +224,7 @@ static inline void hand_streams(hand *h) {
                         hand_instr(h, FCP_OP_LAUNCH, h->transfer_count, 1, id);
                         h->transfers[h->transfer_count++] =
                             (fcp_transfer){.peer = r == to ? home : to, .block = k, .tokens = h->blocks[k].tokens,
-                                           .slot = mine, .place = FCP_NONE, .cls = back ? FCP_DKV : FCP_KV,
+                                           .slot = mine, .cls = back ? FCP_DKV : FCP_KV,
                                            .fabric = FCP_LOCAL, .dir = send ? FCP_SEND : FCP_RECV};
                     }
                 if (!back) gets = h->instr_count - comm->first;
@@ -246,8 +252,10 @@ static inline void hand_layout(hand *h) {
     for (uint32_t r = 0; r < h->problem.ranks; r++) {
         h->layout_starts[r] = h->layout_count;
         for (uint32_t b = 0; b < h->block_count; b++)
-            for (uint32_t i = h->blocks[b].first_piece; h->blocks[b].home == r && i < h->blocks[b].first_piece + h->blocks[b].pieces; i++)
-                h->layout[h->layout_count++] = (fcp_span){h->pieces[i].sequence, h->pieces[i].length, h->pieces[i].start};
+            for (uint32_t i = h->blocks[b].first_piece;
+                 h->blocks[b].home == r && i < h->blocks[b].first_piece + h->blocks[b].pieces; i++)
+                h->layout[h->layout_count++] =
+                    (fcp_span){h->pieces[i].sequence, h->pieces[i].length, h->pieces[i].start};
     }
     h->layout_starts[h->problem.ranks] = h->layout_count;
 }
@@ -263,9 +271,21 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
                               uint32_t block, const char *mask, const uint64_t *lengths, uint32_t count) {
     hand *h = calloc(1, sizeof *h);
     if (!h) return NULL;
-    h->problem = (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = heads, .kv_heads = kv_heads,
-                               .head_dim = head_dim, .head_groups = 1, .dtype = dtype, .block = block, .max_block = block,
-                               .unit = block, .coalesce = 1, .buffers = 3, .passes = 3, .scale = 0.125};
+    h->problem = (fcp_problem){.ranks = ranks,
+                               .nodes = 1,
+                               .gpus = ranks,
+                               .heads = heads,
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .head_groups = 1,
+                               .dtype = dtype,
+                               .block = block,
+                               .max_block = block,
+                               .unit = block,
+                               .coalesce = 1,
+                               .buffers = 3,
+                               .passes = 3,
+                               .scale = 0.125};
     memcpy(h->sequences, lengths, count * sizeof *lengths);
     h->sequence_count = count;
     hand_mask(h, mask);

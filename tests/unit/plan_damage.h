@@ -89,7 +89,7 @@ static bool wrong_kv_slot(tables *t, draw *d) {
 }
 
 static bool wrong_q_slot(tables *t, draw *d) {
-    t->tiles[next(d) % t->tiles_count].q_slot++;
+    t->visits[next(d) % t->visits_count].q_slot++;
     return true;
 }
 
@@ -679,10 +679,11 @@ static bool other_place(tables *t, draw *d) {
     return a;
 }
 
-static bool copy_wrong_slot(tables *t, draw *d) {
+/* A copy is listed as the caller's side. */
+static bool copy_other_side(tables *t, draw *d) {
     place p;
     fcp_transfer *a = any_transfer(t, d, next(d) % 2 ? FCP_OUT : FCP_IN, -1, &p);
-    if (a) a->slot++;
+    if (a) a->dir ^= 1;
     return a;
 }
 
@@ -749,7 +750,7 @@ static const damage kinds[] = {
     D(reuse_live_slot, E(SLOT)),
     D(into_home_slot, E(SLOT)),
     D(slot_gap, E(MEMORY)),
-    D(wrong_home, E(PRESENCE), E(MATCH), E(DELTA), E(LAYOUT)),
+    D(wrong_home, E(PRESENCE), E(MATCH), E(DELTA), E(LAYOUT), E(SLOT)),
     D(small_memory, E(MEMORY)),
     D(wait_cycle, E(DEADLOCK)),
     D(wait_for_more_than_there_is, E(DEADLOCK)),
@@ -771,7 +772,7 @@ static const damage kinds[] = {
     D(lose_token_out, E(LAYOUT)),
     D(exchange_places, E(LAYOUT)),
     D(other_place, E(LAYOUT)),
-    D(copy_wrong_slot, E(LAYOUT)),
+    D(copy_other_side, E(LAYOUT)),
     D(early_out, E(LAYOUT)),
 };
 #undef D

@@ -115,8 +115,9 @@ static void hand_stream(tables *t, uint64_t first) {
 static uint32_t hand_transfer(tables *t, int dir, int cls, int fabric, uint32_t peer, uint32_t block, uint32_t first,
                               uint32_t tokens, uint32_t slot, uint32_t place) {
     PUSH(t, transfers,
-         (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens, .slot = slot, .place = place,
-                        .cls = (uint8_t)cls, .fabric = (uint8_t)fabric, .dir = (uint8_t)dir});
+         (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens,
+                        .slot = slot != FCP_NONE ? slot : place, .cls = cls & 15u, .fabric = fabric & 3u,
+                        .dir = dir & 3u});
     return (uint32_t)t->transfers_count - 1;
 }
 
@@ -129,8 +130,8 @@ static void hand_rank(tables *t, int pass, uint32_t r) {
     uint32_t near_place = r * 64,
              far_place = 64 - r * 64; /* here: the home block's near half, the other block's far one */
     uint64_t first = t->instrs_count;
-    uint32_t copy_in = hand_transfer(t, FCP_SEND, FCP_IN, FCP_LOCAL, r, r, near, 64, 0, near_place);
-    uint32_t copy_out = hand_transfer(t, FCP_SEND, FCP_OUT, FCP_LOCAL, r, r, near, 64, 0, near_place);
+    uint32_t copy_in = hand_transfer(t, FCP_SEND, FCP_IN, FCP_LOCAL, r, r, near, 64, FCP_NONE, near_place);
+    uint32_t copy_out = hand_transfer(t, FCP_RECV, FCP_OUT, FCP_LOCAL, r, r, near, 64, FCP_NONE, near_place);
     uint32_t visit = r ? 1 : 0;
     hand_instr(t, FCP_OP_COPY, 0, copy_in, 1, 0);
     hand_instr(t, FCP_OP_WAIT, 0, 1, 0, 0); /* IN */
@@ -193,16 +194,16 @@ static inline void hand_make(tables *t) {
     PUSH(t, runs, (fcp_run){0, 0, 1, FCP_CELL_FULL});
     PUSH(t, shapes, (fcp_shape_rec){0, 1, 128, 128, half});
     PUSH(t, shapes, (fcp_shape_rec){1, 1, 128, 128, full});
-    PUSH(t, parts, (fcp_part){0, 0, 0, 0});
-    PUSH(t, parts, (fcp_part){1, 1, 0, 0});
-    PUSH(t, parts, (fcp_part){1, 0, 1, 0});
+    PUSH(t, parts, (fcp_part){0, 0, 0});
+    PUSH(t, parts, (fcp_part){1, 1, 0});
+    PUSH(t, parts, (fcp_part){1, 0, 1});
     PUSH(t, tiles, (fcp_tile){.q_block = 0, .k_block = 0, .first_part = 0, .parts = 1, .pairs = half});
     PUSH(t, tiles, (fcp_tile){.q_block = 1, .k_block = 1, .first_part = 1, .parts = 1, .pairs = half});
     PUSH(t, tiles, (fcp_tile){.q_block = 1, .k_block = 0, .first_part = 2, .parts = 1, .pairs = full, .kv_slot = 1,
                               .dkv_slot = 1});
-    PUSH(t, visits, (fcp_visit){0, 0, 1, FCP_NONE, FCP_VISIT_FIRST | FCP_VISIT_LAST, 0});
-    PUSH(t, visits, (fcp_visit){1, 1, 1, 0, FCP_VISIT_FIRST, 0});
-    PUSH(t, visits, (fcp_visit){1, 2, 1, 0, FCP_VISIT_LAST, 0});
+    PUSH(t, visits, (fcp_visit){0, 0, 1, FCP_NONE, 0, FCP_VISIT_FIRST | FCP_VISIT_LAST, 0});
+    PUSH(t, visits, (fcp_visit){1, 1, 1, 0, 0, FCP_VISIT_FIRST, 0});
+    PUSH(t, visits, (fcp_visit){1, 2, 1, 0, 0, FCP_VISIT_LAST, 0});
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         PUSH(t, round_starts, (uint32_t)t->rounds_count);
         PUSH(t, rounds, (fcp_round){FCP_ROUND_IN, 0});

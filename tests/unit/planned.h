@@ -63,6 +63,9 @@ static inline void plan_passes(planned *x, const char *text, unsigned seed) {
                                 &seconds, &x->s),
                  FCP_OK);
     cr_assert_eq(slots_build(&x->p, x->home, &x->t, &x->s, &x->memory, &x->scratch, &x->slots), FCP_OK);
+    cr_assert_eq(rounds_build(&x->p, x->home, &x->t, &x->r, &x->slots, x->program->coalesce, &x->memory, &x->scratch,
+                              &seconds, &x->s),
+                 FCP_OK);
 }
 
 static inline void planned_free(planned *x) {

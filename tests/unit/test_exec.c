@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../../compiler/fcpc.h"
+#include "../../runtime/backend.h"
 #include "../../runtime/plan.h"
 #include "../../runtime/reference.h"
 #include "plain.h"
@@ -42,17 +43,20 @@ static void run_and_check(const char *text, int times) {
     fcp_session_options options = {.compute_threads = 2, .timeout_s = 60};
     fcp_plan_shape(plan, &shape);
     cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
-    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK && fcp_packed_alloc(&shape, ALL, &first, &err) == FCP_OK);
+    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK &&
+              fcp_packed_alloc(&shape, ALL, &first, &err) == FCP_OK);
     fcp_packed_draw(&shape, ALL, 23, &packed);
     for (int i = 0; i < times; i++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s: %s", err.message,
-                      text);
+            cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s: %s",
+                      err.message, text);
             for (int t = 0; t < FCP_TENSORS; t++) {
                 size_t bytes = shape.tokens * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
                 if (!(fcp_pass_outputs((fcp_pass)pass) >> t & 1)) continue;
                 if (i == 0) memcpy(first.t[t], packed.t[t], bytes);
-                else cr_assert(memcmp(first.t[t], packed.t[t], bytes) == 0, "%s differs: %s", fcp_tensor_name((fcp_tensor)t), text);
+                else
+                    cr_assert(memcmp(first.t[t], packed.t[t], bytes) == 0, "%s differs: %s",
+                              fcp_tensor_name((fcp_tensor)t), text);
             }
         }
     fcp_check_report report = FCP_CHECK_START;
@@ -99,7 +103,8 @@ Test(exec, buffers_and_coalescing) {
 
 Test(exec, clusters) {
     static const int shapes[][2] = {{1, 1}, {1, 5}, {5, 1}, {3, 2}, {2, 4}};
-    for (int i = 0; i < 5; i++) run("fp16", shapes[i][0], shapes[i][1], "900, 500, 333, 60 x 4", "full", "fcp", "zigzag");
+    for (int i = 0; i < 5; i++)
+        run("fp16", shapes[i][0], shapes[i][1], "900, 500, 333, 60 x 4", "full", "fcp", "zigzag");
 }
 
 Test(exec, masks) {
@@ -108,4 +113,34 @@ Test(exec, masks) {
     for (int i = 0; i < 5; i++) run("fp32", 2, 2, "800, 300, 40", all[i], "fcp", "contiguous");
 }
 
-Test(exec, many_ranks) { run("fp32", 16, 8, "8192, 4096, 2048, 1500, 300 x 4", "window(w = 300)", "fcp", "contiguous"); }
+Test(exec, many_ranks) {
+    run("fp32", 16, 8, "8192, 4096, 2048, 1500, 300 x 4", "window(w = 300)", "fcp", "contiguous");
+}
+
+/* An arena is what the plan's memory accounts for, and the rounding of its parts. */
+Test(exec, arenas_are_what_plans_count) {
+    fcp_plan *plan = make("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
+                          "cluster { nodes = 2; gpus = 2 }\n"
+                          "batch { lengths = [1500, 300, 200, 70 x 3] }\n"
+                          "plan { mask = causal; block = 256; passes = forward, backward }\n");
+    const fcp_problem *p = plan->problem;
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        uint32_t homes = 0;
+        uint64_t tokens = 0;
+        for (uint64_t b = 0; b < plan->blocks_count; b++)
+            if (plan->blocks[b].home == r) homes++, tokens += plan->blocks[b].tokens;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            fcp_slots s;
+            fcp_slots_of(plan, (fcp_pass)pass, r, homes, tokens, &s);
+            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens, s.kv, s.state, s.dkv);
+            size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &s);
+            cr_assert(laid >= counted && laid < counted + 16 * 64, "rank %u, pass %d: %zu and %lu", r, pass, laid,
+                      (unsigned long)counted);
+            if (counted > most) most = counted;
+        }
+    }
+    cr_assert(most == plan->summary->memory_peak_bytes, "%lu and %lu", (unsigned long)most,
+              (unsigned long)plan->summary->memory_peak_bytes);
+    fcp_plan_free(plan);
+}

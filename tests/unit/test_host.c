@@ -1,5 +1,6 @@
-/* The host backend and the executor, on plans made by hand, against the definition of attention; and the definition's own
- * implementation against formulas written down once more, and against differences. */
+/* The host backend and the executor, on plans made by hand, against the definition of attention; and the definition's
+ * own implementation against formulas written down once more, and against differences. */
+#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,8 @@ static void close(struct bench *b) {
 
 static void run(struct bench *b, fcp_pass pass) {
     fcp_error err = {0};
-    cr_assert(fcp_session_run_packed(b->session, &b->h->plan, pass, &b->packed, NULL, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_session_run_packed(b->session, &b->h->plan, pass, &b->packed, NULL, &err) == FCP_OK, "%s",
+              err.message);
 }
 
 static void check(struct bench *b, fcp_pass pass, const char *what) {
@@ -48,9 +50,9 @@ static void check(struct bench *b, fcp_pass pass, const char *what) {
     fcp_check_report report = FCP_CHECK_START;
     cr_assert(fcp_check_pass(&b->h->plan, pass, &b->packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu", what,
-                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].reference_error,
-                  report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
+        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
+                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
+                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
     cr_assert(report.ok);
 }
 
@@ -63,7 +65,7 @@ static void both(hand *h, uint32_t threads, const char *what) {
     close(&b);
 }
 
-/* --- against the definition ----------------------------------------------------------------------------------------------- */
+/* --- against the definition --------------------------------------------------------------------------------------- */
 
 #ifdef PLAIN_TESTS
 enum { MASK_STEP = 3 }; /* the thread sanitizer is slow */
@@ -104,7 +106,7 @@ Test(host, more_ranks_than_blocks) {
     both(hand_make(6, 2, 1, 16, FCP_FP32, 128, "full", lengths, 1), 4, "6 ranks, 2 blocks");
 }
 
-/* --- bits ------------------------------------------------------------------------------------------------------------------- */
+/* --- bits --------------------------------------------------------------------------------------------------------- */
 
 /* Outputs of both passes, behind each other. */
 static unsigned char *outputs(hand *h, uint32_t threads, size_t *out_size) {
@@ -143,7 +145,19 @@ Test(host, two_runs_and_any_number_of_threads_give_the_same_bits) {
     }
 }
 
-/* --- what must not spread --------------------------------------------------------------------------------------------------- */
+Test(host, openblas_keeps_its_setting) {
+    int before = openblas_get_num_threads();
+    openblas_set_num_threads(3);
+    int wanted = openblas_get_num_threads(); /* what this machine makes of 3 */
+    struct bench b = open(hand_make(2, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), 2);
+    run(&b, FCP_FORWARD);
+    run(&b, FCP_BACKWARD);
+    close(&b);
+    cr_assert(openblas_get_num_threads() == wanted);
+    openblas_set_num_threads(before);
+}
+
+/* --- what must not spread ----------------------------------------------------------------------------------------- */
 
 Test(host, empty_rows_are_exactly_zero) {
     struct bench b = open(hand_make(2, 4, 2, 32, FCP_FP16, 256, "gap", mixed, 6), 2); /* rows below 150 see nothing */
@@ -177,8 +191,8 @@ static bool token_is_finite(const struct bench *b, fcp_tensor t, uint64_t token)
     return true;
 }
 
-/* The mask "odd" has PARTIAL cells throughout: a token of the middle of sequence 0 is NaN in Q, K, V or dO; whoever may not
- * see it must not notice. */
+/* The mask "odd" has PARTIAL cells throughout: a token of the middle of sequence 0 is NaN in Q, K, V or dO; whoever may
+ * not see it must not notice. */
 static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const char *mask, uint32_t at) {
     struct bench b = open(hand_make(2, 2, 1, 16, FCP_FP32, 384, mask, mixed, 6), 2);
     int64_t scratch[64];
@@ -199,12 +213,16 @@ static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const c
             key = bad_row && mc_eval(code, q, x, n, 0, scratch);
         }
         if (!row) {
-            cr_assert(token_is_finite(&b, FCP_TENSOR_O, token), "%s %s: o of token %lu", fcp_tensor_name(t), mask, token);
-            cr_assert(token_is_finite(&b, FCP_TENSOR_DQ, token), "%s %s: dq of token %lu", fcp_tensor_name(t), mask, token);
+            cr_assert(token_is_finite(&b, FCP_TENSOR_O, token), "%s %s: o of token %lu", fcp_tensor_name(t), mask,
+                      token);
+            cr_assert(token_is_finite(&b, FCP_TENSOR_DQ, token), "%s %s: dq of token %lu", fcp_tensor_name(t), mask,
+                      token);
         }
         if (!key) {
-            cr_assert(token_is_finite(&b, FCP_TENSOR_DK, token), "%s %s: dk of token %lu", fcp_tensor_name(t), mask, token);
-            cr_assert(token_is_finite(&b, FCP_TENSOR_DV, token), "%s %s: dv of token %lu", fcp_tensor_name(t), mask, token);
+            cr_assert(token_is_finite(&b, FCP_TENSOR_DK, token), "%s %s: dk of token %lu", fcp_tensor_name(t), mask,
+                      token);
+            cr_assert(token_is_finite(&b, FCP_TENSOR_DV, token), "%s %s: dv of token %lu", fcp_tensor_name(t), mask,
+                      token);
         }
     }
     bool forward = t != FCP_TENSOR_DO;
@@ -230,7 +248,7 @@ Test(host, large_scores_do_not_overflow) {
     close(&b);
 }
 
-/* --- the reference ------------------------------------------------------------------------------------------------------------ */
+/* --- the reference ------------------------------------------------------------------------------------------------ */
 
 struct small {
     hand *h;
@@ -247,7 +265,8 @@ static struct small small_open(const char *mask) {
     cr_assert(fcp_packed_alloc(&s.shape, ALL, &s.in, NULL) == FCP_OK);
     fcp_packed_draw(&s.shape, ALL, 5, &s.in);
     size_t rows = s.shape.tokens * 4;
-    s.out = (fcp_reference){malloc(rows * 48), malloc(rows * 8), malloc(rows * 48), malloc(rows * 24), malloc(rows * 24)};
+    s.out =
+        (fcp_reference){malloc(rows * 48), malloc(rows * 8), malloc(rows * 48), malloc(rows * 24), malloc(rows * 24)};
     return s;
 }
 
@@ -287,7 +306,8 @@ Test(reference, is_the_formula) {
                     }
                     cr_assert(sum == 0 ? s.out.lse[row] == -INFINITY : fabs(s.out.lse[row] - log(sum)) < 1e-12);
                     for (int d = 0; d < 6; d++)
-                        cr_assert(fabs(s.out.o[row * 6 + d] - (sum == 0 ? 0 : o[d] / sum)) < 1e-12, "%s row %zu", masks[m], row);
+                        cr_assert(fabs(s.out.o[row * 6 + d] - (sum == 0 ? 0 : o[d] / sum)) < 1e-12, "%s row %zu",
+                                  masks[m], row);
                 }
         small_close(&s);
     }
@@ -342,8 +362,10 @@ Test(reference, a_wrong_result_is_not_ok) {
             *x = kind == 0 ? kept * 1.001f + 1e-3f : kind == 1 ? 1e-7f : NAN;
             fcp_check_report report = FCP_CHECK_START;
             cr_assert(fcp_check_pass(&b.h->plan, pass, &b.packed, 1, NULL, &report, NULL) == FCP_OK);
-            bool empty_counts = kind != 1 || pass == FCP_FORWARD; /* keys have no empty rows; dq is held to the tolerance */
-            cr_assert(!empty_counts || (!report.ok && !report.tensor[t].ok), "%s, kind %d", fcp_tensor_name((fcp_tensor)t), kind);
+            bool empty_counts =
+                kind != 1 || pass == FCP_FORWARD; /* keys have no empty rows; dq is held to the tolerance */
+            cr_assert(!empty_counts || (!report.ok && !report.tensor[t].ok), "%s, kind %d",
+                      fcp_tensor_name((fcp_tensor)t), kind);
             for (int other = 0; other < FCP_TENSORS; other++)
                 cr_assert(other == t || !report.tensor[other].checked || report.tensor[other].ok);
             *x = kept;
@@ -351,7 +373,7 @@ Test(reference, a_wrong_result_is_not_ok) {
     close(&b);
 }
 
-/* --- misuse --------------------------------------------------------------------------------------------------------------------- */
+/* --- misuse ------------------------------------------------------------------------------------------------------- */
 
 Test(host, misuse_is_an_error) {
     hand *h = hand_make(2, 2, 1, 16, FCP_FP32, 128, "causal", mixed, 6);
@@ -361,7 +383,8 @@ Test(host, misuse_is_an_error) {
     cr_assert(fcp_session_create(&h->plan, &options, &session, &err) == FCP_E_BACKEND);
     cr_assert(strstr(err.message, "\"cuda\"") && session == NULL, "%s", err.message);
     cr_assert(fcp_session_create(&h->plan, NULL, &session, &err) == FCP_OK);
-    cr_assert(strcmp(fcp_session_backend(session), "host") == 0 && strcmp(fcp_session_transport(session), "threads") == 0);
+    cr_assert(strcmp(fcp_session_backend(session), "host") == 0 &&
+              strcmp(fcp_session_transport(session), "threads") == 0);
     fcp_tensors tensors[2] = {{0}};
     cr_assert(fcp_session_run(session, FCP_FORWARD, tensors, &err) == FCP_E_TENSOR);
     cr_assert(strstr(err.message, "rank 0: tensor q is missing"), "%s", err.message);

@@ -78,7 +78,8 @@ Test(npy, what_is_written_is_read) {
             fcp_error err;
             fcp_npy npy;
             void *loaded;
-            cr_assert(fcp_npy_save(path_of("a.npy"), (fcp_npy_type)type, dims, shape, data, &err) == FCP_OK, "%s", err.message);
+            cr_assert(fcp_npy_save(path_of("a.npy"), (fcp_npy_type)type, dims, shape, data, &err) == FCP_OK, "%s",
+                      err.message);
             cr_assert(fcp_npy_read(path_of("a.npy"), &npy, &err) == FCP_OK, "%s", err.message);
             cr_assert(npy.type == (fcp_npy_type)type && npy.dims == dims && npy.elements == elements);
             cr_assert(dims == 0 || memcmp(npy.shape, shape, dims * sizeof *shape) == 0);
@@ -99,7 +100,8 @@ Test(npy, header_is_as_numpy_writes_it) {
     FILE *f = fopen(path_of("a.npy"), "rb");
     cr_assert(fread(bytes, 1, sizeof bytes, f) == 128 + 24);
     fclose(f);
-    cr_assert(memcmp(bytes, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 69) == 0);
+    cr_assert(
+        memcmp(bytes, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 69) == 0);
     cr_assert(bytes[127] == '\n' && memcmp(bytes + 128, data, 24) == 0);
 }
 
@@ -190,8 +192,9 @@ Test(npy, wrong_tensor_says_what_was_expected_and_found) {
     void *loaded = NULL;
     cr_assert(fcp_npy_save(path_of("q.npy"), FCP_NPY_F4, 3, shape, data, &err) == FCP_OK);
     cr_assert(fcp_npy_load(path_of("q.npy"), FCP_NPY_F4, 3, other, &loaded, &err) == FCP_E_TENSOR);
-    cr_assert(strstr(err.message, "q.npy") && strstr(err.message, "expected float32 [2, 4, 3], found float32 [2, 3, 4]"), "%s",
-              err.message);
+    cr_assert(strstr(err.message, "q.npy") &&
+                  strstr(err.message, "expected float32 [2, 4, 3], found float32 [2, 3, 4]"),
+              "%s", err.message);
     cr_assert(fcp_npy_load(path_of("q.npy"), FCP_NPY_F2, 3, shape, &loaded, &err) == FCP_E_TENSOR);
     cr_assert(strstr(err.message, "expected float16 [2, 3, 4], found float32 [2, 3, 4]"), "%s", err.message);
     cr_assert(fcp_npy_load(path_of("q.npy"), FCP_NPY_F4, 2, shape, &loaded, &err) == FCP_E_TENSOR);

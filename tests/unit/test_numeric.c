@@ -66,7 +66,8 @@ static void check_rounding(fcp_dtype t, uint32_t bits) {
     uint16_t got;
     if (!isfinite(f)) return;
     fcp_from_float(t, &f, &got, 1);
-    cr_assert(got == nearest(t, (double)f), "%a to %s: %04x, not %04x", (double)f, fcp_dtype_name(t), got, nearest(t, (double)f));
+    cr_assert(got == nearest(t, (double)f), "%a to %s: %04x, not %04x", (double)f, fcp_dtype_name(t), got,
+              nearest(t, (double)f));
 }
 
 Test(numeric, floats_round_to_the_nearest_ties_to_even) {
@@ -76,7 +77,9 @@ Test(numeric, floats_round_to_the_nearest_ties_to_even) {
         check_rounding(FCP_FP16, (next() & 0x8fffffff) + 0x38000000); /* about 1 and below, where fp16 lives */
     }
     for (uint32_t h = 0; h < 0x7c00; h++) { /* ties, and their neighbours */
-        float tie = (float)((value_of(FCP_FP16, (uint16_t)h) + (h == 0x7bff ? 65536 : value_of(FCP_FP16, (uint16_t)(h + 1)))) / 2);
+        float tie =
+            (float)((value_of(FCP_FP16, (uint16_t)h) + (h == 0x7bff ? 65536 : value_of(FCP_FP16, (uint16_t)(h + 1)))) /
+                    2);
         for (uint32_t d = 0; d < 3; d++) check_rounding(FCP_FP16, fcp_float_bits(tie) + d - 1);
     }
     for (uint32_t h = 0; h < 0x7f80; h++)
@@ -102,7 +105,8 @@ Test(numeric, ulp) {
     cr_assert(fcp_ulp(FCP_FP16, 0) == ldexp(1, -24) && fcp_ulp(FCP_FP16, 1e-8) == ldexp(1, -24));
     cr_assert(fcp_ulp(FCP_FP32, 0) == ldexp(1, -149) && fcp_ulp(FCP_BF16, 0) == ldexp(1, -133));
     for (uint16_t h = 1; h < 0x7bff; h++)
-        cr_assert(fcp_ulp(FCP_FP16, value_of(FCP_FP16, h)) == value_of(FCP_FP16, (uint16_t)(h + 1)) - value_of(FCP_FP16, h));
+        cr_assert(fcp_ulp(FCP_FP16, value_of(FCP_FP16, h)) ==
+                  value_of(FCP_FP16, (uint16_t)(h + 1)) - value_of(FCP_FP16, h));
 }
 
 Test(numeric, exponential_is_near_and_ends_at_zero) {
@@ -119,7 +123,7 @@ Test(numeric, exponential_is_near_and_ends_at_zero) {
     cr_assert(fcp_exp2_nonpositive(-INFINITY) == 0 && isnan(fcp_exp2_nonpositive(NAN)));
 }
 
-/* --- row functions -------------------------------------------------------------------------------------------------------- */
+/* --- row functions ------------------------------------------------------------------------------------------------ */
 
 Test(numeric, rows_that_are_not_finite_are_noticed) {
     for (uint32_t width = 1; width < 40; width += 3)

@@ -366,7 +366,7 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5});
     for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
     PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
-    PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL});
+    PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 0, .b = 1});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 1, .b = 1});
     for (uint32_t i = 0; i < 4; i++) PUSH(&t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
@@ -456,9 +456,9 @@ Test(dump, a_line_per_record) {
         "\ncluster gpu=h200 ",
         "\nsequence 0 length=256\n",
         "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",
-        "\ntile 2 q_block=1 k_block=0 group=0 first_part=2 parts=1 q_slot=0 kv_slot=1 dkv_slot=1 pairs=16384\n",
+        "\ntile 2 q_block=1 k_block=0 first_part=2 parts=1 kv_slot=1 dkv_slot=1 pairs=16384\n",
         "\nrun 1 row=0 col=0 count=1 cls=full\n",
-        "\nvisit 0 q_block=0 first_tile=0 tiles=1 state_slot=- flags=single\n",
+        "\nvisit 0 q_block=0 first_tile=0 tiles=1 group=0 q_slot=0 state_slot=- flags=single\n",
         "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
         " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
         " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0 place=-\n",

@@ -31,11 +31,15 @@ Test(problem, samples) {
         plan_passes(&x, sample_program(i, text, sizeof text), i);
         check_cover(&x.p);
         uint64_t pairs = 0;
-        int64_t *scratch = calloc(x.program->mask.count, sizeof *scratch);
+        int64_t *scratch = calloc(mc_row_scratch(x.program->mask), sizeof *scratch);
+        uint8_t row[MC_ROW];
         for (uint32_t s = 0; s < x.p.sequences && x.p.tokens < 20000; s++)
-            for (uint64_t q = 0; q < x.p.lengths[s]; q++)
-                for (uint64_t k = 0; k < x.p.lengths[s]; k++)
-                    pairs += mc_eval(x.program->mask, (int64_t)q, (int64_t)k, (int64_t)x.p.lengths[s], 0, scratch);
+            for (uint64_t n = x.p.lengths[s], q = 0; q < n; q++)
+                for (uint64_t k = 0; k < n; k += MC_ROW) {
+                    uint32_t width = n - k < MC_ROW ? (uint32_t)(n - k) : MC_ROW;
+                    mc_eval_row(x.program->mask, (int64_t)q, (int64_t)k, width, (int64_t)n, 0, scratch, row);
+                    for (uint32_t at = 0; at < width; at++) pairs += row[at];
+                }
         free(scratch);
         cr_assert_eq(pairs, x.p.pairs, "%s", text);
         uint64_t work = 0;

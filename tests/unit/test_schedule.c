@@ -50,7 +50,7 @@ static void check_rounds(const planned *x, fcp_pass pass) {
     cr_assert_eq(independent, bound);
     cr_assert_eq(ps->independent, bound);
     for (uint32_t i = 1; i < ps->move_count; i++)
-        cr_assert_leq(ps->moves[ps->order[i - 1]].round, ps->moves[ps->order[i]].round);
+        cr_assert_leq(ps->moves[i - 1].round, ps->moves[i].round);
     free(seen);
     free(degree);
 }
@@ -108,12 +108,12 @@ static void check_slots(const planned *x) {
     life *kv = calloc(n + 1, sizeof *kv), *dkv = calloc(2 * n + 1, sizeof *dkv);
     for (uint32_t f = 0; f < n; f++) {
         const fetch *y = &x->t.fetches[f];
-        kv[f] = (life){y->dst, x->s.first_stage[f], 0, x->slots.kv[f]};
+        kv[f] = (life){y->dst, x->s.first_stage[f], 0, x->slots.fetch[f].kv};
         if (x->s.use_first[f] != FCP_NONE) kv[f].end = x->s.use_last[f] + buffers;
         if (y->parent != FCP_NONE) kv[y->parent].end = later(kv[y->parent].end, x->s.last_stage[f] + 1);
         if (!backward) continue;
-        dkv[f] = (life){y->dst, x->s.use_first[f], x->s.return_stage[f] + 1, x->slots.accumulator[f]};
-        dkv[n + f] = (life){y->src, x->s.return_stage[f], x->s.return_stage[f] + buffers, x->slots.landing[f]};
+        dkv[f] = (life){y->dst, x->s.use_first[f], x->s.return_stage[f] + 1, x->slots.fetch[f].accumulator};
+        dkv[n + f] = (life){y->src, x->s.return_stage[f], x->s.return_stage[f] + buffers, x->slots.fetch[f].landing};
         if (y->parent != FCP_NONE && x->s.return_stage[f] < dkv[y->parent].birth) dkv[y->parent].birth = x->s.return_stage[f];
         cr_assert(x->s.return_stage[f] >= (x->s.use_first[f] == FCP_NONE ? 0 : x->s.use_last[f] + buffers));
     }
@@ -149,6 +149,7 @@ Test(schedule, by_hand) {
     cr_assert_eq(reshuffle_build(&x.p, x.home, &x.memory, &x.memory, &x.scratch, &x.r, &(fcp_error){0}), FCP_OK);
     cr_assert_eq(schedule_build(&x.p, x.home, &x.t, &x.r, 1, &x.memory, &x.memory, &x.scratch, &seconds, &x.s), FCP_OK);
     cr_assert_eq(slots_build(&x.p, x.home, &x.t, &x.s, &x.memory, &x.scratch, &x.slots), FCP_OK);
+    cr_assert_eq(rounds_build(&x.p, x.home, &x.t, &x.r, &x.slots, 1, &x.memory, &x.scratch, &seconds, &x.s), FCP_OK);
     /* rank 1 reads blocks 0 and 2, rank 0 reads block 1: three fetches, two rounds, block 0 (more work) first */
     cr_assert_eq(x.t.count, 3);
     cr_assert_eq(x.s.pass[FCP_FORWARD].independent, 2);

@@ -8,7 +8,7 @@
 #include "hand_plan.h"
 #include "plain.h"
 
-/* --- the transport ------------------------------------------------------------------------------------------------------- */
+/* --- the transport ------------------------------------------------------------------------------------------------ */
 
 enum { RANKS = 12, ROUNDS = 40 };
 
@@ -35,8 +35,12 @@ static void *exchange(void *argument) {
             memset(in[f], 0, sizeof in[f]);
             wires[f] = (fcp_wire){.peer = to, .dir = FCP_SEND, .fabric = (uint8_t)f, .segments = 2,
                                   .segment = {{out[f], sent / 2}, {out[f] + sent / 2, sent - sent / 2}}};
-            wires[3 - f] = (fcp_wire){.peer = from, .dir = FCP_RECV, .fabric = (uint8_t)f, .segments = 3,
-                                      .segment = {{in[f], got / 3}, {in[f] + got / 3, 0}, {in[f] + got / 3, got - got / 3}}};
+            wires[3 - f] =
+                (fcp_wire){.peer = from,
+                           .dir = FCP_RECV,
+                           .fabric = (uint8_t)f,
+                           .segments = 3,
+                           .segment = {{in[f], got / 3}, {in[f] + got / 3, 0}, {in[f] + got / 3, got - got / 3}}};
         }
         cr_assert(fcp_net_launch(net, rank, 0, round, wires, 4, NULL) == FCP_OK);
         cr_assert(fcp_net_wait(net, rank, 60000, NULL, NULL) == FCP_WAIT_DONE);
@@ -147,7 +151,7 @@ Test(threads, malformed_wires_are_refused) {
     fcp_net_close(net);
 }
 
-/* --- the executor: plans that no verifier would pass --------------------------------------------------------------------- */
+/* --- the executor: plans that no verifier would pass -------------------------------------------------------------- */
 
 static fcp_code run(hand *h, fcp_pass pass, uint32_t timeout_s, fcp_error *err) {
     fcp_session *session;
@@ -208,7 +212,8 @@ Test(threads, a_message_that_nobody_takes_is_named) {
     x->b = 0;
     cr_assert(run(h, FCP_BACKWARD, 1, &err) == FCP_E_RUN);
     snprintf(text, sizeof text, "rank %u, backward pass", from);
-    cr_assert(strstr(err.message, text) && strstr(err.message, "nothing was taken by rank 2 for 1 s"), "%s", err.message);
+    cr_assert(strstr(err.message, text) && strstr(err.message, "nothing was taken by rank 2 for 1 s"), "%s",
+              err.message);
     hand_free(h);
 }
 
@@ -218,8 +223,9 @@ Test(threads, a_wait_for_what_never_completes_is_named) {
     const fcp_stream *s = fcp_stream_of(&h->plan, FCP_FORWARD, 1, FCP_COMPUTE);
     h->instrs[s->first + 2].a = 1000; /* COPY, ATTEND, WAIT */
     cr_assert(run(h, FCP_FORWARD, 1, &err) == FCP_E_RUN);
-    cr_assert(strstr(err.message, "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication "
-                                  "queue has completed "),
+    cr_assert(strstr(err.message,
+                     "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication "
+                     "queue has completed "),
               "%s", err.message);
     cr_assert(strstr(err.message, " of 1000 instructions, and nothing went on for 1 s"), "%s", err.message);
     hand_free(h);
@@ -244,8 +250,8 @@ Test(threads, an_instruction_in_the_wrong_queue_is_our_bug) {
     const fcp_stream *s = fcp_stream_of(&h->plan, FCP_FORWARD, 2, FCP_COMM);
     h->instrs[s->first + 1].op = FCP_OP_DELTA;
     cr_assert(run(h, FCP_FORWARD, 60, &err) == FCP_E_INTERNAL);
-    cr_assert(strstr(err.message, "rank 2, forward pass, stage 0, instruction 1 of the communication queue (delta)"), "%s",
-              err.message);
+    cr_assert(strstr(err.message, "rank 2, forward pass, stage 0, instruction 1 of the communication queue (delta)"),
+              "%s", err.message);
     hand_free(h);
 }
 

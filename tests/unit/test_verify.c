@@ -227,8 +227,9 @@ static void scrambled(tables *t) {
     for (int out = 0; out < 2; out++) {
         PUSH(t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = (uint32_t)t->transfers_count, .b = BLOCKS});
         for (uint32_t b = 0; b < BLOCKS; b++)
-            PUSH(t, transfers, (fcp_transfer){.block = b, .tokens = 3, .slot = b, .place = (uint32_t)t->pieces[b].start,
-                                              .cls = out ? FCP_OUT : FCP_IN, .fabric = FCP_LOCAL});
+            PUSH(t, transfers, (fcp_transfer){.block = b, .tokens = 3, .place = (uint32_t)t->pieces[b].start,
+                                              .cls = out ? FCP_OUT : FCP_IN, .fabric = FCP_LOCAL,
+                                              .dir = out ? FCP_RECV : FCP_SEND});
     }
     for (uint32_t i = 0; i < FCP_PASSES * FCP_QUEUES; i++) PUSH(t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
     PUSH(t, layout_starts, 0);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../../compiler/blind.h"
-#include "../../compiler/fcpc.h"
+#include "../../compiler/program.h"
 #include "mask_samples.h"
 
 /* --- queries that see nothing --------------------------------------------------------------------------------------- */
@@ -78,6 +78,47 @@ Test(blind, random_masks) {
     }
     cr_expect_gt(asked, 500);
     cr_expect_gt(found, 1000);
+}
+
+/* The code of a condition. */
+static fcpc_program *parse_mask(const char *condition) {
+    char text[512];
+    int size = snprintf(text, sizeof text, "model { heads = 3 }\nmask m = %s\nplan { mask = m }\n", condition);
+    fcpc_program *program = NULL;
+    cr_assert_eq(fcpc_parse_text("m.fcp", text, (size_t)size, NULL, NULL, &program), FCP_OK, "%s", condition);
+    return program;
+}
+
+Test(blind, conditions) {
+    static const char *const conditions[] = {
+        "true", "false", "k <= q", "k < q", "k > q", "k <= q and q - k < 30", "k < q and q - k < 30", "q != k",
+        "k <= q and k >= 5", "k >= 5 and k < 9", "k == n - q", "k < n - 40", "q % 3 != 0 and k <= q", "q % 64 < 60 or k > n",
+        "q / 7 == k / 7", "(q + k) % 2 == 1 and k <= q", "k <= q and h != 1", "k <= q and q - k < 9 * h", "k * k == q",
+        "q < 100 or q >= 150 and k < 3", "q < 40 * (h + 1) and k <= q", "abs(q - k) == 20", "q * q + k == n", "k == 2 * q"};
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        fcpc_program *program = parse_mask(conditions[i]);
+        agrees(program->mask, 3, (const int64_t[]){199, 150, 64, 7, 2, 1}, 6);
+        fcpc_program_free(program);
+    }
+}
+
+Test(blind, long_sequences) {
+    static const struct { const char *condition; uint64_t n, first, end; } cases[] = {
+        {"k <= q", UINT64_C(1) << 40, 0, 0},
+        {"k > q", UINT64_C(1) << 40, (UINT64_C(1) << 40) - 1, UINT64_C(1) << 40},
+        {"k <= q and k >= 1000000", UINT64_C(1) << 40, 0, 1000000},
+        {"k <= q and q != 123456789", 1000000000, 123456789, 123456790}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcpc_program *program = parse_mask(cases[i].condition);
+        blind *b = blind_new(program->mask, 3, 50000);
+        blind_rows r;
+        cr_assert_eq(blind_find(b, cases[i].n, &r), FCP_OK);
+        cr_expect_not(r.at_least);
+        cr_expect(r.rows == cases[i].end - cases[i].first && r.first == cases[i].first && r.end == cases[i].end, "%s: %lu to %lu",
+                  cases[i].condition, (unsigned long)r.first, (unsigned long)r.end);
+        blind_free(b);
+        fcpc_program_free(program);
+    }
 }
 
 /* --- what is said ---------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Golden files of plans: tests/golden/dump/NAME.fcp is compiled, and its dump, as text and with --json, compared with
+# NAME.txt and NAME.json. The plan and the program give the same dump. GOLDEN_UPDATE=1 rewrites the files (make
+# golden-update; read the diff). $B is the build folder; closing line: "golden: N passed, M failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+B=${B:-build}
+fcpc=$B/fcpc
+[ -x "$fcpc" ] || { echo "golden: 0 passed, 1 failed: $fcpc is not there"; exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-golden.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+# check NAME COMMAND...: succeeds; what it prints is shown where it does not
+check() {
+    what=$1; shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        sed 's/^/    /' "$work/log" | head -n 20
+    fi
+}
+# golden NAME FILE MADE: MADE is FILE, or becomes it
+golden() {
+    [ -n "${GOLDEN_UPDATE:-}" ] && cp "$3" "$2"
+    check "$1" diff -u "$2" "$3"
+}
+
+for program in tests/golden/dump/*.fcp; do
+    name=$(basename "$program" .fcp)
+    stem=${program%.fcp}
+    check "$name compiles" "$fcpc" -q "$program" -o "$work/plan"
+    "$fcpc" dump "$work/plan" > "$work/txt"
+    "$fcpc" dump --json "$work/plan" > "$work/json"
+    golden "$name as text" "$stem.txt" "$work/txt"
+    golden "$name as JSON" "$stem.json" "$work/json"
+    check "$name: one JSON object" jq -e -s 'length == 1 and (.[0] | type == "object")' "$work/json"
+    # A record of a table is a line of text: as many of one as of the other.
+    jq -r '[.tiles, .visits, .rounds, .instrs, .transfers, .mask | length] | @tsv' "$work/json" > "$work/records"
+    for kind in tile visit round instr transfer mask; do grep -c "^$kind [0-9]" "$work/txt"; done |
+        paste -s - > "$work/lines"
+    check "$name: the same records in both forms" cmp "$work/records" "$work/lines"
+    "$fcpc" dump -q "$program" > "$work/again" 2> "$work/log"
+    check "$name: the program's dump is the plan's" cmp "$work/txt" "$work/again"
+done
+echo "golden: $passed passed, $failed failed"
+[ $failed = 0 ]
