@@ -308,8 +308,8 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp
 ok "rows that see nothing" "$fcpc" e.fcp -q --json
-holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("rows 0 to 4 of sequence 0"))'
-holds "as text too" grep -q 'warning: .*rows 0 to 4 of sequence 0' stderr
+holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("46 queries of 10 sequences see no key: for instance q = 0 to 4 of sequence 0"))'
+holds "as text too" grep -q 'warning: .*q = 0 to 4 of sequence 0' stderr
 printf '12\nx\n' > l.lengths
 bad "a malformed file of lengths" 1 E301 a.fcp --lengths l.lengths -o out/x
 bad "an override of nothing" 1 E200 a.fcp -D plan.blok=256 -o out/x
