@@ -2,9 +2,9 @@
  *
  * Requires: mask code that does not fault within the sequence.
  * Gives: how many such rows there are, and the first stretch of them; exactly, unless the effort is used up.
- * How: by witnesses, from the cheapest on. Does every query see key 0? Does every query see itself (the mask with k := q)?
- *      One box each, and an answer for all shorter sequences too where the mask does not depend on n. A mask of q - k has
- *      a least distance d that it allows back and a least one that it allows ahead: the rows q < back with
+ * How: by witnesses, from the cheapest on. Does every query see key 0? Does every query see itself (the mask at
+ *      k := q)? One box each, and an answer for all shorter sequences too where the mask does not depend on n. A mask
+ *      of q - k has a least distance d that it allows back and a least one that it allows ahead: the rows q < back with
  *      q + ahead >= n see nothing. Else the rows without a witness are searched: a stretch of rows is done when one
  *      stretch of keys is allowed for all of it, or none is; if neither, columns and rows are halved.
  * Cost: O(nodes) for the masks that let a query see itself or the start; else as the boundary in those rows.
@@ -107,7 +107,7 @@ static const box_program *program_of(const blind *b, cells *c) {
     return c->base;
 }
 
-/* --- rows without a witness: searched ------------------------------------------------------------------------------- */
+/* --- rows without a witness: searched ----------------------------------------------------------------------------- */
 
 static fcp_code push(blind *b, int64_t first, int64_t end, const box_program *p) {
     if (!RESERVE(b->spans, b->span_room, b->span_count, 1)) return FCP_E_NO_MEMORY;
@@ -173,7 +173,7 @@ static fcp_code search_all(blind *b, int64_t q0, int64_t q1, uint32_t head) {
     return code;
 }
 
-/* --- witnesses ------------------------------------------------------------------------------------------------------- */
+/* --- witnesses ---------------------------------------------------------------------------------------------------- */
 
 /* Rows [q0, q1): those that do not see key 0 (`self`: themselves) go on to the next test. */
 static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p) {
@@ -206,7 +206,7 @@ static fcp_code all_allowed(blind *b, cells *c, bool *out) {
     return code;
 }
 
-/* --- masks of q - k -------------------------------------------------------------------------------------------------- */
+/* --- masks of q - k ----------------------------------------------------------------------------------------------- */
 
 /* The least position in dimension d of box x that is allowed, x being one wide in the others; x->hi[d] if none is. */
 static fcp_code least_allowed(blind *b, box x, int d, const box_program *p, int64_t *out) {
@@ -246,7 +246,7 @@ static fcp_code by_distance(blind *b, const box_program *p) {
     return FCP_OK;
 }
 
-/* --- the interface --------------------------------------------------------------------------------------------------- */
+/* --- the interface ------------------------------------------------------------------------------------------------ */
 
 fcp_code blind_find(blind *b, uint64_t n, blind_rows *out) {
     *out = (blind_rows){0};

@@ -37,7 +37,7 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, subject *ou
     return out->source.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
-/* --- text ----------------------------------------------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
 static void print_value(text *t, const explain_step *s) {
     switch (s->kind) {
@@ -49,15 +49,16 @@ static void print_value(text *t, const explain_step *s) {
 }
 
 /* One line: value, expression, operands, place; what does not fit is cut from the expression, then from the operands. */
-static void print_step(const explain_step *s, const char *main_source, uint32_t value_width, uint32_t width, bool colour,
-                       text *out) {
+static void print_step(const explain_step *s, const char *main_source, uint32_t value_width, uint32_t width,
+                       bool colour, text *out) {
     text value = {0}, middle = {0}, place = {0};
     print_value(&value, s);
     if (s->builtin) text_printf(&place, "prelude:%u:%u", s->line, s->column);
     else if (!strcmp(s->file, main_source)) text_printf(&place, "%u:%u", s->line, s->column);
     else if (s->line) text_printf(&place, "%s:%u:%u", s->file, s->line, s->column);
     const char *with = s->kind == EXPLAIN_UNREACHED ? "not reached" : s->again ? "as above" : s->with;
-    uint32_t indent = 2 * (s->depth < 12 ? s->depth : 12), taken = 1 + value_width + 2 + indent + 1 + (uint32_t)place.size;
+    uint32_t indent = 2 * (s->depth < 12 ? s->depth : 12),
+             taken = 1 + value_width + 2 + indent + 1 + (uint32_t)place.size;
     uint32_t room = width > taken + 24 ? width - taken : 24;
     size_t with_size = strlen(with), text_size = strlen(s->text), with_room = with_size ? with_size + 2 : 0;
     if (text_size + with_room > room && with_room > room / 2) with_room = room / 2;
@@ -128,7 +129,7 @@ static fcp_code print_text(const explanation *o, const char *main_source, uint32
     return cmd_flush(err);
 }
 
-/* --- JSON ----------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
 static fcp_code print_json(const explanation *o, fcp_error *err) {
     json j = {0};
@@ -167,14 +168,15 @@ static fcp_code print_json(const explanation *o, fcp_error *err) {
     return cmd_json_print(&j, err);
 }
 
-/* --- the command ----------------------------------------------------------------------------------------------------- */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     uint64_t q = 0, k = 0, n = 0, h = 0, width = 0;
     fcp_code code = cmd_position("q", line->more[0], &q, err);
     if (code == FCP_OK) code = cmd_position("k", line->more[1], &k, err);
     if (code == FCP_OK && line->value[OPT_LENGTH]) code = cmd_position("--length", line->value[OPT_LENGTH], &n, err);
-    if (code == FCP_OK && line->value[OPT_LENGTH] && !n) code = fcp_fail(err, FCP_E_USAGE, "--length must be at least 1");
+    if (code == FCP_OK && line->value[OPT_LENGTH] && !n)
+        code = fcp_fail(err, FCP_E_USAGE, "--length must be at least 1");
     if (code == FCP_OK) code = cmd_number(line, OPT_HEAD, 0, 4095, 0, &h, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     subject about = {0};

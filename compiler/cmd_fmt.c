@@ -26,7 +26,8 @@ static fcp_code write_back(const char *path, const text *made, fcp_error *err) {
 static fcp_code deliver(const cmd_line *line, const text *source, text *made, fcp_error *err) {
     bool same = source->size == made->size && (!made->size || !memcmp(source->at, made->at, made->size));
     if (line->value[OPT_CHECK] && !same) {
-        fcp_fail(err, FCP_E_FORMAT, "is not in canonical layout; this is the first line that differs (fcpc fmt -w lays it out)");
+        fcp_fail(err, FCP_E_FORMAT,
+                 "is not in canonical layout; this is the first line that differs (fcpc fmt -w lays it out)");
         snprintf(err->file, sizeof err->file, "%s", line->file);
         err->line = first_difference(source, made);
         err->column = 1;

@@ -27,7 +27,8 @@ fcp_code cmd_png(const text *svg, const char *path, fcp_error *err) {
     cairo_t *pen = cairo_create(surface);
     cmd_file file;
     bool drawn = rsvg_handle_render_document(image, pen, &all, NULL) && cairo_status(pen) == CAIRO_STATUS_SUCCESS;
-    fcp_code code = drawn ? cmd_file_open(&file, path, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory drawing %.200s", path);
+    fcp_code code =
+        drawn ? cmd_file_open(&file, path, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory drawing %.200s", path);
     if (code == FCP_OK) {
         cairo_status_t status = cairo_surface_write_to_png_stream(surface, write_bytes, file.stream);
         if (status == CAIRO_STATUS_NO_MEMORY) {
@@ -43,7 +44,9 @@ fcp_code cmd_png(const text *svg, const char *path, fcp_error *err) {
 #else
 fcp_code cmd_png(const text *svg, const char *path, fcp_error *err) {
     (void)svg;
-    return fcp_fail(err, FCP_E_UNSUPPORTED, "%.200s: this fcpc was built without librsvg, which draws PNG: install librsvg2-dev and "
-                    "build again, or use --svg", path);
+    return fcp_fail(err, FCP_E_UNSUPPORTED,
+                    "%.200s: this fcpc was built without librsvg, which draws PNG: install librsvg2-dev and "
+                    "build again, or use --svg",
+                    path);
 }
 #endif

@@ -1,5 +1,5 @@
-/* cmd_show.c: `fcpc show FILE`: the mask, the placement and the pipeline, or a part of one sequence's mask, in the terminal
- * or as a file. */
+/* cmd_show.c: `fcpc show FILE`: the mask, the placement and the pipeline, or a part of one sequence's mask, in the
+ * terminal or as a file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static fcp_code draw_file(const picture *p, cmd_option as, const char *path, fcp
     return code;
 }
 
-/* --- a part of a mask ----------------------------------------------------------------------------------------------- */
+/* --- a part of a mask --------------------------------------------------------------------------------------------- */
 
 static void zoom_json(json *j, const zoom *z) {
     double all = (double)z->n * (double)z->n * z->heads;
@@ -90,13 +90,15 @@ static fcp_code read_view(const cmd_line *line, zoom_view *out, bool *out_any, f
     *out_any = line->value[OPT_ROWS] || line->value[OPT_COLS] || line->value[OPT_SEQ];
     fcp_code code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_COLS, &out->col, &out->col_end, err);
-    if (code == FCP_OK && line->value[OPT_SEQ]) code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &out->sequence, err);
+    if (code == FCP_OK && line->value[OPT_SEQ])
+        code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &out->sequence, err);
     if (code == FCP_OK && *out_any && line->value[OPT_HTML])
-        code = fcp_fail(err, FCP_E_USAGE, "--html draws a whole plan: --rows, --cols and --seq go with --svg and --png");
+        code =
+            fcp_fail(err, FCP_E_USAGE, "--html draws a whole plan: --rows, --cols and --seq go with --svg and --png");
     return code;
 }
 
-/* --- the command ----------------------------------------------------------------------------------------------------- */
+/* --- the command -------------------------------------------------------------------------------------------------- */
 
 static fcp_code print_json(const cmd_line *line, const cmd_input *input, const picture *p, fcp_error *err) {
     json j = {0};
@@ -111,7 +113,8 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const p
     return cmd_json_print(&j, err);
 }
 
-static fcp_code show_picture(const cmd_line *line, const cmd_input *input, const picture *p, uint32_t width, fcp_error *err) {
+static fcp_code show_picture(const cmd_line *line, const cmd_input *input, const picture *p, uint32_t width,
+                             fcp_error *err) {
     static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
     bool any = false;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -122,7 +125,8 @@ static fcp_code show_picture(const cmd_line *line, const cmd_input *input, const
     }
     if (line->json) return print_json(line, input, p, err);
     if (any) return FCP_OK;
-    show_options options = {.width = width, .colour = cmd_colour(stdout), .unicode = locale_is_utf8() && !line->value[OPT_ASCII]};
+    show_options options = {
+        .width = width, .colour = cmd_colour(stdout), .unicode = locale_is_utf8() && !line->value[OPT_ASCII]};
     fcp_code code = p->part ? zoom_text(p->part, &options, cmd_emit, stdout, err)
                             : show_text(input->plan, &options, cmd_emit, stdout, err);
     return code == FCP_OK ? cmd_flush(err) : code;

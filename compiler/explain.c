@@ -41,10 +41,11 @@ typedef struct explaining {
 
 static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told);
 
-/* --- steps ---------------------------------------------------------------------------------------------------------- */
+/* --- steps -------------------------------------------------------------------------------------------------------- */
 
 static const char *keep(explaining *x, text *t) {
-    const char *copy = t->failed ? NULL : arena_copy(&x->out->arena, t->at ? t->at : "", t->size < TEXT_MAX ? t->size : TEXT_MAX);
+    const char *copy =
+        t->failed ? NULL : arena_copy(&x->out->arena, t->at ? t->at : "", t->size < TEXT_MAX ? t->size : TEXT_MAX);
     text_free(t);
     if (!copy) x->failed = true;
     return copy ? copy : "";
@@ -80,7 +81,8 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
     s->file = copy ? copy : "";
     const char *name, *bytes;
     size_t size;
-    if (e->at.source < diag_source_count(x->s->d)) diag_source_get(x->s->d, e->at.source, &name, &bytes, &size, &s->builtin);
+    if (e->at.source < diag_source_count(x->s->d))
+        diag_source_get(x->s->d, e->at.source, &name, &bytes, &size, &s->builtin);
     return o->count++;
 }
 
@@ -104,7 +106,7 @@ static known fault(void) { return (known){EXPLAIN_FAULT, 0}; }
 static known number(int64_t v) { return (known){EXPLAIN_NUMBER, v}; }
 static known condition(bool v) { return (known){EXPLAIN_CONDITION, v}; }
 
-/* --- operators ------------------------------------------------------------------------------------------------------ */
+/* --- operators ---------------------------------------------------------------------------------------------------- */
 
 static known apply(expr_op op, known a, known b) {
     if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
@@ -130,8 +132,12 @@ static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
     const expr *e = top;
-    while (e->a->kind == EXPR_BINARY && !e->a->parens && op_precedence((expr_op)e->a->op) == op_precedence(kind)) e = e->a;
-    size_t step = told ? begin_step(x, top, depth, kind == OP_AND ? EXPLAIN_AND : kind == OP_OR ? EXPLAIN_OR : EXPLAIN_LEAF)
+    while (e->a->kind == EXPR_BINARY && !e->a->parens && op_precedence((expr_op)e->a->op) == op_precedence(kind))
+        e = e->a;
+    size_t step = told ? begin_step(x, top, depth,
+                                    kind == OP_AND  ? EXPLAIN_AND
+                                    : kind == OP_OR ? EXPLAIN_OR
+                                                    : EXPLAIN_LEAF)
                        : SIZE_MAX;
     text with = {0};
     known v = eval(x, e->a, f, depth + 1, told);
@@ -197,7 +203,7 @@ static known eval_builtin(explaining *x, const expr *e, const frame *f, uint32_t
     return end_step(x, step, v, &with);
 }
 
-/* --- names ---------------------------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------------------------- */
 
 static known variable(const explaining *x, uint32_t index) {
     const explanation *o = x->out;
@@ -221,8 +227,8 @@ static bool argument_faults(explaining *x, const known *args, uint32_t count) {
 }
 
 /* Evaluates a body with its arguments in place; what was told before is not told again. */
-static known eval_body(explaining *x, const void *what, const expr *body, const frame *inner, uint32_t count, size_t step,
-                       uint32_t depth, bool told) {
+static known eval_body(explaining *x, const void *what, const expr *body, const frame *inner, uint32_t count,
+                       size_t step, uint32_t depth, bool told) {
     uint32_t own = inner->def ? inner->def->param_count : 0, words = 1 + 2 * (own + count);
     int64_t *key = ARENA_NEW(x->s->scratch, int64_t, words);
     if (!key) {
@@ -261,7 +267,8 @@ static known eval_definition(explaining *x, const expr *e, const frame *f, uint3
         return fault();
     }
     uint32_t i = 0;
-    for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next) args[i++] = eval(x, a->value, f, depth + 1, told);
+    for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
+        args[i++] = eval(x, a->value, f, depth + 1, told);
     text with = {0};
     print_args(&with, d->params, args);
     frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args};
@@ -328,7 +335,7 @@ static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, 
     return fault();
 }
 
-/* --- because -------------------------------------------------------------------------------------------------------- */
+/* --- because ------------------------------------------------------------------------------------------------------ */
 
 /* Notes the conditions that decide step i. */
 static void because(explaining *x, size_t i) {
@@ -338,7 +345,8 @@ static void because(explaining *x, size_t i) {
     for (size_t j = i + 1; j < o->count && o->steps[j].depth > s->depth && s->kind == EXPLAIN_CONDITION; j++) {
         const explain_step *c = &o->steps[j];
         if (c->depth != s->depth + 1 || c->kind != EXPLAIN_CONDITION) continue;
-        if (s->rule == EXPLAIN_LEAF || ((s->rule == EXPLAIN_AND || s->rule == EXPLAIN_OR) && c->value != s->value)) continue;
+        if (s->rule == EXPLAIN_LEAF || ((s->rule == EXPLAIN_AND || s->rule == EXPLAIN_OR) && c->value != s->value))
+            continue;
         if (s->rule == EXPLAIN_BODY) { /* the last one: before it come arguments */
             size_t next = j + 1;
             while (next < o->count && o->steps[next].depth > c->depth) next++;
@@ -355,7 +363,7 @@ static void because(explaining *x, size_t i) {
     o->because[o->reasons++] = keep(x, &t);
 }
 
-/* --- the pair ------------------------------------------------------------------------------------------------------- */
+/* --- the pair ----------------------------------------------------------------------------------------------------- */
 
 static int64_t longest(const struct fcpc_program *p) {
     uint64_t most = 0;
@@ -418,8 +426,8 @@ static fcp_code explain_mask(sema *s, void *context) {
         if (!x.lazy) break;
     }
     if (same) return FCP_OK;
-    diag_error(s->d, FCP_E_INTERNAL, p->mask_span, "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q,
-               o->k);
+    diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
+               "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
 }
 

@@ -24,7 +24,7 @@ typedef struct explain_step {
     bool again;       /* a definition that was explained before, with these arguments */
     int64_t value;
     const char *text; /* the sub-expression */
-    const char *with; /* the same with its operands' values: "4900 < 8192"; of a call its arguments; "": nothing to say */
+    const char *with; /* the same with its operands' values: "4900 < 8192"; of a call its arguments; or "" */
     const char *file; /* its place */
     bool builtin;     /* which is in the prelude */
     uint32_t line, column;
@@ -44,9 +44,9 @@ typedef struct explanation {
 } explanation;
 enum { EXPLAIN_STEPS = 4096 };
 
-/* Of the mask of the program in `bytes`: out->q, k, h say which pair, out->n the length (0: the batch's longest sequence, or
- * without a batch the shortest that holds both). Errors, also for a pair outside the sequence, are in `d`. out->arena is
- * to be freed in any case. */
+/* Of the mask of the program in `bytes`: out->q, k, h say which pair, out->n the length (0: the batch's longest
+ * sequence, or without a batch the shortest that holds both). Errors, also for a pair outside the sequence, are in `d`.
+ * out->arena is to be freed in any case. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 #endif

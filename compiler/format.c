@@ -1,12 +1,12 @@
 /* format.c: the layout of programs, for `fcpc fmt`.
  *
  * Requires: bytes. Gives: the text, or the errors of parsing it.
- * How: the tokens as the grammar got them, and the comments that lie in the gaps between them, are laid out anew: a line
- *      for each section's head, statement and closing brace; a mask on one line if it fits, else its head, its condition
- *      and its `where` below each other. A line that is too long is broken where the expression binds most loosely. A
- *      comment at the end of a line stays behind the same token, so a line ends there; one on a line of its own keeps
- *      one. Comments behind consecutive lines are aligned. Blank lines between statements are kept, one at a time;
- *      what takes several lines has one on either side. The result is parsed again and its tree compared with the
+ * How: the tokens as the grammar got them, and the comments that lie in the gaps between them, are laid out anew: a
+ *      line for each section's head, statement and closing brace; a mask on one line if it fits, else its head, its
+ *      condition and its `where` below each other. A line that is too long is broken where the expression binds most
+ *      loosely. A comment at the end of a line stays behind the same token, so a line ends there; one on a line of its
+ *      own keeps one. Comments behind consecutive lines are aligned. Blank lines between statements are kept, one at a
+ *      time; what takes several lines has one on either side. The result is parsed again and its tree compared with the
  *      source's, so that a mistake here cannot change a program.
  * Cost: O(source).
  */
@@ -79,7 +79,7 @@ static void *grow(format *f, void *array, uint32_t count, uint32_t *room, size_t
         (array) = grown_;                                                                                              \
     } while (0)
 
-/* --- the gaps between tokens --------------------------------------------------------------------------------------- */
+/* --- the gaps between tokens -------------------------------------------------------------------------------------- */
 
 /* The comments of source bytes [begin, end), and whether a blank line stands before the piece that follows. */
 static void read_gap(format *f, uint32_t begin, uint32_t end, piece *next) {
@@ -130,7 +130,7 @@ static void read_pieces(format *f, const token_list *tokens, uint32_t size) {
     read_gap(f, last, size, &f->pieces[f->count]);
 }
 
-/* --- spaces and breaks --------------------------------------------------------------------------------------------- */
+/* --- spaces and breaks -------------------------------------------------------------------------------------------- */
 
 static bool is_word(int kind) {
     return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
@@ -172,7 +172,7 @@ static int32_t break_rank(const format *f, uint32_t i) {
     return rank == NO_RANK ? NO_RANK : (int32_t)f->pieces[i].depth * 8 + rank;
 }
 
-/* --- lines ---------------------------------------------------------------------------------------------------------- */
+/* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static void add_line(format *f, line new) {
     GROW(f, f->lines, f->line_count, f->line_room, line);
@@ -234,7 +234,7 @@ static void put_filled(format *f, uint32_t first, uint32_t end, uint32_t indent,
     }
 }
 
-/* --- structure ------------------------------------------------------------------------------------------------------ */
+/* --- structure ---------------------------------------------------------------------------------------------------- */
 
 /* A statement: its comments, then itself. */
 static void put_statement(format *f, uint32_t first, uint32_t end, uint32_t indent, bool after_open) {
@@ -313,7 +313,7 @@ static void put_items(format *f) {
     }
 }
 
-/* --- the text ------------------------------------------------------------------------------------------------------- */
+/* --- the text ----------------------------------------------------------------------------------------------------- */
 
 static void write_lines(format *f, text *out) {
     size_t column = 0;

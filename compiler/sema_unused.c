@@ -1,7 +1,8 @@
 /* sema_unused.c: warns of what the program's masks define and never use.
  *
  * Requires: masks that have been checked, so that names know what they mean. Gives: a warning for each definition of a
- * `where` that neither the mask's condition nor a used definition needs, and for each parameter that nothing used names.
+ * `where` that neither the mask's condition nor a used definition needs, and for each parameter that nothing used
+ * names.
  * Cost: O(masks).
  */
 #include "sema.h"

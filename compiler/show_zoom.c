@@ -1,8 +1,8 @@
 /* show_zoom.c: a part of one sequence's mask, counted exactly and drawn.
  *
  * Requires  a plan that has passed fcp_plan_check (its mask code faults nowhere in the batch).
- * Gives     pairs of every sign of the picture, cell classes of the sequence, runs of the rows that begin a line; a picture
- *           in text or SVG, the same bytes for the same plan and view.
+ * Gives     pairs of every sign of the picture, cell classes of the sequence, runs of the rows that begin a line; a
+ *           picture in text or SVG, the same bytes for the same plan and view.
  * Cost      of the mask analysis over the picture's cuts and over the sequence; a row's runs O(its boundary x log n).
  */
 #include "show_zoom.h"
@@ -24,7 +24,7 @@ void zoom_room(uint32_t width, uint32_t *down, uint32_t *across) {
     *down = *across < MOST_LINES ? *across : MOST_LINES;
 }
 
-/* --- counting ------------------------------------------------------------------------------------------------------- */
+/* --- counting ----------------------------------------------------------------------------------------------------- */
 
 /* The stretches of allowed keys in one row. */
 typedef struct row_runs {
@@ -63,7 +63,8 @@ static fcp_code find_row_runs(row_runs *r, int64_t first, int64_t end, const box
 static uint64_t choose_group(uint64_t queries, uint64_t keys, const zoom_view *v) {
     for (uint64_t power = 1;; power *= 2)
         for (uint64_t group = power; group <= power + power / 2; group += power / 2 ? power / 2 : 1)
-            if ((queries + group - 1) / group <= v->most_rows && (keys + group - 1) / group <= v->most_cols) return group;
+            if ((queries + group - 1) / group <= v->most_rows && (keys + group - 1) / group <= v->most_cols)
+                return group;
 }
 
 static uint64_t *make_cuts(arena *memory, uint64_t from, uint64_t to, uint64_t group, uint32_t *count) {
@@ -78,7 +79,8 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
     static const char *const sides[] = {"rows", "cols"};
     uint64_t count = plan->sequences_count;
     if (v->sequence != FCP_NONE && v->sequence >= count)
-        return fcp_fail(err, FCP_E_VALUE, "there is no sequence %" PRIu64 ": the batch has %" PRIu64 ", from 0", v->sequence, count);
+        return fcp_fail(err, FCP_E_VALUE, "there is no sequence %" PRIu64 ": the batch has %" PRIu64 ", from 0",
+                        v->sequence, count);
     z->sequence = v->sequence == FCP_NONE ? 0 : (uint32_t)v->sequence;
     for (uint32_t s = 0; s < count && v->sequence == FCP_NONE; s++)
         if (plan->sequences[s] > plan->sequences[z->sequence]) z->sequence = s;
@@ -89,7 +91,8 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
         range[2 * i] = asked[2 * i];
         range[2 * i + 1] = asked[2 * i + 1] && asked[2 * i + 1] < z->n ? asked[2 * i + 1] : z->n;
         if (range[2 * i] >= range[2 * i + 1])
-            return fcp_fail(err, FCP_E_VALUE, "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " tokens", sides[i],
+            return fcp_fail(err, FCP_E_VALUE,
+                            "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " tokens", sides[i],
                             asked[2 * i], asked[2 * i + 1] ? asked[2 * i + 1] : z->n, z->sequence, z->n);
     }
     return FCP_OK;
@@ -150,7 +153,7 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     return FCP_OK;
 }
 
-/* --- in words ------------------------------------------------------------------------------------------------------- */
+/* --- in words ----------------------------------------------------------------------------------------------------- */
 
 enum { SENTENCES = 5, SENTENCE = 256 };
 typedef struct words {
@@ -165,18 +168,21 @@ static void describe(const zoom *z, words *w) {
     uint64_t all = z->n * z->n * z->heads;
     const char *by_head = z->heads > 1 ? ", summed over heads" : "";
     w->label[0] = "sequence";
-    snprintf(w->line[0], SENTENCE, "%s of %s pairs are allowed (%.2f %%)%s", show_count(a, z->all.pairs), show_count(b, all),
-             percent(z->all.pairs, (double)all), by_head);
+    snprintf(w->line[0], SENTENCE, "%s of %s pairs are allowed (%.2f %%)%s", show_count(a, z->all.pairs),
+             show_count(b, all), percent(z->all.pairs, (double)all), by_head);
     w->label[1] = "work";
     snprintf(w->line[1], SENTENCE, "%s forward%s%s%s", summary_number(f, z->flops_forward, "FLOP"),
-             z->flops_backward > 0 ? ", " : "", z->flops_backward > 0 ? summary_number(g, z->flops_backward, "FLOP") : "",
+             z->flops_backward > 0 ? ", " : "",
+             z->flops_backward > 0 ? summary_number(g, z->flops_backward, "FLOP") : "",
              z->flops_backward > 0 ? " backward" : "");
     uint64_t cells_all = z->all.full + z->all.partial + z->all.none;
     w->label[2] = "cells";
-    snprintf(w->line[2], SENTENCE, "of 128 x 128: %.2f %% full, %.2f %% partial, %.2f %% none", percent(z->all.full, (double)cells_all),
-             percent(z->all.partial, (double)cells_all), percent(z->all.none, (double)cells_all));
+    snprintf(w->line[2], SENTENCE, "of 128 x 128: %.2f %% full, %.2f %% partial, %.2f %% none",
+             percent(z->all.full, (double)cells_all), percent(z->all.partial, (double)cells_all),
+             percent(z->all.none, (double)cells_all));
     w->label[3] = "runs";
-    snprintf(w->line[3], SENTENCE, "of keys in a row, over the rows that begin a line: %" PRIu32 " to %" PRIu32 ", %.2f on average%s",
+    snprintf(w->line[3], SENTENCE,
+             "of keys in a row, over the rows that begin a line: %" PRIu32 " to %" PRIu32 ", %.2f on average%s",
              z->runs_least, z->runs_most, (double)z->runs_sum / z->rows, z->heads > 1 ? " (head 0)" : "");
     w->label[4] = "drawn";
     snprintf(w->line[4], SENTENCE, "%s of %s pairs are allowed (%.2f %%)", show_count(a, z->pairs_drawn),
@@ -186,8 +192,9 @@ static void describe(const zoom *z, words *w) {
 static void title(const zoom *z, char *out, size_t size) {
     char n[SHOW_COUNT], count[SHOW_COUNT], alike[SHOW_COUNT + 16] = "";
     if (z->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, z->alike));
-    snprintf(out, size, "sequence %" PRIu32 ": %s tokens%s; rows %" PRIu64 "..%" PRIu64 ", cols %" PRIu64 "..%" PRIu64, z->sequence,
-             show_count(n, z->n), alike, z->row_cut[0], z->row_cut[z->rows], z->col_cut[0], z->col_cut[z->cols]);
+    snprintf(out, size, "sequence %" PRIu32 ": %s tokens%s; rows %" PRIu64 "..%" PRIu64 ", cols %" PRIu64 "..%" PRIu64,
+             z->sequence, show_count(n, z->n), alike, z->row_cut[0], z->row_cut[z->rows], z->col_cut[0],
+             z->col_cut[z->cols]);
 }
 
 static uint32_t level(const zoom *z, uint32_t row, uint32_t col, uint32_t levels) {
@@ -210,7 +217,7 @@ static fcp_code hand_over(text *t, fcp_emit *emit, void *context, fcp_error *err
     return failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
-/* --- text ------------------------------------------------------------------------------------------------------------ */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
 static void end_line(text *t) {
     while (t->size && t->at[t->size - 1] == ' ') t->size--;
@@ -281,13 +288,15 @@ fcp_code zoom_text(const zoom *z, const show_options *options, fcp_emit *emit, v
     }
     put_frame(&t, z, o.unicode, false);
     if (z->group == 1) snprintf(line, sizeof line, "two characters are one pair of a query and a key");
-    else snprintf(line, sizeof line, "two characters are %" PRIu64 " queries by %" PRIu64 " keys: %s", z->group, z->group,
-                  o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all" : "blank none, then . : - = + * # %, @ all");
+    else
+        snprintf(line, sizeof line, "two characters are %" PRIu64 " queries by %" PRIu64 " keys: %s", z->group,
+                 z->group,
+                 o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all" : "blank none, then . : - = + * # %, @ all");
     put_words(&t, "signs", line, width);
     return hand_over(&t, emit, context, err);
 }
 
-/* --- SVG ------------------------------------------------------------------------------------------------------------- */
+/* --- SVG ---------------------------------------------------------------------------------------------------------- */
 
 enum { IMAGE = 900, LEFT = 90, TOP = 190 };
 
@@ -299,29 +308,39 @@ fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err) 
     words w;
     title(z, line, sizeof line);
     describe(z, &w);
-    text_printf(&t, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
+    text_printf(&t,
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
                 "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#222222\">\n"
-                "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n", IMAGE, TOP + high + 30, IMAGE, TOP + high + 30);
+                "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+                IMAGE, TOP + high + 30, IMAGE, TOP + high + 30);
     text_printf(&t, "<text x=\"20\" y=\"32\" font-size=\"17\" font-weight=\"bold\">%s</text>\n", line);
     for (int i = 0; i < SENTENCES; i++)
-        text_printf(&t, "<text x=\"20\" y=\"%d\" fill=\"#666666\">%s</text><text x=\"100\" y=\"%d\">%s</text>\n", 60 + 20 * i,
-                    w.label[i], 60 + 20 * i, w.line[i]);
+        text_printf(&t, "<text x=\"20\" y=\"%d\" fill=\"#666666\">%s</text><text x=\"100\" y=\"%d\">%s</text>\n",
+                    60 + 20 * i, w.label[i], 60 + 20 * i, w.line[i]);
     for (uint32_t r = 0; r < z->rows; r++)
         for (uint32_t c = 0, end; c < z->cols; c = end) { /* signs of one colour together */
             uint32_t l = level(z, r, c, SHOW_RAMP);
             for (end = c + 1; end < z->cols && level(z, r, end, SHOW_RAMP) == l;) end++;
-            if (l) text_printf(&t, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"%s\"/>\n", LEFT + side * c,
-                               TOP + side * r, side * (end - c), side, show_share_colour(l));
+            if (l)
+                text_printf(&t, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"%s\"/>\n", LEFT + side * c,
+                            TOP + side * r, side * (end - c), side, show_share_colour(l));
         }
-    text_printf(&t, "<rect x=\"%d\" y=\"%d\" width=\"%u\" height=\"%u\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT, TOP, across, high);
+    text_printf(&t, "<rect x=\"%d\" y=\"%d\" width=\"%u\" height=\"%u\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT,
+                TOP, across, high);
     uint32_t col_tick = tick_of(70, side), row_tick = tick_of(30, side);
     for (uint32_t c = 0; c < z->cols; c += col_tick)
-        text_printf(&t, "<path d=\"M%u %dv-4\" stroke=\"#444444\"/><text x=\"%u\" y=\"%d\" font-size=\"11\">%" PRIu64 "</text>\n",
+        text_printf(&t,
+                    "<path d=\"M%u %dv-4\" stroke=\"#444444\"/><text x=\"%u\" y=\"%d\" font-size=\"11\">%" PRIu64
+                    "</text>\n",
                     LEFT + side * c, TOP, LEFT + side * c, TOP - 7, z->col_cut[c]);
     for (uint32_t r = 0; r < z->rows; r += row_tick)
-        text_printf(&t, "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%"
-                    PRIu64 "</text>\n", LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->row_cut[r]);
-    text_printf(&t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
-                LEFT - 7, TOP - 7);
+        text_printf(
+            &t,
+            "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRIu64
+            "</text>\n",
+            LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->row_cut[r]);
+    text_printf(
+        &t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
+        LEFT - 7, TOP - 7);
     return hand_over(&t, emit, context, err);
 }

@@ -21,7 +21,7 @@ typedef struct zoom {
     uint32_t rows, cols;
     uint64_t *row_cut, *col_cut;   /* rows + 1, cols + 1 */
     uint64_t *pairs;               /* rows x cols: exact */
-    uint32_t *runs;                /* per row: stretches of allowed keys of its first query (of head 0), in the sequence */
+    uint32_t *runs;                /* per row: stretches of allowed keys of its first query (of head 0) */
     uint64_t pairs_drawn, positions_drawn;
     cells_counts all;              /* of the whole sequence */
     double flops_forward, flops_backward; /* of the whole sequence; 0: the plan lacks the pass */

@@ -2,9 +2,9 @@
  *
  * Requires: a classified problem, so a mask that faults nowhere in it.
  * Gives: warnings in `d`; each says what is so, where, and what follows from it.
- * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else blind.c's search,
- *      which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is symmetric is
- *      asked of a few pairs first, which nearly always say no, and then counted exactly (cells.h).
+ * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else blind.c's
+ *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
+ *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells.h).
  */
 #include "warn.h"
 
@@ -42,7 +42,8 @@ static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 static fcp_code make_lengths(batch *b) {
     if (b->lengths) return FCP_OK;
     const problem *p = b->problem;
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, p->sequences), *room = ARENA_NEW(b->scratch, uint64_t, p->sequences);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, p->sequences),
+             *room = ARENA_NEW(b->scratch, uint64_t, p->sequences);
     b->times = ARENA_NEW(b->scratch, uint32_t, p->sequences);
     if (!keys || !room || !b->times) return FCP_E_NO_MEMORY;
     for (uint32_t s = 0; s < p->sequences; s++) keys[s] = UINT64_MAX - p->lengths[s];
@@ -60,7 +61,7 @@ static fcp_code make_lengths(batch *b) {
     return FCP_OK;
 }
 
-/* --- nothing and everything ------------------------------------------------------------------------------------------ */
+/* --- nothing and everything --------------------------------------------------------------------------------------- */
 
 static bool warn_extremes(const batch *b) {
     const struct fcpc_program *g = b->program;
@@ -73,14 +74,15 @@ static bool warn_extremes(const batch *b) {
     }
     if (p->pairs < p->positions) return false;
     if (!constant && b->longest > 1) {
-        diag_warning(b->d, place(b, g->mask_span), "%s allows every pair of the whole batch (the longest sequence has %" PRIu64
-                     " tokens)", g->mask_name, b->longest);
+        diag_warning(b->d, place(b, g->mask_span),
+                     "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
+                     g->mask_name, b->longest);
         diag_hint(b->d, "over these lengths it masks nothing: `full` is the same");
     }
     return true;
 }
 
-/* --- queries that see nothing ---------------------------------------------------------------------------------------- */
+/* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
 static fcp_code warn_blind(batch *b, const cells *mask) {
     const struct fcpc_program *g = b->program;
@@ -114,28 +116,35 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     if (example.end - example.first == 1) snprintf(which, sizeof which, "q = %" PRIu64, example.first);
     else snprintf(which, sizeof which, "q = %" PRIu64 " to %" PRIu64, example.first, example.end - 1);
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
-    diag_warning(b->d, place(b, g->mask_span), "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32
-                 " (%" PRIu64 " tokens)", g->mask_name, at_least ? "at least " : "", rows,
-                 by_head ? "rows (query and head)" : rows == 1 ? "query" : "queries", sequences, plural(sequences),
-                 rows == 1 ? "s" : "", rows > example.end - example.first ? "for instance " : "", which, head, s, example_n);
-    diag_hint(b->d, "their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see itself");
+    diag_warning(b->d, place(b, g->mask_span),
+                 "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%" PRIu64
+                 " tokens)",
+                 g->mask_name, at_least ? "at least " : "", rows,
+                 by_head     ? "rows (query and head)"
+                 : rows == 1 ? "query"
+                             : "queries",
+                 sequences, plural(sequences), rows == 1 ? "s" : "",
+                 rows > example.end - example.first ? "for instance " : "", which, head, s, example_n);
+    diag_hint(b->d,
+              "their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see itself");
     return FCP_OK;
 }
 
-/* --- parameters ------------------------------------------------------------------------------------------------------ */
+/* --- parameters --------------------------------------------------------------------------------------------------- */
 
 static void warn_params(const batch *b) {
     const struct fcpc_program *g = b->program;
     for (uint32_t i = 0; i < g->mask_param_count; i++) {
         const struct program_param *p = &g->mask_params[i];
         if (!p->is_number || p->value <= 0 || (uint64_t)p->value <= b->longest) continue;
-        diag_warning(b->d, place(b, p->at), "%s = %" PRId64 " is larger than every sequence of the batch: the longest has %" PRIu64
-                     " token%s", p->name, p->value, b->longest, plural(b->longest));
+        diag_warning(b->d, place(b, p->at),
+                     "%s = %" PRId64 " is larger than every sequence of the batch: the longest has %" PRIu64 " token%s",
+                     p->name, p->value, b->longest, plural(b->longest));
         diag_hint(b->d, "no distance and no position reaches it: what compares with it always comes out the same");
     }
 }
 
-/* --- symmetry -------------------------------------------------------------------------------------------------------- */
+/* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
 /* Do a few pairs of a sequence already tell the mask from its mirror image? */
 static bool seems_symmetric(const mc_code mask, uint64_t n, int64_t *values) {
@@ -204,8 +213,8 @@ static fcp_code warn_symmetric(batch *b) {
     cells_free(c);
     free(nodes);
     if (code != FCP_OK || !same) return code;
-    diag_warning(b->d, place(b, g->mask_span), "%s is symmetric: where q sees k, k sees q, so queries see what comes after them",
-                 g->mask_name);
+    diag_warning(b->d, place(b, g->mask_span),
+                 "%s is symmetric: where q sees k, k sees q, so queries see what comes after them", g->mask_name);
     diag_hint(b->d, "in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`");
     return FCP_OK;
 }

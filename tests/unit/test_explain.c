@@ -45,7 +45,7 @@ Test(explain, agrees_with_the_mask_code) {
           "where { f(a) = abs(min(a, 4) - max(a, 7, k)) % 5 }", 17);
     whole("plan { mask = m(flag = false) }\nmask m(flag = true, w = 3) = flag or inner(w = q % w) and not flag\n"
           "mask inner(w) = abs(q - k) <= w", 13);
-    whole("plan { mask = m }\nmask m = q < 5 or q / (k - 3) > 0 and true", 9);           /* faults, where it is reached */
+    whole("plan { mask = m }\nmask m = q < 5 or q / (k - 3) > 0 and true", 9); /* faults, where it is reached */
     whole("plan { mask = m }\nmask m = unused(w = q / k)\nmask unused(w) = k <= q or w > 1", 9);
     whole("plan { mask = m }\nmask m = k <= q and unused(w = q / k)\nmask unused(w) = k < 4", 9);
     whole("plan { mask = m }\nmask m = q * 4611686018427387904 >= k * 3", 5);
@@ -60,8 +60,11 @@ static const explain_step *step(const explanation *e, const char *wanted) {
 
 Test(explain, steps) {
     explanation e;
-    cr_assert_eq(explain("mask m(w = 8) =\n    causal and (k < 2 or near(q) - k < w)\n    where { near(t) = t / 2 * 2 }\n"
-                         "plan { mask = m }", 101, 50, 0, &e), FCP_OK);
+    cr_assert_eq(
+        explain("mask m(w = 8) =\n    causal and (k < 2 or near(q) - k < w)\n    where { near(t) = t / 2 * 2 }\n"
+                "plan { mask = m }",
+                101, 50, 0, &e),
+        FCP_OK);
     cr_expect_eq(e.n, 102);
     cr_expect(!e.allowed);
     cr_expect_str_eq(e.mask, "m(w = 8)");

@@ -1,5 +1,5 @@
-/* test_format.c: the layout of programs: golden pairs, and what holds of any program: laid out once is laid out for good,
- * the tree is the source's, and every comment is there, in order. */
+/* test_format.c: the layout of programs: golden pairs, and what holds of any program: laid out once is laid out for
+ * good, the tree is the source's, and every comment is there, in order. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -73,17 +73,19 @@ Test(format, statements) {
 Test(format, masks) {
     expect("mask a=k<=q\nmask b(w,v=-3)=a and(q- -k<w or not(k>v))",
            "mask a = k <= q\nmask b(w, v = -3) = a and (q - -k < w or not (k > v))\n");
-    expect("mask c(t)=f(q)==f (k) where{f(x)=x/t;g=- 1}\nmask d=true",
-           "mask c(t) =\n    f(q) == f(k)\n    where {\n        f(x) = x / t\n        g = -1\n    }\n\nmask d = true\n");
+    expect(
+        "mask c(t)=f(q)==f (k) where{f(x)=x/t;g=- 1}\nmask d=true",
+        "mask c(t) =\n    f(q) == f(k)\n    where {\n        f(x) = x / t\n        g = -1\n    }\n\nmask d = true\n");
     expect("mask e = ((q)) - (k) >= if q<3 then(4)else - 5", "mask e = ((q)) - (k) >= if q < 3 then (4) else -5\n");
     expect("mask f = a[q]==a [ k ]", "mask f = a[q] == a[k]\n");
 }
 
 Test(format, long_lines) {
-    expect("mask m(window = 4096, sink = 64, other = 128) = k <= q and (q - k < window or k < sink) and (q % other == 0 "
-           "or k % other == 0) or q == k",
-           "mask m(window = 4096, sink = 64, other = 128) =\n"
-           "    k <= q and (q - k < window or k < sink) and (q % other == 0 or k % other == 0) or q == k\n");
+    expect(
+        "mask m(window = 4096, sink = 64, other = 128) = k <= q and (q - k < window or k < sink) and (q % other == 0 "
+        "or k % other == 0) or q == k",
+        "mask m(window = 4096, sink = 64, other = 128) =\n"
+        "    k <= q and (q - k < window or k < sink) and (q % other == 0 or k % other == 0) or q == k\n");
     expect("mask m = aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa(x = 1) and bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb(y = 2) or "
            "cccccccccccccccccccccccccccccccccccccccc(z = 3) and ddddddddddddddddddd(q = 4)",
            "mask m =\n    aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa(x = 1) and bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb(y = 2)\n"
@@ -100,7 +102,8 @@ Test(format, long_lines) {
 Test(format, comments) {
     expect("# a\n\n\n# b\nmodel { # c\n # d\n heads = 4 # e\n kv_heads = 16 # f\n # g\n} # h\n# i",
            "# a\n\n# b\nmodel {  # c\n    # d\n    heads = 4      # e\n    kv_heads = 16  # f\n    # g\n}  # h\n# i\n");
-    expect("mask m = k <= q # why\n and q - k < 3 # so\n", "mask m =\n    k <= q             # why\n        and q - k < 3  # so\n");
+    expect("mask m = k <= q # why\n and q - k < 3 # so\n",
+           "mask m =\n    k <= q             # why\n        and q - k < 3  # so\n");
     expect("batch { lengths = [1, # one\n # two\n 2] }",
            "batch {\n    lengths = [1,  # one\n        # two\n        2]\n}\n");
     expect("plan { mask = full }# x\nmask a = true # y\n# z\nmask b = true",

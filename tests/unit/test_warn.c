@@ -8,7 +8,7 @@
 #include "../../compiler/program.h"
 #include "mask_samples.h"
 
-/* --- queries that see nothing --------------------------------------------------------------------------------------- */
+/* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
 /* Rows without a key, the first of them, and where that stretch ends. */
 static uint64_t brute(mc_code mask, int64_t n, uint32_t heads, int64_t *first, int64_t *end, int64_t *head) {
@@ -90,11 +90,30 @@ static fcpc_program *parse_mask(const char *condition) {
 }
 
 Test(blind, conditions) {
-    static const char *const conditions[] = {
-        "true", "false", "k <= q", "k < q", "k > q", "k <= q and q - k < 30", "k < q and q - k < 30", "q != k",
-        "k <= q and k >= 5", "k >= 5 and k < 9", "k == n - q", "k < n - 40", "q % 3 != 0 and k <= q", "q % 64 < 60 or k > n",
-        "q / 7 == k / 7", "(q + k) % 2 == 1 and k <= q", "k <= q and h != 1", "k <= q and q - k < 9 * h", "k * k == q",
-        "q < 100 or q >= 150 and k < 3", "q < 40 * (h + 1) and k <= q", "abs(q - k) == 20", "q * q + k == n", "k == 2 * q"};
+    static const char *const conditions[] = {"true",
+                                             "false",
+                                             "k <= q",
+                                             "k < q",
+                                             "k > q",
+                                             "k <= q and q - k < 30",
+                                             "k < q and q - k < 30",
+                                             "q != k",
+                                             "k <= q and k >= 5",
+                                             "k >= 5 and k < 9",
+                                             "k == n - q",
+                                             "k < n - 40",
+                                             "q % 3 != 0 and k <= q",
+                                             "q % 64 < 60 or k > n",
+                                             "q / 7 == k / 7",
+                                             "(q + k) % 2 == 1 and k <= q",
+                                             "k <= q and h != 1",
+                                             "k <= q and q - k < 9 * h",
+                                             "k * k == q",
+                                             "q < 100 or q >= 150 and k < 3",
+                                             "q < 40 * (h + 1) and k <= q",
+                                             "abs(q - k) == 20",
+                                             "q * q + k == n",
+                                             "k == 2 * q"};
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
         fcpc_program *program = parse_mask(conditions[i]);
         agrees(program->mask, 3, (const int64_t[]){199, 150, 64, 7, 2, 1}, 6);
@@ -114,14 +133,14 @@ Test(blind, long_sequences) {
         blind_rows r;
         cr_assert_eq(blind_find(b, cases[i].n, &r), FCP_OK);
         cr_expect_not(r.at_least);
-        cr_expect(r.rows == cases[i].end - cases[i].first && r.first == cases[i].first && r.end == cases[i].end, "%s: %lu to %lu",
-                  cases[i].condition, (unsigned long)r.first, (unsigned long)r.end);
+        cr_expect(r.rows == cases[i].end - cases[i].first && r.first == cases[i].first && r.end == cases[i].end,
+                  "%s: %lu to %lu", cases[i].condition, (unsigned long)r.first, (unsigned long)r.end);
         blind_free(b);
         fcpc_program_free(program);
     }
 }
 
-/* --- what is said ---------------------------------------------------------------------------------------------------- */
+/* --- what is said ------------------------------------------------------------------------------------------------- */
 
 static char *says(const char *program) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -151,30 +170,34 @@ Test(warn, silent) {
     expect(BATCH "plan { mask = window(w = 700) }", "");
     expect(BATCH "plan { mask = window_both(l = 3, r = 3) }", "");
     expect(BATCH "mask m(w) = causal and q - k < w\nplan { mask = m(w = 3) }", "");
-    expect(BATCH "mask m = causal and near where { half = n / 2; near = q - k < half or q == k }\nplan { mask = m }", "");
+    expect(BATCH "mask m = causal and near where { half = n / 2; near = q - k < half or q == k }\nplan { mask = m }",
+           "");
     expect("batch { lengths = [1 x 3] }\nplan { mask = causal }", "");
 }
 
 Test(warn, queries_that_see_nothing) {
-    expect(BATCH "mask m = k < q\nplan { mask = m }",
-           "a.fcp:3:15: warning: m: 4 queries of 4 sequences see no key: for instance q = 0 of sequence 0 (700 tokens)\n"
-           "    3 | plan { mask = m }\n"
-           "      |               ^\n"
-           "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
-           "itself\n");
-    expect(BATCH "mask m = causal and (k < n - 400 or q % 3 == 1 and q == k)\nplan { mask = m }",
-           "a.fcp:3:15: warning: m: 401 queries of 3 sequences see no key: for instance q = 0 of sequence 1 (300 tokens)\n"
-           "    3 | plan { mask = m }\n"
-           "      |               ^\n"
-           "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
-           "itself\n");
-    expect("batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\nplan { mask = m }",
-           "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence 0 "
-           "(700 tokens)\n"
-           "    4 | plan { mask = m }\n"
-           "      |               ^\n"
-           "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
-           "itself\n");
+    expect(
+        BATCH "mask m = k < q\nplan { mask = m }",
+        "a.fcp:3:15: warning: m: 4 queries of 4 sequences see no key: for instance q = 0 of sequence 0 (700 tokens)\n"
+        "    3 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
+        "itself\n");
+    expect(
+        BATCH "mask m = causal and (k < n - 400 or q % 3 == 1 and q == k)\nplan { mask = m }",
+        "a.fcp:3:15: warning: m: 401 queries of 3 sequences see no key: for instance q = 0 of sequence 1 (300 tokens)\n"
+        "    3 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
+        "itself\n");
+    expect(
+        "batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\nplan { mask = m }",
+        "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence 0 "
+        "(700 tokens)\n"
+        "    4 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
+        "itself\n");
 }
 
 Test(warn, nothing_and_everything) {
@@ -183,12 +206,13 @@ Test(warn, nothing_and_everything) {
            "    3 | plan { mask = m }\n"
            "      |               ^\n"
            "      = hint: every output is 0 and every gradient too; nothing is computed\n");
-    expect(BATCH "plan { mask = window_both(l = 699, r = 699) }",
-           "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence has "
-           "700 tokens)\n"
-           "    2 | plan { mask = window_both(l = 699, r = 699) }\n"
-           "      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
-           "      = hint: over these lengths it masks nothing: `full` is the same\n");
+    expect(
+        BATCH "plan { mask = window_both(l = 699, r = 699) }",
+        "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence has "
+        "700 tokens)\n"
+        "    2 | plan { mask = window_both(l = 699, r = 699) }\n"
+        "      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "      = hint: over these lengths it masks nothing: `full` is the same\n");
 }
 
 Test(warn, large_parameters) {
@@ -204,34 +228,36 @@ Test(warn, large_parameters) {
 }
 
 Test(warn, symmetric) {
-    expect(BATCH "mask m = q / 64 == k / 64\nplan { mask = m }",
-           "a.fcp:3:15: warning: m is symmetric: where q sees k, k sees q, so queries see what comes after them\n"
-           "    3 | plan { mask = m }\n"
-           "      |               ^\n"
-           "      = hint: in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`\n");
+    expect(
+        BATCH "mask m = q / 64 == k / 64\nplan { mask = m }",
+        "a.fcp:3:15: warning: m is symmetric: where q sees k, k sees q, so queries see what comes after them\n"
+        "    3 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`\n");
     expect(BATCH "mask m = abs(q - k) < n / 2 and k != 699 or k == q\nplan { mask = m }", ""); /* but for one column */
 }
 
 Test(warn, unused) {
-    expect("batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\nplan { mask = m }",
-           "a.fcp:2:39: warning: 'a' is defined and never used\n"
-           "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
-           "      |                                       ^\n"
-           "      = hint: the mask 'm' means the same without it\n"
-           "a.fcp:2:46: warning: 'b' is defined and never used\n"
-           "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
-           "      |                                              ^\n"
-           "      = hint: the mask 'm' means the same without it\n"
-           "a.fcp:2:60: warning: 'c' is defined and never used\n"
-           "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
-           "      |                                                            ^\n"
-           "      = hint: the mask 'm' means the same without it\n"
-           "a.fcp:2:8: warning: parameter 'w' is never used\n"
-           "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
-           "      |        ^\n"
-           "      = hint: setting it does not change the mask 'm'\n"
-           "a.fcp:2:15: warning: parameter 'v' is never used\n"
-           "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
-           "      |               ^\n"
-           "      = hint: setting it does not change the mask 'm'\n");
+    expect(
+        "batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\nplan { mask = m }",
+        "a.fcp:2:39: warning: 'a' is defined and never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |                                       ^\n"
+        "      = hint: the mask 'm' means the same without it\n"
+        "a.fcp:2:46: warning: 'b' is defined and never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |                                              ^\n"
+        "      = hint: the mask 'm' means the same without it\n"
+        "a.fcp:2:60: warning: 'c' is defined and never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |                                                            ^\n"
+        "      = hint: the mask 'm' means the same without it\n"
+        "a.fcp:2:8: warning: parameter 'w' is never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |        ^\n"
+        "      = hint: setting it does not change the mask 'm'\n"
+        "a.fcp:2:15: warning: parameter 'v' is never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |               ^\n"
+        "      = hint: setting it does not change the mask 'm'\n");
 }

@@ -1,5 +1,5 @@
-/* test_zoom.c: parts of a mask: every sign's pairs and every row's runs against brute force, at several zooms; what cannot
- * be drawn; golden pictures. GOLDEN_UPDATE=1 rewrites tests/golden/show/zoom-*. */
+/* test_zoom.c: parts of a mask: every sign's pairs and every row's runs against brute force, at several zooms; what
+ * cannot be drawn; golden pictures. GOLDEN_UPDATE=1 rewrites tests/golden/show/zoom-*. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,22 +66,28 @@ Test(zoom, counts) {
                                         "shared_question(p = 20, answers = 5)", "by_head"};
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         char program[400];
-        snprintf(program, sizeof program, "model { heads = 2 }\nbatch { lengths = [300, 500, 300] }\n"
-                 "mask by_head = if h == 1 then causal else q / 50 == k / 50\nplan { mask = %s; block = 128 }", masks[i]);
+        snprintf(program, sizeof program,
+                 "model { heads = 2 }\nbatch { lengths = [300, 500, 300] }\n"
+                 "mask by_head = if h == 1 then causal else q / 50 == k / 50\nplan { mask = %s; block = 128 }",
+                 masks[i]);
         fcp_plan *plan = plan_of(program);
         holds(plan, (zoom_view){.sequence = FCP_NONE, .most_rows = 30, .most_cols = 30});
         holds(plan, (zoom_view){.sequence = 2, .most_rows = 20, .most_cols = 31});
-        holds(plan, (zoom_view){.sequence = 1, .row = 37, .row_end = 61, .col = 20, .col_end = 60, .most_rows = 40, .most_cols = 40});
-        holds(plan, (zoom_view){.sequence = 1, .row = 499, .col = 131, .col_end = 9999, .most_rows = 9, .most_cols = 9});
+        holds(plan,
+              (zoom_view){
+                  .sequence = 1, .row = 37, .row_end = 61, .col = 20, .col_end = 60, .most_rows = 40, .most_cols = 40});
+        holds(plan,
+              (zoom_view){.sequence = 1, .row = 499, .col = 131, .col_end = 9999, .most_rows = 9, .most_cols = 9});
         fcp_plan_free(plan);
     }
 }
 
 Test(zoom, what_is_not_there) {
     fcp_plan *plan = plan_of("batch { lengths = [300, 500] }\nplan { mask = causal }");
-    static const zoom_view wrong[] = {{.sequence = 2, .most_rows = 9, .most_cols = 9},
-                                      {.sequence = 0, .row = 300, .most_rows = 9, .most_cols = 9},
-                                      {.sequence = FCP_NONE, .col = 501, .col_end = 600, .most_rows = 9, .most_cols = 9}};
+    static const zoom_view wrong[] = {
+        {.sequence = 2, .most_rows = 9, .most_cols = 9},
+        {.sequence = 0, .row = 300, .most_rows = 9, .most_cols = 9},
+        {.sequence = FCP_NONE, .col = 501, .col_end = 600, .most_rows = 9, .most_cols = 9}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         arena memory = {0};
         zoom z;
@@ -107,13 +113,15 @@ static void golden(const char *name, text *t) {
     char *expected = calloc(1, 1 << 20);
     size_t size = fread(expected, 1, (1 << 20) - 1, in);
     fclose(in);
-    cr_expect(size == t->size && !memcmp(expected, t->at, size), "%s: not what is drawn:\n%.*s", path, (int)t->size, t->at);
+    cr_expect(size == t->size && !memcmp(expected, t->at, size), "%s: not what is drawn:\n%.*s", path, (int)t->size,
+              t->at);
     free(expected);
     text_free(t);
 }
 
 Test(zoom, pictures) {
-    fcp_plan *plan = plan_of("batch { lengths = [2000, 700 x 3] }\nplan { mask = lambda(sink = 64, window = 300); block = 128 }");
+    fcp_plan *plan =
+        plan_of("batch { lengths = [2000, 700 x 3] }\nplan { mask = lambda(sink = 64, window = 300); block = 128 }");
     arena memory = {0};
     zoom_view view = {.sequence = FCP_NONE};
     zoom z;
@@ -128,7 +136,8 @@ Test(zoom, pictures) {
         else if (i + 1 - at > widest) widest = i + 1 - at;
     cr_expect_leq(widest, 80);
     golden("zoom.txt", &t);
-    view = (zoom_view){.sequence = 1, .row = 355, .row_end = 370, .col = 50, .col_end = 80, .most_rows = 40, .most_cols = 40};
+    view = (zoom_view){
+        .sequence = 1, .row = 355, .row_end = 370, .col = 50, .col_end = 80, .most_rows = 40, .most_cols = 40};
     cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK);
     show_options unicode = {.width = 80, .unicode = true};
     cr_assert_eq(zoom_text(&z, &unicode, add, &t, &err), FCP_OK);
