@@ -16,8 +16,9 @@
 #include "cells_parts.h"
 
 enum {
-    FEW_ROWS = 64, /* no witness is looked for in parts of fewer rows */
-    LOOKS = 64     /* at keys for several rows at once, before the rows are halved */
+    FEW_ROWS = 64,   /* no witness is looked for in parts of fewer rows */
+    TURN_DEPTH = 40, /* deeper than this, splits are in the middle: that bounds the depth */
+    LOOKS = 64       /* at keys for several rows at once, before the rows are halved */
 };
 
 typedef struct open_span { /* keys that are not decided for the rows under way */
@@ -73,7 +74,11 @@ static fcp_code make_self(blind *b) {
         const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
         uint32_t to[4];
         for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
-        at[i] = mc_emit(builder, x->op == MC_K ? MC_Q : (mc_op)x->op, to[0], to[1], to[2], x->imm, to[3], 0);
+        mc_op op = x->op == MC_K ? MC_Q : (mc_op)x->op;
+        bool alike = to[0] == to[1] && (op == MC_EQ || op == MC_LE || op == MC_IFF || op == MC_NE || op == MC_LT);
+        if (alike) /* of two that became one; none of them faults */
+            at[i] = mc_emit(builder, MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, op != MC_NE && op != MC_LT, MC_NONE, 0);
+        else at[i] = mc_emit(builder, op, to[0], to[1], to[2], x->imm, to[3], 0);
         good = at[i] != MC_NONE;
     }
     good = good && mc_extract(builder, at[mask.count - 1], &b->self_nodes, &places, &count);
@@ -173,24 +178,65 @@ static fcp_code search_all(blind *b, int64_t q0, int64_t q1, uint32_t head) {
     return code;
 }
 
+/* Few rows, of which some may see themselves: if all do, nothing is to be searched. */
+static fcp_code rows_one_by_one(blind *b, int64_t q0, int64_t q1, uint32_t head, bool *out_all) {
+    cells *c = b->self;
+    *out_all = true;
+    for (int64_t q = q0; q < q1 && *out_all; q++) *out_all = mc_eval(c->mask, q, 0, b->n, head, c->eval_scratch);
+    c->stats.boxes++;
+    return *out_all ? FCP_OK : search_all(b, q0, q1, head);
+}
+
 /* --- witnesses ---------------------------------------------------------------------------------------------------- */
 
-/* Rows [q0, q1): those that do not see key 0 (`self`: themselves) go on to the next test. */
-static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p) {
+static fcp_code halves(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p, unsigned depth,
+                       bool *out_all);
+
+/* Rows [q0, q1): those that do not see key 0 (`self`: themselves) go on to the next test. *out_all: there were none.
+ * What is known to see itself is remembered relative to its place: a mask with a period meets itself once a period. */
+static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p,
+                                unsigned depth, bool *out_all) {
     cells *c = self ? b->self : b->mask;
+    *out_all = false;
     if (!effort_left(b)) return FCP_OK;
     box x = {{q0, 0, head}, {q1, 1, (int64_t)head + 1}};
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
     fcp_code code = classify(c, &x, &p, &cls);
-    if (code == FCP_OK && cls == BOX_MIXED && q1 - q0 > FEW_ROWS) {
-        int64_t middle = q0 + (q1 - q0) / 2;
-        code = without_witness(b, self, q0, middle, head, p);
-        if (code == FCP_OK) code = without_witness(b, self, middle, q1, head, p);
+    *out_all = cls == BOX_FULL;
+    if (code == FCP_OK && cls == BOX_MIXED && self && q1 - q0 > 1) {
+        size_t words = box_words(c, ANSWER_CELLS, &x, p);
+        uint64_t hash = memo_hash(c->key, words);
+        const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+        int64_t *key = known ? NULL : keep_words(c, words);
+        *out_all = known && known->answer[0];
+        if (!known && !key) code = FCP_E_NO_MEMORY;
+        if (key && q1 - q0 > FEW_ROWS) code = halves(b, self, q0, q1, head, p, depth, out_all);
+        else if (key) code = rows_one_by_one(b, q0, q1, head, out_all);
+        else if (!*out_all) code = search_all(b, q0, q1, head);
+        const uint64_t answer[3] = {*out_all};
+        if (code == FCP_OK && key && !b->given_up && !memo_add(&c->memo, &c->keys, key, words, hash, answer))
+            code = FCP_E_NO_MEMORY;
+    } else if (code == FCP_OK && cls == BOX_MIXED && q1 - q0 > FEW_ROWS) {
+        code = halves(b, self, q0, q1, head, p, depth, out_all);
     } else if (code == FCP_OK && cls != BOX_FULL) {
-        code = self ? search_all(b, q0, q1, head) : without_witness(b, true, q0, q1, head, program_of(b, b->self));
+        code = self ? search_all(b, q0, q1, head)
+                    : without_witness(b, true, q0, q1, head, program_of(b, b->self), 0, out_all);
     }
     stack_back(&c->stack, mark);
+    return code;
+}
+
+/* Both sides of a place where something turns, or of the middle. */
+static fcp_code halves(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p, unsigned depth,
+                       bool *out_all) {
+    box x = {{q0, 0, head}, {q1, 1, (int64_t)head + 1}};
+    int64_t middle;
+    if (depth >= TURN_DEPTH || !box_turn(p, &x, BOX_Q, &middle)) middle = q0 + (q1 - q0) / 2;
+    bool low = false, high = false;
+    fcp_code code = without_witness(b, self, q0, middle, head, p, depth + 1, &low);
+    if (code == FCP_OK) code = without_witness(b, self, middle, q1, head, p, depth + 1, &high);
+    *out_all = low && high;
     return code;
 }
 
@@ -274,8 +320,12 @@ fcp_code blind_find(blind *b, uint64_t n, blind_rows *out) {
     if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->on_h && !p->loose) {
         code = by_distance(b, p);
     } else {
-        for (uint32_t h = 0; h < b->heads && code == FCP_OK && !b->given_up; h++)
-            code = without_witness(b, false, 0, b->n, h, program_of(b, b->mask));
+        bool each = true; /* row has a witness */
+        for (uint32_t h = 0; h < b->heads && code == FCP_OK && !b->given_up; h++) {
+            code = without_witness(b, false, 0, b->n, h, program_of(b, b->mask), 0, &all);
+            each &= all;
+        }
+        b->never = code == FCP_OK && each && !b->given_up && !b->by_length;
     }
     stack_back(&b->mask->stack, mark);
     out->at_least = b->given_up;
