@@ -27,6 +27,9 @@ CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fP
          -pthread -MMD -MP -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
 RT_LIBS = -lopenblas -lisal -lm
+# `fcpc show --png` draws through librsvg; the program alone links it, the libraries never do
+RSVG := $(shell pkg-config --exists 'librsvg-2.0 >= 2.52' 2> /dev/null && echo librsvg-2.0)
+RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
 
 FCP_SRC = $(wildcard codegen/*.c runtime/*.c)
 FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c))
@@ -48,7 +51,11 @@ all: $(B)/libfcp.a $(B)/libfcpc.a $(B)/fcpc
 # --- program and libraries --------------------------------------------------------------------------------------------
 $(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS) $(RSVG_LIBS)
+$(B)/rsvg-found $(B)/rsvg-none: # so that the object is made anew when librsvg comes or goes
+	@mkdir -p $(B); rm -f $(B)/rsvg-found $(B)/rsvg-none; touch $@
+$(B)/compiler/cmd_png.o: $(B)/rsvg-$(if $(RSVG),found,none)
+$(B)/compiler/cmd_png.o: CFLAGS += $(if $(RSVG),-DHAVE_RSVG $(subst -I,-isystem ,$(shell pkg-config --cflags $(RSVG))))
 $(B)/libfcp.a: $(FCP_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 $(B)/libfcpc.a: $(FCPC_OBJ)

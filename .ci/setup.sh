@@ -32,6 +32,7 @@ header stdio.h libc6-dev
 header criterion/criterion.h libcriterion-dev
 header isa-l/crc.h libisal-dev
 header openblas_config.h libopenblas-dev
+header librsvg-2.0/librsvg/rsvg.h librsvg2-dev
 if command -v clang > /dev/null 2>&1; then
     runtime=$(clang -print-file-name=libclang_rt.asan-"$(uname -m)".a 2> /dev/null)
     version=$(clang -dumpversion 2> /dev/null | cut -d. -f1)

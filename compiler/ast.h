@@ -204,6 +204,16 @@ key_id key_find(section_id where, const char *name);  /* KEY_COUNT: none */
 
 /* Parses source `number` of d, a program, into *out. False: no memory (reported); syntax errors are reported in d. */
 bool parse_program(diags *d, arena *a, uint32_t number, ast *out);
+/* The same, and the tokens as the grammar got them (kinds are those of fcp.tab.h; T_SEP where a statement ends), in a. */
+typedef struct parsed_token {
+    int kind;
+    span at;
+} parsed_token;
+typedef struct token_list {
+    parsed_token *at;
+    size_t count, room;
+} token_list;
+bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tokens);
 /* Parses [begin, end) of it, a value as it stands after `key =`. NULL: an error, reported in d. */
 expr *parse_value(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end);
 

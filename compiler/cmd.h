@@ -15,10 +15,13 @@
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
     X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN]", "compile a program to a plan (the default command)")      \
-    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F]", "draw the mask, the placement and the pipeline")   \
+    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",         \
+      "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
-    X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")
+    X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
+    X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
+    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -29,14 +32,21 @@ typedef enum cmd_command {
 
 /* Options: long name, letter or 0, what its value is called (NULL: a flag), bits of the commands that take it, help. */
 #define CMD_BIT(id) (1u << CMD_##id)
-#define CMD_ALL (CMD_BIT(COMPILE) | CMD_BIT(SHOW) | CMD_BIT(VERIFY) | CMD_BIT(RUN) | CMD_BIT(DUMP))
+#define CMD_ALL ((1u << CMD_COUNT) - 1)
+#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT)) /* those that bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
-    X(DEFINE, "define", 'D', "NAME=VALUE", CMD_ALL, "override a setting: -D cluster.nodes=4 -D plan.block=2K")         \
-    X(LENGTHS, "lengths", 0, "FILE", CMD_ALL, "the batch: one length a line, in place of the program's")               \
+    X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
+    X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH, "the batch: one length a line, in place of the program's")             \
     X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \
     X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
-    X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW), "width of the picture in the terminal")                             \
+    X(LENGTH, "length", 'n', "TOKENS", CMD_BIT(EXPLAIN), "of the sequence; default: the batch's longest, or q or k + 1") \
+    X(HEAD, "head", 0, "H", CMD_BIT(EXPLAIN), "the query head, for a mask that names h; default 0")                    \
+    X(PNG, "png", 0, "FILE", CMD_BIT(SHOW), "draw into a PNG file")                                                    \
+    X(ROWS, "rows", 0, "A..B", CMD_BIT(SHOW), "draw these queries only: 0..4K; `A..` goes to the end")                 \
+    X(COLS, "cols", 0, "A..B", CMD_BIT(SHOW), "draw these keys only")                                                  \
+    X(SEQ, "seq", 0, "N", CMD_BIT(SHOW), "draw the mask of this sequence, from 0; with --rows, --cols: default the longest") \
+    X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
     X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN), "forward, or forward,backward; default: what the plan and inputs allow") \
@@ -51,7 +61,9 @@ typedef enum cmd_command {
     X(DV, "dv", 0, "F.npy", CMD_BIT(RUN), "write the gradient of the values here")                                     \
     X(BF16, "bf16", 0, NULL, CMD_BIT(RUN), "uint16 tensors hold bfloat16 (the plan's dtype must be bf16)")             \
     X(SEED, "seed", 0, "N", CMD_BIT(RUN), "seed of the drawn inputs")                                                  \
-    X(CHECK, "check", 0, NULL, CMD_BIT(RUN), "check against the definition of attention (default for drawn inputs)")   \
+    X(CHECK, "check", 0, NULL, CMD_BIT(RUN) | CMD_BIT(FMT),                                                            \
+      "run: check against the definition of attention (default for drawn inputs); fmt: only say whether it differs")   \
+    X(WRITE, "write", 'w', NULL, CMD_BIT(FMT), "replace the file")                                                     \
     X(NO_CHECK, "no-check", 0, NULL, CMD_BIT(RUN), "do not check")                                                     \
     X(THREADS, "threads", 0, "N", CMD_BIT(RUN), "ranks that may compute at once; default: the processors there are")   \
     X(TIMEOUT, "timeout", 0, "SECONDS", CMD_BIT(RUN), "a rank that waits this long for a peer fails; default 120")     \
@@ -70,6 +82,7 @@ typedef enum cmd_option {
 typedef struct cmd_line {
     cmd_command command;
     const char *file;              /* the one positional argument; NULL when there is none (help, version) */
+    const char *more[2];           /* the further ones that explain takes */
     const char *help_topic;        /* `fcpc help TOPIC` */
     bool help;                     /* --help, `fcpc help` */
     const char *value[OPT_COUNT];  /* NULL: not given; a flag that was given is "" */
@@ -86,6 +99,12 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err); /* prints to stdout */
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
                     uint64_t *out, fcp_error *err);
 
+/* A position or length: a whole number, perhaps with K, M or G; `what` is its name in messages. */
+fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err);
+
+/* A..B, half-open, of positions; B may be missing: 0. */
+fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err);
+
 /* --- input, output, errors (cmd_common.c) ------------------------------------------------------------------------- */
 
 /* What a command works on: a plan read from a file, or made from a program in memory. */
@@ -101,11 +120,16 @@ typedef struct cmd_input {
 fcp_code cmd_load(const cmd_line *line, cmd_input *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
 
+/* A text file; of one that is longer than any program may be, enough to see that. */
+fcp_code cmd_read(const char *path, text *out, fcp_error *err);
+
 /* True if a file that can be read begins as a plan does (or holds binary bytes, as no program may). */
 bool cmd_is_plan(const char *path);
 
 /* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
 void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err);
+/* Makes *err the first error among diagnostics; of `code` alone when there is none. */
+void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 /* Add the member "error", "warnings" to an open object. `d` may be NULL. */
 void cmd_json_error(json *j, const fcp_error *err);
 void cmd_json_warnings(json *j, const fcpc_diagnostics *d);
@@ -113,6 +137,7 @@ void cmd_json_warnings(json *j, const fcpc_diagnostics *d);
 fcp_code cmd_json_print(json *j, fcp_error *err);
 /* Flushes stdout; an error if anything written there was lost. */
 fcp_code cmd_flush(fcp_error *err);
+uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */
 bool cmd_colour(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=dumb */
 
 /* Refuses, before any work is done for them, output paths (of `count` options, where given) that are the input, each
@@ -132,6 +157,9 @@ fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
 void cmd_file_abandon(cmd_file *f); /* harmless after commit */
 /* An fcp_emit for a FILE *; errors stay in the stream. */
 void cmd_emit(void *context, const char *text, size_t size);
+
+/* Writes an SVG image as PNG (cmd_png.c). */
+fcp_code cmd_png(const text *svg, const char *path, fcp_error *err);
 
 /* --- progress and interruption (cmd_progress.c) ------------------------------------------------------------------- */
 

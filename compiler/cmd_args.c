@@ -114,6 +114,14 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
         if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);
     }
+    if (at && out->command == CMD_EXPLAIN) {
+        if (count != at + 3)
+            return fcp_fail(err, FCP_E_USAGE, "explain needs a mask and two positions: fcpc explain %s",
+                            commands[CMD_EXPLAIN].synopsis);
+        out->more[0] = words[at + 1];
+        out->more[1] = words[at + 2];
+        return FCP_OK;
+    }
     if (count > at + 1)
         return fcp_fail(err, FCP_E_USAGE, "one file at a time: '%.100s' is surplus", words[at + 1]);
     return FCP_OK;
@@ -174,9 +182,36 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
     return FCP_OK;
 }
 
+fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err) {
+    uint64_t value = 0;
+    const char *at = typed;
+    bool good = *at >= '0' && *at <= '9';
+    for (; *at >= '0' && *at <= '9' && good; at++)
+        good = !__builtin_mul_overflow(value, 10, &value) && !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
+    static const char suffixes[] = "KMG";
+    const char *suffix = *at ? strchr(suffixes, *at) : NULL;
+    if (suffix) at++, good &= !__builtin_mul_overflow(value, UINT64_C(1) << 10 * (suffix - suffixes + 1), &value);
+    if (!good || *at || value > INT64_MAX)
+        return fcp_fail(err, FCP_E_USAGE, "%s is %.60s: expected a whole number, perhaps with K, M or G", what, typed);
+    *out = value;
+    return FCP_OK;
+}
+
+fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err) {
+    const char *typed = line->value[option], *dots = typed ? strstr(typed, "..") : NULL;
+    char first[32] = "";
+    *from = *to = 0;
+    if (!typed) return FCP_OK;
+    if (dots && (size_t)(dots - typed) < sizeof first) memcpy(first, typed, (size_t)(dots - typed));
+    if (!dots || (first[0] && cmd_position(options[option].name, first, from, NULL) != FCP_OK) ||
+        (dots[2] && cmd_position(options[option].name, dots + 2, to, NULL) != FCP_OK) || (dots[2] && *from >= *to))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", options[option].name, typed);
+    return FCP_OK;
+}
+
 static void print_options(unsigned wanted) {
     for (int o = 0; o < OPT_COUNT; o++) {
-        if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands != CMD_ALL)) continue;
+        if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands < CMD_BATCH)) continue;
         char left[64], letter[8] = "    ";
         if (options[o].letter) snprintf(letter, sizeof letter, "-%c, ", options[o].letter);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, options[o].name, options[o].metavar ? " " : "",
@@ -205,7 +240,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
                  commands[c].synopsis);
         printf("  %s\n        %s\n", left, commands[c].help);
     }
-    printf("  fcpc help COMMAND\n        all options of a command\n\noptions of every command:\n");
+    printf("  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

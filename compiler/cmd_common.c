@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,12 @@
 bool cmd_colour(FILE *stream) {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(fileno(stream)) && !(none && *none) && !(term && strcmp(term, "dumb") == 0);
+}
+
+uint32_t cmd_width(void) {
+    struct winsize size;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
 }
 
 fcp_code cmd_flush(fcp_error *err) {
@@ -45,6 +52,11 @@ static void first_error(const fcpc_diagnostics *d, fcp_error *err) {
         err->column = one.column;
         return;
     }
+}
+
+void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err) {
+    fcp_fail(err, code, "%s", fcp_code_text(code));
+    first_error(d, err);
 }
 
 static void render(const fcpc_diagnostics *d) {
@@ -109,6 +121,27 @@ void cmd_json_warnings(json *j, const fcpc_diagnostics *d) {
 
 /* --- input --------------------------------------------------------------------------------------------------------- */
 
+enum { READ_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
+
+fcp_code cmd_read(const char *path, text *out, fcp_error *err) {
+    FILE *f = fopen(path, "rb");
+    char chunk[1 << 14];
+    size_t got = sizeof chunk;
+    errno = f ? 0 : errno;
+    while (f && got == sizeof chunk && !out->failed && out->size <= READ_MAX) {
+        got = fread(chunk, 1, sizeof chunk, f);
+        text_add(out, chunk, got);
+    }
+    bool bad = !f || ferror(f);
+    int why = errno ? errno : EIO;
+    if (f) fclose(f);
+    if (out->failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!bad) return FCP_OK;
+    fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
+    snprintf(err->file, sizeof err->file, "%s", path);
+    return FCP_E_READ;
+}
+
 /* A plan's first byte is no text, and its header holds zero bytes; a program is text. So a plan whose magic was damaged
  * is still told from a program. */
 bool cmd_is_plan(const char *path) {
@@ -152,8 +185,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *out, fcp_error 
     }
     fcpc_program_free(program);
     if (code != FCP_OK) {
-        fcp_fail(err, code, "%s", fcp_code_text(code));
-        first_error(out->diagnostics, err);
+        cmd_first_error(out->diagnostics, code, err);
         return err->code;
     }
     render(out->diagnostics);

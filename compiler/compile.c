@@ -15,14 +15,13 @@
  * needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
  * back there for the next batch, a plan's when the plan is freed. Errors of the batch are the user's; a plan that does not verify is a bug of ours (FCP_E_INTERNAL).
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "empty_rows.h"
 #include "lower.h"
 #include "place.h"
+#include "warn.h"
 #include "workspace.h"
 
 typedef struct run {
@@ -203,24 +202,6 @@ static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
     return FCP_OK;
 }
 
-/* A row that sees nothing is allowed, and rarely meant. */
-static fcp_code warn_empty(run *r, const uint64_t *lengths, size_t count) {
-    const struct fcpc_program *g = r->program;
-    empty_rows e;
-    fcp_code code = empty_rows_find(g->mask, g->heads, lengths, count, &r->scratch, &e);
-    arena_reset(&r->scratch);
-    if (code || e.first == e.end) return code;
-    char head[32] = "", rows[64];
-    unsigned long long first = e.first, last = e.end - 1;
-    if (first == last) snprintf(rows, sizeof rows, "row %llu", first);
-    else snprintf(rows, sizeof rows, "rows %llu to %llu", first, last);
-    if (mc_uses(g->mask) & MC_USES_H) snprintf(head, sizeof head, ", for head %u", e.h);
-    diag_warning(r->d, place_of(r, g->mask_span), "the mask allows nothing for %s of sequence %zu (length %llu)%s", rows,
-                 e.sequence, (unsigned long long)lengths[e.sequence], head);
-    diag_hint(r->d, "such rows have output 0 and log-sum-exp -inf; these are the first");
-    return FCP_OK;
-}
-
 /* --- placement to plan ----------------------------------------------------------------------------------------------- */
 
 static fcp_code place(run *r) {
@@ -361,7 +342,8 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
         code = choose_block(&r, lengths, count, &block);
     if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
     if (!code) code = warn_heavy(&r, lengths, count);
-    if (!code) code = warn_empty(&r, lengths, count);
+    if (!code) code = warn_batch(program, &r.problem, r.cells, stop, d, r.shift, &r.scratch);
+    arena_reset(&r.scratch);
     r.times.classify = now() - start;
     if (!code && stopped(&r)) code = FCP_E_INTERRUPTED;
     if (!code) code = make_plan(&r, out_plan);

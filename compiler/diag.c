@@ -231,7 +231,7 @@ static uint32_t line_of(const source *s, uint32_t offset) {
     return low;
 }
 
-static void place_of(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column) {
+void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column) {
     const source *s = source_of(d, at);
     *file = s ? s->name : "";
     *line = *column = 0;
@@ -336,7 +336,7 @@ static void picture(text *out, const diags *d, const diagnostic *g, span at, cha
 static void place_text(text *out, const diags *d, span at, const palette *p) {
     const char *file;
     uint32_t line, column;
-    place_of(d, at, &file, &line, &column);
+    diag_place(d, at, &file, &line, &column);
     if (line) text_printf(out, "%s%s:%u:%u:%s ", p->bold, file, line, column, p->off);
 }
 
@@ -381,7 +381,7 @@ void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *
     out->warning = g->warning;
     out->code = g->code;
     out->message = g->message;
-    place_of(d, g->at, &out->file, &out->line, &out->column);
+    diag_place(d, g->at, &out->file, &out->line, &out->column);
 }
 
 char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour) {

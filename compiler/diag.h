@@ -31,6 +31,9 @@ void diag_hint(diags *d, const char *format, ...) __attribute__((format(printf, 
 size_t diag_errors(const diags *d);
 fcp_code diag_first_code(const diags *d); /* FCP_OK when there is no error */
 
+/* Where a span begins: the source's name ("": none), line and column, from 1. */
+void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column);
+
 /* The nearest of `names` to `name` (edit distance at most a third of its length), or NULL. */
 const char *diag_nearest(const char *name, size_t length, const char *const *names, size_t count);
 #endif

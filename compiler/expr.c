@@ -44,8 +44,6 @@ typedef struct frame {
     const value *def_args;
 } frame;
 
-enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_BUILTIN, REF_WRONG };
-
 static const mc_op variable_ops[MASK_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H};
 
 static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
@@ -623,6 +621,22 @@ static const char *call_text(sema *s, const mask *m, const int64_t *values) {
     return copy;
 }
 
+/* What the parameters of the plan's mask are, for warnings of the batch. */
+static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
+    struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p && kept; p = p->next, i++) {
+        kept[i] = (struct program_param){.value = values[i], .is_number = param_type(p) == TYPE_INT,
+                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
+        kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
+        if (!kept[i].name) kept = NULL;
+    }
+    s->out->mask_params = kept;
+    s->out->mask_param_count = kept ? m->param_count : 0;
+    s->out->mask_own = !m->builtin && !m->adopted;
+    return kept ? true : no_memory(s);
+}
+
 /* Moves the finished code into the program. */
 static bool extract(sema *s, uint32_t root) {
     mc_node *nodes = NULL;
@@ -652,6 +666,9 @@ bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
     for (const arg *p = m->params; p; p = p->next, i++)
         good &= constant_argument(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
     if (!good || m->state != MASK_GOOD) return false;
+    s->plan_mask = m;
+    s->plan_values = numbers;
+    if (!keep_params(s, m, given, numbers, call)) return false;
 
     memo_clear(s);
     s->steps = 0;

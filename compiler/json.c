@@ -86,6 +86,13 @@ void json_u64(json *j, const char *key, uint64_t value) {
     text_add(&j->out, digits, (size_t)n);
 }
 
+void json_i64(json *j, const char *key, int64_t value) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRId64, value);
+    begin_value(j, key);
+    text_add(&j->out, digits, (size_t)n);
+}
+
 void json_double(json *j, const char *key, double value) {
     if (!(value - value == 0)) { /* NaN or infinite */
         json_null(j, key);

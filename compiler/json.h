@@ -23,6 +23,7 @@ void json_object(json *j, const char *key);
 void json_array(json *j, const char *key);
 void json_end(json *j); /* closes the innermost object or array */
 void json_u64(json *j, const char *key, uint64_t value);
+void json_i64(json *j, const char *key, int64_t value);
 void json_double(json *j, const char *key, double value); /* null unless finite */
 void json_bool(json *j, const char *key, bool value);
 void json_null(json *j, const char *key);

@@ -59,6 +59,7 @@ struct parse {
     unsigned depth;
     bracket inner;      /* the innermost bracket as the last token came, open 0: none */
 
+    token_list *tokens; /* NULL: nobody wants them */
     ast *program;
     expr *value;
     bool no_memory, too_deep;
@@ -184,12 +185,30 @@ static bool begins_item(parse *p, const token *t) {
 
 static char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
 
+/* Keeps a delivered token for who asked for them. */
+static void keep(parse *p, int kind, span at) {
+    token_list *l = p->tokens;
+    if (l->count == l->room) {
+        size_t room = l->room ? l->room * 2 : 256;
+        parsed_token *grown = ARENA_NEW(p->arena, parsed_token, room);
+        if (!grown) {
+            p->no_memory = true;
+            return;
+        }
+        if (l->count) memcpy(grown, l->at, l->count * sizeof *grown);
+        l->at = grown;
+        l->room = room;
+    }
+    l->at[l->count++] = (parsed_token){kind, at};
+}
+
 static int deliver(parse *p, int kind, span at, LANG_STYPE *value_out, const LANG_STYPE *value, LANG_LTYPE *at_out) {
     if (value) *value_out = *value;
     *at_out = at;
     p->last = kind;
     p->before_at = p->last_at;
     p->last_at = at;
+    if (p->tokens) keep(p, kind, at);
     return kind;
 }
 
@@ -580,7 +599,7 @@ static bool run(parse *p, diags *d, arena *a, uint32_t number, uint32_t begin, u
     return false;
 }
 
-bool parse_program(diags *d, arena *a, uint32_t number, ast *out) {
+bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tokens) {
     const char *name, *bytes;
     size_t size;
     bool builtin;
@@ -598,11 +617,14 @@ bool parse_program(diags *d, arena *a, uint32_t number, ast *out) {
         return false;
     }
     p->program = out;
+    p->tokens = tokens;
     bool ok = run(p, d, a, number, 0, (uint32_t)size, T_PROGRAM);
     free(p);
     for (mask *m = out->masks; m; m = m->next) m->builtin = builtin;
     return ok;
 }
+
+bool parse_program(diags *d, arena *a, uint32_t number, ast *out) { return parse_tokens(d, a, number, out, NULL); }
 
 expr *parse_value(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end) {
     parse *p = calloc(1, sizeof *p);

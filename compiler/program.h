@@ -31,6 +31,9 @@ struct fcpc_program {
     const span *mask_spans; /* per node: the sub-expression it came from */
     const char *mask_name;  /* "lambda(sink = 64, window = 8192)" */
     span mask_span;         /* of the call */
+    bool mask_own;          /* it is defined in the program, not in the prelude */
+    const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params; /* of the call */
+    uint32_t mask_param_count;
 
     /* plan */
     uint32_t block; /* tokens, or BLOCK_AUTO */

@@ -92,6 +92,8 @@ static bool keep_sources(sema *s, uint32_t base) {
     p->source_count = count;
     span *spans = (span *)p->mask_spans;
     for (uint32_t i = 0; i < p->mask.count; i++) shift(&spans[i], base);
+    struct program_param *params = (struct program_param *)p->mask_params;
+    for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
     span *const others[] = {&p->mask_span,    &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) shift(others[i], base);
@@ -126,14 +128,15 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     for (mask *m = s->program.masks; m; m = m->next) check_mask(s, m);
     check_keys(s, options);
     if (diag_errors(s->d) > errors) return;
+    warn_unused(s);
     s->out->canonical = print(s, true);
     s->out->plan_source = print(s, false);
     keep_sources(s, base);
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing */
 }
 
-fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                         fcpc_diagnostics *d, fcpc_program **out_program) {
+fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, fcpc_diagnostics *d,
+                   fcpc_program **out_program, sema_use *use, void *context) {
     double start = now();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
@@ -148,10 +151,12 @@ fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder};
         p->mask_span = SPAN_NONE;
         run(&s, options, base, errors);
+        code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
+        if (code == FCP_OK && use) code = use(&s, context);
+        if (code == FCP_OK && diag_errors(d) > errors) code = first_code(d, kept);
         free(s.symbols);
         free(s.memos);
         free(s.places);
-        code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
     } else if (d) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     if (code == FCP_OK) {
         p->parse_seconds = now() - start;
@@ -163,6 +168,11 @@ fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const
     arena_free(&scratch);
     fcpc_diagnostics_free(own);
     return code;
+}
+
+fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                         fcpc_diagnostics *d, fcpc_program **out_program) {
+    return sema_text(name, bytes, size, options, d, out_program, NULL, NULL);
 }
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,

@@ -38,7 +38,15 @@ typedef struct sema {
     uint32_t depth, steps;
     uint64_t guarded;           /* how many nodes were made or reused whose meaning depends on their guard */
     bool failed;                /* too large, or out of memory: reported */
+    mask *plan_mask;            /* once it is lowered, with its parameters' values */
+    const int64_t *plan_values;
 } sema;
+
+/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. A code other than
+ * FCP_OK that it returns, or an error that it reports, is the result's. */
+typedef fcp_code sema_use(sema *s, void *context);
+fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, fcpc_diagnostics *d,
+                   fcpc_program **out_program, sema_use *use, void *context);
 
 /* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
 void apply_override(sema *s, uint32_t number);
@@ -66,10 +74,15 @@ const char *nearest_name(sema *s, const char *name, const mask *m, const definit
 bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
 /* Gives each parameter of m its argument in `out` (param_count entries; NULL: the default): names, doubles, missing. */
 bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
-/* expr.c */
+/* expr.c: what a name means, in expr.ref: a variable or builtin `index`, a parameter `index` of the mask or of the
+ * definition, the definition or mask `target`. */
+enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_BUILTIN, REF_WRONG };
 void check_mask(sema *s, mask *m);
 /* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
 bool lower_plan_mask(sema *s, mask *m, const arg *args, span call);
+
+/* sema_unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
+void warn_unused(sema *s);
 
 /* sema_keys.c: every key's value into s->out, defaults where there is none. */
 void check_keys(sema *s, const fcpc_options *options);

@@ -57,6 +57,9 @@ static const signs UNICODE = {
     .down = "│",
 };
 
+uint32_t show_shades(bool unicode) { return unicode ? UNICODE.shades : ASCII.shades; }
+const char *show_shade(bool unicode, uint32_t level) { return unicode ? UNICODE.shade[level] : ASCII.shade[level]; }
+
 typedef struct drawing {
     const show_model *m;
     const signs *signs;

@@ -26,13 +26,17 @@ uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps) {
     return up > steps ? steps : (uint32_t)up;
 }
 
+uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels) {
+    if (!pairs) return 0;
+    if (pairs >= area) return levels;
+    return 1 + (uint32_t)((unsigned __int128)pairs * (levels - 1) / area);
+}
+
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels) {
     uint64_t pairs = g->pairs[(size_t)row * g->cols + col];
     unsigned __int128 area = (unsigned __int128)(g->row_cut[row + 1] - g->row_cut[row]) *
                              (g->col_cut[col + 1] - g->col_cut[col]) * m->pair_heads;
-    if (!pairs) return 0;
-    if (pairs >= area) return levels;
-    return 1 + (uint32_t)((unsigned __int128)pairs * (levels - 1) / area);
+    return show_share(pairs, area, levels);
 }
 
 const show_stretch *show_stretch_at(const show_grid *g, uint64_t position) {

@@ -74,6 +74,14 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
 
 /* Density of a grid's cell in steps of 1 / levels: 0 only without any pair, `levels` only when all are allowed. */
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels);
+/* The same of any part: `pairs` allowed of `area`. */
+uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels);
+/* The signs of the terminal (show.c): levels after "nothing", and the sign of one. */
+uint32_t show_shades(bool unicode);
+const char *show_shade(bool unicode, uint32_t level);
+/* The colours of images (show_svg.c), by level: 0 to SHOW_RAMP. */
+enum { SHOW_RAMP = 9 };
+const char *show_share_colour(uint32_t level);
 /* value * steps / most, rounded up: 0 only for 0. */
 uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps);
 /* The stretch that holds a position. */

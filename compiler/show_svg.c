@@ -20,7 +20,7 @@
 enum {
     WIDTH = 12000, /* everything in tenths of a pixel */
     MARGIN = 300,
-    LEVELS = 9,
+    LEVELS = SHOW_RAMP,
     MAX_SOURCE = 1 << 16
 };
 
@@ -42,7 +42,7 @@ static const char *rank_colour(uint32_t rank) {
     return colours[rank % (sizeof colours / sizeof *colours)];
 }
 
-static const char *share_colour(uint32_t level) {
+const char *show_share_colour(uint32_t level) {
     static const char *const ramp[LEVELS + 1] = {"#ffffff", "#e3edf8", "#cadef0", "#abcfe6", "#82badb",
                                                  "#59a1cf", "#3787c0", "#1c6aaf", "#0b4d94", "#08306b"};
     return ramp[level];
@@ -192,7 +192,7 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
                      g->row_cut[row], g->row_cut[row + 1], g->col_cut[col], g->col_cut[end],
                      100 * (double)pairs / area);
             int left = cut_at(g, g->col_cut, col, side), right = cut_at(g, g->col_cut, end, side);
-            if (level) rect(p, x + left, y + top, right - left, bottom - top, share_colour(level), title);
+            if (level) rect(p, x + left, y + top, right - left, bottom - top, show_share_colour(level), title);
             col = end;
         }
     }
@@ -237,7 +237,7 @@ static void draw_ticks(pen *p, const show_grid *g, int x, int y, int side) {
 
 static void draw_grid(pen *p, const show_grid *g, int x, int y, int side, const char *corner) {
     int thick = 80;
-    rect(p, x, y, side, side, share_colour(0), NULL);
+    rect(p, x, y, side, side, show_share_colour(0), NULL);
     draw_shares(p, g, x, y, side);
     frame(p, x, y, side, side);
     draw_owners(p, g, x, y, side, thick);
@@ -269,7 +269,7 @@ static void draw_masks(pen *p) {
     int x = MARGIN + 500, y = top + MAIN + 420;
     label(p, x, y + 100, "s", "allowed pairs: none");
     for (uint32_t level = 0; level <= LEVELS; level++) {
-        rect(p, x + 1150 + (int)level * 280, y, 260, 120, share_colour(level), NULL);
+        rect(p, x + 1150 + (int)level * 280, y, 260, 120, show_share_colour(level), NULL);
         frame(p, x + 1150 + (int)level * 280, y, 260, 120);
     }
     label(p, x + 1150 + (LEVELS + 1) * 280 + 40, y + 100, "s", "all");

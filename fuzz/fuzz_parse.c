@@ -2,13 +2,16 @@
  *
  * Oracle: bytes that parse print to text that parses, without an error, to a tree that prints the same text. A whole
  * compile of them ends with a program or with an error that has a code, a message and a picture; what a program prints
- * compiles to a program that prints the same and has the same mask code.
+ * compiles to a program that prints the same and has the same mask code. Bytes that parse can be laid out, into a text
+ * that is laid out the same; the mask of a program that compiles can be explained, and says what its code does.
  * Input: any bytes; the corpus holds small programs. Build: clang -fsanitize=fuzzer,address,undefined, with libfcpc. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "../compiler/ast.h"
+#include "../compiler/explain.h"
+#include "../compiler/format.h"
 #include "../compiler/program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -28,6 +31,16 @@ static char *reprint(const char *bytes, size_t size) {
     arena_free(&a);
     fcpc_diagnostics_free(d);
     return printed;
+}
+
+/* The layout of bytes that parse. */
+static char *laid_out(const char *bytes, size_t size) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    text out = {0};
+    if (!d || format_source("input", bytes, size, d, &out) != FCP_OK) abort();
+    char *made = text_take(&out);
+    fcpc_diagnostics_free(d);
+    return made;
 }
 
 static fcpc_program *compile(const char *bytes, size_t size) {
@@ -54,6 +67,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         char *twice = reprint(once, strlen(once));
         if (!twice || strcmp(once, twice)) abort();
         free(twice);
+        char *first = laid_out((const char *)data, size);
+        if (!memchr(data, 0, size)) { /* comments may hold NULs */
+            char *second = laid_out(first, strlen(first));
+            if (strcmp(first, second)) abort();
+            free(second);
+        }
+        free(first);
     }
     free(once);
     fcpc_program *p = compile((const char *)data, size);
@@ -65,6 +85,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             p->length_count != again->length_count)
             abort();
         fcpc_program_free(again);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        explanation e = {.q = size % 7, .k = size % 5, .n = 7};
+        if (d && explain_pair("input", (const char *)data, size, NULL, d, &e) != FCP_OK) abort();
+        arena_free(&e.arena);
+        fcpc_diagnostics_free(d);
     }
     fcpc_program_free(p);
     return 0;

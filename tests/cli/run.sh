@@ -134,6 +134,28 @@ holds "an SVG file" grep -q '</svg>' a.svg
 holds "an HTML file" grep -q '</html>' a.html
 ok "show with JSON" "$fcpc" show a.plan --json
 holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+ok "show a part" "$fcpc" show a.plan --rows 0..40 --cols 100..140 --width 80
+holds "of the mask, in 80 columns" sh -c 'grep -q "rows 0..40, cols 100..140" stdout && [ "$(wc -L < stdout)" -le 80 ]'
+holds "without colour" sh -c '! grep -q "$(printf "\\033")" stdout'
+ok "show pairs" "$fcpc" show a.plan --rows 299.. --seq 1 --json
+holds "the pairs of a row" json '.view | .sequence == 1 and .rows == [299, 300] and .pairs_drawn == 108 and .runs == [2] and .tokens == 300'
+ok "show a sequence" "$fcpc" show a.fcp --seq 0 --json
+holds "its pairs are those drawn" json '.view | .pairs == .pairs_drawn and (.grid | flatten | add) == .pairs and .density > 0'
+ok "a part as SVG" "$fcpc" show a.plan --rows 0..100 --svg part.svg
+holds "an SVG file of a part" grep -q '</svg>' part.svg
+if "$fcpc" show a.plan --png a.png > stdout 2> stderr; then
+    holds "a PNG file" sh -c 'head -c 8 a.png | od -An -tx1 | grep -q "89 50 4e 47 0d 0a 1a 0a"'
+    ok "a part as PNG" "$fcpc" show a.plan --cols 0..64 --png part.png --json
+    holds "told in JSON" json '.png == "part.png"'
+else
+    holds "a build without librsvg says so" grep -q "E210.*librsvg" stderr
+fi
+bad "a range that is none" 2 E001 show a.plan --rows 5
+bad "a range that is empty" 2 E001 show a.plan --cols 5..5
+bad "a range outside" 1 E206 show a.plan --rows 700..800
+bad "a sequence that is not there" 1 E206 show a.plan --seq 10
+bad "a part as HTML" 2 E001 show a.plan --seq 0 --html out/x.html
+bad "a PNG that cannot be written" 1 E011 show a.plan --png out/none/x.png
 ok "run" "$fcpc" run a.plan
 holds "run says right" grep -q right stdout
 ok "run with JSON" "$fcpc" run a.plan --json
@@ -157,6 +179,55 @@ ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.n
 holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy && cmp -s dv1.npy dv2.npy'
 ok "bf16 tensors" "$fcpc" run bf16.plan --bf16 --out ob.npy
 ok "fp16 tensors" "$fcpc" run fp16.plan --out oh.npy
+
+# --- fmt ---------------------------------------------------------------------------------------------------------------
+cat > loose.fcp << 'EOF'
+# what it is for
+plan { mask=lambda( window = 8K ) ; block = 128 } # small
+EOF
+cp loose.fcp kept.fcp
+ok "fmt prints" "$fcpc" fmt loose.fcp
+holds "numbers and comments are kept" grep -q "lambda(window = 8K)" stdout
+holds "so is the file" cmp -s loose.fcp kept.fcp
+cp stdout tidy.fcp
+bad "fmt --check of another layout" 1 E120 fmt --check loose.fcp
+holds "the first line that differs" json '.error.line == 2'
+ok "fmt --check of this layout" "$fcpc" fmt --check tidy.fcp
+holds "says nothing" [ ! -s stdout ]
+ok "fmt with JSON" "$fcpc" fmt --json loose.fcp
+holds "fmt's JSON" json '.file == "loose.fcp" and .canonical == false and (.text | startswith("# what"))'
+ok "fmt in place" "$fcpc" fmt -w loose.fcp
+holds "laid out in place" cmp -s loose.fcp tidy.fcp
+program e.fcp 'plan { mask = causal'
+bad "fmt of a program that does not parse" 1 E110 fmt e.fcp
+bad "fmt of nothing" 1 E010 fmt none.fcp
+bad "fmt of a plan" 2 E001 fmt a.plan
+bad "fmt with a setting" 2 E001 fmt loose.fcp -D block=128
+
+# --- explain -----------------------------------------------------------------------------------------------------------
+# golden NAME COMMAND...: stdout is tests/golden/NAME, which GOLDEN_UPDATE=1 rewrites
+golden() {
+    file=$top/tests/golden/$1; shift
+    ok "$*" "$@"
+    [ -n "${GOLDEN_UPDATE:-}" ] && cp stdout "$file"
+    holds "$* prints what $file has" cmp -s stdout "$file"
+}
+golden explain/lambda.txt "$fcpc" explain "$top/examples/lambda.fcp" 4K 1000 -D lambda.window=2K --width 80
+golden explain/shared_question.txt "$fcpc" explain 'shared_question(p = 25, answers = 3)' 20000 9000 -n 32K --width 80
+golden explain/fault.txt "$fcpc" explain 'dilated(d = 0, w = 10)' 20 15 --width 60
+ok "explain with JSON" "$fcpc" explain a.fcp 300 100 --json
+holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2) and (.steps | length > 5)'
+holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>" and .line > 0'
+ok "explain a plan" "$fcpc" explain a.plan 300 299
+holds "which allows the pair" grep -q "q = 300 sees k = 299 (n = 700)" stdout
+bad "explain without positions" 2 E001 explain a.fcp
+bad "explain with one position" 2 E001 explain a.fcp 3
+bad "explain a position that is none" 2 E001 explain a.fcp 3 x
+bad "explain a position outside" 1 E206 explain a.fcp 3 700
+bad "explain a head that is not there" 1 E206 explain a.fcp 3 2 --head 4
+bad "explain an unknown mask" 1 E200 explain cuasal 3 2
+holds "the nearest mask of them" grep -q "'causal'" stderr
+bad "explain a file that is not there" 1 E010 explain none.fcp 3 2
 
 # --- help -------------------------------------------------------------------------------------------------------------
 ok "--help" "$fcpc" --help
@@ -250,8 +321,8 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp
 ok "rows that see nothing" "$fcpc" e.fcp -q --json
-holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("rows 0 to 4 of sequence 0"))'
-holds "as text too" grep -q 'warning: .*rows 0 to 4 of sequence 0' stderr
+holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("46 queries of 10 sequences see no key: for instance q = 0 to 4 of sequence 0"))'
+holds "as text too" grep -q 'warning: .*q = 0 to 4 of sequence 0' stderr
 printf '12\nx\n' > l.lengths
 bad "a malformed file of lengths" 1 E301 a.fcp --lengths l.lengths -o out/x
 bad "an override of nothing" 1 E200 a.fcp -D plan.blok=256 -o out/x

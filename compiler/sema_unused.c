@@ -1,0 +1,75 @@
+/* sema_unused.c: warns of what the program's masks define and never use.
+ *
+ * Requires: masks that have been checked, so that names know what they mean. Gives: a warning for each definition of a
+ * `where` that neither the mask's condition nor a used definition needs, and for each parameter that nothing used
+ * names.
+ * Cost: O(masks).
+ */
+#include "sema.h"
+
+typedef struct uses {
+    bool *params, *definitions; /* by number */
+} uses;
+
+/* Marks what an expression of a mask names. */
+static void mark(const expr *e, uses *u) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a) mark(e->b, u);
+    if (!e) return;
+    switch ((expr_kind)e->kind) {
+    case EXPR_NAME:
+    case EXPR_CALL:
+        if (e->ref == REF_PARAM) u->params[e->index] = true;
+        if (e->ref == REF_DEF) u->definitions[((const definition *)e->target)->number] = true;
+        for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next) mark(a->value, u);
+        break;
+    case EXPR_UNARY: mark(e->a, u); break;
+    case EXPR_IF:
+        mark(e->c, u);
+        mark(e->a, u);
+        mark(e->b, u);
+        break;
+    case EXPR_INDEX:
+        mark(e->a, u);
+        mark(e->b, u);
+        break;
+    case EXPR_LIST:
+    case EXPR_TUPLE:
+        for (const arg *a = e->args; a; a = a->next) mark(a->value, u);
+        break;
+    case EXPR_RANGE:
+    case EXPR_REPEAT:
+        mark(e->a, u);
+        mark(e->b, u);
+        break;
+    default: break;
+    }
+}
+
+static void warn_mask(sema *s, const mask *m) {
+    uint32_t count = 0, i = 0;
+    for (const definition *d = m->definitions; d; d = d->next) count++;
+    if (!count && !m->params) return;
+    uses u = {ARENA_ZNEW(s->scratch, bool, m->param_count + 1), ARENA_ZNEW(s->scratch, bool, count + (size_t)1)};
+    const definition **all = ARENA_NEW(s->scratch, const definition *, count + (size_t)1);
+    if (!u.params || !u.definitions || !all) return;
+    for (const definition *d = m->definitions; d; d = d->next) all[i++] = d;
+    mark(m->body, &u);
+    for (i = count; i-- > 0;) /* a definition sees those before it only */
+        if (u.definitions[i]) mark(all[i]->body, &u);
+    for (i = 0; i < count; i++) {
+        if (u.definitions[i]) continue;
+        diag_warning(s->d, all[i]->name_at, "'%s' is defined and never used", all[i]->name);
+        diag_hint(s->d, "the mask '%s' means the same without it", m->name);
+    }
+    i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        if (u.params[i]) continue;
+        diag_warning(s->d, p->name_at, "parameter '%s' is never used", p->name);
+        diag_hint(s->d, "setting it does not change the mask '%s'", m->name);
+    }
+}
+
+void warn_unused(sema *s) {
+    for (const mask *m = s->program.masks; m; m = m->next)
+        if (!m->score && !m->adopted && m->state == MASK_GOOD) warn_mask(s, m);
+}

@@ -1,0 +1,231 @@
+/* warn.c: warnings of a mask over a batch.
+ *
+ * Requires: a classified problem, so a mask that faults nowhere in it.
+ * Gives: warnings in `d`; each says what is so, where, and what follows from it.
+ * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else blind.c's
+ *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
+ *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells.h).
+ */
+#include "warn.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blind.h"
+#include "sort.h"
+
+enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+
+typedef struct batch {
+    const struct fcpc_program *program;
+    const problem *problem;
+    const volatile int *stop;
+    diags *d;
+    uint32_t shift;
+    uint64_t longest;
+    uint64_t *lengths; /* unlike ones, longest first; made when first needed */
+    uint32_t *times;
+    uint32_t unlike;
+    arena *scratch;
+} batch;
+
+static span place(const batch *b, span s) {
+    if (s.source != SPAN_NONE.source) s.source += b->shift;
+    return s;
+}
+
+static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
+
+/* The lengths that a mask has to be asked about: all unlike ones if it depends on n or `all`, else the longest. */
+static fcp_code make_lengths(batch *b) {
+    if (b->lengths) return FCP_OK;
+    const problem *p = b->problem;
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, p->sequences),
+             *room = ARENA_NEW(b->scratch, uint64_t, p->sequences);
+    b->times = ARENA_NEW(b->scratch, uint32_t, p->sequences);
+    if (!keys || !room || !b->times) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < p->sequences; s++) keys[s] = UINT64_MAX - p->lengths[s];
+    sort_u64(keys, room, p->sequences);
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = UINT64_MAX - keys[s];
+        if (b->unlike && keys[b->unlike - 1] == n) {
+            b->times[b->unlike - 1]++;
+        } else {
+            b->times[b->unlike] = 1;
+            keys[b->unlike++] = n;
+        }
+    }
+    b->lengths = keys;
+    return FCP_OK;
+}
+
+/* --- nothing and everything --------------------------------------------------------------------------------------- */
+
+static bool warn_extremes(const batch *b) {
+    const struct fcpc_program *g = b->program;
+    const problem *p = b->problem;
+    bool constant = g->mask.count == 1;
+    if (!p->pairs) {
+        diag_warning(b->d, place(b, g->mask_span), "%s allows no pair in the whole batch", g->mask_name);
+        diag_hint(b->d, "every output is 0 and every gradient too; nothing is computed");
+        return true;
+    }
+    if (p->pairs < p->positions) return false;
+    if (!constant && b->longest > 1) {
+        diag_warning(b->d, place(b, g->mask_span),
+                     "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
+                     g->mask_name, b->longest);
+        diag_hint(b->d, "over these lengths it masks nothing: `full` is the same");
+    }
+    return true;
+}
+
+/* --- queries that see nothing ------------------------------------------------------------------------------------- */
+
+static fcp_code warn_blind(batch *b, const cells *mask) {
+    const struct fcpc_program *g = b->program;
+    bool by_head = mc_uses(g->mask) & MC_USES_H, by_length = mc_uses(g->mask) & MC_USES_N;
+    cells_stats stats;
+    cells_get_stats(mask, &stats);
+    uint64_t rows = 0, sequences = 0, example_n = 0;
+    blind_rows example = {0};
+    bool at_least = false;
+    blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
+    if (!search) return FCP_E_NO_MEMORY;
+    blind_rows r;
+    fcp_code code = blind_find(search, b->longest, &r); /* the longest first: mostly it answers for all */
+    if (code == FCP_OK && (by_length || !blind_never(search))) {
+        code = make_lengths(b);
+        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
+            if (i) code = blind_find(search, b->lengths[i], &r);
+            if (code != FCP_OK) break;
+            at_least = r.at_least;
+            if (!r.rows) continue;
+            if (!rows) example = r, example_n = b->lengths[i];
+            rows += r.rows * b->times[i];
+            sequences += b->times[i];
+        }
+    }
+    blind_free(search);
+    if (code != FCP_OK || !rows) return code;
+    uint32_t s = 0;
+    while (b->problem->lengths[s] != example_n) s++;
+    char which[64], head[32] = "";
+    if (example.end - example.first == 1) snprintf(which, sizeof which, "q = %" PRIu64, example.first);
+    else snprintf(which, sizeof which, "q = %" PRIu64 " to %" PRIu64, example.first, example.end - 1);
+    if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
+    diag_warning(b->d, place(b, g->mask_span),
+                 "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%" PRIu64
+                 " tokens)",
+                 g->mask_name, at_least ? "at least " : "", rows,
+                 by_head     ? "rows (query and head)"
+                 : rows == 1 ? "query"
+                             : "queries",
+                 sequences, plural(sequences), rows == 1 ? "s" : "",
+                 rows > example.end - example.first ? "for instance " : "", which, head, s, example_n);
+    diag_hint(b->d,
+              "their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see itself");
+    return FCP_OK;
+}
+
+/* --- parameters --------------------------------------------------------------------------------------------------- */
+
+static void warn_params(const batch *b) {
+    const struct fcpc_program *g = b->program;
+    for (uint32_t i = 0; i < g->mask_param_count; i++) {
+        const struct program_param *p = &g->mask_params[i];
+        if (!p->is_number || p->value <= 0 || (uint64_t)p->value <= b->longest) continue;
+        diag_warning(b->d, place(b, p->at),
+                     "%s = %" PRId64 " is larger than every sequence of the batch: the longest has %" PRIu64 " token%s",
+                     p->name, p->value, b->longest, plural(b->longest));
+        diag_hint(b->d, "no distance and no position reaches it: what compares with it always comes out the same");
+    }
+}
+
+/* --- symmetry ----------------------------------------------------------------------------------------------------- */
+
+/* Do a few pairs of a sequence already tell the mask from its mirror image? */
+static bool seems_symmetric(const mc_code mask, uint64_t n, int64_t *values) {
+    uint64_t state = n;
+    for (int i = 0; i < SAMPLES; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int64_t q = (int64_t)((state >> 16) % n), k;
+        if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
+        else k = (int64_t)((state >> 40) % n);
+        if (mc_eval(mask, q, k, (int64_t)n, 0, values) != mc_eval(mask, k, q, (int64_t)n, 0, values)) return false;
+    }
+    return true;
+}
+
+/* The mask for (q, k) == the mask for (k, q), as code. */
+static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
+    mc_builder *builder = mc_builder_new();
+    uint32_t *at = malloc(mask.count * sizeof *at), *places = NULL, roots[2] = {0};
+    bool good = builder && at;
+    for (int side = 0; side < 2; side++) {
+        for (uint32_t i = 0; i < mask.count && good; i++) {
+            const mc_node *x = &mask.nodes[i];
+            const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
+            uint32_t to[4];
+            for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
+            mc_op op = !side ? (mc_op)x->op : x->op == MC_K ? MC_Q : x->op == MC_Q ? MC_K : (mc_op)x->op;
+            at[i] = mc_emit(builder, op, to[0], to[1], to[2], x->imm, to[3], 0);
+            good = at[i] != MC_NONE;
+        }
+        if (good) roots[side] = at[mask.count - 1];
+    }
+    uint32_t root = good ? mc_emit(builder, MC_IFF, roots[0], roots[1], MC_NONE, 0, MC_NONE, 0) : MC_NONE;
+    good = good && root != MC_NONE && mc_extract(builder, root, out, &places, out_count);
+    free(at);
+    free(places);
+    mc_builder_free(builder);
+    return good ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+static fcp_code warn_symmetric(batch *b) {
+    const struct fcpc_program *g = b->program;
+    if (!g->mask_own || b->longest < 2) return FCP_OK;
+    int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
+    if (!values) return FCP_E_NO_MEMORY;
+    if (!seems_symmetric(g->mask, b->longest, values)) return FCP_OK;
+    mc_node *nodes = NULL;
+    mc_code both = {0};
+    fcp_code code = FCP_OK;
+    if (mc_uses(g->mask) & MC_USES_N) code = make_lengths(b);
+    if (code == FCP_OK && b->lengths && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too dear to be sure of */
+    if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
+    if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
+    both.nodes = nodes;
+    cells *c = cells_new(both, g->heads);
+    code = c ? FCP_OK : FCP_E_NO_MEMORY;
+    if (c) cells_set_stop(c, b->stop);
+    uint32_t lengths = mc_uses(g->mask) & MC_USES_N ? b->unlike : 1;
+    uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
+    bool same = true;
+    for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
+        uint64_t n = lengths == 1 ? b->longest : b->lengths[i];
+        cells_counts counts;
+        code = cells_count(c, n, &counts, NULL);
+        same = code == FCP_OK && counts.pairs == n * n * heads;
+    }
+    cells_free(c);
+    free(nodes);
+    if (code != FCP_OK || !same) return code;
+    diag_warning(b->d, place(b, g->mask_span),
+                 "%s is symmetric: where q sees k, k sees q, so queries see what comes after them", g->mask_name);
+    diag_hint(b->d, "in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`");
+    return FCP_OK;
+}
+
+fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask,
+                    const volatile int *stop, diags *d, uint32_t shift, arena *scratch) {
+    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch};
+    for (uint32_t s = 0; s < p->sequences; s++)
+        if (p->lengths[s] > b.longest) b.longest = p->lengths[s];
+    warn_params(&b);
+    if (warn_extremes(&b)) return FCP_OK;
+    fcp_code code = warn_blind(&b, mask);
+    return code == FCP_OK ? warn_symmetric(&b) : code;
+}
