@@ -320,8 +320,8 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     return FCP_OK;
 }
 
-fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
-                   fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
+static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+                           fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
     run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
     r.times.parse = program->parse_seconds;
@@ -354,5 +354,14 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
     r.times.total = r.times.parse + now() - start;
     if (out_times) *out_times = r.times;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
+    return code;
+}
+
+fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+                   fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
+    fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
+    if (!d && !unheard) return FCP_E_NO_MEMORY;
+    fcp_code code = plan_batch(program, lengths, count, stop, d ? d : unheard, out_times, out_plan);
+    fcpc_diagnostics_free(unheard);
     return code;
 }

@@ -92,6 +92,9 @@ Test(compile, no_batch) {
     uint64_t fine[] = {1000};
     cr_assert_eq(fcpc_plan(program, fine, 1, &stop, d, NULL, &plan), FCP_E_INTERRUPTED);
     cr_assert_null(plan);
+    cr_assert_eq(fcpc_plan(program, bad, 2, NULL, NULL, NULL, &plan), FCP_E_LENGTHS); /* nobody listens */
+    cr_assert_eq(fcpc_plan(program, fine, 1, NULL, NULL, NULL, &plan), FCP_OK);
+    fcp_plan_free(plan);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
 }
