@@ -6,6 +6,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build} JOBS=${JOBS:-2} SAN=${SAN:-}
 export B SAN
+[ -n "$SAN" ] && export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 
 if [ "${1:-}" = --one ]; then # one runner: program [argument]
     name=$(basename "$2")

@@ -13,7 +13,8 @@
  *
  * What a plan keeps is made in `memory`, which the plan then owns; what passes hand to each other, in `work`; what a pass
  * needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
- * back there for the next batch, a plan's when the plan is freed. Errors of the batch are the user's; a plan that does not verify is a bug of ours (FCP_E_INTERNAL).
+ * back there for the next batch, a plan's when the plan is freed. Errors of the batch are the user's; a plan that does
+ * not verify is a bug of ours (FCP_E_INTERNAL).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -289,7 +290,7 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     if (code) return code;
     code = reshuffle_build(&r->problem, r->home, &r->memory, &r->work, &r->scratch, &x.reshuffle, &err);
     arena_reset(&r->scratch);
-    if (code) return report(r, code, SPAN_NONE, &err);
+    if (code) return report(r, code, r->program->lengths_span, &err);
     r->times.schedule += now() - start;
     if (stopped(r)) return FCP_E_INTERRUPTED;
     code = build_schedule(r, &x, r->program->coalesce, &r->memory, &r->work);

@@ -63,7 +63,8 @@ typedef struct fcpc_times {
 
 /* Plans a batch: blocks, tiles, placement, rounds, schedule, slots, instructions, then the verifier. `lengths` NULL:
  * the program's own. The plan belongs to the caller (fcp_plan_free) and does not refer to program or lengths.
- * `d` and `out_times` may be NULL. `stop`, when not NULL, is polled: a non-zero value ends planning with FCP_E_INTERRUPTED. */
+ * `d` and `out_times` may be NULL. `stop`, when not NULL, is polled: a non-zero value ends planning with
+ * FCP_E_INTERRUPTED. */
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

@@ -409,9 +409,9 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     mc_node *mask = ARENA_NEW(memory, mc_node, g->mask.count);
     size_t source_size = strlen(g->plan_source);
     char *source = arena_copy(memory, g->plan_source, source_size);
-    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.sides || !e.at || !e.reduce_start ||
-        !e.reduce || !problem_out || !summary || !cluster || !sequences || !shapes || !runs || !all_rounds ||
-        !round_starts || !mask || !source)
+    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.sides || !e.at ||
+        !e.reduce_start || !e.reduce || !problem_out || !summary || !cluster || !sequences || !shapes || !runs ||
+        !all_rounds || !round_starts || !mask || !source)
         return FCP_E_NO_MEMORY;
 
     for (uint32_t b = 0; b < p->block_count; b++) {

@@ -177,6 +177,7 @@ fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, ar
     for (uint32_t r = 0; !code && r < p->ranks; r++)
         if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
     if (code == FCP_E_PLAN_SIZE)
-        return fcp_fail(err, code, "the caller's layout is too large for a plan: more than 2^31 tokens on a rank, or 2^30 runs");
+        return fcp_fail(err, code, "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens on "
+                                   "a rank, or 2^30 runs");
     return code ? fcp_fail(err, code, "out of memory") : FCP_OK;
 }
