@@ -286,47 +286,49 @@ static fcp_code lower_tiles(const lowering *l, arena *memory, fcp_plan *plan) {
     return FCP_OK;
 }
 
-/* Largest and total bytes sent and received, of a pass's moves that are not reshuffle. */
-static fcp_code count_bytes(const lowering *l, const fcp_problem *fp, fcp_pass pass, arena *scratch, fcp_summary *out) {
-    const pass_schedule *ps = &l->s->pass[pass];
-    uint32_t ranks = l->p->ranks;
-    uint64_t *sent = ARENA_ZNEW(scratch, uint64_t, ranks), *received = ARENA_ZNEW(scratch, uint64_t, ranks);
-    uint64_t total = 0, net = 0, between = 0, cost[FCP_CLASSES];
+/* Bytes and rounds of both passes. A fetch's KV moves once a pass, and its dKV once back. */
+static fcp_code count_traffic(const lowering *l, const fcp_problem *fp, arena *scratch, fcp_summary *out) {
+    const problem *p = l->p;
+    const pass_schedule *ahead = &l->s->pass[FCP_FORWARD], *back = &l->s->pass[FCP_BACKWARD];
+    uint64_t *sent = ARENA_ZNEW(scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(scratch, uint64_t, p->ranks);
+    uint64_t total = 0, net = 0, between = 0, send_max = 0, recv_max = 0;
     if (!sent || !received) return FCP_E_NO_MEMORY;
-    for (int c = 0; c < FCP_CLASSES; c++) cost[c] = fcp_class_bytes(fp, (fcp_class)c, pass);
-    for (uint32_t i = 0; i < ps->move_count; i++) {
-        const move *m = &ps->moves[i];
-        uint64_t bytes = m->tokens * cost[m->cls];
-        if (m->cls == FCP_IN || m->cls == FCP_OUT) {
-            between += bytes;
-            continue;
-        }
-        total += bytes;
-        if (m->fabric == FCP_NET) net += bytes;
-        if (pass == FCP_BACKWARD) continue;
-        sent[m->src] += bytes;
-        received[m->dst] += bytes;
+    for (uint32_t f = 0; f < l->t->count; f++) {
+        const fetch *x = &l->t->fetches[f];
+        uint64_t tokens = p->blocks[x->block].tokens;
+        total += tokens;
+        net += x->fabric == FCP_NET ? tokens : 0;
+        sent[x->src] += tokens;
+        received[x->dst] += tokens;
     }
-    if (pass == FCP_BACKWARD) {
-        out->backward_bytes_total = total;
-        out->backward_bytes_inter_node = net;
-        out->backward_rounds = ps->independent;
-        out->backward_rounds_dependent = ps->dependent;
-        out->backward_rounds_reshuffle = ps->in + ps->out;
-        out->backward_stages = ps->stages;
-        return FCP_OK;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        if (sent[r] > send_max) send_max = sent[r];
+        if (received[r] > recv_max) recv_max = received[r];
     }
-    out->bytes_total = total;
-    out->bytes_inter_node = net;
-    out->bytes_reshuffle = between;
-    out->rounds = ps->independent;
-    out->rounds_lower_bound = ps->independent; /* Delta: the colouring reaches it, the verifier counts it */
-    out->rounds_dependent = ps->dependent;
-    out->rounds_reshuffle = ps->in + ps->out;
-    out->stages = ps->stages;
-    for (uint32_t r = 0; r < ranks; r++) {
-        if (sent[r] > out->send_max) out->send_max = sent[r];
-        if (received[r] > out->recv_max) out->recv_max = received[r];
+    for (uint32_t i = 0; i < l->r->count; i++)
+        if (l->r->segments[i].caller != l->home[l->r->segments[i].block]) between += l->r->segments[i].tokens;
+    if (p->program->passes[FCP_FORWARD]) {
+        uint64_t kv = fcp_class_bytes(fp, FCP_KV, FCP_FORWARD);
+        out->bytes_total = total * kv;
+        out->bytes_inter_node = net * kv;
+        out->send_max = send_max * kv;
+        out->recv_max = recv_max * kv;
+        out->bytes_reshuffle =
+            between * (fcp_class_bytes(fp, FCP_IN, FCP_FORWARD) + fcp_class_bytes(fp, FCP_OUT, FCP_FORWARD));
+        out->rounds = ahead->independent;
+        out->rounds_lower_bound = ahead->independent; /* Delta: the colouring reaches it, the verifier counts it */
+        out->rounds_dependent = ahead->dependent;
+        out->rounds_reshuffle = ahead->in + ahead->out;
+        out->stages = ahead->stages;
+    }
+    if (p->program->passes[FCP_BACKWARD]) {
+        uint64_t both = fcp_class_bytes(fp, FCP_KV, FCP_BACKWARD) + fcp_class_bytes(fp, FCP_DKV, FCP_BACKWARD);
+        out->backward_bytes_total = total * both;
+        out->backward_bytes_inter_node = net * both;
+        out->backward_rounds = back->independent;
+        out->backward_rounds_dependent = back->dependent;
+        out->backward_rounds_reshuffle = back->in + back->out;
+        out->backward_stages = back->stages;
     }
     return FCP_OK;
 }
@@ -366,12 +368,7 @@ static fcp_code summarise(const lowering *l, const fcp_problem *fp, arena *scrat
         out->state_bytes += (x->flags & FCP_VISIT_FIRST ? 0 : bytes) + (x->flags & FCP_VISIT_LAST ? 0 : bytes);
     }
     out->memory_peak_bytes = lower_memory_peak(l, fp);
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (!p->program->passes[pass]) continue;
-        fcp_code code = count_bytes(l, fp, (fcp_pass)pass, scratch, out);
-        if (code) return code;
-    }
-    return FCP_OK;
+    return count_traffic(l, fp, scratch, out);
 }
 
 fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan) {
