@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "cmd.h"
 
 static volatile int stop_flag;
@@ -51,11 +52,7 @@ static void on_signal(int number) {
     _exit(fcp_code_exit(FCP_E_INTERRUPTED));
 }
 
-double cmd_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+double cmd_now(void) { return now(); }
 
 static void *ticker(void *unused) {
     (void)unused;

@@ -18,8 +18,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "lower.h"
 #include "place.h"
 #include "warn.h"
@@ -36,12 +36,6 @@ typedef struct run {
     problem problem;
     uint32_t *home;
 } run;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static span place_of(const run *r, span s) {
     if (s.source != SPAN_NONE.source) s.source += r->shift;

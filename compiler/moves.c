@@ -14,17 +14,11 @@
 #include "moves.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "colour.h"
 #include "slots.h"
 #include "sort.h"
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 bool edges_new(edges *e, arena *scratch, size_t room) {
     *e = (edges){ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1),

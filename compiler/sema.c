@@ -8,19 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "sema.h"
 #include "workspace.h"
 
 extern const char fcpc_prelude[];
 extern const unsigned fcpc_prelude_size;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool out_of_memory(sema *s) {
     diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");

@@ -24,8 +24,6 @@ static const struct { const char *descr, *name; size_t size; } types[FCP_NPY_TYP
 fcp_npy_type fcp_npy_type_of(fcp_dtype dtype) {
     return dtype == FCP_FP32 ? FCP_NPY_F4 : dtype == FCP_FP16 ? FCP_NPY_F2 : FCP_NPY_U2;
 }
-const char *fcp_npy_type_name(fcp_npy_type type) { return (unsigned)type < FCP_NPY_TYPES ? types[type].name : "?"; }
-size_t fcp_npy_type_size(fcp_npy_type type) { return (unsigned)type < FCP_NPY_TYPES ? types[type].size : 0; }
 
 static fcp_code fail_on(fcp_error *err, fcp_code code, const char *path, const char *why) {
     fcp_fail(err, code, "%.200s: %.300s", path, why);

@@ -25,8 +25,6 @@ typedef struct fcp_npy {
 
 /* The type a dtype is stored as: fp32 F4, fp16 F2, bf16 U2. */
 fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
-const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", "float16", "uint16" */
-size_t fcp_npy_type_size(fcp_npy_type type);
 
 /* Reads any file of these types. *out is ended by fcp_npy_free. */
 fcp_code fcp_npy_read(const char *path, fcp_npy *out, fcp_error *err);

@@ -39,10 +39,6 @@ typedef struct fcp_check_report {
 #define FCP_CHECK_START ((fcp_check_report){.ok = true})
 fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
                           const volatile int *stop, fcp_check_report *report, fcp_error *err);
-static inline fcp_code fcp_check_pass(const fcp_plan *plan, fcp_pass pass, const fcp_packed *packed, unsigned threads,
-                                      const volatile int *stop, fcp_check_report *report, fcp_error *err) {
-    return fcp_check_passes(plan, 1u << pass, packed, threads, stop, report, err);
-}
 
 /* The definition in float64, for tests: o [tokens, heads, head_dim], lse [tokens, heads], and when d_o is given dq, dk,
  * dv. `in` holds q, k, v (and d_o) in the plan's dtype. Outputs may be NULL. */
