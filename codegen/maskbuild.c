@@ -1,7 +1,7 @@
 /* maskbuild.c: builds mask code: folds constants, simplifies, shares equal nodes, extracts what an answer needs.
  *
  * Requires: operands and guards made by the same builder, of the types that MC_OPS names; an integer expression over
- *       q, k, n in [0, 2^40] and h in [0, 2^32] (the limits of the language).
+ *       k, n in [0, 2^40], q in [-2^40, 2^40] and h in [0, 2^32] (the limits of the language).
  * Gives: a node list on which both meanings of maskcode.h equal those of the expression as emitted, with fewer nodes.
  *       A node whose operands cannot make it fault within those limits, or whose guard is never true, loses its guard:
  *       that lets nodes be shared between places that are reached under different conditions.
@@ -177,6 +177,7 @@ static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, in
         if (y->lo > 0) lo = 0, hi = y->hi - 1;
         else lo = (wide)y->lo + 1, hi = 0;
         break;
+    case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: risky = true; break;
     default: return false;
     }
     if (lo < INT64_MIN || hi > INT64_MAX) risky = true;
@@ -185,14 +186,7 @@ static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, in
     return risky;
 }
 
-static bool can_fault(mc_op op) {
-    switch (op) {
-    case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS: return true;
-    default: return false;
-    }
-}
-
-static bool is_bool_op(mc_op op) { return op == MC_CONST_B || op >= MC_EQ; }
+static bool is_bool_op(mc_op op) { return mc_op_type(op) == 'b'; }
 
 static bool commutes(mc_op op) {
     switch (op) {
@@ -347,7 +341,7 @@ static fact facts_of(const mc_builder *b, mc_node *x, uint32_t place) {
     switch ((mc_op)x->op) {
     case MC_CONST_I:
     case MC_CONST_B: f.lo = f.hi = x->imm; break;
-    case MC_Q:
+    case MC_Q: f.lo = -POSITION_MAX, f.hi = POSITION_MAX; break;
     case MC_K:
     case MC_N: f.lo = 0, f.hi = POSITION_MAX; break;
     case MC_H: f.lo = 0, f.hi = HEAD_MAX; break;
@@ -356,7 +350,7 @@ static fact facts_of(const mc_builder *b, mc_node *x, uint32_t place) {
     case MC_IF_I: f.lo = w->lo < z->lo ? w->lo : z->lo, f.hi = w->hi > z->hi ? w->hi : z->hi; break;
     default: break;
     }
-    if (!can_fault((mc_op)x->op)) {
+    if (!mc_op_faults(x->op)) {
         x->guard = MC_NONE;
         return f;
     }
@@ -382,7 +376,7 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     uint32_t simpler = MC_NONE;
     if (op == MC_IF_I || op == MC_IF_B) simpler = simplify_if(b, op, a, b_, c, place);
     else if (op >= MC_ADD && op <= MC_MAX) simpler = simplify_int(b, op, a, b_, place);
-    else if (op >= MC_EQ) simpler = simplify_bool(b, op, a, b_, place);
+    else if (op >= MC_EQ && op <= MC_IFF) simpler = simplify_bool(b, op, a, b_, place);
     if (simpler != MC_NONE || b->failed) return simpler;
     fact f = facts_of(b, &x, place);
     return intern(b, &x, &f);

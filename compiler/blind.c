@@ -33,6 +33,7 @@ struct blind {
     bool by_length, never, given_up;
     uint64_t limit; /* boxes and rows */
     int64_t known_n, back, ahead; /* least distances, of a mask of q - k alone: for lengths up to known_n */
+    mc_env env; /* of the sequence asked for */
     int64_t n;
     open_span *spans;
     size_t span_count, span_room;
@@ -107,7 +108,7 @@ static void found(blind *b, int64_t first, int64_t end, uint32_t head) {
 
 /* Prepares a mask for the length: its program. */
 static const box_program *program_of(const blind *b, cells *c) {
-    if (c->base_n != b->n && (c->base_n < 0 || b->by_length)) box_program_make(c->mask, b->n, c->base);
+    if (c->base_n != b->n && (c->base_n < 0 || b->by_length)) box_program_make(c->mask, &b->env, c->base);
     c->base_n = b->n;
     return c->base;
 }
@@ -182,7 +183,7 @@ static fcp_code search_all(blind *b, int64_t q0, int64_t q1, uint32_t head) {
 static fcp_code rows_one_by_one(blind *b, int64_t q0, int64_t q1, uint32_t head, bool *out_all) {
     cells *c = b->self;
     *out_all = true;
-    for (int64_t q = q0; q < q1 && *out_all; q++) *out_all = mc_eval(c->mask, q, 0, b->n, head, c->eval_scratch);
+    for (int64_t q = q0; q < q1 && *out_all; q++) *out_all = mc_eval(c->mask, &b->env, q, 0, head, c->eval_scratch);
     c->stats.boxes++;
     return *out_all ? FCP_OK : search_all(b, q0, q1, head);
 }
@@ -264,7 +265,7 @@ static fcp_code least_allowed(blind *b, box x, int d, const box_program *p, int6
     fcp_code code = classify(c, &x, &p, &cls);
     if (code == FCP_OK && cls == BOX_FULL) *out = x.lo[d];
     else if (code == FCP_OK && cls == BOX_MIXED && x.hi[d] - x.lo[d] == 1) {
-        if (mc_eval(c->mask, x.lo[BOX_Q], x.lo[BOX_K], b->n, 0, c->eval_scratch)) *out = x.lo[d];
+        if (mc_eval(c->mask, &b->env, x.lo[BOX_Q], x.lo[BOX_K], 0, c->eval_scratch)) *out = x.lo[d];
     } else if (code == FCP_OK && cls == BOX_MIXED) {
         box low = x, high = x;
         low.hi[d] = high.lo[d] = x.lo[d] + (x.hi[d] - x.lo[d]) / 2;
@@ -294,10 +295,11 @@ static fcp_code by_distance(blind *b, const box_program *p) {
 
 /* --- the interface ------------------------------------------------------------------------------------------------ */
 
-fcp_code blind_find(blind *b, uint64_t n, blind_rows *out) {
+fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out) {
     *out = (blind_rows){0};
     b->out = out;
-    b->n = (int64_t)n;
+    b->env = *env;
+    b->n = env->n;
     b->never = b->given_up = false;
     if (b->known_n >= b->n) { /* of distances, and known */
         known_distance(b);

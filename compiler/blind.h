@@ -18,7 +18,7 @@ typedef struct blind_rows {
     bool at_least;         /* the search was given up: there may be more */
 } blind_rows;
 
-fcp_code blind_find(blind *b, uint64_t n, blind_rows *out); /* FCP_E_NO_MEMORY */
+fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out); /* FCP_E_NO_MEMORY */
 
 /* After a call that found none: is it certain that no shorter sequence has any? */
 bool blind_never(const blind *b);

@@ -388,7 +388,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
 
 size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
 
-void box_program_make(mc_code mask, int64_t n, box_program *out) {
+void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
     *out = (box_program){.count = mask.count, .root = mask.count - 1};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
@@ -397,7 +397,7 @@ void box_program_make(mc_code mask, int64_t n, box_program *out) {
                         .guard = MC_NONE};
         switch ((mc_op)x->op) {
         case MC_CONST_I: y->f.c = x->imm; break;
-        case MC_N: y->f.c = n; break;
+        case MC_N: y->f.c = env->n; break;
         case MC_Q: y->f.x[BOX_Q] = 1; out->on_q = true; break;
         case MC_K: y->f.x[BOX_K] = 1; out->on_k = true; break;
         case MC_H: y->f.x[BOX_H] = 1; out->on_h = true; break;
@@ -405,7 +405,7 @@ void box_program_make(mc_code mask, int64_t n, box_program *out) {
             y->op = MC_CONST_B;
             y->f.c = x->imm;
             break;
-        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS:
+        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS: case MC_LOAD: case MC_LOAD2:
             y->flags = 0;
             out->loose = true;
             /* fall through */

@@ -49,8 +49,8 @@ typedef struct box_value {
 typedef enum box_class { BOX_NONE, BOX_FULL, BOX_MIXED } box_class;
 
 size_t box_program_size(uint32_t count); /* bytes */
-/* The program of a whole mask for sequences of n tokens. `out` has box_program_size(mask.count) bytes. */
-void box_program_make(mc_code mask, int64_t n, box_program *out);
+/* The program of a whole mask for a sequence. `out` has box_program_size(mask.count) bytes. */
+void box_program_make(mc_code mask, const mc_env *env, box_program *out);
 /* Evaluates: NONE and FULL only if nothing can fault in the box. `values` has program->count records, filled;
  * *out_simpler tells whether specialising would make the program any simpler. */
 box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler);

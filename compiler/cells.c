@@ -108,11 +108,13 @@ done:
 
 /* --- whole grids ------------------------------------------------------------------------------------------------ */
 
-/* Prepares the mask for sequences of n tokens. */
-static void set_length(cells *c, uint64_t n) {
-    if (c->base_n == (int64_t)n) return;
-    if (c->base_n < 0 || c->uses & MC_USES_N) box_program_make(c->mask, (int64_t)n, c->base);
-    c->base_n = (int64_t)n;
+/* Prepares the mask for a sequence. */
+static void set_sequence(cells *c, const mc_env *env) {
+    int64_t n = env->n;
+    c->env = *env;
+    if (c->base_n == n) return;
+    if (c->base_n < 0 || c->uses & MC_USES_N) box_program_make(c->mask, env, c->base);
+    c->base_n = n;
 }
 
 static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
@@ -206,13 +208,14 @@ void cells_free(cells *c) {
 
 void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
 
-fcp_code cells_grid(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
     for (uint32_t i = 0; i < q_pieces; i++)
         if (q_cuts[i + 1] - q_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
     for (uint32_t i = 0; i < k_pieces; i++)
         if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
     size_t words;
+    uint64_t n = (uint64_t)env->n;
     fcp_code code = grid_words(c, n, q_cuts, q_pieces, k_cuts, k_pieces, &words);
     if (code != FCP_OK) return code;
     uint64_t hash = memo_hash(c->key, words);
@@ -223,7 +226,7 @@ fcp_code cells_grid(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pie
         *out_count = c->grids[known->answer[0]].count;
         return FCP_OK;
     }
-    set_length(c, n);
+    set_sequence(c, env);
     stack_mark mark = stack_here(&c->stack);
     int64_t *key = keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
@@ -248,10 +251,10 @@ const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp
     return c->shapes;
 }
 
-fcp_code cells_count(cells *c, uint64_t n, cells_counts *out, cells_fault *fault) {
-    uint64_t cells_side = n / FCP_CELL + (n % FCP_CELL != 0), all, sum[3] = {0};
+fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault) {
+    uint64_t n = (uint64_t)env->n, cells_side = n / FCP_CELL + (n % FCP_CELL != 0), all, sum[3] = {0};
     if (__builtin_mul_overflow(cells_side, cells_side, &all) || n > INT64_MAX) return FCP_E_PLAN_SIZE;
-    set_length(c, n);
+    set_sequence(c, env);
     const cell_rect square = {.n = n, .hi = {cells_side, cells_side}};
     fcp_code code = n ? count_rect(c, &square, c->base, sum) : FCP_OK;
     if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW)) *fault = c->fault;

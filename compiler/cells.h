@@ -31,12 +31,12 @@ typedef struct cell_entry {
     uint32_t shape;
 } cell_entry;
 
-/* A sequence of n tokens cut for queries at q_cuts[0] < ... < q_cuts[q_pieces] and for keys likewise (the first cut need
- * not be 0 nor the last n): all piece pairs with an allowed pair, in order of (q_piece, k_piece). *out_entries stays
+/* A sequence cut for queries at q_cuts[0] < ... < q_cuts[q_pieces], which count from its first query, and for keys
+ * likewise (the first cut need not be 0 nor the last the length): all piece pairs with an allowed pair, in order of (q_piece, k_piece). *out_entries stays
  * valid until the next call or cells_free. Errors: FCP_E_NO_MEMORY; FCP_E_MASK_DIV_ZERO, FCP_E_MASK_OVERFLOW with *fault
  * filled (a fault is found wherever it is reachable in the given box, and only then); FCP_E_PLAN_SIZE when a number of
  * pairs does not fit 64 bits or a piece is of 2^32 tokens or more. */
-fcp_code cells_grid(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault);
 
 /* The shapes made so far and their runs (fcp_shape_rec.first_run indexes runs). Valid until the next cells_grid. */
@@ -47,7 +47,7 @@ typedef struct cells_counts {
     uint64_t full, partial, none; /* cells, counted from position 0 */
     uint64_t pairs;
 } cells_counts;
-fcp_code cells_count(cells *c, uint64_t n, cells_counts *out, cells_fault *fault);
+fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);
 
 /* What answering cost. `elements` counts pairs that fell back to evaluating single elements. */
 typedef struct cells_stats {

@@ -70,6 +70,7 @@ struct cells {
     unsigned uses;
     const volatile int *stop;
 
+    mc_env env;        /* of the sequence under way */
     box_program *base; /* the mask for sequences of base_n tokens */
     int64_t base_n;
     box_value *values;

@@ -32,9 +32,11 @@ fcp_code box_area(const box *b, uint64_t *out) {
 static fcp_code raise_fault(cells *c, const rows_result *r) {
     bool ignored;
     c->fault = (cells_fault){.n = c->base_n, .q = r->q, .k = r->k, .h = r->h};
-    c->fault.kind = mc_eval_checked(c->mask, r->q, r->k, c->base_n, r->h, c->eval_scratch, &ignored, &c->fault.node);
+    c->fault.kind = mc_eval_checked(c->mask, &c->env, r->q, r->k, r->h, c->eval_scratch, &ignored, &c->fault.node);
     if (c->fault.kind == MC_OK) return FCP_E_INTERNAL;
-    return c->fault.kind == MC_DIV_ZERO ? FCP_E_MASK_DIV_ZERO : FCP_E_MASK_OVERFLOW;
+    return c->fault.kind == MC_DIV_ZERO   ? FCP_E_MASK_DIV_ZERO
+           : c->fault.kind == MC_INDEX    ? FCP_E_MASK_INDEX
+                                          : FCP_E_MASK_OVERFLOW;
 }
 
 fcp_code classify(cells *c, const box *b, const box_program **program, box_class *out) {

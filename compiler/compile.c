@@ -67,7 +67,7 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     mc_code mask = r->program->mask;
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
     if (!values) return FCP_E_NO_MEMORY;
-    mc_eval(mask, f->q, f->k, f->n, f->h, values);
+    mc_eval(mask, MC_LENGTH(f->n), f->q, f->k, f->h, values);
     const int64_t dividend = values[a], divisor = values[b];
     bool fixed = true; /* of n alone: no q, k or h among what the two need */
     memset(values, 0, mask.count * sizeof *values);
@@ -352,11 +352,17 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
     return code;
 }
 
-fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
-                   fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
+fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                         fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, lengths, count, stop, d ? d : unheard, out_times, out_plan);
+    fcp_code code = plan_batch(program, batch->lengths, batch->count, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
+}
+
+fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+                   fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
+    const fcpc_batch batch = {.lengths = lengths, .count = count};
+    return fcpc_plan_batch(program, &batch, stop, d, out_times, out_plan);
 }

@@ -392,7 +392,7 @@ static bool agrees(const struct fcpc_program *p, const explanation *o, arena *sc
     bool allowed = false;
     uint32_t node;
     if (!values) return false;
-    mc_fault f = mc_eval_checked(p->mask, o->q, o->k, o->n, o->h, values, &allowed, &node);
+    mc_fault f = mc_eval_checked(p->mask, MC_LENGTH(o->n), o->q, o->k, o->h, values, &allowed, &node);
     *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
     return true;
 }

@@ -61,6 +61,26 @@ typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
 } fcpc_times;
 
+/* A field's values: one for each token of the batch, sequences end to end. */
+typedef struct fcpc_field {
+    const char *name;      /* as declared: batch { field name = ... } */
+    const int64_t *values;
+    uint64_t count;
+} fcpc_field;
+
+/* A batch. Everything is borrowed for the call. */
+typedef struct fcpc_batch {
+    const uint64_t *lengths; /* keys of each sequence; NULL: the program's own batch, fields included */
+    const uint64_t *queries; /* queries of each sequence; NULL: as many as keys */
+    size_t count;
+    const fcpc_field *fields; /* of the program's fields, those that are not its own file's */
+    size_t field_count;
+} fcpc_batch;
+
+/* As fcpc_plan, for a batch with fields, or with queries and keys of different lengths. */
+fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                         fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
+
 /* Plans a batch: blocks, tiles, placement, rounds, schedule, slots, instructions, then the verifier. `lengths` NULL:
  * the program's own. The plan belongs to the caller (fcp_plan_free) and does not refer to program or lengths.
  * `d` and `out_times` may be NULL. `stop`, when not NULL, is polled: a non-zero value ends planning with

@@ -8,6 +8,20 @@
 
 enum { BLOCK_AUTO = 0 };
 
+/* A field or table. A field is over the program's own batch, unless its values come with each batch: then data is NULL. */
+typedef struct program_array {
+    const char *name, *file; /* as the program names it; file NULL: none */
+    fcp_array record;        /* name, file and offset unset; lo and hi: of the values, or as declared */
+    bool declared;           /* lo and hi were stated: values of another batch must keep to them */
+    int64_t declared_lo, declared_hi;
+    const void *data;        /* record.count * max(1, columns) values of record.width */
+    span at;
+} program_array;
+
+static inline uint64_t program_array_bytes(const program_array *a) {
+    return a->record.count * (a->record.columns ? a->record.columns : 1) * (a->record.width == MC_F64 ? 8 : a->record.width);
+}
+
 struct fcpc_program {
     arena arena; /* owns everything below */
 
@@ -34,6 +48,18 @@ struct fcpc_program {
     bool mask_own;          /* it is defined in the program, not in the prelude */
     const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params; /* of the call */
     uint32_t mask_param_count;
+
+    /* what mask and score read, by number */
+    const program_array *arrays;
+    uint32_t array_count;
+    const mc_bands *slices;
+    uint32_t slices_count;
+
+    /* score: empty where it is s. slope: its derivative by s. Reads arrays and slices as the mask does. */
+    mc_code score, slope;
+    const span *score_spans; /* per node of score */
+    span score_span;
+    const double *sink; /* per query head, or NULL */
 
     /* plan */
     uint32_t block; /* tokens, or BLOCK_AUTO */

@@ -104,7 +104,7 @@ static fcp_code count_pairs(cells *c, zoom *z) {
     uint32_t shape_count, run_count;
     const fcp_run *runs;
     cells_fault fault;
-    fcp_code code = cells_grid(c, z->n, z->row_cut, z->rows, z->col_cut, z->cols, &entries, &count, &fault);
+    fcp_code code = cells_grid(c, MC_LENGTH((int64_t)z->n), z->row_cut, z->rows, z->col_cut, z->cols, &entries, &count, &fault);
     if (code != FCP_OK) return code;
     const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
     for (size_t i = 0; i < count; i++) {
@@ -112,7 +112,7 @@ static fcp_code count_pairs(cells *c, zoom *z) {
         z->pairs[(size_t)entries[i].q_piece * z->cols + entries[i].k_piece] = pairs;
         z->pairs_drawn += pairs;
     }
-    return cells_count(c, z->n, &z->all, &fault);
+    return cells_count(c, MC_LENGTH((int64_t)z->n), &z->all, &fault);
 }
 
 static fcp_code count_runs(cells *c, zoom *z) {

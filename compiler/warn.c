@@ -95,11 +95,11 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_rows r;
-    fcp_code code = blind_find(search, b->longest, &r); /* the longest first: mostly it answers for all */
+    fcp_code code = blind_find(search, MC_LENGTH((int64_t)b->longest), &r); /* the longest first: mostly it answers for all */
     if (code == FCP_OK && (by_length || !blind_never(search))) {
         code = make_lengths(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
-            if (i) code = blind_find(search, b->lengths[i], &r);
+            if (i) code = blind_find(search, MC_LENGTH((int64_t)(b->lengths[i])), &r);
             if (code != FCP_OK) break;
             at_least = r.at_least;
             if (!r.rows) continue;
@@ -154,7 +154,7 @@ static bool seems_symmetric(const mc_code mask, uint64_t n, int64_t *values) {
         int64_t q = (int64_t)((state >> 16) % n), k;
         if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
         else k = (int64_t)((state >> 40) % n);
-        if (mc_eval(mask, q, k, (int64_t)n, 0, values) != mc_eval(mask, k, q, (int64_t)n, 0, values)) return false;
+        if (mc_eval(mask, MC_LENGTH((int64_t)n), q, k, 0, values) != mc_eval(mask, MC_LENGTH((int64_t)n), k, q, 0, values)) return false;
     }
     return true;
 }
@@ -207,7 +207,7 @@ static fcp_code warn_symmetric(batch *b) {
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
         uint64_t n = lengths == 1 ? b->longest : b->lengths[i];
         cells_counts counts;
-        code = cells_count(c, n, &counts, NULL);
+        code = cells_count(c, MC_LENGTH((int64_t)n), &counts, NULL);
         same = code == FCP_OK && counts.pairs == n * n * heads;
     }
     cells_free(c);

@@ -15,6 +15,8 @@ static void host_close(fcp_device *device) {
         fcp_work_free(&host->workers[i].work);
         fcp_maskcells_free(host->workers[i].mask);
         free(host->workers[i].memory);
+        free(host->workers[i].arrays);
+        free(host->workers[i].bands);
     }
     free(host);
 }
@@ -24,8 +26,10 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + d;
     if (d > SIZE_MAX / sizeof(float) / 4 / FCP_JOB) return false;
     w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
+    w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);
+    w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
     void *memory = NULL;
-    if (!w->mask || posix_memalign(&memory, 64, total * sizeof(float))) return false;
+    if (!w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float))) return false;
     float *at = w->memory = memory;
     memset(at, 0, total * sizeof(float));
     w->s = at, at += tile;

@@ -9,6 +9,9 @@
 typedef struct fcp_host_worker {
     fcp_work work;
     fcp_maskcells *mask;
+    mc_env env; /* of the sequence under way, with these */
+    mc_array *arrays;
+    mc_bands *bands;
     float *memory;
     float *q, *o;    /* [FCP_STRIP][head_dim]; in the backward pass o is dO */
     float *dq;       /* [FCP_STRIP][head_dim] */

@@ -30,7 +30,6 @@ struct view {
     uint64_t token;      /* the strip's first home token */
     uint32_t block_token; /* the same in its block */
     uint32_t rows;
-    int64_t n;           /* of the sequence */
     bool finite;         /* backward: Q and dO of the strip are */
 };
 
@@ -57,7 +56,7 @@ static bool next_cell(const struct view *x, const fcp_job *job, bool partial_onl
             *out = (struct cell){row, rows, key, keys, NULL};
             if (partial)
                 out->bits = fcp_maskcells_get(x->w->mask, job->q_position + row, job->k_position + key, rows, keys,
-                                              x->n, x->head);
+                                              x->head);
             ++*c;
             return true;
         }
@@ -283,7 +282,8 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
     fcp_code code = fcp_work_begin(&w->work, plan, visit);
     for (uint32_t i = block->first_piece; code == FCP_OK && i < block->first_piece + block->pieces; i++) {
         const fcp_piece *piece = &plan->pieces[i];
-        x.n = (int64_t)plan->sequences[piece->sequence];
+        fcp_plan_env(plan, piece->sequence, w->arrays, w->bands, &w->env);
+        fcp_maskcells_sequence(w->mask, &w->env, piece->sequence);
         for (uint32_t row = 0; code == FCP_OK && row < piece->length; row += FCP_STRIP) {
             code = fcp_work_strip(&w->work, plan, visit, i, row);
             if (code != FCP_OK || (w->work.count == 0 && (visit->flags & idle_flags) == idle_flags)) continue;

@@ -12,7 +12,7 @@
 enum { SETS = 128, WAYS = 8 };
 
 struct entry {
-    int64_t q, k, n, h;
+    int64_t q, k, n, h, sequence;
     uint32_t rows, columns; /* 0: empty */
 };
 
@@ -20,6 +20,8 @@ struct fcp_maskcells {
     mc_code code;
     unsigned uses;
     bool relative;
+    const mc_env *env;
+    uint32_t sequence;
     int64_t *scratch;
     uint8_t next[SETS];
     struct entry entries[SETS][WAYS];
@@ -57,6 +59,9 @@ static struct slope slope_of(const mc_node *x, const mc_node *nodes, const struc
     case MC_LT:
     case MC_LE: return a.value == b.value ? zero : unknown;
     case MC_IF_I: return b.value == c.value ? b : unknown; /* a is bool: known means unchanged */
+    case MC_LOAD:
+    case MC_LOAD2:
+    case MC_BANDS: return x->a != MC_NONE && nodes[x->a].op == MC_CONST_I && (x->b == MC_NONE || nodes[x->b].op == MC_CONST_I) ? zero : unknown;
     default: return flat ? zero : unknown;
     }
 }
@@ -75,7 +80,8 @@ static bool is_relative(mc_code code, bool *out_known) {
 
 static uint32_t set_of(const struct entry *key) {
     uint64_t x = (uint64_t)key->q * 0x9e3779b97f4a7c15u ^ (uint64_t)key->k * 0xc2b2ae3d27d4eb4fu ^
-                 (uint64_t)key->n * 0x165667b19e3779f9u ^ (uint64_t)key->h * 0x27d4eb2f165667c5u;
+                 (uint64_t)key->n * 0x165667b19e3779f9u ^ (uint64_t)key->h * 0x27d4eb2f165667c5u ^
+                 (uint64_t)key->sequence * 0x85ebca6b2b2ae35du;
     x ^= x >> 32;
     x *= 0xd6e8feb86659fd93u;
     return (uint32_t)(x >> 40) % SETS;
@@ -88,11 +94,11 @@ static uint8_t pack8(const uint8_t *bytes) {
     return (uint8_t)(x * 0x0102040810204080u >> 56);
 }
 
-static void evaluate(fcp_maskcells *c, int64_t q0, int64_t k0, uint32_t rows, uint32_t columns, int64_t n, int64_t h,
+static void evaluate(fcp_maskcells *c, int64_t q0, int64_t k0, uint32_t rows, uint32_t columns, int64_t h,
                      fcp_mask_bits *out) {
     uint8_t row[MC_ROW] = {0};
     for (uint32_t r = 0; r < rows; r++) {
-        mc_eval_row(c->code, q0 + r, k0, columns, n, h, c->scratch, row);
+        mc_eval_row(c->code, c->env, q0 + r, k0, columns, h, c->scratch, row);
         for (uint32_t w = 0; w * FCP_LANES < columns; w++)
             out->bits[r][w] = (uint16_t)(pack8(row + w * FCP_LANES) | pack8(row + w * FCP_LANES + 8) << 8);
     }
@@ -116,6 +122,11 @@ fcp_maskcells *fcp_maskcells_new(mc_code code) {
     return NULL;
 }
 
+void fcp_maskcells_sequence(fcp_maskcells *c, const mc_env *env, uint32_t sequence) {
+    c->env = env;
+    c->sequence = sequence;
+}
+
 void fcp_maskcells_free(fcp_maskcells *c) {
     if (!c) return;
     free(c->scratch);
@@ -123,8 +134,14 @@ void fcp_maskcells_free(fcp_maskcells *c) {
 }
 
 const fcp_mask_bits *fcp_maskcells_get(fcp_maskcells *c, int64_t q0, int64_t k0, uint32_t rows, uint32_t columns,
-                                       int64_t n, int64_t h) {
-    struct entry key = {q0, k0, c->uses & MC_USES_N ? n : 0, c->uses & MC_USES_H ? h : 0, rows, columns};
+                                       int64_t h) {
+    struct entry key = {.q = q0,
+                        .k = k0,
+                        .n = c->uses & MC_USES_N ? c->env->n : 0,
+                        .h = c->uses & MC_USES_H ? h : 0,
+                        .sequence = c->uses & MC_USES_DATA ? c->sequence : 0,
+                        .rows = rows,
+                        .columns = columns};
     if (c->relative) {
         key.q = q0 - k0;
         key.k = 0;
@@ -132,12 +149,12 @@ const fcp_mask_bits *fcp_maskcells_get(fcp_maskcells *c, int64_t q0, int64_t k0,
     uint32_t set = set_of(&key);
     for (uint32_t w = 0; w < WAYS; w++) {
         const struct entry *e = &c->entries[set][w];
-        if (e->q == key.q && e->k == key.k && e->n == key.n && e->h == key.h && e->rows == key.rows &&
-            e->columns == key.columns)
+        if (e->q == key.q && e->k == key.k && e->n == key.n && e->h == key.h &&
+            e->sequence == key.sequence && e->rows == key.rows && e->columns == key.columns)
             return &c->bits[set][w];
     }
     uint32_t way = c->next[set]++ % WAYS;
     c->entries[set][way] = key;
-    evaluate(c, q0, k0, rows, columns, n, h, &c->bits[set][way]);
+    evaluate(c, q0, k0, rows, columns, h, &c->bits[set][way]);
     return &c->bits[set][way];
 }

@@ -61,7 +61,7 @@
 
 #define FCP_NONE UINT32_MAX
 enum { FCP_CELL = 128 };
-enum { FCP_PLAN_VERSION = 1 };
+enum { FCP_PLAN_VERSION = 2 };
 
 typedef enum fcp_strategy { FCP_STRATEGY_FCP, FCP_STRATEGY_RING, FCP_STRATEGY_ZIGZAG, FCP_STRATEGY_COUNT } fcp_strategy;
 typedef enum fcp_fabric { FCP_NET, FCP_LOCAL, FCP_FABRICS } fcp_fabric;
@@ -229,6 +229,24 @@ static inline bool fcp_at_caller(const fcp_transfer *t) {
     return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
 }
 
+/* What mask and score read: a field (an integer for each token of the batch, over keys or over queries) or a table of the
+ * model. The values lie in DATA from `offset` on (a multiple of 64), count * max(1, columns) of them. */
+typedef enum fcp_array_kind { FCP_FIELD_KEYS, FCP_FIELD_QUERIES, FCP_TABLE, FCP_ARRAY_KINDS } fcp_array_kind;
+typedef struct fcp_array {
+    uint32_t name, file; /* where in NAMES each begins, NUL-terminated; file, as the program names it: FCP_NONE if none */
+    uint32_t kind;
+    uint32_t width;      /* mc_width; MC_F64 in tables only */
+    uint64_t count, columns; /* columns: 0 for one dimension; a field has one */
+    uint64_t offset;
+    int64_t lo, hi;      /* least and greatest value of integers; 0 for reals */
+    uint8_t hash[32];    /* SHA-256 of the file; 0 if none */
+} fcp_array;
+
+/* A union of slices: rows and bands (mc_bands) of it lie together. */
+typedef struct fcp_slices {
+    uint32_t first_row, rows, first_band, bands;
+} fcp_slices;
+
 /* Sections in file order: name, record type, member of fcp_plan. */
 #define FCP_SECTIONS(X)                                                                                                \
     X(SOURCE, char, source)            /* canonical source, no NUL */                                                  \
@@ -250,7 +268,16 @@ static inline bool fcp_at_caller(const fcp_transfer *t) {
     X(TRANSFERS, fcp_transfer, transfers)                                                                              \
     X(LAYOUT_STARTS, uint32_t, layout_starts) /* ranks + 1 offsets into layout */                                      \
     X(LAYOUT, fcp_span, layout)                                                                                        \
-    X(MASK, mc_node, mask)
+    X(MASK, mc_node, mask)                                                                                             \
+    X(SCORE, mc_node, score)           /* empty: the score is s */                                                     \
+    X(SLOPE, mc_node, slope)           /* the score's derivative by s */                                               \
+    X(SINK, double, sink)              /* per query head: a logit in the denominator; empty: none */                   \
+    X(NAMES, char, names)                                                                                              \
+    X(ARRAYS, fcp_array, arrays)                                                                                       \
+    X(DATA, uint8_t, data)                                                                                             \
+    X(SLICES, fcp_slices, slices)                                                                                      \
+    X(BAND_ROWS, mc_band_rows, band_rows)                                                                              \
+    X(BANDS, mc_band, bands)
 
 enum fcp_section_id {
 #define X(id, type, member) FCP_SECTION_##id,
@@ -275,6 +302,10 @@ struct fcp_plan {
 
 /* Fills what is derived from the tables (sequence_offsets, file_size). Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
+
+/* What mask and score see of a sequence. `arrays` has arrays_count and `bands` slices_count records, filled; *out_env
+ * points to them. */
+void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
 /* The verifier: proves, from the tables alone, what DESIGN section 8 lists. What it found is in *out_report when not NULL.
  * The tables must have passed fcp_plan_check. Linear in the plan. */

@@ -187,12 +187,7 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
          (ull)p->tokens);
     for (uint64_t s = 0; s < plan->sequences_count; s++)
         NEED(plan->sequences[s], "sequence %llu has no tokens", (ull)s);
-    uint32_t node = 0;
-    mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
-    const char *wrong = mc_check(mask, &node);
-    NEED(!wrong, "mask node %u: %s", node, wrong);
-    NEED(p->mask_uses == mc_uses(mask), "the mask uses %#x and is said to use %#x", mc_uses(mask), p->mask_uses);
-    return FCP_OK;
+    return fcp_plan_check_data(plan, err);
 }
 
 static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {

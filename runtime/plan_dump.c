@@ -105,7 +105,7 @@ static const char *const op_names[] = {
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
 
-typedef enum kind { U32, U64, INDEX, DOUBLE, WORDS, GPU } kind; /* INDEX: a u32 that may be FCP_NONE */
+typedef enum kind { U32, U64, I32, I64, INDEX, DOUBLE, WORDS, GPU } kind; /* INDEX: a u32 that may be FCP_NONE */
 
 typedef struct field {
     const char *name;
@@ -185,6 +185,12 @@ static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, fi
 static const field round_fields[] = {E(fcp_round, kind, kind_names), F(fcp_round, stage, U32)};
 static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, start, U64), F(fcp_span, length, U32)};
 
+static const field slices_fields[] = {F(fcp_slices, first_row, U32), F(fcp_slices, rows, U32),
+                                      F(fcp_slices, first_band, U32), F(fcp_slices, bands, U32)};
+static const field band_row_fields[] = {F(mc_band_rows, q, I64), F(mc_band_rows, first, U32), F(mc_band_rows, count, U32)};
+static const field band_fields[] = {F(mc_band, lo, I64), F(mc_band, lo_slope, I32), F(mc_band, hi, I64),
+                                    F(mc_band, hi_slope, I32)};
+
 static void begin_value(out *o, const char *name) {
     if (o->json) {
         if (!o->first) put(o, ",", 1);
@@ -227,6 +233,11 @@ static void put_fields(out *o, const field *fields, size_t count, const void *re
         if (f->kind != DOUBLE && f->kind != GPU) memcpy(&value, at, f->size); /* little-endian */
         switch (f->kind) {
         case INDEX: put_index(o, f->name, (uint32_t)value); break;
+        case I32:
+        case I64:
+            begin_value(o, f->name);
+            put_i64(o, f->kind == I64 ? (int64_t)value : (int32_t)(uint32_t)value);
+            break;
         case WORDS: put_word(o, f->name, value < f->count ? f->words[value] : "?"); break;
         case GPU: {
             char name[sizeof ((fcp_cluster *)0)->gpu + 1] = {0};
@@ -440,11 +451,56 @@ static void put_instrs(out *o, const fcp_plan *plan) {
     end_table(o);
 }
 
-static void put_mask(out *o, const fcp_plan *plan) {
-    begin_table(o, "mask");
-    for (uint64_t i = 0; i < plan->mask_count; i++) {
-        const mc_node *x = &plan->mask[i];
-        begin_record(o, "mask", i);
+static void put_real(out *o, const char *name, int64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    begin_value(o, name);
+    put_double(o, value);
+}
+
+static void put_sink(out *o, const fcp_plan *plan) {
+    begin_table(o, "sink");
+    for (uint64_t i = 0; i < plan->sink_count; i++) {
+        begin_record(o, "sink", i);
+        begin_value(o, "logit");
+        put_double(o, plan->sink[i]);
+        end_record(o);
+    }
+    end_table(o);
+}
+
+/* The values are not printed: the hash tells files apart, the file's checksum the plans. */
+static void put_arrays(out *o, const fcp_plan *plan) {
+    static const char *const kinds[] = {"keys", "queries", "table"};
+    begin_table(o, "arrays");
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        char hash[2 * sizeof a->hash + 1];
+        for (size_t j = 0; j < sizeof a->hash; j++) snprintf(hash + 2 * j, 3, "%02x", a->hash[j]);
+        begin_record(o, "array", i);
+        put_word(o, "name", plan->names + a->name);
+        put_word(o, "file", a->file == FCP_NONE ? "-" : plan->names + a->file);
+        put_word(o, "kind", NAME(kinds, a->kind));
+        put_number(o, "width", a->width == MC_F64 ? 64 : 8 * (uint64_t)a->width);
+        put_word(o, "type", a->width == MC_F64 ? "real" : "int");
+        put_number(o, "count", a->count);
+        put_number(o, "columns", a->columns);
+        put_number(o, "offset", a->offset);
+        begin_value(o, "lo");
+        put_i64(o, a->lo);
+        begin_value(o, "hi");
+        put_i64(o, a->hi);
+        put_word(o, "hash", hash);
+        end_record(o);
+    }
+    end_table(o);
+}
+
+static void put_code(out *o, const char *name, const mc_node *nodes, uint64_t count) {
+    begin_table(o, name);
+    for (uint64_t i = 0; i < count; i++) {
+        const mc_node *x = &nodes[i];
+        begin_record(o, name, i);
         put_word(o, "op", mc_op_name(x->op));
         if (x->a != MC_NONE) put_number(o, "a", x->a);
         if (x->b != MC_NONE) put_number(o, "b", x->b);
@@ -453,7 +509,10 @@ static void put_mask(out *o, const fcp_plan *plan) {
         if (x->op == MC_CONST_I || x->op == MC_CONST_B) {
             begin_value(o, "value");
             put_i64(o, x->imm);
-        }
+        } else if (x->op == MC_CONST_F) put_real(o, "value", x->imm);
+        else if (x->op == MC_BANDS) put_number(o, "slices", (uint64_t)x->imm);
+        else if (x->imm || x->op == MC_LOAD || x->op == MC_LOAD2 || x->op == MC_LOAD_F || x->op == MC_LOAD2_F)
+            put_number(o, "array", (uint64_t)x->imm);
         end_record(o);
     }
     end_table(o);
@@ -493,7 +552,14 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     put_transfers(o, plan);
     put_numbers(o, "layout_starts", "layout_start", plan->layout_starts, plan->layout_starts_count);
     TABLE(layout, "layout", span_fields);
-    put_mask(o, plan);
+    put_code(o, "mask", plan->mask, plan->mask_count);
+    put_code(o, "score", plan->score, plan->score_count);
+    put_code(o, "slope", plan->slope, plan->slope_count);
+    put_sink(o, plan);
+    put_arrays(o, plan);
+    TABLE(slices, "slices", slices_fields);
+    TABLE(band_rows, "band_row", band_row_fields);
+    TABLE(bands, "band", band_fields);
     put_text(o, json ? "}" : "");
     if (o->used) emit(context, o->text, o->used);
     free(o);

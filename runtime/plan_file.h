@@ -18,7 +18,8 @@ _Static_assert(sizeof(fcp_piece) == 24 && sizeof(fcp_block) == 24 && sizeof(fcp_
 _Static_assert(sizeof(fcp_part) == 12 && sizeof(fcp_shape_rec) == 24 && sizeof(fcp_run) == 12, "format");
 _Static_assert(sizeof(fcp_visit) == 24 && sizeof(fcp_round) == 8 && sizeof(fcp_instr) == 16, "format");
 _Static_assert(sizeof(fcp_stream) == 8 && sizeof(fcp_transfer) == 20 && sizeof(fcp_span) == 16, "format");
-_Static_assert(sizeof(mc_node) == 32, "format");
+_Static_assert(sizeof(mc_node) == 32 && sizeof(mc_band) == 24 && sizeof(mc_band_rows) == 16, "format");
+_Static_assert(sizeof(fcp_array) == 88 && sizeof(fcp_slices) == 16, "format");
 
 #define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"
 enum { FCP_FILE_ALIGN = 64, FCP_REQUIRED_FEATURES = 0 };
@@ -63,5 +64,7 @@ bool fcp_plan_sections(const fcp_plan *plan, const void *out_data[FCP_SECTION_CO
                        uint64_t out_lengths[FCP_SECTION_COUNT]);
 /* The plan with an address for every table, so that empty ones may be NULL. A view: not to be freed. */
 fcp_plan fcp_plan_view(const fcp_plan *plan);
+/* Mask, score, arrays and slices: part of fcp_plan_check (plan_data.c). */
+fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err);
 uint32_t fcp_crc32c(const void *bytes, uint64_t size);
 #endif

@@ -99,6 +99,9 @@ struct task {
     struct strip strip;
     struct exact_buffers exact;
     struct naive_buffers naive;
+    mc_env env;
+    mc_array *arrays;
+    mc_bands *bands;
     int64_t *scratch;
     struct measure measures[FCP_TENSORS];
 };
@@ -123,7 +126,7 @@ static void fill_mask(struct task *t, uint32_t head) {
         for (size_t key = 0; key < s->n; key += MC_ROW) {
             uint32_t width = s->n - key < MC_ROW ? (uint32_t)(s->n - key) : MC_ROW;
             uint8_t *out = s->allow + i * s->n + key;
-            mc_eval_row(code, (int64_t)(s->row + i), (int64_t)key, width, (int64_t)s->n, head, t->scratch, out);
+            mc_eval_row(code, &t->env, (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch, out);
             if (memchr(out, 1, width)) s->live[key / TILE] = true;
         }
 }
@@ -229,6 +232,10 @@ static bool open_task(struct task *t, struct run *run, uint64_t index) {
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
     t->scratch = calloc(mc_row_scratch((mc_code){plan->mask, (uint32_t)plan->mask_count}) + 1, sizeof *t->scratch);
+    t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
+    t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
+    if (!t->arrays || !t->bands) return false;
+    fcp_plan_env(plan, t->sequence, t->arrays, t->bands, &t->env);
     return t->strip.allow && t->strip.live && t->scratch && exact_allocate(&t->exact, n, t->strip.d) &&
            naive_allocate(&t->naive, n, t->strip.d);
 }
@@ -237,6 +244,8 @@ static void close_task(struct task *t) {
     free(t->strip.allow);
     free(t->strip.live);
     free(t->scratch);
+    free(t->arrays);
+    free(t->bands);
     free(t->exact.memory);
     free(t->naive.memory);
 }

@@ -94,14 +94,14 @@ static uint64_t brute_force(const bench_mask *m, uint64_t rows, uint64_t n) {
 static bool agrees(const fcpc_program *p, uint64_t rows, uint64_t n, uint64_t pairs) {
     cells *c = cells_new(p->mask, 1);
     cells_counts counts = {0};
-    fcp_code code = c ? cells_count(c, n, &counts, NULL) : FCP_E_NO_MEMORY;
+    fcp_code code = c ? cells_count(c, MC_LENGTH((int64_t)n), &counts, NULL) : FCP_E_NO_MEMORY;
     if (code == FCP_OK && rows < n) {
         const uint64_t q_cuts[] = {0, rows}, k_cuts[] = {0, n};
         const cell_entry *entry;
         const fcp_run *runs;
         size_t count;
         uint32_t shapes;
-        code = cells_grid(c, n, q_cuts, 1, k_cuts, 1, &entry, &count, NULL);
+        code = cells_grid(c, MC_LENGTH((int64_t)n), q_cuts, 1, k_cuts, 1, &entry, &count, NULL);
         counts.pairs = code == FCP_OK && count ? cells_shapes(c, &shapes, &runs, &shapes)[entry->shape].pairs : 0;
     }
     cells_free(c);
@@ -136,7 +136,7 @@ static void bench_count(const bench_mask *m) {
     for (int i = 0; i < RUNS && p; i++) {
         double start = bench_now();
         cells *c = cells_new(p->mask, 1);
-        ok = c && cells_count(c, m->n, &counts, NULL) == FCP_OK && ok;
+        ok = c && cells_count(c, MC_LENGTH((int64_t)m->n), &counts, NULL) == FCP_OK && ok;
         times[i] = bench_now() - start;
         if (c) cells_get_stats(c, &stats);
         cells_free(c);
@@ -175,7 +175,7 @@ static void bench_grids(const bench_mask *m, const char *what, const uint64_t *l
             cuts[n] = lengths[s];
             const cell_entry *entries;
             size_t made = 0;
-            ok = cells_grid(c, lengths[s], cuts, n, cuts, n, &entries, &made, NULL) == FCP_OK && ok;
+            ok = cells_grid(c, MC_LENGTH((int64_t)(lengths[s])), cuts, n, cuts, n, &entries, &made, NULL) == FCP_OK && ok;
             pairs += made;
             pieces += n;
         }

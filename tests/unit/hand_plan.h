@@ -84,7 +84,7 @@ static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *
             for (uint32_t i = row * FCP_CELL; i < (row + 1) * FCP_CELL && i < q->length; i++)
                 for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++)
                     for (uint32_t x = 0; x < heads; x++, all++)
-                        allowed += mc_eval(code, (int64_t)(q->start + i), (int64_t)(k->start + j), n, x, scratch);
+                        allowed += mc_eval(code, MC_LENGTH(n), (int64_t)(q->start + i), (int64_t)(k->start + j), x, scratch);
             if (!allowed) continue;
             uint32_t cls = allowed == all ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
             fcp_run *last = &h->runs[h->run_count - (shape->runs > 0)];

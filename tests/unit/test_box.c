@@ -28,7 +28,7 @@ static bench bench_new(const exprs *e, int root, int64_t n) {
     t.key = malloc(box_key_room(t.code.count) * sizeof *t.key);
     t.scratch = malloc(t.code.count * sizeof *t.scratch);
     t.rows = rows_new();
-    box_program_make(t.code, n, t.base);
+    box_program_make(t.code, MC_LENGTH((int64_t)n), t.base);
     return t;
 }
 
@@ -153,7 +153,7 @@ Test(box, claims_about_integers) {
         for (int64_t q = b.lo[0]; q < b.hi[0]; q++)
             for (int64_t k = b.lo[1]; k < b.hi[1]; k++)
                 for (int64_t h = b.lo[2]; h < b.hi[2]; h++) {
-                    mc_eval(t.code, q, k, n, h, t.scratch);
+                    mc_eval(t.code, MC_LENGTH(n), q, k, h, t.scratch);
                     for (uint32_t i = 0; i < t.code.count; i++) {
                         const box_value *v = &t.values[i];
                         int64_t x = t.scratch[i];

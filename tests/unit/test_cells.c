@@ -68,7 +68,7 @@ static void check_count(cells *c, const table *t, int seed) {
     cells_counts got, want = {0};
     cells_fault fault = {0};
     uint64_t n = (uint64_t)t->n;
-    fcp_code code = cells_count(c, n, &got, &fault);
+    fcp_code code = cells_count(c, MC_LENGTH((int64_t)n), &got, &fault);
     if (t->faults) {
         check_witness(t, code, &fault, 0, n, 0, n, seed);
         return;
@@ -116,7 +116,7 @@ static void check_grid(cells *c, const table *t, const uint64_t *q_cuts, uint32_
     const cell_entry *entries;
     size_t count, at = 0;
     cells_fault fault = {0};
-    fcp_code code = cells_grid(c, (uint64_t)t->n, q_cuts, q_pieces, k_cuts, k_pieces, &entries, &count, &fault);
+    fcp_code code = cells_grid(c, MC_LENGTH((int64_t)((uint64_t)t->n)), q_cuts, q_pieces, k_cuts, k_pieces, &entries, &count, &fault);
     if (sum(t, q_cuts[0], q_cuts[q_pieces], k_cuts[0], k_cuts[k_pieces]).faults) {
         check_witness(t, code, &fault, q_cuts[0], q_cuts[q_pieces], k_cuts[0], k_cuts[k_pieces], seed);
         return;
@@ -277,7 +277,7 @@ Test(cells, long_sequences) {
         cells *c = cells_new(code, 1);
         cells_counts got;
         cells_stats stats;
-        cr_assert_eq(cells_count(c, n, &got, NULL), FCP_OK);
+        cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)n), &got, NULL), FCP_OK);
         cells_get_stats(c, &stats);
         uint64_t pairs = 0; /* row by row */
         for (uint64_t q = 0; q < n; q++) {
@@ -320,8 +320,8 @@ Test(cells, long_sequences) {
         for (uint32_t j = 0; j <= 16; j++) cuts[j] = j * (some / 16);
         const cell_entry *entries;
         size_t count;
-        cr_assert_eq(cells_count(c, some, &got, NULL), FCP_OK);
-        cr_assert_eq(cells_grid(c, some, cuts, 16, cuts, 16, &entries, &count, NULL), FCP_OK);
+        cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)some), &got, NULL), FCP_OK);
+        cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)some), cuts, 16, cuts, 16, &entries, &count, NULL), FCP_OK);
         uint32_t shape_count, run_count;
         const fcp_run *runs;
         const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
@@ -345,25 +345,25 @@ Test(cells, lengths_at_the_limit) {
     mc_code code = lower_mask(&e, sample_mask(&e, SAMPLE_WINDOW, 4096, 0), &nodes);
     cells *c = cells_new(code, 1);
     const uint64_t n = (uint64_t)1 << 38;
-    cr_assert_eq(cells_count(c, n, &got, NULL), FCP_OK);
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)n), &got, NULL), FCP_OK);
     cr_assert_eq(got.pairs, 4096 * (n - 4096) + 4096 * 4097 / 2);
-    cr_assert_eq(cells_count(c, (uint64_t)1 << 40, &got, NULL), FCP_E_PLAN_SIZE, "cells do not fit 64 bits");
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), &got, NULL), FCP_E_PLAN_SIZE, "cells do not fit 64 bits");
     /* pieces far out */
     const uint64_t far = ((uint64_t)1 << 40) - 4096, cuts[3] = {far, far + 2048, far + 4096};
     const cell_entry *entries;
     size_t count;
-    cr_assert_eq(cells_grid(c, (uint64_t)1 << 40, cuts, 2, cuts, 2, &entries, &count, NULL), FCP_OK);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), cuts, 2, cuts, 2, &entries, &count, NULL), FCP_OK);
     cr_assert_eq(count, 3);
     const uint64_t wide[2] = {0, (uint64_t)1 << 33};
-    cr_assert_eq(cells_grid(c, (uint64_t)1 << 40, wide, 1, wide, 1, &entries, &count, NULL), FCP_E_PLAN_SIZE);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), wide, 1, wide, 1, &entries, &count, NULL), FCP_E_PLAN_SIZE);
     cells_free(c);
     free(nodes);
     e.count = 0;
     code = lower_mask(&e, truth(&e, true), &nodes);
     c = cells_new(code, 1);
-    cr_assert_eq(cells_count(c, (uint64_t)1 << 31, &got, NULL), FCP_OK);
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 31)), &got, NULL), FCP_OK);
     cr_assert_eq(got.pairs, (uint64_t)1 << 62);
-    cr_assert_eq(cells_count(c, (uint64_t)1 << 33, &got, NULL), FCP_E_PLAN_SIZE, "pairs do not fit 64 bits");
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 33)), &got, NULL), FCP_E_PLAN_SIZE, "pairs do not fit 64 bits");
     cells_free(c);
     free(nodes);
 }
@@ -391,13 +391,13 @@ Test(cells, faults_far_away) {
         const cell_entry *entries;
         size_t count;
         if (i != 1 && i != 2) { /* those two have a boundary everywhere: too long a list for a test */
-            cr_assert_eq(cells_count(c, tokens, &got, &fault), cases[i].want, "case %zu", i);
+            cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)tokens), &got, &fault), cases[i].want, "case %zu", i);
             if (i == 0) cr_assert(fault.q == 777777 && fault.k == 123456 && fault.n == (int64_t)tokens);
             if (i == 3) cr_assert_geq(fault.q, 55109);
-            cr_assert_eq(cells_grid(c, tokens, cuts, 2, cuts, 2, &entries, &count, &fault), cases[i].want);
+            cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)tokens), cuts, 2, cuts, 2, &entries, &count, &fault), cases[i].want);
             if (i == 0) cr_assert(fault.q == 777777 && fault.k == 123456);
         } else {
-            cr_assert_eq(cells_count(c, 3000, &got, &fault), FCP_OK, "case %zu", i);
+            cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)3000), &got, &fault), FCP_OK, "case %zu", i);
         }
         cells_free(c);
         free(nodes);
@@ -416,10 +416,10 @@ Test(cells, stops_when_asked) {
     const uint64_t cuts[3] = {0, 1000, 2000};
     const cell_entry *entries;
     size_t count;
-    cr_assert_eq(cells_count(c, 1 << 20, &got, NULL), FCP_E_INTERRUPTED);
-    cr_assert_eq(cells_grid(c, 2000, cuts, 2, cuts, 2, &entries, &count, NULL), FCP_E_INTERRUPTED);
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)(1 << 20)), &got, NULL), FCP_E_INTERRUPTED);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)2000), cuts, 2, cuts, 2, &entries, &count, NULL), FCP_E_INTERRUPTED);
     stop = 0;
-    cr_assert_eq(cells_grid(c, 2000, cuts, 2, cuts, 2, &entries, &count, NULL), FCP_OK);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)2000), cuts, 2, cuts, 2, &entries, &count, NULL), FCP_OK);
     cr_assert_eq(count, 3);
     cells_free(c);
     cells_free(NULL);
@@ -439,7 +439,7 @@ Test(cells, deterministic) {
         uint64_t cuts[CUTS_MAX];
         uint32_t pieces = even_cuts(n, 512, cuts);
         for (int i = 0; i < 2; i++)
-            cr_assert_eq(cells_grid(c[i], n, cuts, pieces, cuts, pieces, &entries[i], &count[i], NULL), FCP_OK);
+            cr_assert_eq(cells_grid(c[i], MC_LENGTH((int64_t)n), cuts, pieces, cuts, pieces, &entries[i], &count[i], NULL), FCP_OK);
         cr_assert(count[0] == count[1] && memcmp(entries[0], entries[1], count[0] * sizeof **entries) == 0);
     }
     uint32_t shapes[2], runs[2];

@@ -205,12 +205,12 @@ static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const c
         bool same = token < mixed[0], is_query = t == FCP_TENSOR_Q || t == FCP_TENSOR_DO;
         int64_t n = (int64_t)mixed[0], x = (int64_t)token;
         /* rows that see the poison: they see key `at`, or they are `at` */
-        bool row = same && (is_query ? token == at : mc_eval(code, x, at, n, 0, scratch));
+        bool row = same && (is_query ? token == at : mc_eval(code, MC_LENGTH(n), x, at, 0, scratch));
         /* keys that feel it: seen by a poisoned row */
         bool key = false;
         for (int64_t q = 0; same && q < n && !key; q++) {
-            bool bad_row = is_query ? q == at : mc_eval(code, q, at, n, 0, scratch);
-            key = bad_row && mc_eval(code, q, x, n, 0, scratch);
+            bool bad_row = is_query ? q == at : mc_eval(code, MC_LENGTH(n), q, at, 0, scratch);
+            key = bad_row && mc_eval(code, MC_LENGTH(n), q, x, 0, scratch);
         }
         if (!row) {
             cr_assert(token_is_finite(&b, FCP_TENSOR_O, token), "%s %s: o of token %lu", fcp_tensor_name(t), mask,
@@ -297,7 +297,7 @@ Test(reference, is_the_formula) {
                     double sum = 0, o[6] = {0};
                     size_t row = (at + i) * 4 + h;
                     for (uint64_t j = 0; j < s.h->sequences[seq]; j++) {
-                        if (!mc_eval(code, (int64_t)i, (int64_t)j, (int64_t)s.h->sequences[seq], h, scratch)) continue;
+                        if (!mc_eval(code, MC_LENGTH((int64_t)s.h->sequences[seq]), (int64_t)i, (int64_t)j, h, scratch)) continue;
                         size_t key = (at + j) * 2 + h / 2;
                         double score = 0;
                         for (int d = 0; d < 6; d++) score += (double)q[row * 6 + d] * k[key * 6 + d];

@@ -35,10 +35,10 @@ Test(maskcode, check_finds_every_damage) {
     good[3].guard = 2;
     enum { COUNT = sizeof good / sizeof *good };
     uint32_t at;
-    cr_assert_null(mc_check((mc_code){good, COUNT}, &at));
-    cr_assert_not_null(mc_check((mc_code){good, 0}, &at));
-    cr_assert_not_null(mc_check((mc_code){good, MC_MAX_NODES + 1}, &at));
-    cr_assert_not_null(mc_check((mc_code){good, 4}, &at), "an int answer");
+    cr_assert_null(mc_check((mc_code){good, COUNT}, MC_MASK, NULL, &at));
+    cr_assert_not_null(mc_check((mc_code){good, 0}, MC_MASK, NULL, &at));
+    cr_assert_not_null(mc_check((mc_code){good, MC_MAX_NODES + 1}, MC_MASK, NULL, &at));
+    cr_assert_not_null(mc_check((mc_code){good, 4}, MC_MASK, NULL, &at), "an int answer");
     struct damage { uint32_t at; mc_node to; uint32_t guard; } damages[] = {
         {0, node(MC_OP_COUNT, MC_NONE, MC_NONE, MC_NONE, 0), MC_NONE},
         {2, node(MC_LE, 2, 0, MC_NONE, 0), MC_NONE},             /* itself */
@@ -59,11 +59,11 @@ Test(maskcode, check_finds_every_damage) {
         bad[damages[i].at] = damages[i].to;
         bad[damages[i].at].guard = damages[i].guard;
         at = 99;
-        cr_assert_not_null(mc_check((mc_code){bad, COUNT}, &at), "damage %zu", i);
+        cr_assert_not_null(mc_check((mc_code){bad, COUNT}, MC_MASK, NULL, &at), "damage %zu", i);
         cr_assert_eq(at, damages[i].at, "damage %zu", i);
     }
     good[1].pad = 1;
-    cr_assert_not_null(mc_check((mc_code){good, COUNT}, NULL));
+    cr_assert_not_null(mc_check((mc_code){good, COUNT}, MC_MASK, NULL, NULL));
 }
 
 /* The prelude's masks, stated a second time. */
@@ -98,13 +98,13 @@ Test(maskcode, prelude) {
         exprs e = {.count = 0};
         mc_node *nodes;
         mc_code code = lower_mask(&e, sample_mask(&e, (enum sample)s, 20, 4), &nodes);
-        cr_assert_null(mc_check(code, NULL));
+        cr_assert_null(mc_check(code, MC_MASK, NULL, NULL));
         int64_t scratch[128];
         cr_assert_lt(code.count, 128);
         for (int64_t n = 1; n < 120; n += 17)
             for (int64_t q = 0; q < n; q++)
                 for (int64_t k = 0; k < n; k++)
-                    cr_assert_eq(mc_eval(code, q, k, n, 0, scratch), stated((enum sample)s, 20, 4, q, k, n),
+                    cr_assert_eq(mc_eval(code, MC_LENGTH(n), q, k, 0, scratch), stated((enum sample)s, 20, 4, q, k, n),
                                  "%s n=%d q=%d k=%d", SAMPLE_NAMES[s], (int)n, (int)q, (int)k);
         free(nodes);
     }
@@ -136,7 +136,7 @@ Test(maskcode, random_expressions) {
         mc_node *nodes;
         mc_code code = lower_mask(&e, root, &nodes);
         uint32_t where;
-        cr_assert_null(mc_check(code, &where), "seed %d", (int)seed);
+        cr_assert_null(mc_check(code, MC_MASK, NULL, &where), "seed %d", (int)seed);
         int64_t *scratch = malloc(mc_row_scratch(code) * sizeof *scratch);
         for (int i = 0; i < 40; i++) {
             int64_t n = 1 + (int64_t)draw(&e, i % 4 ? 300 : (uint64_t)1 << 40);
@@ -144,11 +144,11 @@ Test(maskcode, random_expressions) {
             uint32_t width = 1 + (uint32_t)draw(&e, MC_ROW);
             if (k0 + width > n) width = (uint32_t)(n - k0) < MC_ROW ? (uint32_t)(n - k0) : MC_ROW;
             uint8_t row[MC_ROW];
-            mc_eval_row(code, q, k0, width, n, h, scratch, row);
+            mc_eval_row(code, MC_LENGTH(n), q, k0, width, h, scratch, row);
             for (uint32_t j = 0; j < width; j += 1 + width / 8) {
                 mc_fault fault = MC_OK;
                 bool want = expr_value(&e, root, q, k0 + j, n, h, &fault) != 0, out = false;
-                mc_fault got = mc_eval_checked(code, q, k0 + j, n, h, scratch, &out, &where);
+                mc_fault got = mc_eval_checked(code, MC_LENGTH(n), q, k0 + j, h, scratch, &out, &where);
                 cr_assert_eq(got != MC_OK, fault != MC_OK, "seed %d: fault %d, not %d", (int)seed, got, fault);
                 total++;
                 faults += fault != MC_OK;
@@ -158,7 +158,7 @@ Test(maskcode, random_expressions) {
                 }
                 allowed += want;
                 cr_assert_eq(out, want, "seed %d checked", (int)seed);
-                cr_assert_eq(mc_eval(code, q, k0 + j, n, h, scratch), want, "seed %d total", (int)seed);
+                cr_assert_eq(mc_eval(code, MC_LENGTH(n), q, k0 + j, h, scratch), want, "seed %d total", (int)seed);
                 cr_assert_eq(row[j], want, "seed %d row", (int)seed);
             }
         }
@@ -179,9 +179,9 @@ Test(maskcode, rows_wrap) {
         int64_t *other = malloc(code.count * sizeof *other);
         int64_t q = (int64_t)draw(&e, UINT64_MAX), k0 = (int64_t)draw(&e, UINT64_MAX), n = (int64_t)draw(&e, 1000);
         uint8_t row[MC_ROW];
-        mc_eval_row(code, q, k0, MC_ROW, n, 3, scratch, row);
+        mc_eval_row(code, MC_LENGTH(n), q, k0, MC_ROW, 3, scratch, row);
         for (int j = 0; j < MC_ROW; j++)
-            cr_assert_eq(row[j], mc_eval(code, q, (int64_t)((uint64_t)k0 + (uint64_t)j), n, 3, other), "seed %d",
+            cr_assert_eq(row[j], mc_eval(code, MC_LENGTH(n), q, (int64_t)((uint64_t)k0 + (uint64_t)j), 3, other), "seed %d",
                          (int)seed);
         free(other);
         free(scratch);
@@ -241,7 +241,7 @@ Test(maskcode, faults_are_not_hidden) {
         int64_t scratch[64];
         bool out;
         uint32_t where;
-        cr_assert_neq(mc_eval_checked(code, 5, 3, 9, 0, scratch, &out, &where), MC_OK, "mask %zu", i);
+        cr_assert_neq(mc_eval_checked(code, MC_LENGTH(9), 5, 3, 0, scratch, &out, &where), MC_OK, "mask %zu", i);
         free(nodes);
     }
     /* and what is never reached goes */
@@ -282,7 +282,7 @@ Test(maskcode, extraction_keeps_places_and_guards) {
     uint32_t *places, count;
     cr_assert(mc_extract(b, root, &nodes, &places, &count));
     cr_assert_eq(count, 5);
-    cr_assert_null(mc_check((mc_code){nodes, count}, NULL));
+    cr_assert_null(mc_check((mc_code){nodes, count}, MC_MASK, NULL, NULL));
     cr_assert_eq(nodes[3].op, MC_DIV);
     cr_assert_eq(nodes[3].guard, 2);
     cr_assert_eq(places[3], 1234);

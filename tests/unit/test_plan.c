@@ -286,7 +286,7 @@ Test(plan, section_table, .fini = remove_folder) {
         WITH(e[i].length = UINT64_MAX);
         WITH(e[i].length = UINT64_MAX - 63);
         WITH(e[i].length = size);
-        WITH(e[i].length = 0);
+        if (saved.length) WITH(e[i].length = 0);
         WITH(e[i].length += fcp_record_sizes[i] * 64);
         WITH(e[i].reserved = 1);
 #undef WITH
@@ -449,7 +449,7 @@ Test(dump, a_line_per_record) {
     for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
     cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
     static const char *const must[] = {
-        "plan version 1\n",
+        "plan version 2\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
         " dtype=bf16 layout=zigzag strategy=fcp topology=fat_tree ",

@@ -46,7 +46,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static void check_count(cells *c, const sums *s, const char *call) {
     cells_counts got, want = {0};
-    cr_assert_eq(cells_count(c, s->n, &got, NULL), FCP_OK);
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)s->n), &got, NULL), FCP_OK);
     for (uint64_t q = 0; q < s->n; q += FCP_CELL)
         for (uint64_t k = 0; k < s->n; k += FCP_CELL) {
             uint64_t q1 = least(q + FCP_CELL, s->n), k1 = least(k + FCP_CELL, s->n), pairs = pairs_in(s, q, q1, k, k1);
@@ -69,7 +69,7 @@ static void check_grid(cells *c, const sums *s, uint64_t block, const char *call
     const cell_entry *entry;
     const fcp_run *runs;
     size_t count, at = 0;
-    cr_assert_eq(cells_grid(c, s->n, cuts, pieces, cuts, pieces, &entry, &count, NULL), FCP_OK);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)s->n), cuts, pieces, cuts, pieces, &entry, &count, NULL), FCP_OK);
     const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
     for (uint32_t i = 0; i < pieces; i++)
         for (uint32_t j = 0; j < pieces; j++) {
@@ -159,7 +159,7 @@ Test(prelude, long_sequences) {
         cells_counts got;
         cells_stats stats;
         uint64_t n = x->lengths[0], sampled = 0;
-        cr_assert_eq(cells_count(c, n, &got, NULL), FCP_OK);
+        cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)n), &got, NULL), FCP_OK);
         cells_get_stats(c, &stats);
         cr_assert_eq(stats.elements, 0, "%s", call);
         cr_assert_lt(stats.boxes, 40000, "%s: %d boxes", call, (int)stats.boxes);
@@ -172,7 +172,7 @@ Test(prelude, long_sequences) {
             uint32_t ignored;
             const fcp_run *runs;
             uint64_t pairs = 0;
-            cr_assert_eq(cells_grid(c, n, q_cuts, 1, k_cuts, 1, &entry, &count, NULL), FCP_OK);
+            cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)n), q_cuts, 1, k_cuts, 1, &entry, &count, NULL), FCP_OK);
             for (uint64_t k = 0; k < n; k++)
                 pairs += KNOWN[x->mask].allow(x->p, (int64_t)q, (int64_t)k, (int64_t)n);
             cr_assert(count == 1 && cells_shapes(c, &ignored, &runs, &ignored)[entry->shape].pairs == pairs,

@@ -37,7 +37,7 @@ Test(problem, samples) {
             for (uint64_t n = x.p.lengths[s], q = 0; q < n; q++)
                 for (uint64_t k = 0; k < n; k += MC_ROW) {
                     uint32_t width = n - k < MC_ROW ? (uint32_t)(n - k) : MC_ROW;
-                    mc_eval_row(x.program->mask, (int64_t)q, (int64_t)k, width, (int64_t)n, 0, scratch, row);
+                    mc_eval_row(x.program->mask, MC_LENGTH((int64_t)n), (int64_t)q, (int64_t)k, width, 0, scratch, row);
                     for (uint32_t at = 0; at < width; at++) pairs += row[at];
                 }
         free(scratch);

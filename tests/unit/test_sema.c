@@ -237,11 +237,11 @@ Test(sema, shadowing) {
     fcpc_program *p = compile("mask causal = k == q\nmask mine = causal\nplan { mask = lambda(window = 2, sink = 1) }");
     int64_t scratch[100];
     cr_assert_leq(p->mask.count, 100);
-    cr_expect(mc_eval(p->mask, 5, 4, 10, 0, scratch));
+    cr_expect(mc_eval(p->mask, MC_LENGTH(10), 5, 4, 0, scratch));
     fcpc_program_free(p);
     p = compile("mask causal = k == q\nmask mine = causal\nplan { mask = mine }");
-    cr_expect(!mc_eval(p->mask, 5, 4, 10, 0, scratch));
-    cr_expect(mc_eval(p->mask, 5, 5, 10, 0, scratch));
+    cr_expect(!mc_eval(p->mask, MC_LENGTH(10), 5, 4, 0, scratch));
+    cr_expect(mc_eval(p->mask, MC_LENGTH(10), 5, 5, 0, scratch));
     fcpc_program_free(p);
 }
 
@@ -299,14 +299,14 @@ Test(sema, prelude) {
         char source[100];
         snprintf(source, sizeof source, "plan { mask = %s }", masks[i].call);
         fcpc_program *p = compile(source);
-        cr_expect_null(mc_check(p->mask, &(uint32_t){0}));
+        cr_expect_null(mc_check(p->mask, MC_MASK, NULL, &(uint32_t){0}));
         int64_t *scratch = malloc(p->mask.count * sizeof *scratch);
         for (int64_t n = 1; n < 45; n += 1 + n / 6)
             for (int64_t q = 0; q < n; q++)
                 for (int64_t k = 0; k < n; k++) {
                     bool out = false;
                     uint32_t node;
-                    cr_assert_eq(mc_eval_checked(p->mask, q, k, n, 0, scratch, &out, &node), MC_OK);
+                    cr_assert_eq(mc_eval_checked(p->mask, MC_LENGTH(n), q, k, 0, scratch, &out, &node), MC_OK);
                     cr_assert_eq(out, masks[i].allow(q, k, n), "%s at n %ld q %ld k %ld", masks[i].call, (long)n,
                                  (long)q, (long)k);
                 }
@@ -523,14 +523,14 @@ Test(sema, random_masks) {
         cr_assert_lt(w.size, sizeof w.text);
         fcpc_program *p = compile(w.text);
         uint32_t bad;
-        cr_assert_null(mc_check(p->mask, &bad), "%s", w.text);
+        cr_assert_null(mc_check(p->mask, MC_MASK, NULL, &bad), "%s", w.text);
         for (int i = 0; i < 40; i++) {
             int64_t n = 1 + roll(&w, 200), vars[] = {roll(&w, (unsigned)n), roll(&w, (unsigned)n), n, roll(&w, 8)};
             int64_t expected = 0;
             bool out = false;
             uint32_t where;
             int fault = eval(&w, body, vars, NULL, &expected);
-            mc_fault got = mc_eval_checked(p->mask, vars[0], vars[1], n, vars[3], scratch, &out, &where);
+            mc_fault got = mc_eval_checked(p->mask, MC_LENGTH(n), vars[0], vars[1], vars[3], scratch, &out, &where);
             cr_assert_eq(fault != 0, got != MC_OK, "%s\nat q %ld k %ld n %ld h %ld: fault %d, code says %d", w.text,
                          (long)vars[0], (long)vars[1], (long)n, (long)vars[3], fault, got);
             if (fault) faults++;

@@ -52,7 +52,7 @@ static uint64_t brute(const hand *h, uint64_t n, uint64_t q0, uint64_t q1, uint6
     uint64_t pairs = 0;
     for (uint64_t q = q0; q < q1; q++)
         for (uint64_t k = k0; k < k1; k++)
-            for (uint32_t x = 0; x < heads; x++) pairs += mc_eval(code, (int64_t)q, (int64_t)k, (int64_t)n, x, scratch);
+            for (uint32_t x = 0; x < heads; x++) pairs += mc_eval(code, MC_LENGTH((int64_t)n), (int64_t)q, (int64_t)k, x, scratch);
     return pairs;
 }
 

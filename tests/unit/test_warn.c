@@ -18,7 +18,7 @@ static uint64_t brute(mc_code mask, int64_t n, uint32_t heads, int64_t *first, i
     for (int64_t h = 0; h < heads; h++)
         for (int64_t q = 0; q < n; q++) {
             bool any = false;
-            for (int64_t k = 0; k < n && !any; k++) any = mc_eval(mask, q, k, n, h, values);
+            for (int64_t k = 0; k < n && !any; k++) any = mc_eval(mask, MC_LENGTH(n), q, k, h, values);
             if (any) continue;
             if (!rows++) *first = q, *end = q + 1, *head = h;
             else if (*end == q && *head == h) *end = q + 1;
@@ -35,7 +35,7 @@ static uint64_t agrees(mc_code mask, uint32_t heads, const int64_t *lengths, int
     for (int i = 0; i < count; i++) {
         blind_rows r;
         int64_t first, end, head;
-        cr_assert_eq(blind_find(b, (uint64_t)lengths[i], &r), FCP_OK);
+        cr_assert_eq(blind_find(b, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &r), FCP_OK);
         uint64_t rows = brute(mask, lengths[i], used, &first, &end, &head);
         cr_assert_eq(r.rows, rows, "%d tokens: %d rows, not %d", (int)lengths[i], (int)r.rows, (int)rows);
         cr_assert(!r.at_least);
@@ -71,7 +71,7 @@ Test(blind, random_masks) {
         cells_counts counts;
         static const int64_t lengths[] = {150, 97, 20};
         bool faults = false;
-        for (int i = 0; i < 3; i++) faults |= cells_count(c, (uint64_t)lengths[i], &counts, NULL) != FCP_OK;
+        for (int i = 0; i < 3; i++) faults |= cells_count(c, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &counts, NULL) != FCP_OK;
         if (!faults) asked++, found += agrees(mask, 2, lengths, 3);
         cells_free(c);
         free(nodes);
@@ -131,7 +131,7 @@ Test(blind, long_sequences) {
         fcpc_program *program = parse_mask(cases[i].condition);
         blind *b = blind_new(program->mask, 3, 50000);
         blind_rows r;
-        cr_assert_eq(blind_find(b, cases[i].n, &r), FCP_OK);
+        cr_assert_eq(blind_find(b, MC_LENGTH((int64_t)(cases[i].n)), &r), FCP_OK);
         cr_expect_not(r.at_least);
         cr_expect(r.rows == cases[i].end - cases[i].first && r.first == cases[i].first && r.end == cases[i].end,
                   "%s: %lu to %lu", cases[i].condition, (unsigned long)r.first, (unsigned long)r.end);

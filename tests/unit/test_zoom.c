@@ -38,20 +38,20 @@ static void holds(const fcp_plan *plan, zoom_view view) {
             for (int64_t h = 0; h < z.heads; h++)
                 for (int64_t q = (int64_t)z.row_cut[r]; q < (int64_t)z.row_cut[r + 1]; q++)
                     for (int64_t k = (int64_t)z.col_cut[c]; k < (int64_t)z.col_cut[c + 1]; k++)
-                        pairs += mc_eval(mask, q, k, n, h, values);
+                        pairs += mc_eval(mask, MC_LENGTH(n), q, k, h, values);
             cr_assert_eq(z.pairs[(size_t)r * z.cols + c], pairs, "row %u, column %u", r, c);
             drawn += pairs;
         }
     for (int64_t h = 0; h < z.heads; h++)
         for (int64_t q = 0; q < n; q++)
-            for (int64_t k = 0; k < n; k++) whole += mc_eval(mask, q, k, n, h, values);
+            for (int64_t k = 0; k < n; k++) whole += mc_eval(mask, MC_LENGTH(n), q, k, h, values);
     cr_expect_eq(z.pairs_drawn, drawn);
     cr_expect_eq(z.all.pairs, whole);
     for (uint32_t r = 0; r < z.rows; r++) {
         uint32_t runs = 0;
         bool before = false;
         for (int64_t k = 0; k < n; k++) {
-            bool now = mc_eval(mask, (int64_t)z.row_cut[r], k, n, 0, values);
+            bool now = mc_eval(mask, MC_LENGTH(n), (int64_t)z.row_cut[r], k, 0, values);
             runs += now && !before;
             before = now;
         }
