@@ -28,7 +28,7 @@ static bench bench_new(const exprs *e, int root, int64_t n) {
     t.key = malloc(box_key_room(t.code.count) * sizeof *t.key);
     t.scratch = malloc(t.code.count * sizeof *t.scratch);
     t.rows = rows_new();
-    box_program_make(t.code, MC_LENGTH((int64_t)n), t.base);
+    box_program_make(t.code, MC_LENGTH((int64_t)n), NULL, t.base);
     return t;
 }
 
