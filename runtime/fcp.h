@@ -84,7 +84,9 @@ uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint6
 
 /* One rank's tensors in the caller's layout, dense and row-major; T is the rank's number of tokens.
  * q, o, d_o, dq: [T, heads, head_dim]; k, v, dk, dv: [T, kv_heads, head_dim], all of the plan's dtype.
- * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0).
+ * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0). With sinks LSE includes the
+ * head's sink z, and is z where a row sees nothing; then also dz[h] = -sum over rows of exp(z[h] - lse) (d_o . o), which a
+ * caller computes.
  * Forward reads q k v, writes o lse. Backward reads q k v o lse d_o, writes dq dk dv. Owned by the caller. */
 typedef struct fcp_tensors {
     const void *q, *k, *v;

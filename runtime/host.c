@@ -1,7 +1,8 @@
 /* host.c: the host backend: the processor this program runs on, OpenBLAS for the products.
  *
  * Requires: a verified plan. Each worker is used by one thread at a time.
- * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker. Units: numbers of float32 unless a name says bytes.
+ * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker, half a MiB more for a score whose slope is not 1.
+ * Units:    numbers of float32 unless a name says bytes.
  */
 #include "host.h"
 
@@ -14,6 +15,7 @@ static void host_close(fcp_device *device) {
     for (uint32_t i = 0; i < host->base.workers; i++) {
         fcp_work_free(&host->workers[i].work);
         fcp_maskcells_free(host->workers[i].mask);
+        fcp_host_score_close(&host->workers[i].score);
         free(host->workers[i].memory);
         free(host->workers[i].arrays);
         free(host->workers[i].bands);
@@ -23,13 +25,14 @@ static void host_close(fcp_device *device) {
 
 static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     size_t d = plan->problem->head_dim, rows = FCP_STRIP * d, keys = FCP_JOB * d, tile = (size_t)FCP_STRIP * FCP_JOB;
-    size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + d;
+    size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + 2 * FCP_STRIP + d; /* a double counts as two */
     if (d > SIZE_MAX / sizeof(float) / 4 / FCP_JOB) return false;
     w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
     w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);
     w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
     void *memory = NULL;
-    if (!w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float))) return false;
+    bool scored = fcp_host_score_open(&w->score, plan, tile);
+    if (!scored || !w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float))) return false;
     float *at = w->memory = memory;
     memset(at, 0, total * sizeof(float));
     w->s = at, at += tile;
@@ -41,6 +44,7 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     w->v = at, at += keys;
     w->m = at, at += FCP_STRIP;
     w->l = at, at += FCP_STRIP;
+    w->lse = (double *)(void *)at, at += 2 * FCP_STRIP;
     w->row = at;
     return true;
 }
@@ -100,7 +104,8 @@ static void host_prepare(fcp_device *device, const fcp_arena *a) {
            kv = tokens * p->kv_heads * p->head_dim;
     if (a->pass == FCP_FORWARD) {
         host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
-        for (size_t i = 0; i < tokens * p->heads; i++) a->lse[i] = -INFINITY;
+        const double *sink = a->plan->sink_count ? a->plan->sink : NULL;
+        for (size_t i = 0; i < tokens * p->heads; i++) a->lse[i] = sink ? (float)sink[i % p->heads] : -INFINITY;
         return;
     }
     host_clear(device, a->dq, q * sizeof *a->dq);
