@@ -215,7 +215,7 @@ static bool is_plain(const expr *e, const frame *f) {
     if (e->kind == EXPR_INT) return true;
     if (e->kind != EXPR_NAME) return false;
     if (e->ref == REF_PARAM) return f->args[e->index].kind != EXPLAIN_CONDITION;
-    return e->ref == REF_VAR || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
+    return e->ref == REF_VAR || e->ref == REF_MODEL || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
 /* Is there an argument that faults, and does that count? */
@@ -318,6 +318,7 @@ static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, 
     case EXPR_CALL:
         switch (e->ref) {
         case REF_VAR: return variable(x, e->index);
+        case REF_MODEL: return number(e->index == 0 ? x->s->out->heads : x->s->out->kv_heads);
         case REF_PARAM:
         case REF_DEF_PARAM:
             v = e->ref == REF_PARAM ? f->args[e->index] : f->def_args[e->index];
