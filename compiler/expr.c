@@ -252,9 +252,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->target = m;
         return e->ref = m->score ? REF_SCORE : REF_MASK;
     }
-    int figure = find_word(model_figures, MODEL_FIGURES, name);
-    if (figure >= 0) {
-        e->index = (uint32_t)figure;
+    int of_model = find_word(model_figures, MODEL_FIGURES, name);
+    if (of_model >= 0) {
+        e->index = (uint32_t)of_model;
         return e->ref = REF_MODEL;
     }
     static const char *const later[] = {"rect", "slices", "file"};
@@ -619,7 +619,7 @@ void check_mask(sema *s, mask *m) {
     uint32_t i = 0;
     for (arg *p = m->params; p; p = p->next) {
         int64_t ignored;
-        number unused;
+        figure unused;
         args[i++] = (value){m->score ? score_param_type(p) : param_type(p), 0};
         if (!p->value || (m->score && p->value->kind == EXPR_BOOL)) continue;
         if (m->score) eval_number(s, p->value, p->name, &unused);

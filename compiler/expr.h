@@ -54,13 +54,13 @@ value_type score_param_type(const arg *p);
 
 /* --- score_number.c: constants ------------------------------------------------------------------------------------ */
 
-typedef struct number {
+typedef struct figure {
     bool real;
     int64_t integer;
     double value; /* of an integer as well */
-} number;
+} figure;
 /* A constant number, whole or with a point; finite. `what` is its name in messages. */
-bool eval_number(sema *s, const expr *e, const char *what, number *out);
+bool eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression have a point somewhere? */
 bool has_point(const expr *e);
 

@@ -140,7 +140,7 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
     if (equality && (a.type == TYPE_BOOL || b.type == TYPE_BOOL)) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON || a.type == TYPE_ANY || b.type == TYPE_ANY) return result;
         if (a.type != b.type) {
-            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a number and a condition",
+            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a figure and a condition",
                        who);
             return s->builder ? poison : result;
         }
@@ -247,7 +247,7 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
         return true;
     }
     if (!given) {
-        number n;
+        figure n;
         if (!eval_number(s, e, p->name, &n)) return false;
         *out = n.real ? (value){TYPE_REAL, constant(s, e, n.value)}
                       : (value){TYPE_INT, expr_emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, n.integer, MC_NONE)};

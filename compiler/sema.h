@@ -41,7 +41,7 @@ typedef struct sema {
     mask *plan_mask;            /* once it is lowered, with its parameters' values */
     const int64_t *plan_values;
     mask *plan_score;
-    const struct number *plan_numbers; /* of its parameters; a condition's as an integer */
+    const struct figure *plan_numbers; /* of its parameters; a condition's as an integer */
 } sema;
 
 /* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. A code other than
