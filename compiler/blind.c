@@ -45,7 +45,7 @@ blind *blind_new(mc_code mask, uint32_t heads, uint64_t effort) {
     if (!b) return NULL;
     unsigned uses = mc_uses(mask);
     b->heads = uses & MC_USES_H ? heads : 1;
-    b->by_length = uses & MC_USES_N;
+    b->by_length = uses & (MC_USES_N | MC_USES_DATA);
     b->limit = effort;
     b->mask = cells_new(mask, heads);
     if (b->mask) return b;
@@ -299,6 +299,8 @@ fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out) {
     *out = (blind_rows){0};
     b->out = out;
     b->env = *env;
+    b->mask->sequence++;
+    if (b->self) b->self->sequence++;
     b->n = env->n;
     b->never = b->given_up = false;
     if (b->known_n >= b->n) { /* of distances, and known */

@@ -303,8 +303,19 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_value *valu
     }
 }
 
+/* An element of an array: its value where the index is one alone, else what its width holds. */
+static bool load(box_value *v, const mc_array *array, const box_value *i, const box_value *j) {
+    uint64_t at;
+    const int64_t most = array->width == MC_I64 ? INT64_MAX : (INT64_C(1) << (8 * array->width - 1)) - 1;
+    int64_t jlo = j ? j->lo : 0, jhi = j ? j->hi : 0;
+    set_range(v, -(wide)most - 1, most);
+    bool safe = mc_place(array, i->lo, jlo, &at) && mc_place(array, i->hi, jhi, &at);
+    if (safe && i->lo == i->hi && jlo == jhi) set_const(v, mc_int_at(array, at));
+    return safe;
+}
+
 /* Returns whether the node is safe; leaves everything in v's range when it is not. */
-static bool evaluate_int(box_value *v, const box_node *x, const box_value *values, const box *b) {
+static bool evaluate_int(box_value *v, const box_node *x, const box_value *values, const box *b, const mc_env *env) {
     v->lo = INT64_MIN;
     v->hi = INT64_MAX;
     v->stride = 1;
@@ -340,6 +351,8 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_value *value
         else set_range(v, r->lo < s->lo ? r->lo : s->lo, r->hi > s->hi ? r->hi : s->hi);
         return true;
     }
+    case MC_LOAD: return load(v, &env->arrays[x->f.c], &values[x->a], NULL);
+    case MC_LOAD2: return load(v, &env->arrays[x->f.c], &values[x->a], &values[x->b]);
     default: return true;
     }
 }
@@ -371,7 +384,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
             set_form(v, &x->f, b);
             continue;
         }
-        if (evaluate_int(v, x, values, b)) v->flags |= BOX_SAFE | BOX_QUIET;
+        if (evaluate_int(v, x, values, b, program->env)) v->flags |= BOX_SAFE | BOX_QUIET;
         else if (x->guard != MC_NONE && is_false(&values[x->guard])) v->flags |= BOX_QUIET;
         if (!(v->flags & BOX_SAFE) && v->linear && !form_is_const(&v->f)) v->linear = false;
         loose |= !(v->flags & BOX_QUIET);
@@ -389,7 +402,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
 size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
 
 void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
-    *out = (box_program){.count = mask.count, .root = mask.count - 1};
+    *out = (box_program){.count = mask.count, .root = mask.count - 1, .env = env};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         box_node *y = &out->nodes[i];
@@ -416,6 +429,10 @@ void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
             y->c = x->c;
             y->guard = x->guard;
             break;
+        }
+        if (x->op == MC_LOAD || x->op == MC_LOAD2) {
+            y->f.c = x->imm;
+            out->loads = true;
         }
     }
 }
@@ -451,7 +468,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (x->c != MC_NONE) numbers[values[x->c].same] = 1;
         if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) numbers[values[x->guard].same] = 1;
     }
-    *out = (box_program){.root = MC_NONE, .diagonal = true};
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .env = program->env};
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
@@ -477,6 +494,11 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
             if (x->c != MC_NONE) y->c = numbers[values[x->c].same];
             if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
             out->loose |= loose;
+            if (x->op == MC_LOAD || x->op == MC_LOAD2) {
+                y->f.c = x->f.c;
+                out->loads = true;
+                out->diagonal = false;
+            }
         }
         numbers[i] = out->count++;
     }

@@ -25,11 +25,13 @@ enum {
 typedef struct box_node {
     uint8_t op, flags;
     uint32_t a, b, c, guard; /* indices into the program; MC_NONE where there is none */
-    form f;                  /* of the operations on forms; c alone is the value of MC_CONST_B */
+    form f;                  /* of the operations on forms; c alone is the value of MC_CONST_B, the array of a load */
 } box_node;
 
 typedef struct box_program {
     uint32_t count, root;
+    const mc_env *env; /* what loads read */
+    bool loads;        /* there are some */
     bool on_q, on_k, on_h; /* a node depends on it */
     bool diagonal;    /* every form is one of q - k */
     bool loose;       /* a node is not quiet: somewhere it may fault */

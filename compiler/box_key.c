@@ -206,6 +206,8 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
                 whole = true;
             }
             break;
+        case MC_LOAD: /* by the index itself: what is there depends on the place */
+        case MC_LOAD2: *w++ = x->f.c; whole = true; break;
         case MC_ABS: whole = true; break;
         default: break; /* bools of bools */
         }

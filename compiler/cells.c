@@ -112,8 +112,9 @@ done:
 static void set_sequence(cells *c, const mc_env *env) {
     int64_t n = env->n;
     c->env = *env;
+    c->sequence++;
     if (c->base_n == n) return;
-    if (c->base_n < 0 || c->uses & MC_USES_N) box_program_make(c->mask, env, c->base);
+    if (c->base_n < 0 || c->uses & MC_USES_N) box_program_make(c->mask, &c->env, c->base);
     c->base_n = n;
 }
 
@@ -121,7 +122,7 @@ static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&
                 (q_cuts == k_cuts || memcmp(q_cuts, k_cuts, ((size_t)q_pieces + 1) * sizeof *q_cuts) == 0);
-    size_t need = 5 + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    size_t need = 6 + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
     if (need > c->key_room) {
         int64_t *key = realloc(c->key, need * sizeof *key);
         if (!key) return FCP_E_NO_MEMORY;
@@ -133,6 +134,7 @@ static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_
     *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
     *w++ = c->uses & MC_USES_N ? (int64_t)n : -1;
     *w++ = same;
+    *w++ = c->uses & MC_USES_DATA ? c->sequence : 0;
     memcpy(w, q_cuts, ((size_t)q_pieces + 1) * sizeof *w);
     w += (size_t)q_pieces + 1;
     if (!same) memcpy(w, k_cuts, ((size_t)k_pieces + 1) * sizeof *w);
@@ -167,7 +169,7 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->uses = mc_uses(mask);
     c->heads = c->uses & MC_USES_H ? heads : 1;
     c->base_n = -1;
-    c->key_room = box_key_room(mask.count) + 4;
+    c->key_room = box_key_room(mask.count) + 5;
     c->base = malloc(box_program_size(mask.count));
     c->values = malloc(mask.count * sizeof *c->values);
     c->numbers = malloc(mask.count * sizeof *c->numbers);
@@ -234,7 +236,7 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
     code = walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
     if (code == FCP_OK) code = keep_grid(c, key, words, hash);
     stack_back(&c->stack, mark);
-    if (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW) {
+    if (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX) {
         if (fault) *fault = c->fault;
     }
     if (code != FCP_OK) return code;
@@ -257,7 +259,7 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     set_sequence(c, env);
     const cell_rect square = {.n = n, .hi = {cells_side, cells_side}};
     fcp_code code = n ? count_rect(c, &square, c->base, sum) : FCP_OK;
-    if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW)) *fault = c->fault;
+    if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;

@@ -73,6 +73,7 @@ struct cells {
     mc_env env;        /* of the sequence under way */
     box_program *base; /* the mask for sequences of base_n tokens */
     int64_t base_n;
+    int64_t sequence;  /* how many were under way: where a mask reads arrays, they are unlike */
     box_value *values;
     uint32_t *numbers;
     int64_t *offsets;

@@ -58,7 +58,9 @@ size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p)
     c->key[1] = (int64_t)box_side(b, BOX_Q);
     c->key[2] = (int64_t)box_side(b, BOX_K);
     c->key[3] = (int64_t)box_side(b, BOX_H);
-    return 4 + box_key(p, b, c->offsets, c->key + 4);
+    size_t words = 4 + box_key(p, b, c->offsets, c->key + 4);
+    if (p->loads) c->key[words++] = c->sequence;
+    return words;
 }
 
 int64_t *keep_words(cells *c, size_t words) {

@@ -285,6 +285,19 @@ static void solve_operands(rows *r, row_node *n, unsigned op, const row_node *a,
     }
 }
 
+static void solve_load(rows *r, row_node *n, const mc_array *array, const row_node *a, const row_node *b) {
+    const segment *x = r->pool + a->first, *x_end = x + a->count;
+    const segment none = {0}, *y = b ? r->pool + b->first : &none, *y_end = y + (b ? b->count : 1);
+    for (uint32_t j = 0; j < r->width; j++) {
+        if (x + 1 < x_end && x[1].start == j) x++;
+        if (y + 1 < y_end && y[1].start == j) y++;
+        uint64_t at;
+        bool there = mc_place(array, along(x->v, x->s, j - x->start), along(y->v, y->s, j - y->start), &at);
+        if (!there) set_bits(n->bits, j, j + 1);
+        push(r, n, j, there ? mc_int_at(array, at) : 0, 0);
+    }
+}
+
 static void solve_if(rows *r, row_node *n, const uint64_t p[2], const row_node *a, const row_node *b) {
     const segment *x = r->pool + a->first, *x_end = x + a->count;
     const segment *y = r->pool + b->first, *y_end = y + b->count;
@@ -328,7 +341,8 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     case MC_IF_I: solve_if(r, n, a->bits, c, d); return true;
     case MC_NE: solve_operands(r, n, MC_EQ, a, c); break;
     default: {
-        solve_operands(r, n, x->op, a, c);
+        if (x->op == MC_LOAD || x->op == MC_LOAD2) solve_load(r, n, &program->env->arrays[x->f.c], a, c);
+        else solve_operands(r, n, x->op, a, c);
         if (x->op >= MC_EQ || (x->flags & BOX_QUIET)) return true;
         const row_node *guard = x->guard != MC_NONE ? &r->nodes[x->guard] : NULL;
         if (!guard) return !(n->bits[0] | n->bits[1]);
