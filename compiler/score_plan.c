@@ -22,9 +22,13 @@
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
-/* The constant value of an argument or default; a condition's as an integer. */
+/* The constant value of an argument or default; a condition's as an integer, of a field or table its number. */
 static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out) {
     value_type type = score_param_type(p);
+    if (type == TYPE_ARRAY) {
+        *out = (figure){.integer = array_argument(s, p, e)};
+        return out->integer != ARRAY_ANY;
+    }
     if (type == TYPE_BOOL) {
         *out = (figure){.integer = e->integer, .value = (double)e->integer};
         if (e->kind == EXPR_BOOL) return true;
@@ -43,7 +47,8 @@ static const char *call_text(sema *s, const mask *m, const figure *values) {
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
+        if (p->as) text_puts(&t, s->arrays[values[i].integer]->name);
+        else if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
         else if (values[i].real) real_print(values[i].value, &t);
         else text_printf(&t, "%" PRId64, values[i].integer);
     }
@@ -55,6 +60,7 @@ static const char *call_text(sema *s, const mask *m, const figure *values) {
 
 static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
     int64_t bits = n->integer;
+    if (p->as) return (value){TYPE_ARRAY, (uint32_t)bits};
     value_type type = score_param_type(p) == TYPE_BOOL ? TYPE_BOOL : n->real ? TYPE_REAL : TYPE_INT;
     if (type == TYPE_REAL) memcpy(&bits, &n->value, sizeof bits);
     mc_op op = type == TYPE_BOOL ? MC_CONST_B : type == TYPE_REAL ? MC_CONST_F : MC_CONST_I;
