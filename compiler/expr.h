@@ -3,7 +3,8 @@
 #define FCPC_EXPR_H
 #include "sema.h"
 
-typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL } value_type;
+/* TYPE_ARRAY: a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are known. */
+typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL, TYPE_ARRAY } value_type;
 typedef struct value {
     uint32_t type, node;
 } value;
@@ -54,13 +55,13 @@ value_type score_param_type(const arg *p);
 
 /* --- score_number.c: constants ------------------------------------------------------------------------------------ */
 
-typedef struct number {
+typedef struct figure {
     bool real;
     int64_t integer;
     double value; /* of an integer as well */
-} number;
+} figure;
 /* A constant number, whole or with a point; finite. `what` is its name in messages. */
-bool eval_number(sema *s, const expr *e, const char *what, number *out);
+bool eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression have a point somewhere? */
 bool has_point(const expr *e);
 

@@ -10,6 +10,7 @@
  */
 #include "real.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,10 +160,11 @@ bool real_parse(const char *digits, double *out) {
     return round_to_double(q, shift, rest || more, out);
 }
 
-void real_print(double x, text *out) {
+/* In at most `most` digits. */
+static void print(double x, int most, text *out) {
     char made[40], digits[20], again[64];
     int count = 0, exponent = 0;
-    for (int precision = 0; precision < 17; precision++) {
+    for (int precision = 0; precision < most; precision++) {
         snprintf(made, sizeof made, "%.*e", precision, x < 0 ? -x : x);
         const char *c = made; /* d.ddde+dd, where the point is whatever the locale has */
         count = 0;
@@ -187,4 +189,12 @@ void real_print(double x, text *out) {
         if (i == exponent + 1 && exponent >= 0) text_puts(out, ".");
         text_add(out, i < count ? &digits[i] : "0", 1);
     }
+}
+
+void real_print(double x, text *out) { print(x, 17, out); }
+
+void real_print_short(double x, text *out) {
+    if (isnan(x)) text_puts(out, "nan");
+    else if (isinf(x)) text_puts(out, x > 0 ? "inf" : "-inf");
+    else print(x, 6, out);
 }

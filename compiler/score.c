@@ -140,7 +140,7 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
     if (equality && (a.type == TYPE_BOOL || b.type == TYPE_BOOL)) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON || a.type == TYPE_ANY || b.type == TYPE_ANY) return result;
         if (a.type != b.type) {
-            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a number and a condition",
+            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a figure and a condition",
                        who);
             return s->builder ? poison : result;
         }
@@ -233,6 +233,7 @@ value score_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
 /* --- scores in scores --------------------------------------------------------------------------------------------- */
 
 value_type score_param_type(const arg *p) {
+    if (p->as) return TYPE_ARRAY;
     if (!p->value) return TYPE_ANY;
     return p->value->kind == EXPR_BOOL ? TYPE_BOOL : has_point(p->value) ? TYPE_REAL : TYPE_INT;
 }
@@ -242,12 +243,16 @@ value_type score_param_type(const arg *p) {
 static bool argument(sema *s, const arg *p, const arg *given, const frame *f, uint32_t guard, value *out) {
     value_type type = score_param_type(p);
     expr *e = given ? given->value : p->value;
+    if (!given && type == TYPE_ARRAY) {
+        *out = (value){TYPE_ARRAY, array_argument(s, p, e)};
+        return out->node != ARRAY_ANY;
+    }
     if (!given && type == TYPE_BOOL) {
         *out = (value){TYPE_BOOL, expr_emit(s, e, MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, e->integer, MC_NONE)};
         return true;
     }
     if (!given) {
-        number n;
+        figure n;
         if (!eval_number(s, e, p->name, &n)) return false;
         *out = n.real ? (value){TYPE_REAL, constant(s, e, n.value)}
                       : (value){TYPE_INT, expr_emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, n.integer, MC_NONE)};
@@ -255,6 +260,8 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
     }
     *out = expr_lower(s, e, f, guard);
     if (type == TYPE_BOOL) return expr_needs(s, *out, TYPE_BOOL, e, p->name);
+    if (type == TYPE_ARRAY)
+        return expr_needs(s, *out, TYPE_ARRAY, e, p->name) && fits_param(s, p, out->node, e->at);
     if (!needs_number(s, *out, e, p->name)) return false;
     if (type == TYPE_REAL) *out = to_real(s, e, *out);
     return true;

@@ -22,14 +22,14 @@ bool has_point(const expr *e) {
     return false;
 }
 
-static number whole(int64_t x) { return (number){.integer = x, .value = (double)x}; }
+static figure whole(int64_t x) { return (figure){.integer = x, .value = (double)x}; }
 
 static bool too_large(sema *s, const expr *e) {
     diag_error(s->d, FCP_E_VALUE, e->at, "this overflows 64 bits");
     return false;
 }
 
-static bool apply(sema *s, const expr *e, number a, number b, number *out) {
+static bool apply(sema *s, const expr *e, figure a, figure b, figure *out) {
     if (!a.real && !b.real) {
         int64_t v;
         bool over = false;
@@ -58,17 +58,17 @@ static bool apply(sema *s, const expr *e, number a, number b, number *out) {
         diag_error(s->d, FCP_E_TYPE, e->at, e->op == OP_MOD ? "'%%' needs whole numbers" : "this is a condition, not a number");
         return false;
     }
-    *out = (number){.real = true, .value = v};
+    *out = (figure){.real = true, .value = v};
     if (isfinite(v)) return true;
     diag_error(s->d, FCP_E_SCORE, e->at, "this is not a finite number");
     return false;
 }
 
-static bool eval_leaf(sema *s, const expr *e, const char *what, number *out) {
+static bool eval_leaf(sema *s, const expr *e, const char *what, figure *out) {
     switch ((expr_kind)e->kind) {
     case EXPR_INT: *out = whole(e->integer); return true;
     case EXPR_FLOAT:
-        *out = (number){.real = true};
+        *out = (figure){.real = true};
         if (real_parse(e->name, &out->value)) return true;
         diag_error(s->d, FCP_E_SCORE, e->at, "this is beyond the largest number, 1.8e308");
         return false;
@@ -86,7 +86,7 @@ static bool eval_leaf(sema *s, const expr *e, const char *what, number *out) {
     return false;
 }
 
-bool eval_number(sema *s, const expr *e, const char *what, number *out) {
+bool eval_number(sema *s, const expr *e, const char *what, figure *out) {
     if (e->kind == EXPR_CALL && !has_point(e)) { /* min, max, abs, exact of whole numbers */
         int64_t v;
         if (!eval_constant(s, e, what, &v)) return false;
@@ -100,7 +100,7 @@ bool eval_number(sema *s, const expr *e, const char *what, number *out) {
     } else if (!eval_leaf(s, leaf, what, out)) return false;
     while (leaf != e) {
         leaf = leaf->up;
-        number right;
+        figure right;
         if (!eval_number(s, leaf->b, what, &right) || !apply(s, leaf, *out, right, out)) return false;
     }
     return true;

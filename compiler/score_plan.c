@@ -22,11 +22,15 @@
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
-/* The constant value of an argument or default; a condition's as an integer. */
-static bool constant_argument(sema *s, const arg *p, const expr *e, number *out) {
+/* The constant value of an argument or default; a condition's as an integer, of a field or table its number. */
+static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out) {
     value_type type = score_param_type(p);
+    if (type == TYPE_ARRAY) {
+        *out = (figure){.integer = array_argument(s, p, e)};
+        return out->integer != ARRAY_ANY;
+    }
     if (type == TYPE_BOOL) {
-        *out = (number){.integer = e->integer, .value = (double)e->integer};
+        *out = (figure){.integer = e->integer, .value = (double)e->integer};
         if (e->kind == EXPR_BOOL) return true;
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", p->name);
         return false;
@@ -37,13 +41,14 @@ static bool constant_argument(sema *s, const arg *p, const expr *e, number *out)
 }
 
 /* "softcap(c = 50.0)" */
-static const char *call_text(sema *s, const mask *m, const number *values) {
+static const char *call_text(sema *s, const mask *m, const figure *values) {
     text t = {0};
     text_puts(&t, m->name);
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
+        if (p->as) text_puts(&t, s->arrays[values[i].integer]->name);
+        else if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
         else if (values[i].real) real_print(values[i].value, &t);
         else text_printf(&t, "%" PRId64, values[i].integer);
     }
@@ -53,8 +58,9 @@ static const char *call_text(sema *s, const mask *m, const number *values) {
     return copy;
 }
 
-static value parameter(sema *s, const arg *p, expr *e, const number *n) {
+static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
     int64_t bits = n->integer;
+    if (p->as) return (value){TYPE_ARRAY, (uint32_t)bits};
     value_type type = score_param_type(p) == TYPE_BOOL ? TYPE_BOOL : n->real ? TYPE_REAL : TYPE_INT;
     if (type == TYPE_REAL) memcpy(&bits, &n->value, sizeof bits);
     mc_op op = type == TYPE_BOOL ? MC_CONST_B : type == TYPE_REAL ? MC_CONST_F : MC_CONST_I;
@@ -235,7 +241,7 @@ bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
     struct fcpc_program *p = s->out;
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    number *numbers = ARENA_ZNEW(s->scratch, number, m->param_count + 1);
+    figure *numbers = ARENA_ZNEW(s->scratch, figure, m->param_count + 1);
     if (!given || !values || !numbers) return no_memory(s);
     if (!bind_args(s, m, args, call, given)) return false;
     bool good = true;
@@ -283,7 +289,7 @@ bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
 /* --- sinks -------------------------------------------------------------------------------------------------------- */
 
 static bool sink_value(sema *s, const expr *e, double *out) {
-    number n;
+    figure n;
     if (!eval_number(s, e, "sink", &n)) return false;
     *out = n.value;
     if (isfinite((float)n.value)) return true;

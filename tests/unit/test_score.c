@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+#include "../../compiler/explain.h"
 #include "../../compiler/program.h"
 #include "random_score.h"
 
@@ -295,6 +296,40 @@ Test(score, flat_stretches) {
         cr_expect_eq(value_of(p->slope, &at), i == 1, "%s: %g", flat[i], value_of(p->slope, &at));
         fcpc_program_free(p);
     }
+}
+
+/* --- explanations ------------------------------------------------------------------------------------------------- */
+
+/* explain evaluates the tree; it reports itself if the code gives another answer. */
+Test(score, explained) {
+    unsigned explained = 0, real = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        static maker m;
+        static page text;
+        m = start(seed + 40000);
+        const tree *root = make_real(&m, 1 + (unsigned)roll(&m, 5));
+        write_program(&text, root, "window(w = 9)");
+        if (text.size + 100 > TEXT) continue;
+        const char *forward = "plan.passes=forward";
+        const fcpc_options options = {.defines = &forward, .define_count = 1};
+        for (int i = 0; i < 4; i++) {
+            point at = somewhere(&m);
+            explanation e = {.q = at.q, .k = at.k, .n = at.n, .h = at.h, .s = at.s};
+            fcpc_diagnostics *d = fcpc_diagnostics_new();
+            fcp_code code = explain_pair("a.fcp", text.text, text.size, &options, d, &e);
+            cr_assert(code == FCP_OK || code == FCP_E_SCORE, "%s\n%s", text.text, fcpc_diagnostics_render(d, false));
+            fcpc_diagnostics_free(d);
+            if (code == FCP_OK && e.allowed) {
+                double wanted = real_of(root, &at);
+                cr_assert(e.score && !e.score_faults);
+                cr_assert(same(e.scored, wanted), "seed %d: %.17g, not %.17g\n%s", (int)seed, e.scored, wanted, text.text);
+                explained++;
+                for (size_t j = e.score_first; j < e.count; j++) real += e.steps[j].kind == EXPLAIN_REAL;
+            } else cr_assert_null(e.score);
+            arena_free(&e.arena);
+        }
+    }
+    cr_assert(explained > 300 && real > explained, "%u explained, %u steps", explained, real);
 }
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
