@@ -252,7 +252,9 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
 bool mc_builder_failed(const mc_builder *b);
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count);
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node);
-/* Extracts the code that `root` (a bool node) needs, renumbered in the same order, root last, guards included.
+bool mc_builder_loose(const mc_builder *b, uint32_t node); /* it, or something it needs, may fault */
+bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or a real decides it */
+/* Extracts the code that `root` needs, renumbered in the same order, root last, guards included.
  * *nodes and *places are malloc'd (caller frees). False when out of memory. A faulting node is kept only if the root or
  * a guard of a kept node reaches it. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);

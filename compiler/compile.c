@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "lower.h"
 #include "place.h"
+#include "sort.h"
 #include "warn.h"
 #include "workspace.h"
 
@@ -63,8 +64,7 @@ static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
     return rest->op == MC_MOD && rest->a == *a && rest->b == *b;
 }
 
-static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t b) {
-    mc_code mask = r->program->mask;
+static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cells_fault *f, uint32_t a, uint32_t b) {
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_eval(mask, MC_LENGTH(f->n), f->q, f->k, f->h, values);
@@ -80,7 +80,7 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
         if (x->b != MC_NONE) values[x->b] = 1;
         if (x->c != MC_NONE) values[x->c] = 1;
     }
-    span at = r->program->mask_spans[f->node];
+    span at = spans[f->node];
     diag_error(r->d, FCP_E_MASK_EXACT, place_of(r, at), "%lld is not a multiple of %lld in a sequence of %lld tokens",
                (long long)dividend, (long long)divisor, (long long)f->n);
     if (!fixed)
@@ -89,13 +89,14 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     return FCP_E_MASK_EXACT;
 }
 
-static fcp_code report_fault(run *r, fcp_code code, const cells_fault *f) {
+/* A fault of the mask, or of the code that finds the score's. */
+static fcp_code report_fault(run *r, fcp_code code, mc_code mask, const span *spans, const cells_fault *f) {
     uint32_t a, b;
-    if (f->kind == MC_DIV_ZERO && f->node < r->program->mask.count && is_exact(r->program->mask, f->node, &a, &b))
-        return report_exact(r, f, a, b);
+    if (f->kind == MC_DIV_ZERO && f->node < mask.count && is_exact(mask, f->node, &a, &b))
+        return report_exact(r, mask, spans, f, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
-    span at = f->node < r->program->mask.count ? r->program->mask_spans[f->node] : r->program->mask_span;
-    if (mc_uses(r->program->mask) & MC_USES_H)
+    span at = f->node < mask.count ? spans[f->node] : r->program->mask_span;
+    if (mc_uses(mask) & MC_USES_H)
         diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens", what,
                    (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
     else
@@ -121,10 +122,38 @@ static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uin
     fcp_code code = problem_build(r->program, lengths, count, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
     arena_reset(&r->scratch);
     if (!code) return FCP_OK;
-    if (fault.kind != MC_OK) return report_fault(r, code, &fault);
+    if (fault.kind != MC_OK) return report_fault(r, code, r->program->mask, r->program->mask_spans, &fault);
     report(r, code, span_of_error(r, code), &err);
     if (code == FCP_E_RANKS && r->program->strategy == FCP_STRATEGY_FCP && block > FCP_CELL)
         diag_hint(r->d, "a smaller block gives more of them: plan.block = %u", block / 2 / FCP_CELL * FCP_CELL);
+    return code;
+}
+
+/* Faults of the score, for pairs that the mask allows: once for each length, or for the longest sequence where the length
+ * does not matter. */
+static fcp_code check_score(run *r) {
+    const struct fcpc_program *g = r->program;
+    const problem *p = &r->problem;
+    if (g->check.nodes == g->mask.nodes) return FCP_OK;
+    unsigned uses = mc_uses(g->check);
+    uint64_t *distinct = ARENA_NEW(&r->scratch, uint64_t, p->sequences), *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
+    cells *check = cells_new(g->check, g->heads);
+    fcp_code code = distinct && room && check ? FCP_OK : FCP_E_NO_MEMORY;
+    if (!code) {
+        cells_set_stop(check, r->stop);
+        memcpy(distinct, p->lengths, p->sequences * sizeof *distinct);
+        sort_u64(distinct, room, p->sequences);
+    }
+    for (uint32_t i = 0; i < p->sequences && !code; i++) {
+        bool last = i + 1 == p->sequences;
+        if (!last && (distinct[i] == distinct[i + 1] || !(uses & MC_USES_N))) continue;
+        cells_counts counts;
+        cells_fault fault = {0};
+        code = cells_count(check, MC_LENGTH((int64_t)distinct[i]), &counts, &fault);
+        if (code && fault.kind != MC_OK) code = report_fault(r, code, g->check, g->check_spans, &fault);
+    }
+    cells_free(check);
+    arena_reset(&r->scratch);
     return code;
 }
 
@@ -336,6 +365,7 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
         code = choose_block(&r, lengths, count, &block);
     if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
+    if (!code) code = check_score(&r);
     if (!code) code = warn_heavy(&r, lengths, count);
     if (!code) code = warn_batch(program, &r.problem, r.cells, stop, d, r.shift, &r.scratch);
     arena_reset(&r.scratch);

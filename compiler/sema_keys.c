@@ -231,10 +231,6 @@ static bool flag_key(sema *s, const keys *k, key_id key, bool *out) {
     return false;
 }
 
-static void later_key(sema *s, const keys *k, key_id key, const char *what) {
-    if (k->at[key]) diag_error(s->d, FCP_E_UNSUPPORTED, k->at[key]->key_at, "%s are not built into this version", what);
-}
-
 /* --- sections ----------------------------------------------------------------------------------------------------- */
 
 static void check_model(sema *s, const keys *k) {
@@ -457,8 +453,10 @@ static void check_plan_mask(sema *s, const keys *k) {
         const section *plan = k->sections[SECTION_PLAN];
         if (k->misspelled) return;
         diag_error(s->d, FCP_E_MISSING, plan ? plan->name_at : s->program.end, "the plan names no mask");
-        diag_hint(s->d, count ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
-                  count ? s->program.masks->name : "causal");
+        const mask *first = s->program.masks;
+        while (first && first->score) first = first->next;
+        diag_hint(s->d, first ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
+                  first ? first->name : "causal");
         return;
     }
     const expr *v = e->value;
@@ -467,16 +465,45 @@ static void check_plan_mask(sema *s, const keys *k) {
         diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
         return;
     }
-    mask *m = visible_mask(s, v->name);
+    mask *m = visible_mask(s, v->name, KIND_MASK);
     span at = v->kind == EXPR_CALL ? v->name_at : v->at;
-    if (m) {
+    if (m && m->score) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
+        diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
+    } else if (m) {
         check_mask(s, m); /* one of the prelude is checked only now */
         lower_plan_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
     } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices")))
         diag_error(s->d, FCP_E_UNSUPPORTED, at, "masks by '%s' are not built into this version", v->name);
     else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
-        const char *nearest = nearest_mask(s, v->name);
+        const char *nearest = nearest_mask(s, v->name, KIND_MASK);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+}
+
+/* The plan's score and sinks; without the key, a score of the program's own is not used. */
+static void check_plan_score(sema *s, const keys *k) {
+    const entry *e = k->at[KEY_SCORE];
+    const expr *v = e ? e->value : NULL;
+    if (k->at[KEY_SINK]) lower_plan_sink(s, k->at[KEY_SINK]->value);
+    if (!e) return;
+    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
+        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
+        return;
+    }
+    mask *m = visible_mask(s, v->name, KIND_SCORE);
+    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
+    if (m && m->score) {
+        check_mask(s, m);
+        lower_plan_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+    } else if (m) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
+        diag_hint(s->d, "plan { mask = %s }", v->name);
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
+        const char *nearest = nearest_mask(s, v->name, KIND_SCORE);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }
@@ -486,12 +513,11 @@ static void check_plan(sema *s, const keys *k) {
     static const char *const layouts[] = {[FCP_LAYOUT_PLANNED] = "planned", [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
                                           [FCP_LAYOUT_ZIGZAG] = "zigzag"};
     int layout = FCP_LAYOUT_PLANNED;
-    later_key(s, k, KEY_SCORE, "scores");
-    later_key(s, k, KEY_SINK, "sink logits");
     check_plan_mask(s, k);
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
+    check_plan_score(s, k);
     choice_key(s, k, KEY_LAYOUT, layouts, 3, &layout);
     p->layout = (fcp_layout)layout;
     p->margin = 16;

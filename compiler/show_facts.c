@@ -79,6 +79,8 @@ static void add_problem(facts *f, const show_model *m) {
     add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
         plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
     add(f, "mask", "%s", m->mask);
+    if (m->score) add(f, "score", "%s", m->score);
+    if (m->sink) add(f, "sink", "%s", m->sink);
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",

@@ -361,27 +361,33 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
 
 /* --- the source -------------------------------------------------------------------------------------------------- */
 
-/* What follows "mask =" on its line, in the plan's canonical source; "?" when there is no such line. */
-static fcp_code find_mask(const fcp_plan *plan, arena *memory, show_model *out) {
-    const char *s = plan->source, *end = s + plan->source_count;
-    static const char key[] = "mask = ";
-    out->mask = "?";
+/* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes last.
+ * *out stays where there is none. */
+static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, const char **out) {
+    const char *s = plan->source, *end = s + plan->source_count, *found = NULL, *found_end = NULL;
+    size_t key_size = strlen(key);
     while (s < end) {
         const char *line = s, *stop = memchr(s, '\n', (size_t)(end - s));
         if (!stop) stop = end;
         s = stop + 1;
         while (line < stop && *line == ' ') line++;
-        if ((size_t)(stop - line) < sizeof key || memcmp(line, key, sizeof key - 1) != 0) continue;
-        line += sizeof key - 1;
-        char *text = arena_copy(memory, line, (size_t)(stop - line));
-        if (!text) return FCP_E_NO_MEMORY;
-        for (size_t i = 0, n, size = (size_t)(stop - line); i < size; i += n ? n : 1) {
-            n = show_utf8(text + i, size - i);
-            if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
-        }
-        out->mask = text;
-        return FCP_OK;
+        if ((size_t)(stop - line) <= key_size || memcmp(line, key, key_size) != 0) continue;
+        found = line + key_size;
+        found_end = stop;
     }
+    if (!found) return FCP_OK;
+    size_t size = (size_t)(found_end - found);
+    bool more = size > 1 && found_end[-1] == ' ' && found_end[-2] == ','; /* a long list, broken into lines */
+    char *text = ARENA_NEW(memory, char, size + 4);
+    if (!text) return FCP_E_NO_MEMORY;
+    memcpy(text, found, size);
+    for (size_t i = 0, n; i < size; i += n ? n : 1) {
+        n = show_utf8(text + i, size - i);
+        if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
+    }
+    memcpy(text + size, "...", 4);
+    if (!more) text[size] = 0;
+    *out = text;
     return FCP_OK;
 }
 
@@ -393,6 +399,9 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
     fcp_code code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
     if (!code) code = fill_grids(plan, scale, memory, out);
     if (!code) code = fill_ranks(plan, scale, memory, out);
-    if (!code) code = find_mask(plan, memory, out);
+    out->mask = "?";
+    if (!code) code = find_line(plan, "mask = ", memory, &out->mask);
+    if (!code && plan->score_count) code = find_line(plan, "score = ", memory, &out->score);
+    if (!code && plan->sink_count) code = find_line(plan, "sink = ", memory, &out->sink);
     return code;
 }

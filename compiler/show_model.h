@@ -68,6 +68,7 @@ typedef struct show_model {
     show_cell *cell;
     uint64_t cell_pairs_max, cell_bytes_max;
     const char *mask; /* "lambda(sink = 64)", from the source; NUL-terminated */
+    const char *score, *sink; /* likewise; NULL: none */
 } show_model;
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out);
@@ -88,7 +89,7 @@ uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps);
 const show_stretch *show_stretch_at(const show_grid *g, uint64_t position);
 
 /* show_facts.c: the problem and its cost in plain words: a label and a sentence each. */
-enum { SHOW_FACTS = 12, SHOW_SENTENCE = 512 };
+enum { SHOW_FACTS = 14, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* of the plan; else of the problem */

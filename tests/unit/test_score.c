@@ -1,433 +1,440 @@
-/* test_score.c: scores, slopes and sinks in the reference and the host backend, on plans made by hand: the reference
- * against formulas written down once more and against differences, the host against the reference. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
+/* test_score.c: scores: what they lower to, what they are worth, their derivatives, their faults, their sinks. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
 
-#include "../../runtime/numeric.h"
-#include "../../runtime/reference.h"
-#include "hand_score.h"
-#include "plain.h"
+#include "../../compiler/explain.h"
+#include "../../compiler/program.h"
+#include "random_score.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1 };
-static const uint64_t mixed[] = {300, 60, 129, 1, 140, 64};
+static fcp_code parse(const char *source, const fcpc_options *options, fcpc_program **p, char **said) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    *p = NULL;
+    fcp_code code = fcpc_parse_text("a.fcp", source, strlen(source), options, d, p);
+    *said = fcpc_diagnostics_render(d, false);
+    fcpc_diagnostics_free(d);
+    return code;
+}
 
-/* The scores of hand_score.h, stated a second time. */
-static double stated(const char *name, double s, int64_t q, int64_t k, int64_t n, uint32_t h, uint32_t heads,
-                     uint64_t token) {
-    switch (name[0]) {
-    case 'a': return s + (double)(k - q) * pow(2, -8.0 * (h + 1) / heads);
-    case 's': return !strcmp(name, "same") ? s : 3 * tanh(s / 3);
-    case 'p': return q - k > 30 ? s / 2 : s < 0.1 ? s / 4 : s - 0.075;
-    case 't': {
-        int64_t back = q - k > HAND_REACH ? HAND_REACH : q - k;
-        return s + (back < 0 ? 0 : sin((double)(h * (HAND_REACH + 1) + back) * 1.3) * 2);
+static fcpc_program *program_with(const char *source, const fcpc_options *options) {
+    fcpc_program *p;
+    char *said;
+    cr_assert_eq(parse(source, options, &p, &said), FCP_OK, "%s\n%s", source, said);
+    free(said);
+    return p;
+}
+
+static fcpc_program *program(const char *source) { return program_with(source, NULL); }
+
+static uint32_t count_op(mc_code code, mc_op op) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < code.count; i++) count += code.nodes[i].op == op;
+    return count;
+}
+
+static double value_of(mc_code code, const point *p) {
+    int64_t *scratch = malloc(code.count * sizeof *scratch);
+    double v = mc_eval_score(code, MC_LENGTH(p->n), p->q, p->k, p->h, p->s, scratch);
+    free(scratch);
+    return v;
+}
+
+/* --- lowering ----------------------------------------------------------------------------------------------------- */
+
+Test(score, none) {
+    static const char *const same[] = {"s", "s + 0", "0.0 + s + 0.0", "s * 1", "s / 1", "-(-s)", "if true then s else q",
+                                       "if 2.0 < 1.0 then 1.0 else s", "max(s, s)", "s - 0.0", "other(s = s)",
+                                       "if c == 0.0 then s else s * exp(c)", "-1 * (s / -1.0)"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char source[300];
+        snprintf(source, sizeof source, "score other = s\nscore mine(c = 0) = %s\nplan { mask = causal; score = mine }",
+                 same[i]);
+        fcpc_program *p = program(source);
+        cr_expect_eq(p->score.count, 0, "%s has %u operations", same[i], p->score.count);
+        cr_expect_eq(p->slope.count, 0);
+        cr_expect_eq(p->check.nodes, p->mask.nodes);
+        fcpc_program_free(p);
     }
-    case 'f': return s * (1 + ((double)(token * 37 % 11) - 3) / 8);
-    case 'l': return s * log2((double)n) / 5;
-    default:
-        return log(exp(s) + 0.5) * fmin(1.5, sqrt(1 + s * s)) + floor((double)k / 7) / 20 -
-               fmax(0.1 * s, exp2(s) / 9);
+}
+
+Test(score, prelude) {
+    fcpc_program *p = program("model { heads = 8 }\nplan { mask = causal; score = softcap(c = 30) }");
+    cr_expect_str_eq(p->score_name, "softcap(c = 30.0)");
+    cr_expect_eq(p->score.count, 5); /* 30.0 s / tanh * */
+    cr_expect_eq(p->slope.count, 7); /* 30.0 s / tanh * 1.0 - */
+    cr_expect_eq(count_op(p->slope, MC_TANH_F), 1);
+    cr_expect_null(mc_check(p->score, MC_SCORE, NULL, NULL));
+    cr_expect_null(mc_check(p->slope, MC_SCORE, NULL, NULL));
+    for (double s = -200; s <= 200; s += 3.7) {
+        point at = {.n = 10, .s = s};
+        double t = tanh(s / 30);
+        cr_expect_eq(value_of(p->score, &at), 30 * t);
+        cr_expect_eq(value_of(p->slope, &at), 1 - t * t);
+    }
+    fcpc_program_free(p);
+    p = program("model { heads = 12 }\nplan { mask = causal; score = alibi }");
+    cr_expect_str_eq(p->score_name, "alibi");
+    cr_expect_eq(p->slope.count, 1);
+    cr_expect_eq(mc_uses(p->score), MC_USES_Q | MC_USES_K | MC_USES_H | MC_USES_S);
+    for (int64_t h = 0; h < 12; h++) {
+        point at = {.q = 100, .k = 33, .n = 200, .h = h, .s = 0.75};
+        cr_expect_eq(value_of(p->score, &at), 0.75 + (33 - 100) * exp2(-8.0 * (double)(h + 1) / 12));
+        cr_expect_eq(value_of(p->slope, &at), 1);
+    }
+    fcpc_program_free(p);
+}
+
+/* Masks know the model's figures, unless something else has their name. */
+Test(score, figures) {
+    fcpc_program *p = program("model { heads = 6; kv_heads = 2 }\n"
+                              "mask m = causal and (h / (heads / kv_heads) == 0 or k < 4)\nplan { mask = m }");
+    int64_t scratch[100];
+    for (int64_t h = 0; h < 6; h++) cr_expect_eq(mc_eval(p->mask, MC_LENGTH(10), 8, 7, h, scratch), h < 3);
+    fcpc_program_free(p);
+    p = program("mask heads(kv_heads = 3) = k < kv_heads\nmask m = heads\nplan { mask = m }");
+    cr_expect(mc_eval(p->mask, MC_LENGTH(10), 9, 2, 0, scratch) && !mc_eval(p->mask, MC_LENGTH(10), 9, 3, 0, scratch));
+    fcpc_program_free(p);
+}
+
+/* A program's mask does not hide the prelude's score, nor the reverse; a program's score does. */
+Test(score, names) {
+    fcpc_program *p = program("mask alibi = k == q\nscore window(w = 2) = s * w\nmask causal = window(w = 3)\n"
+                              "plan { mask = causal; score = alibi }");
+    int64_t scratch[100];
+    cr_expect(mc_eval(p->mask, MC_LENGTH(10), 5, 3, 0, scratch) && !mc_eval(p->mask, MC_LENGTH(10), 5, 2, 0, scratch));
+    cr_expect_gt(p->score.count, 5);
+    fcpc_program_free(p);
+    p = program("score alibi = s * 2\nscore mine = alibi\nplan { mask = causal; score = mine }");
+    cr_expect_eq(p->score.count, 3);
+    fcpc_program_free(p);
+}
+
+Test(score, overrides) {
+    static const struct { const char *define, *name, *text; } cases[] = {
+        {"plan.score.c=20.0", "softcap(c = 20.0)", "score = softcap(c = 20.0)"},
+        {"softcap.c=0.1", "softcap(c = 0.1)", "score softcap(c = 0.1) = c * tanh(s / c)"},
+        {"c=1.0e-7", "softcap(c = 1.0e-7)", "score = softcap(c = 1.0e-7)"},
+        {"plan.score=alibi", "alibi", "score = alibi"},
+        {"plan.sink=-2.5", "softcap(c = 50.0)", "sink = -2.5"},
+        {"sink=[1 x 7, 0.25]", "softcap(c = 50.0)", "sink = [1 x 7, 0.25]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcpc_program *p = program_with("plan { mask = causal; score = softcap }",
+                                       &(fcpc_options){.defines = &cases[i].define, .define_count = 1});
+        cr_expect_str_eq(p->score_name, cases[i].name);
+        cr_expect_not_null(strstr(p->canonical, cases[i].text), "%s: %s", cases[i].define, p->canonical);
+        fcpc_program *again = program(p->canonical);
+        cr_expect_str_eq(again->canonical, p->canonical);
+        cr_expect_str_eq(again->score_name, p->score_name);
+        fcpc_program_free(again);
+        fcpc_program_free(p);
     }
 }
 
-/* --- the reference ------------------------------------------------------------------------------------------------ */
-
-enum { HEADS = 4, KV_HEADS = 2, DIM = 6 };
-
-struct small {
-    hand *h;
-    hand_score *store;
-    fcp_shape shape;
-    fcp_packed in;
-    fcp_reference out;
-};
-
-static struct small small_open(const char *mask, const char *score, bool sinks) {
-    static const uint64_t lengths[] = {37, 5, 140};
-    struct small s = {.h = hand_make(1, HEADS, KV_HEADS, DIM, FCP_FP32, 256, mask, lengths, 3)};
-    s.store = calloc(1, sizeof *s.store);
-    cr_assert(s.h && s.store);
-    s.h->problem.scale = 0.7;
-    hand_score_put(s.h, s.store, score, sinks);
-    cr_assert(fcp_plan_index(&s.h->plan, NULL) == FCP_OK);
-    fcp_plan_shape(&s.h->plan, &s.shape);
-    cr_assert(fcp_packed_alloc(&s.shape, ALL, &s.in, NULL) == FCP_OK);
-    fcp_packed_draw(&s.shape, ALL, 5, &s.in);
-    size_t rows = s.shape.tokens * HEADS;
-    s.out =
-        (fcp_reference){malloc(rows * 48), malloc(rows * 8), malloc(rows * 48), malloc(rows * 24), malloc(rows * 24)};
-    return s;
+Test(score, sinks) {
+    fcpc_program *p = program("model { heads = 5 }\nplan { mask = causal; sink = [0.5 x 2, -1.25, 3, 2 * 0.1] }");
+    const double wanted[] = {0.5, 0.5, -1.25, 3, 0.2};
+    cr_expect_arr_eq(p->sink, wanted, sizeof wanted);
+    fcpc_program_free(p);
+    p = program("model { heads = 3 }\nplan { mask = causal; sink = -7 }");
+    for (int h = 0; h < 3; h++) cr_expect_eq(p->sink[h], -7);
+    fcpc_program_free(p);
+    p = program("plan { mask = causal }");
+    cr_expect_null(p->sink);
+    cr_expect_null(p->score_name);
+    fcpc_program_free(p);
 }
 
-static void small_close(struct small *s) {
-    free(s->out.o);
-    free(s->out.lse);
-    free(s->out.dq);
-    free(s->out.dk);
-    free(s->out.dv);
-    fcp_packed_free(&s->in);
-    hand_free(s->h);
-    free(s->store);
+/* What shares nothing in the source shares its nodes; what can be decided is gone. */
+Test(score, simplified) {
+    fcpc_program *p = program("score m(w = 2.0) = (if w > 1 then tanh(s) else s) * tanh(s) + tanh(s) / 4\n"
+                              "plan { mask = causal; score = m }");
+    cr_expect_eq(count_op(p->score, MC_TANH_F), 1);
+    cr_expect_eq(count_op(p->score, MC_DIV_F), 0); /* times a quarter */
+    cr_expect_eq(count_op(p->score, MC_IF_F), 0);
+    cr_expect_eq(count_op(p->slope, MC_TANH_F), 1);
+    fcpc_program_free(p);
+    p = program("score m = s + exp2(3.0) + log2(0.25) + exp(0.0) + sqrt(2.0) * 0.0\nplan { mask = causal; score = m }");
+    cr_expect_eq(count_op(p->score, MC_CONST_F), 3);
+    cr_expect_eq(p->score.count, 7);
+    fcpc_program_free(p);
 }
 
-static void small_run(struct small *s) {
-    cr_assert(fcp_reference_compute(&s->h->plan, &s->in, 2, NULL, &s->out, NULL) == FCP_OK);
+Test(score, floors) {
+    fcpc_program *p = program("score m = floor(s) + floor(q / 3.0)\nplan { mask = causal; score = m; passes = forward }");
+    cr_expect_eq(p->slope.count, 1);
+    point at = {.q = 7, .s = 2.5};
+    cr_expect_eq(value_of(p->score, &at), 4);
+    fcpc_program_free(p);
+    p = program("score m = if floor(s) > 3.0 then s else s * floor(q / 3.0)\nplan { mask = causal; score = m }");
+    cr_expect_eq(value_of(p->slope, &at), 2);
+    fcpc_program_free(p);
 }
 
-static void is_the_formula(const char *mask, const char *score, bool sinks) {
-    struct small s = small_open(mask, score, sinks);
-    const float *q = s.in.t[FCP_TENSOR_Q], *k = s.in.t[FCP_TENSOR_K], *v = s.in.t[FCP_TENSOR_V];
-    mc_code code = {s.h->mask, s.h->mask_count};
-    int64_t scratch[64];
-    small_run(&s);
-    for (uint64_t seq = 0, at = 0; seq < 3; at += s.h->sequences[seq++]) {
-        int64_t n = (int64_t)s.h->sequences[seq];
-        for (int64_t i = 0; i < n; i++)
-            for (uint32_t h = 0; h < HEADS; h++) {
-                double sum = sinks ? exp(s.store->sink[h]) : 0, o[DIM] = {0};
-                size_t row = (at + (uint64_t)i) * HEADS + h;
-                for (int64_t j = 0; j < n; j++) {
-                    if (!mc_eval(code, MC_LENGTH(n), i, j, h, scratch)) continue;
-                    size_t key = (at + (uint64_t)j) * KV_HEADS + h / 2;
-                    double t = 0;
-                    for (int d = 0; d < DIM; d++) t += (double)q[row * DIM + d] * k[key * DIM + d];
-                    t = score ? stated(score, t * 0.7, i, j, n, h, HEADS, at + (uint64_t)j) : t * 0.7;
-                    sum += exp(t);
-                    for (int d = 0; d < DIM; d++) o[d] += exp(t) * v[key * DIM + d];
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+static maker start(uint64_t seed) { return (maker){.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 12345}; }
+
+static void write_program(page *p, const tree *root, const char *mask) {
+    p->size = 0;
+    put(p, "model { heads = 3 }\nbatch { lengths = [23, 9, 23] }\nscore mine = body where { body =\n "
+           "");
+    write_tree(p, root);
+    put(p, " }\nplan { score = mine; mask = ");
+    put(p, mask);
+    put(p, " }\n");
+}
+
+static point somewhere(maker *m) {
+    point p = {.n = 23, .q = (int64_t)roll(m, 23), .k = (int64_t)roll(m, 23), .h = (int64_t)roll(m, 3), .heads = 3};
+    p.s = ((double)roll(m, 4001) - 2000) / (roll(m, 3) ? 500 : 20);
+    return p;
+}
+
+/* Equal, but for the sign of zero at the root, which scores do not keep. */
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+Test(score, random_values) {
+    unsigned compared = 0, numbers = 0, refused = 0;
+    for (uint64_t seed = 1; seed <= 1500; seed++) {
+        static maker m;
+        static page text;
+        m = start(seed);
+        const tree *root = make_real(&m, 1 + (unsigned)roll(&m, 5));
+        write_program(&text, root, "full");
+        if (text.size + 100 > TEXT) continue;
+        fcpc_program *p;
+        char *said;
+        const char *forward = "plan.passes=forward";
+        fcp_code code = parse(text.text, &(fcpc_options){.defines = &forward, .define_count = 1}, &p, &said);
+        if (code == FCP_E_SCORE) refused++; /* a constant such as log(0.0) */
+        else cr_assert_eq(code, FCP_OK, "%s\n%s", text.text, said);
+        free(said);
+        if (!p) continue;
+        fcpc_program *again = program_with(p->canonical, NULL);
+        cr_assert_str_eq(again->canonical, p->canonical);
+        cr_assert_eq(again->score.count, p->score.count);
+        fcpc_program_free(again);
+        for (int i = 0; i < 40; i++) {
+            point at = somewhere(&m);
+            double wanted = real_of(root, &at), got = p->score.count ? value_of(p->score, &at) : at.s;
+            cr_assert(same(got, wanted), "seed %d: %.17g, not %.17g, at q %d k %d h %d s %g\n%s", (int)seed, got, wanted,
+                      (int)at.q, (int)at.k, (int)at.h, at.s, text.text);
+            compared++;
+            numbers += !isnan(wanted);
+        }
+        fcpc_program_free(p);
+    }
+    cr_log_info("%u compared, %u numbers, %u programs refused", compared, numbers, refused);
+    cr_assert_gt(numbers, 30000);
+    cr_assert_lt(refused, 150);
+}
+
+/* --- derivatives -------------------------------------------------------------------------------------------------- */
+
+static double difference(mc_code code, point at, double step) {
+    point left = at, right = at;
+    left.s -= step;
+    right.s += step;
+    return (value_of(code, &right) - value_of(code, &left)) / (right.s - left.s);
+}
+
+static void differentiate(uint64_t seeds, bool smooth, double kept) {
+    unsigned compared = 0, skipped = 0, moving = 0;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        static maker m;
+        static page text;
+        m = start(seed + 700000);
+        m.smooth = smooth;
+        const tree *root = make_real(&m, 1 + (unsigned)roll(&m, 4));
+        write_program(&text, root, "full");
+        fcpc_program *p;
+        char *said;
+        fcp_code code = text.size + 100 < TEXT ? parse(text.text, NULL, &p, &said) : FCP_E_SCORE;
+        if (code == FCP_E_SCORE) continue;
+        cr_assert_eq(code, FCP_OK, "%s\n%s", text.text, said);
+        free(said);
+        for (int i = 0; i < 10 && p->score.count; i++) {
+            point at = somewhere(&m);
+            double step = 1e-3 * (1 + fabs(at.s)), got = value_of(p->slope, &at);
+            double d1 = difference(p->score, at, step), d2 = difference(p->score, at, step / 2),
+                   d3 = difference(p->score, at, step / 4);
+            /* two extrapolations that agree: no kink nearby, nor too large a higher derivative */
+            double e1 = (4 * d2 - d1) / 3, e2 = (4 * d3 - d2) / 3, noise = 1e-12 * fabs(value_of(p->score, &at)) / step;
+            if (!smooth && isnan(got)) { /* sqrt at 0, by 0 */
+                skipped++;
+                continue;
+            }
+            if (!isfinite(e1) || !isfinite(e2) || fabs(e1 - e2) > 1e-6 * fabs(e2) + 1e-9 + noise) {
+                skipped++;
+                continue;
+            }
+            cr_assert(fabs(got - e2) <= 1e-5 * fabs(e2) + 1e-8 + 100 * noise, "seed %d: slope %.15g, differences %.15g, s %g\n%s",
+                      (int)seed, got, e2, at.s, text.text);
+            compared++;
+            moving += got != 0 && got != 1;
+        }
+        fcpc_program_free(p);
+    }
+    cr_log_info("%u compared, %u of them with a slope that is not 0 or 1, %u skipped", compared, moving, skipped);
+    cr_assert_gt(compared, 5000);
+    cr_assert_gt(moving, compared / 3);
+    cr_assert_gt(compared, kept * (compared + skipped));
+}
+
+Test(score, smooth_slopes) { differentiate(1500, true, 0.9); }
+Test(score, slopes_with_kinks) { differentiate(2500, false, 0.5); }
+
+/* Where the score does not move, its slope is 0, whatever the function outside would say. */
+Test(score, flat_stretches) {
+    static const char *const flat[] = {"sqrt(max(s, 0.0))", "log(max(0.0, s)) * 2.0 + s", "1.0 / max(s, 0.0)",
+                                       "sqrt(if s < 0.0 then 0.0 else s) / (if s < 0.0 then 1.0 else s)"};
+    for (size_t i = 0; i < sizeof flat / sizeof *flat; i++) {
+        char source[200];
+        snprintf(source, sizeof source, "score m = %s\nplan { mask = causal; score = m }", flat[i]);
+        fcpc_program *p = program(source);
+        point at = {.n = 5, .s = -2};
+        cr_expect_eq(value_of(p->slope, &at), i == 1, "%s: %g", flat[i], value_of(p->slope, &at));
+        fcpc_program_free(p);
+    }
+}
+
+/* --- explanations ------------------------------------------------------------------------------------------------- */
+
+/* explain evaluates the tree; it reports itself if the code gives another answer. */
+Test(score, explained) {
+    unsigned explained = 0, real = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        static maker m;
+        static page text;
+        m = start(seed + 40000);
+        const tree *root = make_real(&m, 1 + (unsigned)roll(&m, 5));
+        write_program(&text, root, "window(w = 9)");
+        if (text.size + 100 > TEXT) continue;
+        const char *forward = "plan.passes=forward";
+        const fcpc_options options = {.defines = &forward, .define_count = 1};
+        for (int i = 0; i < 4; i++) {
+            point at = somewhere(&m);
+            explanation e = {.q = at.q, .k = at.k, .n = at.n, .h = at.h, .s = at.s};
+            fcpc_diagnostics *d = fcpc_diagnostics_new();
+            fcp_code code = explain_pair("a.fcp", text.text, text.size, &options, d, &e);
+            cr_assert(code == FCP_OK || code == FCP_E_SCORE, "%s\n%s", text.text, fcpc_diagnostics_render(d, false));
+            fcpc_diagnostics_free(d);
+            if (code == FCP_OK && e.allowed) {
+                double wanted = real_of(root, &at);
+                cr_assert(e.score && !e.score_faults);
+                cr_assert(same(e.scored, wanted), "seed %d: %.17g, not %.17g\n%s", (int)seed, e.scored, wanted, text.text);
+                explained++;
+                for (size_t j = e.score_first; j < e.count; j++) real += e.steps[j].kind == EXPLAIN_REAL;
+            } else cr_assert_null(e.score);
+            arena_free(&e.arena);
+        }
+    }
+    cr_assert(explained > 300 && real > explained, "%u explained, %u steps", explained, real);
+}
+
+/* --- faults ------------------------------------------------------------------------------------------------------- */
+
+/* Does an allowed pair of the batch fault? */
+static bool some_fault(const tree *root, const char *mask) {
+    static const int64_t lengths[] = {23, 9};
+    for (int i = 0; i < 2; i++)
+        for (int64_t q = 0; q < lengths[i]; q++)
+            for (int64_t k = 0; k < lengths[i]; k++)
+                for (int64_t h = 0; h < 3; h++) {
+                    if (mask[0] == 'c' && k > q) continue;
+                    if (mask[0] == 'w' && !(0 <= q - k && q - k < 4)) continue;
+                    point at = {.n = lengths[i], .q = q, .k = k, .h = h, .heads = 3, .s = 0.5};
+                    real_of(root, &at);
+                    if (at.fault) return true;
                 }
-                cr_assert(sum == 0 ? s.out.lse[row] == -INFINITY : fabs(s.out.lse[row] - log(sum)) < 1e-12,
-                          "%s %s: row %zu: %g, not %g", mask, score ? score : "-", row, s.out.lse[row], log(sum));
-                for (int d = 0; d < DIM; d++)
-                    cr_assert(fabs(s.out.o[row * DIM + d] - (sum == 0 ? 0 : o[d] / sum)) < 1e-12, "%s %s: row %zu",
-                              mask, score ? score : "-", row);
-            }
+    return false;
+}
+
+static bool is_fault(fcp_code code) {
+    return code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_EXACT;
+}
+
+Test(score, random_faults) {
+    static const char *const masks[] = {"full", "causal", "window(w = 4)"};
+    unsigned asked = 0, faults = 0, checked = 0;
+    for (uint64_t seed = 1; seed <= 1200; seed++) {
+        static maker m;
+        static page text;
+        m = start(seed + 3000);
+        m.risky = true;
+        const char *mask = masks[roll(&m, 3)];
+        const tree *root = make_real(&m, (unsigned)roll(&m, 3));
+        write_program(&text, root, mask);
+        fcpc_program *p;
+        char *said;
+        const char *forward = "plan.passes=forward";
+        fcp_code code = parse(text.text, &(fcpc_options){.defines = &forward, .define_count = 1}, &p, &said);
+        free(said);
+        if (code == FCP_E_SCORE) continue;
+        bool wanted = some_fault(root, mask);
+        if (p) {
+            fcpc_diagnostics *d = fcpc_diagnostics_new();
+            fcp_plan *plan = NULL;
+            code = fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan);
+            said = fcpc_diagnostics_render(d, false);
+            cr_assert(code == FCP_OK || is_fault(code), "%s\n%s", text.text, said);
+            free(said);
+            fcp_plan_free(plan);
+            fcpc_diagnostics_free(d);
+            checked += p->check.nodes != p->mask.nodes;
+        } else cr_assert_eq(code, FCP_E_MASK_EXACT, "%s", text.text);
+        cr_assert_eq(is_fault(code), wanted, "seed %d: %s, under %s\n%s", (int)seed, fcp_code_name(code), mask, text.text);
+        asked++;
+        faults += wanted;
+        fcpc_program_free(p);
     }
-    small_close(&s);
+    cr_log_info("%u asked, %u faults, %u needed a check", asked, faults, checked);
+    cr_assert(faults > 60 && asked - faults > 400 && checked > faults);
 }
 
-Test(score, reference_is_the_formula) {
-    for (int i = 0; i < HAND_SCORES; i++)
-        for (int sinks = 0; sinks < 2; sinks++) {
-            is_the_formula("causal", hand_scores[i], sinks);
-            is_the_formula("head", hand_scores[i], sinks);
-        }
-    is_the_formula("gap", NULL, true);
-    is_the_formula("none", NULL, true);
-    is_the_formula("full", NULL, true);
+static char *plan_says(const char *source, fcp_code wanted) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = program(source);
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_eq(code, wanted, "%s: %s", source, said);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+    return said;
 }
 
-/* sum of O * dO */
-static double loss(struct small *s) {
-    fcp_reference all = s->out;
-    const float *d_o = s->in.t[FCP_TENSOR_DO];
-    double sum = 0;
-    s->out.dq = s->out.dk = s->out.dv = NULL;
-    small_run(s);
-    s->out = all;
-    for (size_t i = 0; i < s->shape.tokens * HEADS * DIM; i++) sum += all.o[i] * d_o[i];
-    return sum;
+Test(score, fault_places) {
+    char *said = plan_says("batch { lengths = [300, 200] }\n"
+                           "score m = if k + 3 > q then s else s - exact(60, q - k - 4)\n"
+                           "plan { mask = causal; score = m; block = 128 }", FCP_E_MASK_DIV_ZERO);
+    cr_expect_not_null(strstr(said, "a.fcp:2:40: error[E310]: division by zero for q = 4, k = 0 in a sequence of "), "%s",
+                       said);
+    free(said);
+    said = plan_says("model { heads = 4 }\nbatch { lengths = [300, 200] }\nscore m = s + exact(n * h, 8) * 0.5\n"
+                     "plan { mask = window(w = 8) ; score = m; block = 128 }", FCP_E_MASK_EXACT);
+    cr_expect_not_null(strstr(said, "a.fcp:3:15: error[E312]: "), "%s", said);
+    free(said);
+    /* what the mask forbids is not asked */
+    free(plan_says("batch { lengths = [300, 200] }\nscore m = s - exact(q - k, q - k + 1 - min(q - k, 1) * (q - k)) * 0.5\n"
+                   "plan { mask = causal; score = m; block = 128 }", FCP_OK));
 }
 
-static void gradients_are_slopes(const char *mask, const char *score, bool sinks) {
-    struct small s = small_open(mask, score, sinks);
-    small_run(&s);
-    const struct { fcp_tensor t; const double *gradient; uint32_t heads; } all[] = {
-        {FCP_TENSOR_Q, s.out.dq, HEADS}, {FCP_TENSOR_K, s.out.dk, KV_HEADS}, {FCP_TENSOR_V, s.out.dv, KV_HEADS}};
-    for (int i = 0; i < 3; i++)
-        for (size_t at = 3; at < s.shape.tokens * all[i].heads * DIM; at += 701) {
-            float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
-            double given = all[i].gradient[at];
-            *x = kept + 0x1p-12f;
-            double after = loss(&s), h = (double)*x - kept;
-            *x = kept - 0x1p-12f;
-            double before = loss(&s);
-            h += (double)kept - *x;
-            *x = kept;
-            cr_assert(fabs((after - before) / h - given) < 1e-5, "%s %s %s[%zu]: slope %.9g, gradient %.9g", mask,
-                      score ? score : "-", fcp_tensor_name(all[i].t), at, (after - before) / h, given);
-        }
-    /* of the sinks: -sum of exp(z - lse) delta */
-    const float *d_o = s.in.t[FCP_TENSOR_DO];
-    for (uint32_t h = 0; sinks && h < HEADS; h++) {
-        double given = 0, z = s.store->sink[h];
-        small_run(&s);
-        for (size_t row = h; row < s.shape.tokens * HEADS; row += HEADS) {
-            double delta = 0;
-            for (int d = 0; d < DIM; d++) delta += s.out.o[row * DIM + (size_t)d] * d_o[row * DIM + (size_t)d];
-            given -= exp(z - s.out.lse[row]) * delta;
-        }
-        s.store->sink[h] = z + 1e-4;
-        double after = loss(&s);
-        s.store->sink[h] = z - 1e-4;
-        double before = loss(&s);
-        s.store->sink[h] = z;
-        cr_assert(fabs((after - before) / 2e-4 - given) < 1e-5, "%s sink %u: slope %.9g, formula %.9g", mask, h,
-                  (after - before) / 2e-4, given);
-    }
-    small_close(&s);
-}
-
-Test(score, gradients_are_slopes) {
-    for (int i = 0; i < HAND_SCORES; i++) gradients_are_slopes(i % 2 ? "head" : "causal", hand_scores[i], i % 3 == 0);
-    gradients_are_slopes("gap", NULL, true);
-    gradients_are_slopes("odd", "softcap", true);
-}
-
-/* --- the host ----------------------------------------------------------------------------------------------------- */
-
-struct bench {
-    hand *h;
-    hand_score *store;
-    fcp_session *session;
-    fcp_shape shape;
-    fcp_packed packed;
-};
-
-static struct bench open(hand *h, const char *score, bool sinks, uint32_t threads) {
-    struct bench b = {.h = h, .store = calloc(1, sizeof *b.store)};
-    fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = threads, .timeout_s = 60};
-    cr_assert(h && b.store);
-    hand_score_put(h, b.store, score, sinks);
-    cr_assert(fcp_plan_index(&h->plan, &err) == FCP_OK, "%s", err.message);
-    fcp_plan_shape(&h->plan, &b.shape);
-    cr_assert(fcp_session_create(&h->plan, &options, &b.session, &err) == FCP_OK, "%s", err.message);
-    cr_assert(fcp_packed_alloc(&b.shape, ALL, &b.packed, &err) == FCP_OK, "%s", err.message);
-    fcp_packed_draw(&b.shape, ALL, 11, &b.packed);
-    return b;
-}
-
-static void close(struct bench *b) {
-    fcp_session_free(b->session);
-    fcp_packed_free(&b->packed);
-    hand_free(b->h);
-    free(b->store);
-}
-
-static void run(struct bench *b, fcp_pass pass) {
-    fcp_error err = {0};
-    cr_assert(fcp_session_run_packed(b->session, &b->h->plan, pass, &b->packed, NULL, &err) == FCP_OK, "%s",
-              err.message);
-}
-
-static void check(struct bench *b, const char *what) {
-    fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_passes(&b->h->plan, 3, &b->packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
-                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
-    cr_assert(report.ok);
-}
-
-static void both(uint32_t ranks, uint32_t heads, uint32_t kv_heads, uint32_t dim, fcp_dtype dtype, uint32_t block,
-                 const char *mask, const char *score, bool sinks) {
-    char what[120];
-    snprintf(what, sizeof what, "%s, %s, %u ranks, %u heads of %u, %s%s", mask, score ? score : "no score", ranks,
-             heads, dim, fcp_dtype_name(dtype), sinks ? ", sinks" : "");
-    struct bench b = open(hand_make(ranks, heads, kv_heads, dim, dtype, block, mask, mixed, 6), score, sinks, 2);
-    run(&b, FCP_FORWARD);
-    run(&b, FCP_BACKWARD);
-    check(&b, what);
-    close(&b);
-}
-
-#ifdef PLAIN_TESTS
-enum { STEP = 3 }; /* the thread sanitizer is slow */
-#else
-enum { STEP = 1 };
-#endif
-
-static void every_score(uint32_t ranks, fcp_dtype dtype, uint32_t block) {
-    static const char *const masks[] = {"causal", "odd", "head", "gap", "full", "window", "tail", "none"};
-    for (int i = 0; i < HAND_SCORES; i += STEP) {
-        both(ranks, 4, 2, 32, dtype, block, masks[i], hand_scores[i], false);
-        both(ranks, 4, 2, 32, dtype, block, masks[(i + 3) % 8], hand_scores[i], true);
-    }
-}
-
-Test(score, every_score_on_one_rank_fp32) { every_score(1, FCP_FP32, 512); }
-Test(score, every_score_on_four_ranks_fp32) { every_score(4, FCP_FP32, 128); }
-Test(score, every_score_on_three_ranks_fp16) { every_score(3, FCP_FP16, 256); }
-Test(score, every_score_on_five_ranks_bf16) { every_score(5, FCP_BF16, 384); }
-
-Test(score, sinks_alone) {
-    static const char *const masks[] = {"causal", "gap", "none", "head"};
-    for (int i = 0; i < 4; i++) both(3, 4, 2, 32, FCP_FP32, 128, masks[i], NULL, true);
-    both(2, 4, 1, 32, FCP_BF16, 256, "gap", NULL, true);
-}
-
-Test(score, head_dimensions_and_groups) {
-    static const uint32_t shapes[][3] = {{1, 1, 1}, {3, 1, 7}, {6, 2, 80}, {8, 1, 64}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        both(2, shapes[i][0], shapes[i][1], shapes[i][2], FCP_FP32, 128, "head", "alibi", i % 2);
-        both(2, shapes[i][0], shapes[i][1], shapes[i][2], FCP_FP32, 128, "causal", "table", !(i % 2));
-    }
-}
-
-/* Pairs summed over heads, as tiles count them, against a count. */
-Test(score, pairs_are_summed_over_heads) {
-    hand *h = hand_make(2, 6, 2, 8, FCP_FP32, 128, "head", mixed, 6);
-    uint64_t tiles = 0, counted = 0;
-    cr_assert_not_null(h);
-    for (uint32_t i = 0; i < h->tile_count; i++) tiles += h->tiles[i].pairs;
-    for (uint32_t s = 0; s < 6; s++)
-        for (uint64_t q = 0; q < mixed[s]; q++)
-            for (uint64_t x = 0; x < 6; x++) counted += q + 50 * x + 1 < mixed[s] ? q + 50 * x + 1 : mixed[s];
-    cr_assert(tiles == counted, "%lu, not %lu", (unsigned long)tiles, (unsigned long)counted);
-    hand_free(h);
-}
-
-static void rows_that_see_nothing(const char *score) {
-    struct bench b = open(hand_make(2, 4, 2, 32, FCP_FP16, 256, "gap", mixed, 6), score, true, 2);
-    memset(b.packed.t[FCP_TENSOR_O], 0xff, b.shape.tokens * 4 * 32 * 2);
-    run(&b, FCP_FORWARD);
-    run(&b, FCP_BACKWARD);
-    const uint16_t *o = b.packed.t[FCP_TENSOR_O], *dq = b.packed.t[FCP_TENSOR_DQ];
-    const float *lse = b.packed.t[FCP_TENSOR_LSE];
-    for (uint32_t s = 0, token = 0; s < 6; s++)
-        for (uint32_t q = 0; q < mixed[s]; q++, token++)
-            for (uint32_t h = 0; h < 4; h++) {
-                float z = (float)b.store->sink[h];
-                cr_assert(q < 150 ? lse[token * 4 + h] == z : lse[token * 4 + h] > z, "sequence %u row %u", s, q);
-                for (uint32_t i = 0; i < 32 && q < 150; i++)
-                    cr_assert(o[(token * 4 + h) * 32 + i] == 0 && (dq[(token * 4 + h) * 32 + i] & 0x7fff) == 0);
-            }
-    close(&b);
-}
-
-Test(score, rows_that_see_nothing_have_the_sink) {
-    rows_that_see_nothing(NULL);
-    rows_that_see_nothing("alibi");
-    rows_that_see_nothing("everything");
-}
-
-/* Sinks far above and far below every score, and scores that leave a row nothing. */
-Test(score, extreme_sinks_and_scores) {
-    static const double sinks[] = {-1e300, -700, 60, 2000};
-    struct bench b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "softcap", true, 2);
-    memcpy(b.store->sink, sinks, sizeof sinks);
-    run(&b, FCP_FORWARD);
-    const float *lse = b.packed.t[FCP_TENSOR_LSE], *o = b.packed.t[FCP_TENSOR_O];
-    for (uint64_t row = 0; row < b.shape.tokens * 4; row++) {
-        cr_assert(row % 4 < 3 || lse[row] == 2000);
-        for (size_t i = row * 16; i < row * 16 + 16; i++) cr_assert(row % 4 < 3 ? isfinite(o[i]) : o[i] == 0);
-    }
-    run(&b, FCP_BACKWARD);
-    check(&b, "extreme sinks");
-    close(&b);
-    /* if q < 170 then log(0) else s: nothing is left of the rows before 170, and nothing of them has a gradient */
-    b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "same", false, 2);
-    hand_code score = {b.store->score, 0}, slope = {b.store->slope, 0};
-    for (int i = 0; i < 2; i++) {
-        hand_code *c = i ? &slope : &score;
-        uint32_t s = hs0(c, MC_S), early = hs2(c, MC_LT, hs0(c, MC_Q), hs_int(c, 170)), zero = hs_real(c, 0);
-        uint32_t pole = hs2(c, MC_DIV_F, hs_real(c, 1), zero); /* a slope that is infinite where P is 0 */
-        uint32_t nothing = hs1(c, MC_LOG_F, zero), one = hs_real(c, 1);
-        hs3(c, MC_IF_F, early, i ? pole : nothing, i ? one : s);
-    }
-    b.h->plan.score_count = score.count;
-    b.h->plan.slope_count = slope.count;
-    fcp_session_free(b.session);
-    cr_assert(fcp_session_create(&b.h->plan, NULL, &b.session, NULL) == FCP_OK);
-    run(&b, FCP_FORWARD);
-    run(&b, FCP_BACKWARD);
-    lse = b.packed.t[FCP_TENSOR_LSE];
-    for (uint64_t t = 0; t < mixed[0]; t++) cr_assert((lse[t * 4] == -INFINITY) == (t < 170));
-    check(&b, "minus infinity");
-    close(&b);
-}
-
-/* --- what must not spread ----------------------------------------------------------------------------------------- */
-
-static bool token_is_finite(const struct bench *b, fcp_tensor t, uint64_t token) {
-    size_t count = fcp_tensor_token_bytes(&b->shape, t) / sizeof(float);
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(((const float *)b->packed.t[t])[token * count + i])) return false;
-    return true;
-}
-
-/* A token of sequence 0 is NaN in K or V: rows that do not see it are as finite as before. */
-static void nan_spreads_only_where_it_is_seen(fcp_tensor t, const char *mask, const char *score, uint32_t at) {
-    struct bench b = open(hand_make(2, 2, 1, 16, FCP_FP32, 384, mask, mixed, 6), score, true, 2);
-    int64_t scratch[64];
-    mc_code code = {b.h->mask, b.h->mask_count};
-    size_t count = fcp_tensor_token_bytes(&b.shape, t) / sizeof(float);
-    for (size_t i = 0; i < count; i++) ((float *)b.packed.t[t])[at * count + i] = NAN;
-    run(&b, FCP_FORWARD);
-    run(&b, FCP_BACKWARD);
-    for (uint64_t token = 0; token < b.shape.tokens; token++) {
-        int64_t n = (int64_t)mixed[0], x = (int64_t)token;
-        bool row = token < mixed[0] && mc_eval(code, MC_LENGTH(n), x, at, 0, scratch), key = false;
-        for (int64_t q = 0; token < mixed[0] && q < n && !key; q++)
-            key = mc_eval(code, MC_LENGTH(n), q, at, 0, scratch) && mc_eval(code, MC_LENGTH(n), q, x, 0, scratch);
-        cr_assert(row || (token_is_finite(&b, FCP_TENSOR_O, token) && token_is_finite(&b, FCP_TENSOR_DQ, token)),
-                  "%s %s %s: row %lu", fcp_tensor_name(t), mask, score, (unsigned long)token);
-        cr_assert(key || (token_is_finite(&b, FCP_TENSOR_DK, token) && token_is_finite(&b, FCP_TENSOR_DV, token)),
-                  "%s %s %s: key %lu", fcp_tensor_name(t), mask, score, (unsigned long)token);
-    }
-    cr_assert(!token_is_finite(&b, FCP_TENSOR_O, at), "the row itself has seen it");
-    close(&b);
-}
-
-Test(score, nan_spreads_only_where_it_is_seen) {
-    nan_spreads_only_where_it_is_seen(FCP_TENSOR_K, "odd", "alibi", 251);
-    nan_spreads_only_where_it_is_seen(FCP_TENSOR_K, "causal", "everything", 250);
-    nan_spreads_only_where_it_is_seen(FCP_TENSOR_V, "odd", "softcap", 251);
-}
-
-/* --- the judge ---------------------------------------------------------------------------------------------------- */
-
-/* A slope of 1. */
-static uint64_t hand_one(mc_node *nodes) {
-    hand_code c = {nodes, 0};
-    hs_real(&c, 1);
-    return c.count;
-}
-
-/* What another score, slope or sink gives is not right. */
-Test(score, the_judge_sees_the_difference) {
-    struct bench b = open(hand_make(1, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), "softcap", true, 2);
-    run(&b, FCP_FORWARD);
-    run(&b, FCP_BACKWARD);
-    fcp_plan *p = &b.h->plan;
-    for (int i = 0; i < 4; i++) {
-        fcp_plan kept = *p;
-        double z = b.store->sink[1];
-        if (i == 0) hand_score_put(b.h, b.store, "same", true);
-        if (i == 1) p->slope_count = hand_one(b.store->slope);
-        if (i == 2) b.store->sink[1] = z + 0.01;
-        if (i == 3) p->sink_count = 0;
-        fcp_check_report report = FCP_CHECK_START;
-        cr_assert(fcp_check_passes(p, 3, &b.packed, 2, NULL, &report, NULL) == FCP_OK);
-        cr_assert(!report.ok, "difference %d", i);
-        cr_assert(i != 1 || (report.tensor[FCP_TENSOR_O].ok && !report.tensor[FCP_TENSOR_DQ].ok));
-        *p = kept;
-        hand_score_put(b.h, b.store, "softcap", true);
-    }
-    check(&b, "as it was");
-    close(&b);
-}
-
-Test(score, two_runs_and_any_number_of_threads_give_the_same_bits) {
-    unsigned char *first = NULL;
-    for (uint32_t threads = 1; threads < 8; threads += 3) {
-        struct bench b = open(hand_make(3, 8, 4, 24, FCP_BF16, 256, "odd", mixed, 6), "everything", true, threads);
-        run(&b, FCP_FORWARD);
-        run(&b, FCP_BACKWARD);
-        size_t o = b.shape.tokens * fcp_tensor_token_bytes(&b.shape, FCP_TENSOR_O);
-        size_t dk = b.shape.tokens * fcp_tensor_token_bytes(&b.shape, FCP_TENSOR_DK);
-        unsigned char *bytes = malloc(2 * o + dk);
-        memcpy(bytes, b.packed.t[FCP_TENSOR_O], o);
-        memcpy(bytes + o, b.packed.t[FCP_TENSOR_DQ], o);
-        memcpy(bytes + 2 * o, b.packed.t[FCP_TENSOR_DK], dk);
-        if (first) {
-            cr_assert(memcmp(first, bytes, 2 * o + dk) == 0, "%u threads", threads);
-            free(bytes);
-        } else first = bytes;
-        close(&b);
-    }
-    free(first);
+/* What lies in a plan: code that checks, and means what the program's does. */
+Test(score, in_plans) {
+    fcpc_program *p = program("model { heads = 2 }\nbatch { lengths = [300] }\nscore m = softcap(c = 3, s = alibi)\n"
+                              "plan { mask = causal; score = m; sink = [0.5, -1]; block = 128 }");
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcp_plan *plan = NULL;
+    cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan), FCP_OK);
+    cr_assert_eq(plan->score_count, p->score.count);
+    cr_assert_arr_eq(plan->score, p->score.nodes, p->score.count * sizeof(mc_node));
+    cr_assert_eq(plan->slope_count, p->slope.count);
+    cr_assert_arr_eq(plan->slope, p->slope.nodes, p->slope.count * sizeof(mc_node));
+    cr_expect_eq(plan->sink_count, 2);
+    cr_expect_eq(plan->sink[1], -1);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
 }
