@@ -37,10 +37,6 @@ void fcp_host_score_close(fcp_host_score *score) {
     free(score->slopes);
 }
 
-FCP_CLONES static void scale_row(float *row, uint32_t width, float factor) {
-    for (uint32_t c = 0; c < width; c++) row[c] *= factor;
-}
-
 /* ds *= p == 0 ? 0 : slope */
 FCP_CLONES static void chain_row(const float *restrict p, const float *restrict slope, float *restrict ds,
                                  uint32_t width) {
@@ -50,25 +46,15 @@ FCP_CLONES static void chain_row(const float *restrict p, const float *restrict 
     }
 }
 
-static void evaluate(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
-                     const float *s, size_t ld, int64_t *scratch, float *out) {
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t c = 0; c < keys; c += MC_ROW) {
-            uint32_t width = keys - c < MC_ROW ? keys - c : MC_ROW;
-            mc_eval_score_row(code, env, q0 + r, k0 + c, width, h, s + r * ld + c, scratch, out + r * ld + c);
-        }
-}
-
 void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
                           uint32_t keys, int64_t h, float *s, size_t ld) {
-    evaluate(score->code, env, q0, rows, k0, keys, h, s, ld, score->scratch, s);
-    for (uint32_t r = 0; r < rows; r++) scale_row(s + r * ld, keys, (float)FCP_LOG2E);
+    mc_eval_score_tile(score->code, env, q0, rows, k0, keys, h, s, ld, (float)FCP_LOG2E, score->scratch, s);
 }
 
 void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
                            uint32_t keys, int64_t h, const float *s, size_t ld) {
     if (score->slope_is_one) return;
-    evaluate(score->slope, env, q0, rows, k0, keys, h, s, ld, score->scratch, score->slopes);
+    mc_eval_score_tile(score->slope, env, q0, rows, k0, keys, h, s, ld, 1, score->scratch, score->slopes);
 }
 
 void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,
