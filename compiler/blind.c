@@ -33,8 +33,9 @@ struct blind {
     bool by_length, never, given_up;
     uint64_t limit; /* boxes and rows */
     int64_t known_n, back, ahead; /* least distances, of a mask of q - k alone: for lengths up to known_n */
-    mc_env env; /* of the sequence asked for */
-    int64_t n;
+    mc_env env; /* of the sequence asked for: n keys; queries at [q_first, q_end) */
+    int64_t n, q_first, q_end;
+    bool itself; /* queries and keys are the same */
     open_span *spans;
     size_t span_count, span_room;
     blind_rows *out;
@@ -98,11 +99,12 @@ static bool effort_left(blind *b) {
 
 static void found(blind *b, int64_t first, int64_t end, uint32_t head) {
     blind_rows *o = b->out;
+    uint64_t from = (uint64_t)(first - b->q_first), to = (uint64_t)(end - b->q_first);
     if (!o->rows) {
-        o->first = (uint64_t)first;
-        o->end = (uint64_t)end;
+        o->first = from;
+        o->end = to;
         o->head = head;
-    } else if (o->end == (uint64_t)first && o->head == head) o->end = (uint64_t)end;
+    } else if (o->end == from && o->head == head) o->end = to;
     o->rows += (uint64_t)(end - first);
 }
 
@@ -192,6 +194,21 @@ static fcp_code rows_one_by_one(blind *b, int64_t q0, int64_t q1, uint32_t head,
 
 static fcp_code halves(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p, unsigned depth,
                        bool *out_all);
+static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p,
+                                unsigned depth, bool *out_all);
+
+/* Rows [q0, q1) that do not see key 0: those that are keys too may see themselves. */
+static fcp_code see_themselves(blind *b, int64_t q0, int64_t q1, uint32_t head, bool *out_all) {
+    const int64_t from = q0 > 0 ? q0 : 0, to = q1 < b->n ? q1 : b->n;
+    if (from >= to) return search_all(b, q0, q1, head);
+    bool all = false;
+    fcp_code code = FCP_OK;
+    if (q0 < from) code = search_all(b, q0, from, head);
+    if (code == FCP_OK) code = without_witness(b, true, from, to, head, program_of(b, b->self), 0, &all);
+    if (code == FCP_OK && to < q1) code = search_all(b, to, q1, head);
+    *out_all = all && q0 == from && q1 == to;
+    return code;
+}
 
 /* Rows [q0, q1): those that do not see key 0 (`self`: themselves) go on to the next test. *out_all: there were none.
  * What is known to see itself is remembered relative to its place: a mask with a period meets itself once a period. */
@@ -221,8 +238,7 @@ static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uin
     } else if (code == FCP_OK && cls == BOX_MIXED && q1 - q0 > FEW_ROWS) {
         code = halves(b, self, q0, q1, head, p, depth, out_all);
     } else if (code == FCP_OK && cls != BOX_FULL) {
-        code = self ? search_all(b, q0, q1, head)
-                    : without_witness(b, true, q0, q1, head, program_of(b, b->self), 0, out_all);
+        code = self ? search_all(b, q0, q1, head) : see_themselves(b, q0, q1, head, out_all);
     }
     stack_back(&c->stack, mark);
     return code;
@@ -241,10 +257,10 @@ static fcp_code halves(blind *b, bool self, int64_t q0, int64_t q1, uint32_t hea
     return code;
 }
 
-/* Is the whole of rows [0, n), all heads, allowed at key 0 (or, of the mask with k := q, at all)? */
+/* Are all rows, of all heads, allowed at key 0 (or, of the mask with k := q, at all)? */
 static fcp_code all_allowed(blind *b, cells *c, bool *out) {
     const box_program *p = program_of(b, c);
-    box x = {{0, 0, 0}, {b->n, 1, b->heads}};
+    box x = {{b->q_first, 0, 0}, {b->q_end, 1, b->heads}};
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
     fcp_code code = classify(c, &x, &p, &cls);
@@ -300,34 +316,37 @@ fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out) {
     b->out = out;
     b->env = *env;
     b->n = env->n;
+    b->q_first = env->q_first;
+    b->q_end = env->q_first + env->queries;
+    b->itself = env->q_first == 0 && env->queries == env->n;
     b->never = b->given_up = false;
-    if (b->known_n >= b->n) { /* of distances, and known */
+    if (b->itself && b->known_n >= b->n) { /* of distances, and known */
         known_distance(b);
         return FCP_OK;
     }
     bool all = false;
     fcp_code code = all_allowed(b, b->mask, &all);
     if (code == FCP_OK && !all && !b->self) code = make_self(b);
-    if (code == FCP_OK && !all) code = all_allowed(b, b->self, &all);
+    if (code == FCP_OK && !all && b->q_first >= 0 && b->q_end <= b->n) code = all_allowed(b, b->self, &all);
     if (code != FCP_OK || all) {
-        b->never = code == FCP_OK && !b->by_length;
+        b->never = code == FCP_OK && !b->by_length && b->itself;
         return code;
     }
     /* the program of the whole square tells whether it is one of q - k */
     const box_program *p = program_of(b, b->mask);
-    box x = {{0, 0, 0}, {b->n, b->n, b->heads}};
+    box x = {{b->q_first, 0, 0}, {b->q_end, b->n, b->heads}};
     box_class cls;
     stack_mark mark = stack_here(&b->mask->stack);
     code = classify(b->mask, &x, &p, &cls);
-    if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->on_h && !p->loose) {
+    if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->on_h && !p->loose && b->itself) {
         code = by_distance(b, p);
     } else {
         bool each = true; /* row has a witness */
         for (uint32_t h = 0; h < b->heads && code == FCP_OK && !b->given_up; h++) {
-            code = without_witness(b, false, 0, b->n, h, program_of(b, b->mask), 0, &all);
+            code = without_witness(b, false, b->q_first, b->q_end, h, program_of(b, b->mask), 0, &all);
             each &= all;
         }
-        b->never = code == FCP_OK && each && !b->given_up && !b->by_length;
+        b->never = code == FCP_OK && each && !b->given_up && !b->by_length && b->itself;
     }
     stack_back(&b->mask->stack, mark);
     out->at_least = b->given_up;

@@ -24,14 +24,16 @@ enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 
-/* A rectangle of cells, of n tokens in all. */
+/* A rectangle of cells, counted from the sequence's first query and key. */
 typedef struct cell_rect {
-    uint64_t n, lo[2], hi[2]; /* by BOX_Q, BOX_K */
+    uint64_t lo[2], hi[2]; /* by BOX_Q, BOX_K */
 } cell_rect;
 
 static box rect_box(const cells *c, const cell_rect *r) {
-    uint64_t q1 = r->hi[BOX_Q] * FCP_CELL, k1 = r->hi[BOX_K] * FCP_CELL;
-    return make_box(c, r->lo[BOX_Q] * FCP_CELL, q1 < r->n ? q1 : r->n, r->lo[BOX_K] * FCP_CELL, k1 < r->n ? k1 : r->n);
+    const int64_t first = c->env.q_first, queries = c->env.queries, n = c->env.n;
+    int64_t q1 = (int64_t)(r->hi[BOX_Q] * FCP_CELL), k1 = (int64_t)(r->hi[BOX_K] * FCP_CELL);
+    return make_box(c, first + (int64_t)(r->lo[BOX_Q] * FCP_CELL), first + (q1 < queries ? q1 : queries),
+                    (int64_t)(r->lo[BOX_K] * FCP_CELL), k1 < n ? k1 : n);
 }
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
@@ -47,8 +49,9 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
 
 /* Where to split a rectangle of more than one cell in dimension d. Where the mask has a period, after whole periods
  * that begin alike in their cells, else after whole periods; else after the largest power of two cells. */
-static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
+static uint64_t split_rect(const cells *c, const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
+    if (d == BOX_Q) first -= c->env.q_first;
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
     if (period > 0) {
         uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
@@ -89,8 +92,8 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
             int64_t *key = keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
             uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
-            if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
-            if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
+            if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(c, r, &b, p, BOX_Q);
+            if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(c, r, &b, p, BOX_K);
             for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
                 cell_rect part = *r;
                 for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
@@ -121,7 +124,7 @@ static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&
                 (q_cuts == k_cuts || memcmp(q_cuts, k_cuts, ((size_t)q_pieces + 1) * sizeof *q_cuts) == 0);
-    size_t need = 5 + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    size_t need = 6 + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
     if (need > c->key_room) {
         int64_t *key = realloc(c->key, need * sizeof *key);
         if (!key) return FCP_E_NO_MEMORY;
@@ -132,6 +135,7 @@ static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_
     *w++ = ANSWER_GRID;
     *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
     *w++ = c->uses & MC_USES_N ? (int64_t)n : -1;
+    *w++ = c->env.q_first;
     *w++ = same;
     memcpy(w, q_cuts, ((size_t)q_pieces + 1) * sizeof *w);
     w += (size_t)q_pieces + 1;
@@ -216,6 +220,7 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
         if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
     size_t words;
     uint64_t n = (uint64_t)env->n;
+    c->env = *env;
     fcp_code code = grid_words(c, n, q_cuts, q_pieces, k_cuts, k_pieces, &words);
     if (code != FCP_OK) return code;
     uint64_t hash = memo_hash(c->key, words);
@@ -252,11 +257,13 @@ const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp
 }
 
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault) {
-    uint64_t n = (uint64_t)env->n, cells_side = n / FCP_CELL + (n % FCP_CELL != 0), all, sum[3] = {0};
-    if (__builtin_mul_overflow(cells_side, cells_side, &all) || n > INT64_MAX) return FCP_E_PLAN_SIZE;
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
+    uint64_t all, sum[3] = {0};
+    if (env->n < 0 || env->queries < 0 || __builtin_mul_overflow(down, across, &all)) return FCP_E_PLAN_SIZE;
     set_sequence(c, env);
-    const cell_rect square = {.n = n, .hi = {cells_side, cells_side}};
-    fcp_code code = n ? count_rect(c, &square, c->base, sum) : FCP_OK;
+    const cell_rect whole = {.hi = {down, across}};
+    fcp_code code = all ? count_rect(c, &whole, c->base, sum) : FCP_OK;
     if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};

@@ -42,9 +42,9 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
 /* The shapes made so far and their runs (fcp_shape_rec.first_run indexes runs). Valid until the next cells_grid. */
 const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs, uint32_t *out_run_count);
 
-/* Counts cells and pairs of [0,n) x [0,n) without making lists: memory follows the boundary. */
+/* Counts cells and pairs of all queries and keys without making lists: memory follows the boundary. */
 typedef struct cells_counts {
-    uint64_t full, partial, none; /* cells, counted from position 0 */
+    uint64_t full, partial, none; /* cells, counted from the first query and key */
     uint64_t pairs;
 } cells_counts;
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);

@@ -27,7 +27,7 @@ typedef struct span {
 /* One side of a grid: pieces at given cuts, or cells of a stretch. */
 typedef struct units {
     const uint64_t *cuts; /* NULL: cells */
-    uint64_t start, end;  /* of the cells */
+    int64_t start, end;   /* where cuts count from; of the cells */
     uint32_t count;
 } units;
 
@@ -118,8 +118,8 @@ struct cells {
 bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size);
 #define RESERVE(array, room, count, more) cells_reserve((void **)&(array), &(room), (count), (more), sizeof *(array))
 
-static inline box make_box(const cells *c, uint64_t q0, uint64_t q1, uint64_t k0, uint64_t k1) {
-    return (box){{(int64_t)q0, (int64_t)k0, 0}, {(int64_t)q1, (int64_t)k1, c->heads}};
+static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+    return (box){{q0, k0, 0}, {q1, k1, c->heads}};
 }
 static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
 

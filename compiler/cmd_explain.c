@@ -33,7 +33,7 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, subject *ou
     const fcp_plan *plan = input->plan;
     text_add(&out->source, plan->source, plan->source_count);
     for (size_t i = 0; i < plan->sequences_count; i++)
-        if (plan->sequences[i] > out->n) out->n = plan->sequences[i];
+        if (plan->sequences[i].keys > out->n) out->n = plan->sequences[i].keys;
     return out->source.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 

@@ -373,9 +373,18 @@ static int64_t longest(const struct fcpc_program *p) {
 }
 
 static bool check_pair(sema *s, explanation *o) {
+    const struct fcpc_program *p = s->out;
     const int64_t at[2] = {o->q, o->k};
+    int64_t lo[2] = {0, 0}, hi[2] = {o->n, o->n};
+    for (size_t j = 0; p->queries && j < p->length_count; j++) { /* positions that queries of such a sequence have */
+        int64_t keys = (int64_t)p->lengths[j], queries = (int64_t)p->queries[j];
+        int64_t first = p->align == FCP_TOP_LEFT ? 0 : keys - queries;
+        if (keys != o->n) continue;
+        if (first < lo[0]) lo[0] = first;
+        if (first + queries > hi[0]) hi[0] = first + queries;
+    }
     for (int i = 0; i < 2; i++) {
-        if (at[i] >= 0 && at[i] < o->n) continue;
+        if (at[i] >= lo[i] && at[i] < hi[i]) continue;
         diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
                    mask_variables[i], at[i], o->n);
         diag_hint(s->d, "-n sets the length");

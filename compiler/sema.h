@@ -89,13 +89,14 @@ void check_keys(sema *s, const fcpc_options *options);
 
 /* lengths.c */
 typedef struct lengths {
-    uint64_t *at; /* malloc'd */
+    uint64_t *at; /* keys of each sequence; malloc'd */
+    uint64_t *queries; /* of each; NULL while all have as many as keys; malloc'd */
     size_t count, room;
-    uint64_t sum;
+    uint64_t sum, query_sum;
 } lengths;
 enum { LENGTHS_MAX = 1 << 24 };
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
-/* Evaluates the value of batch.lengths; false: reported. out->at is the caller's to free in any case. */
+/* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any case. */
 bool eval_lengths(sema *s, const expr *value, lengths *out);
 /* What lognormal(...) says: see lengths.c. */
 typedef struct lognormal {

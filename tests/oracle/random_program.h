@@ -56,9 +56,10 @@ typedef struct random_program {
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in plan.h */
     bool rail, backward, uses_h;
-    uint64_t lengths[MAX_SEQUENCES];
+    uint64_t lengths[MAX_SEQUENCES], queries[MAX_SEQUENCES]; /* queries 0: as many as keys */
     uint32_t sequences;
-    uint64_t tokens;
+    uint64_t tokens, key_tokens;
+    bool top_left;
     char text[65536];
     size_t size;
 } random_program;
@@ -229,6 +230,28 @@ static void put_expr(random_program *p, const expr *e) {
 
 /* --- programs -------------------------------------------------------------------------------------------------------- */
 
+static inline uint64_t queries_of(const random_program *p, uint32_t s) {
+    return p->queries[s] ? p->queries[s] : p->lengths[s];
+}
+
+/* Some sequences with more or fewer queries than keys; positions stay about as many. */
+static void draw_queries(random_program *p, dice *d) {
+    p->top_left = roll(d, 3) == 0;
+    p->tokens = p->key_tokens = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = p->lengths[s];
+        switch (roll(d, 5)) {
+        case 0: p->queries[s] = 1; break;
+        case 1: p->queries[s] = 1 + roll(d, (uint32_t)n); break;
+        case 2: p->queries[s] = n, p->lengths[s] = 1 + roll(d, (uint32_t)n); break; /* more queries */
+        case 3: p->queries[s] = 1 + n / 8, p->lengths[s] = n * 2; break;
+        default: break;
+        }
+        p->tokens += queries_of(p, s);
+        p->key_tokens += p->lengths[s];
+    }
+}
+
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
@@ -258,15 +281,21 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         p->lengths[s] = n;
         used += n * n;
         p->tokens += n;
+        p->key_tokens += n;
     }
+    if (roll(d, 2)) draw_queries(p, d);
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
 
     put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
         dtypes[p->dtype]);
     put(p, "cluster { nodes = %u; gpus = %u; fabric = %s }\n", p->nodes, p->gpus, p->rail ? "rail" : "fat_tree");
     put(p, "batch { lengths = [");
-    for (uint32_t s = 0; s < p->sequences; s++) put(p, "%s%llu", s ? ", " : "", (unsigned long long)p->lengths[s]);
-    put(p, "] }\nmask drawn = ");
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        put(p, "%s", s ? ", " : "");
+        if (p->queries[s]) put(p, "%llu:", (unsigned long long)p->queries[s]);
+        put(p, "%llu", (unsigned long long)p->lengths[s]);
+    }
+    put(p, "]%s }\nmask drawn = ", p->top_left ? "; align = top_left" : "");
     put_expr(p, p->mask);
     put(p, "\nplan {\n  mask = drawn\n  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
         strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
