@@ -246,9 +246,8 @@ bool override_field(sema *s, const char *typed) {
 bool load_array(sema *s, uint32_t array) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
-    const struct fcpc_program *p = s->out;
     uint64_t tokens = 0;
-    for (size_t i = 0; i < p->length_count; i++) tokens += p->lengths[i];
+    for (size_t i = 0; i < batch_count(s) && !a->table; i++) tokens += batch_length(s, i, array_side(&a->array));
     a->array.name = a->name;
     bool good = true;
     if (a->run_of != ARRAY_ANY) {
@@ -290,6 +289,10 @@ bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_
 uint32_t derive_run(sema *s, uint32_t array, span at) {
     if (s->arrays[array]->table) {
         diag_error(s->d, FCP_E_TYPE, at, "'run' takes a field, '%s' is a table", s->arrays[array]->name);
+        return ARRAY_ANY;
+    }
+    if (s->arrays[array]->array.record.kind == FCP_FIELD_QUERIES) {
+        diag_error(s->d, FCP_E_TYPE, at, "'run' takes a field over keys, '%s' is over queries", s->arrays[array]->name);
         return ARRAY_ANY;
     }
     text t = {0};

@@ -34,6 +34,8 @@ typedef struct run {
     diags *d;
     uint32_t shift;      /* of the program's spans in d */
     fcpc_times times;
+    const uint64_t *lengths, *queries; /* of the batch; queries NULL: as many as keys */
+    size_t count;
     arena memory, work, scratch;
     cells *cells;
     binding binding;
@@ -71,7 +73,7 @@ static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
 /* The values of all nodes where the mask, or the code that finds the score's faults, faults. */
 static int64_t *fault_values(run *r, mc_code mask, const cells_fault *f) {
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
-    const mc_env env = bind_sequence(&r->binding, r->binding.lengths, r->fault_sequence);
+    const mc_env env = bind_sequence(&r->binding, r->fault_sequence);
     if (values) mc_eval(mask, &env, f->q, f->k, f->h, values);
     return values;
 }
@@ -104,7 +106,7 @@ static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cell
 static fcp_code report_index(run *r, mc_code mask, const span *spans, const cells_fault *f) {
     const mc_node *x = &mask.nodes[f->node];
     const program_array *a = &r->program->arrays[x->imm];
-    const mc_env env = bind_sequence(&r->binding, r->binding.lengths, r->fault_sequence);
+    const mc_env env = bind_sequence(&r->binding, r->fault_sequence);
     const mc_array *bound = &env.arrays[x->imm];
     const int64_t *values = fault_values(r, mask, f);
     if (!values) return FCP_E_NO_MEMORY;
@@ -158,11 +160,11 @@ static span span_of_error(const run *r, fcp_code code) {
     }
 }
 
-static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uint32_t block, arena *plan, arena *work,
-                              problem *out) {
+static fcp_code build_problem(run *r, uint32_t block, arena *plan, arena *work, problem *out) {
     cells_fault fault;
     fcp_error err = {0};
-    fcp_code code = problem_build(r->program, lengths, count, &r->binding, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
+    fcp_code code = problem_build(r->program, r->lengths, r->queries, r->count, &r->binding, block, r->cells, plan, work,
+                                  &r->scratch, out, &fault, &err);
     arena_reset(&r->scratch);
     if (!code) return FCP_OK;
     r->fault_sequence = out->sequence;
@@ -217,7 +219,7 @@ static fcp_code check_score(run *r) {
     for (uint32_t i = 0; i < count && !code; i++) {
         cells_counts counts;
         cells_fault fault = {0};
-        const mc_env env = bind_sequence(&r->binding, p->lengths, kept[i]);
+        const mc_env env = bind_sequence(&r->binding, kept[i]);
         code = cells_count(check, &env, &counts, &fault);
         r->fault_sequence = kept[i];
         if (code && fault.kind != MC_OK) code = report_fault(r, code, g->check, g->check_spans, &fault);
@@ -232,13 +234,13 @@ static bool too_heavy(const run *r, const problem *p) {
 }
 
 /* Whether, at a block size, one block is heavier than the mean rank. */
-static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t block, bool *out_heavy) {
+static fcp_code probe(run *r, uint32_t block, bool *out_heavy) {
     arena memory = {0};
     problem p;
     cells *kept = r->cells; /* a plan keeps the shapes of its own size only */
     r->cells = cells_new(r->program->mask, r->program->heads);
     if (r->cells) cells_set_stop(r->cells, r->stop);
-    fcp_code code = r->cells ? build_problem(r, lengths, count, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
+    fcp_code code = r->cells ? build_problem(r, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
     if (!code) *out_heavy = too_heavy(r, &p);
     cells_free(r->cells);
     r->cells = kept;
@@ -249,16 +251,17 @@ static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t bl
 /* block = auto: of the sizes 16K, 8K, ... 512 at which no block is heavier than the mean rank, the largest that leaves
  * every rank eight blocks to balance with; but if computing one of its tiles does not cover fetching the tile's KV over
  * the slower fabric, the smallest size that does. Where every size is too heavy, 512. */
-static fcp_code choose_block(run *r, const uint64_t *lengths, size_t count, uint32_t *out) {
+static fcp_code choose_block(run *r, uint32_t *out) {
     const struct fcpc_program *g = r->program;
     uint64_t ranks = (uint64_t)g->nodes * g->gpus, bandwidth = g->nodes > 1 ? g->cluster.inter : g->cluster.intra;
     unsigned __int128 tokens = 0;
-    for (size_t i = 0; i < count; i++) tokens += lengths[i];
+    for (size_t i = 0; i < r->count; i++) /* that blocks are made of */
+        tokens += r->lengths[i] + (r->queries ? r->queries[i] : 0);
     *out = 512;
     for (uint32_t block = 16384; block >= 512; block /= 2) {
         if (tokens / block < ranks) continue;
         bool heavy;
-        fcp_code code = probe(r, lengths, count, block, &heavy);
+        fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (heavy) continue;
         /* 4 heads head_dim block^2 / flops >= 2 kv_heads head_dim bytes block / bandwidth */
@@ -272,13 +275,13 @@ static fcp_code choose_block(run *r, const uint64_t *lengths, size_t count, uint
 }
 
 /* A block heavier than the mean rank cannot be balanced at its home: say which size could. */
-static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
+static fcp_code warn_heavy(run *r) {
     problem *p = &r->problem;
     if (!too_heavy(r, p)) return FCP_OK;
     uint32_t would = 0;
     for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL; block = block / 2 / FCP_CELL * FCP_CELL) {
         bool heavy;
-        fcp_code code = probe(r, lengths, count, block, &heavy);
+        fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (!heavy) {
             would = block;
@@ -300,13 +303,15 @@ static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
 
 static fcp_code place(run *r) {
     problem *p = &r->problem;
-    uint32_t *tokens = ARENA_NEW(&r->scratch, uint32_t, p->block_count);
     r->home = ARENA_NEW(&r->work, uint32_t, p->block_count);
-    if (!tokens || !r->home) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
-    place_input in = {.ranks = p->ranks, .gpus = r->program->gpus, .blocks = p->block_count, .block = p->block,
-                      .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k, .stop = r->stop};
-    if (r->program->strategy == FCP_STRATEGY_FCP) return place_fcp(&in, &r->scratch, r->home);
+    if (!r->home) return FCP_E_NO_MEMORY;
+    place_input in = {.stop = r->stop};
+    fcp_code code = place_input_of(p, &r->scratch, &in);
+    if (code) return code;
+    if (r->program->strategy == FCP_STRATEGY_FCP) {
+        code = place_fcp(&in, &r->scratch, r->home);
+        return code || !p->split ? code : place_keys(p, &in, &r->scratch, r->home);
+    }
     uint32_t per_rank = r->program->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1;
     uint32_t *chunk_home = ARENA_NEW(&r->scratch, uint32_t, (size_t)p->ranks * per_rank);
     if (!chunk_home) return FCP_E_NO_MEMORY;
@@ -417,13 +422,14 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
 static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
-    const uint64_t *lengths = batch->lengths;
-    size_t count = batch->count;
     run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
     r.times.parse = program->parse_seconds;
-    if (!lengths) lengths = program->lengths, count = program->length_count;
+    bool own = !batch->lengths;
+    r.lengths = own ? program->lengths : batch->lengths;
+    r.queries = own ? program->queries : batch->queries;
+    r.count = own ? program->length_count : batch->count;
     fcp_code code = FCP_OK;
-    if (!lengths) {
+    if (!r.lengths) {
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
     }
@@ -440,10 +446,10 @@ static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch,
     if (!code) code = bind_batch(program, batch, &r.memory, &r.work, d, r.shift, &r.binding);
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
-        code = choose_block(&r, lengths, count, &block);
-    if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
+        code = choose_block(&r, &block);
+    if (!code) code = build_problem(&r, block, &r.memory, &r.work, &r.problem);
     if (!code) code = check_score(&r);
-    if (!code) code = warn_heavy(&r, lengths, count);
+    if (!code) code = warn_heavy(&r);
     if (!code) code = warn_batch(program, &r.problem, r.cells, stop, d, r.shift, &r.scratch);
     arena_reset(&r.scratch);
     r.times.classify = now() - start;

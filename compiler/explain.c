@@ -32,12 +32,18 @@ typedef struct scene {
     known s; /* of a score */
 } scene;
 
+/* The sequence a pair is of: its positions, and where its tokens begin in the batch. */
+typedef struct whereabouts {
+    int64_t n, q_first, queries;
+    uint64_t first[FCP_SIDES];
+} whereabouts;
+
 typedef struct explaining {
     sema *s;
     explanation *out;
     size_t room;
     memo memo, quiet; /* of bodies; quiet: of those that were not told */
-    uint64_t first;    /* where the sequence's tokens begin in the batch */
+    const whereabouts *where;
     uint32_t in_index; /* inside [ ], where `/` rounds down */
     bool strict; /* a call with an argument that faults faults */
     bool lazy;   /* such a call did not, as it is not strict */
@@ -275,22 +281,28 @@ static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t
 
 /* --- fields and tables -------------------------------------------------------------------------------------------- */
 
-/* The values of an array as the sequence explained sees them. */
+/* An array as the sequence explained sees it. */
+static mc_array bound_array(const program_array *a, const whereabouts *w) {
+    const fcp_array *r = &a->record;
+    mc_array out = {.data = a->data, .count = (int64_t)r->count, .columns = (uint32_t)r->columns, .width = (mc_width)r->width};
+    if (r->kind == FCP_TABLE) return out;
+    out.data = (const char *)a->data + w->first[array_side(a)] * r->width;
+    out.count = array_side(a) == FCP_QUERIES ? w->queries : w->n;
+    out.first = array_side(a) == FCP_QUERIES ? w->q_first : 0;
+    return out;
+}
+
+/* The same of a declared one, loaded if need be. */
 static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
     sema *s = x->s;
     if (!load_array(s, number_of)) return false;
     const array_decl *a = s->arrays[number_of];
-    const fcp_array *r = &a->array.record;
     if (!a->array.data) {
         diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->name);
         diag_hint(s->d, "--field %s=FILE gives them", a->name);
         return false;
     }
-    *out = (mc_array){.data = a->array.data, .count = (int64_t)r->count, .columns = (uint32_t)r->columns,
-                      .width = (mc_width)r->width};
-    if (a->table) return true;
-    out->data = (const char *)a->array.data + x->first * r->width;
-    out->count = x->out->n;
+    *out = bound_array(&a->array, x->where);
     return true;
 }
 
@@ -526,57 +538,79 @@ static void because(explaining *x, size_t i) {
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-/* Chooses the sequence: out->n, and where its tokens begin in the batch. */
-static fcp_code choose_sequence(sema *s, explanation *o, uint64_t *first) {
+/* A field without values, or any field at all. */
+static fcp_code find_field(sema *s, const program_array **out) {
     const struct fcpc_program *p = s->out;
-    const uint64_t *sizes = o->plan ? o->plan->sequences : p->lengths;
-    size_t count = o->plan ? (size_t)o->plan->sequences_count : p->length_count, at = 0;
-    const program_array *field = NULL;
+    *out = NULL;
     for (uint32_t i = 0; i < p->array_count; i++) {
         const program_array *a = &p->arrays[i];
-        if (a->record.kind != FCP_TABLE && !field) field = a;
+        if (a->record.kind != FCP_TABLE && !*out) *out = a;
         if (a->data) continue;
         diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->run_of ? a->run_of : a->name);
         diag_hint(s->d, "--field %s=FILE gives them", a->run_of ? a->run_of : a->name);
         return FCP_E_FIELD;
     }
-    if (!count && field) sizes = &field->record.count, count = 1; /* as one sequence */
-    *first = 0;
+    return FCP_OK;
+}
+
+/* Chooses the sequence: out->n and out->sequence, and where it lies. */
+static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
+    const struct fcpc_program *p = s->out;
+    const program_array *field;
+    fcp_code code = find_field(s, &field);
+    if (code != FCP_OK) return code;
+    const bool alone = !batch_count(s) && field; /* the field as one sequence */
+    const size_t count = alone ? 1 : batch_count(s);
+    size_t at = 0;
+#define KEYS_OF(i) (alone ? field->record.count : batch_length(s, i, FCP_KEYS))
     if (o->asked && o->sequence >= count) {
         diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0", o->sequence,
                    count);
         return FCP_E_VALUE;
     }
-    bool any = !o->asked;
-    if (any && o->n && !field) return FCP_OK;
-    if (!any) at = (size_t)o->sequence;
+    if (o->asked) at = (size_t)o->sequence;
     else if (o->n)
-        while (at < count && sizes[at] != (uint64_t)o->n) at++;
+        while (at < count && KEYS_OF(at) != (uint64_t)o->n) at++;
     else
         for (size_t i = 1; i < count; i++)
-            if (sizes[i] > sizes[at]) at = i;
-    if (field && (at == count || (o->n && sizes[at] != (uint64_t)o->n))) {
-        if (any) diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
+            if (KEYS_OF(i) > KEYS_OF(at)) at = i;
+    bool here = at < count && (!o->n || KEYS_OF(at) == (uint64_t)o->n);
+    if (field && !here) {
+        if (!o->asked) diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
         else
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "sequence %" PRIu64 " has %" PRIu64 " tokens, not %" PRId64,
-                       o->sequence, sizes[at], o->n);
+                       o->sequence, KEYS_OF(at), o->n);
         diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
         return FCP_E_VALUE;
     }
-    for (size_t i = 0; i < at && field; i++) *first += sizes[i];
-    if (!o->n) o->n = count ? (int64_t)sizes[at] : (o->q > o->k ? o->q : o->k) + 1;
+    if (!o->n) o->n = count ? (int64_t)KEYS_OF(at) : (o->q > o->k ? o->q : o->k) + 1;
+    *out = (whereabouts){.n = o->n, .queries = o->n};
+#undef KEYS_OF
+    if (here && !alone) {
+        out->queries = (int64_t)batch_length(s, at, FCP_QUERIES);
+        if (o->plan) out->q_first = o->plan->sequences[at].q_first;
+        else if (p->align == FCP_BOTTOM_RIGHT) out->q_first = out->n - out->queries;
+        for (size_t i = 0; i < at; i++)
+            for (int side = 0; side < FCP_SIDES; side++) out->first[side] += batch_length(s, i, (fcp_side)side);
+    }
     o->by_field = field != NULL;
     o->sequence = at;
     return FCP_OK;
 }
 
-static bool check_pair(sema *s, explanation *o) {
-    const int64_t at[2] = {o->q, o->k};
+static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
+    const int64_t at[2] = {o->q, o->k}, lo[2] = {w->q_first, 0}, hi[2] = {w->q_first + w->queries, w->n};
     for (int i = 0; i < 2; i++) {
-        if (at[i] >= 0 && at[i] < o->n) continue;
-        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
-                   mask_variables[i], at[i], o->n);
-        diag_hint(s->d, "-n sets the length");
+        if (at[i] >= lo[i] && at[i] < hi[i]) continue;
+        if (w->queries == w->n && !w->q_first) {
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
+                       mask_variables[i], at[i], w->n);
+            diag_hint(s->d, "-n sets the length");
+        } else {
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64,
+                       mask_variables[i], at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
+            diag_hint(s->d, "--seq says which sequence of the batch is meant");
+        }
         return false;
     }
     if (o->h >= 0 && o->h < s->out->heads) return true;
@@ -585,37 +619,31 @@ static bool check_pair(sema *s, explanation *o) {
 }
 
 /* What the code sees of the sequence explained. */
-static bool bind_program(const struct fcpc_program *p, const explanation *o, uint64_t first, arena *scratch, mc_env *out) {
+static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
     mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
     if (!arrays) return false;
-    for (uint32_t i = 0; i < p->array_count; i++) {
-        const fcp_array *r = &p->arrays[i].record;
-        bool table = r->kind == FCP_TABLE;
-        arrays[i] = (mc_array){.data = (const char *)p->arrays[i].data + (table ? 0 : first * r->width),
-                               .count = table ? (int64_t)r->count : o->n, .columns = (uint32_t)r->columns,
-                               .width = (mc_width)r->width};
-    }
-    *out = (mc_env){.n = o->n, .queries = o->n, .arrays = arrays, .bands = p->slices};
+    for (uint32_t i = 0; i < p->array_count; i++) arrays[i] = bound_array(&p->arrays[i], w);
+    *out = (mc_env){.n = w->n, .q_first = w->q_first, .queries = w->queries, .arrays = arrays, .bands = p->slices};
     return true;
 }
 
 /* Is the answer that of the mask code? */
-static bool agrees(const struct fcpc_program *p, const explanation *o, uint64_t first, arena *scratch, bool *out) {
+static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch, bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
     bool allowed = false;
     uint32_t node;
     mc_env env;
-    if (!values || !bind_program(p, o, first, scratch, &env)) return false;
+    if (!values || !bind_program(p, w, scratch, &env)) return false;
     mc_fault f = mc_eval_checked(p->mask, &env, o->q, o->k, o->h, values, &allowed, &node);
     *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
     return true;
 }
 
 /* The plan's score, told after the mask. */
-static fcp_code explain_score(sema *s, explanation *o, uint64_t first, size_t room) {
+static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, size_t room) {
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_score;
-    explaining x = {.s = s, .out = o, .first = first, .room = room, .strict = true};
+    explaining x = {.s = s, .out = o, .where = w, .room = room, .strict = true};
     known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
     int64_t *values = ARENA_NEW(s->scratch, int64_t, p->score.count + (size_t)1);
     o->score = arena_copy(&o->arena, p->score_name, strlen(p->score_name));
@@ -636,7 +664,7 @@ static fcp_code explain_score(sema *s, explanation *o, uint64_t first, size_t ro
     if (o->score_faults) return FCP_OK;
     o->scored = real_of(v);
     mc_env env;
-    if (!bind_program(p, o, first, s->scratch, &env)) return FCP_E_NO_MEMORY;
+    if (!bind_program(p, w, s->scratch, &env)) return FCP_E_NO_MEMORY;
     double made = p->score.count ? mc_eval_score(p->score, &env, o->q, o->k, o->h, o->s, values) : o->s;
     if (made == o->scored || (isnan(made) && isnan(o->scored))) return FCP_OK;
     diag_error(s->d, FCP_E_INTERNAL, p->score_span,
@@ -648,10 +676,10 @@ static fcp_code explain_mask(sema *s, void *context) {
     explanation *o = context;
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_mask;
-    uint64_t first;
-    fcp_code code = choose_sequence(s, o, &first);
+    whereabouts w;
+    fcp_code code = choose_sequence(s, o, &w);
     if (code != FCP_OK) return code;
-    if (!check_pair(s, o)) return FCP_E_VALUE;
+    if (!check_pair(s, o, &w)) return FCP_E_VALUE;
     explaining x;
     known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
     o->mask = arena_copy(&o->arena, p->mask_name, strlen(p->mask_name));
@@ -664,7 +692,7 @@ static fcp_code explain_mask(sema *s, void *context) {
     o->by_head = mc_uses(p->mask) & MC_USES_H;
     bool same = false;
     for (int strict = 0; strict < 2 && !same; strict++) {
-        x = (explaining){.s = s, .out = o, .strict = strict, .first = first};
+        x = (explaining){.s = s, .out = o, .strict = strict, .where = &w};
         o->count = o->left_out = o->reasons = 0;
         known v = eval(&x, m->body, &f, 0, true);
         memo_free(&x.memo);
@@ -673,10 +701,10 @@ static fcp_code explain_mask(sema *s, void *context) {
         o->allowed = v.kind == EXPLAIN_CONDITION && v.value;
         if (!x.failed && o->count) because(&x, 0);
         if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
-        if (x.failed || !agrees(p, o, first, s->scratch, &same)) return FCP_E_NO_MEMORY;
+        if (x.failed || !agrees(p, o, &w, s->scratch, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;
     }
-    if (same) return s->plan_score && o->allowed ? explain_score(s, o, first, x.room) : FCP_OK;
+    if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
     diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
                "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;

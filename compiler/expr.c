@@ -670,6 +670,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     case EXPR_STRING:
     case EXPR_RANGE:
     case EXPR_REPEAT:
+    case EXPR_PAIR:
     case EXPR_LIST:
     case EXPR_TUPLE:
         diag_error(s->d, FCP_E_TYPE, e->at, "a %s is made of numbers and conditions", f->m->score ? "score" : "mask");

@@ -38,8 +38,10 @@ struct fcpc_program {
     uint64_t memory_cap; /* bytes per rank */
 
     /* batch */
-    const uint64_t *lengths; /* NULL when the program has none */
+    const uint64_t *lengths; /* keys of each sequence; NULL when the program has none */
+    const uint64_t *queries; /* of each sequence; NULL: as many as keys */
     size_t length_count;
+    fcp_align align;
 
     /* mask: the call in `plan`, inlined, its parameters constant */
     mc_code mask;

@@ -216,3 +216,5 @@ const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_co
     *out_count = program->length_count;
     return program->lengths;
 }
+
+const uint64_t *fcpc_program_queries(const fcpc_program *program) { return program->queries; }

@@ -147,9 +147,10 @@ void check_keys(sema *s, const fcpc_options *options);
 
 /* lengths.c */
 typedef struct lengths {
-    uint64_t *at; /* malloc'd */
+    uint64_t *at; /* keys of each sequence; malloc'd */
+    uint64_t *queries; /* of each; NULL while all have as many as keys; malloc'd */
     size_t count, room;
-    uint64_t sum;
+    uint64_t sum, query_sum;
 } lengths;
 enum { LENGTHS_MAX = 1 << 24 };
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
@@ -159,7 +160,7 @@ char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *ou
 span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
 /* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory, reported. */
 char *sema_path(sema *s, const expr *e);
-/* Evaluates the value of batch.lengths; false: reported. out->at is the caller's to free in any case. */
+/* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any case. */
 bool eval_lengths(sema *s, const expr *value, lengths *out);
 /* What lognormal(...) says: see lengths.c. */
 typedef struct lognormal {
@@ -176,4 +177,17 @@ bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
 bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
 /* mantissa * 10^exponent as the nearest double; false: 0, or outside 10^-19 .. 10^19. */
 bool nearest_double(uint64_t mantissa, int exponent, double *out);
+/* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
+ * queries or keys sequence i has. */
+static inline size_t batch_count(const sema *s) {
+    return s->plan ? (size_t)s->plan->sequences_count : s->out->length_count;
+}
+static inline uint64_t batch_length(const sema *s, size_t i, fcp_side side) {
+    const struct fcpc_program *p = s->out;
+    if (s->plan) return side == FCP_KEYS ? s->plan->sequences[i].keys : s->plan->sequences[i].queries;
+    return side == FCP_QUERIES && p->queries ? p->queries[i] : p->lengths[i];
+}
+static inline fcp_side array_side(const program_array *a) {
+    return a->record.kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS;
+}
 #endif

@@ -305,6 +305,10 @@ static void check_cluster(sema *s, const keys *k) {
 
 static void check_batch(sema *s, const keys *k, bool needed) {
     struct fcpc_program *p = s->out;
+    static const char *const aligns[] = {[FCP_BOTTOM_RIGHT] = "bottom_right", [FCP_TOP_LEFT] = "top_left"};
+    int align = FCP_BOTTOM_RIGHT;
+    choice_key(s, k, KEY_ALIGN, aligns, 2, &align);
+    p->align = (fcp_align)align;
     const entry *e = k->at[KEY_LENGTHS];
     p->lengths_span = e ? e->value->at : SPAN_NONE;
     if (!e) {
@@ -317,13 +321,17 @@ static void check_batch(sema *s, const keys *k, bool needed) {
     lengths found = {0};
     if (eval_lengths(s, e->value, &found)) {
         uint64_t *own = ARENA_NEW(&p->arena, uint64_t, found.count);
-        if (own) {
+        uint64_t *queries = found.queries ? ARENA_NEW(&p->arena, uint64_t, found.count) : NULL;
+        if (own && !found.queries == !queries) {
             memcpy(own, found.at, found.count * sizeof *own);
+            if (queries) memcpy(queries, found.queries, found.count * sizeof *queries);
             p->lengths = own;
+            p->queries = queries;
             p->length_count = found.count;
         } else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
     }
     free(found.at);
+    free(found.queries);
 }
 
 static void check_block(sema *s, const keys *k) {

@@ -306,7 +306,7 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
             if (code != FCP_OK || (w->work.count == 0 && (visit->flags & idle_flags) == idle_flags)) continue;
             x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
             x.block_token = piece->offset + row;
-            x.token = a->home_first[block->home_slot] + x.block_token;
+            x.token = a->home_first[FCP_QUERIES][block->home_slot] + x.block_token;
             for (uint32_t h = head * group; h < (head + heads) * group; h++) {
                 x.head = h;
                 x.kv_head = h / group;

@@ -23,8 +23,8 @@ enum { STRIP = 32, TILE = 128, MAX_THREADS = 256 };
 
 /* Rows [row, row + rows) of a sequence. */
 struct strip {
-    size_t n, d;
-    uint64_t row;
+    size_t n, d; /* keys */
+    uint64_t queries, row;
     uint32_t rows;
     double scale;
     fcp_dtype dtype;
@@ -117,7 +117,7 @@ struct run {
 struct task {
     struct run *run;
     uint32_t sequence, kv_head;
-    uint64_t offset; /* packed index of the sequence's first token */
+    uint64_t offset, key_offset; /* packed index of the sequence's first query, first key */
     struct strip strip;
     struct exact_buffers exact;
     struct naive_buffers naive;
@@ -148,7 +148,7 @@ static void fill_mask(struct task *t, uint32_t head) {
         for (size_t key = 0; key < s->n; key += MC_ROW) {
             uint32_t width = s->n - key < MC_ROW ? (uint32_t)(s->n - key) : MC_ROW;
             uint8_t *out = s->allow + i * s->n + key;
-            mc_eval_row(code, &t->env, (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch, out);
+            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch, out);
             if (memchr(out, 1, width)) s->live[key / TILE] = true;
         }
 }
@@ -222,11 +222,11 @@ static void run_task(struct task *t) {
     uint32_t group = run->shape.heads / run->shape.kv_heads;
     bool by_head = run->plan->problem->mask_uses & MC_USES_H;
     for (size_t i = 0; i < s->n; i++) {
-        load(run, FCP_TENSOR_K, t->offset + i, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
-        load(run, FCP_TENSOR_V, t->offset + i, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
+        load(run, FCP_TENSOR_K, t->key_offset + i, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
+        load(run, FCP_TENSOR_V, t->key_offset + i, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
     }
-    for (s->row = 0; s->row < s->n && !(run->stop && *run->stop); s->row += STRIP) {
-        s->rows = s->n - s->row < STRIP ? (uint32_t)(s->n - s->row) : STRIP;
+    for (s->row = 0; s->row < s->queries && !(run->stop && *run->stop); s->row += STRIP) {
+        s->rows = s->queries - s->row < STRIP ? (uint32_t)(s->queries - s->row) : STRIP;
         for (uint32_t h = t->kv_head * group; h < (t->kv_head + 1) * group; h++) {
             if (by_head || h == t->kv_head * group) fill_mask(t, h);
             attend_strip(t, h);
@@ -237,9 +237,9 @@ static void run_task(struct task *t) {
     naive_round_all(s, t->naive.dk, s->n * s->d);
     naive_round_all(s, t->naive.dv, s->n * s->d);
     for (size_t i = 0; i < s->n; i++) {
-        put_row(t, FCP_TENSOR_DK, t->offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk,
+        put_row(t, FCP_TENSOR_DK, t->key_offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk,
                 false);
-        put_row(t, FCP_TENSOR_DV, t->offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv,
+        put_row(t, FCP_TENSOR_DV, t->key_offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv,
                 false);
     }
 }
@@ -258,11 +258,13 @@ static int64_t *new_scratch(const fcp_plan *plan) {
 
 static bool open_task(struct task *t, struct run *run, uint64_t index) {
     const fcp_plan *plan = run->plan;
-    uint64_t n;
+    uint64_t n, queries;
     *t = (struct task){.run = run, .sequence = run->order[index / run->shape.kv_heads]};
     t->kv_head = (uint32_t)(index % run->shape.kv_heads);
-    t->offset = fcp_plan_sequence_offset(plan, t->sequence, &n);
+    t->offset = fcp_plan_sequence_offset(plan, t->sequence, &queries);
+    t->key_offset = fcp_plan_key_offset(plan, t->sequence, &n);
     t->strip = (struct strip){.n = (size_t)n,
+                              .queries = queries,
                               .d = run->shape.head_dim,
                               .scale = run->shape.scale,
                               .dtype = run->shape.dtype,
@@ -349,7 +351,10 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
         free(run->order);
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the reference");
     }
-    for (uint32_t i = 0; i < sequences; i++) lengths[i] = (struct length){run->plan->sequences[i], i};
+    for (uint32_t i = 0; i < sequences; i++) {
+        const fcp_sequence *q = &run->plan->sequences[i];
+        lengths[i] = (struct length){q->queries > q->keys ? q->queries : q->keys, i};
+    }
     qsort(lengths, sequences, sizeof *lengths, by_length);
     for (uint32_t i = 0; i < sequences; i++) run->order[i] = lengths[i].sequence;
     while (count + 1 < threads && pthread_create(&started[count], NULL, run_tasks, run) == 0) count++;

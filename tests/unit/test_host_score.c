@@ -81,8 +81,8 @@ static void is_the_formula(const char *mask, const char *score, bool sinks) {
     mc_code code = {s.h->mask, s.h->mask_count};
     int64_t scratch[64];
     small_run(&s);
-    for (uint64_t seq = 0, at = 0; seq < 3; at += s.h->sequences[seq++]) {
-        int64_t n = (int64_t)s.h->sequences[seq];
+    for (uint64_t seq = 0, at = 0; seq < 3; at += s.h->sequences[seq++].keys) {
+        int64_t n = (int64_t)s.h->sequences[seq].keys;
         for (int64_t i = 0; i < n; i++)
             for (uint32_t h = 0; h < HEADS; h++) {
                 double sum = sinks ? exp(s.store->sink[h]) : 0, o[DIM] = {0};
