@@ -21,8 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SIDE = 24, HEADS = 3, DEPTH = 7, NODES = 96, STEPS = 5, LONGEST = 150 };
 enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q, BYTE_SHIFT_K, BYTE_LENGTH, BYTE_CUT,
-       HEAD_BYTES };
-enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2 };
+       BYTE_DATA, BYTE_FIRST, BYTE_QUERIES, HEAD_BYTES };
+enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4 }; /* queries: from BYTE_FIRST on, BYTE_QUERIES of them */
+/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table. */
+enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3 };
 
 static void require(bool good) {
     if (!good) abort();
@@ -64,8 +66,8 @@ static uint32_t draw_bool(reader *r, unsigned depth, uint32_t guard);
 
 static uint32_t draw_int(reader *r, unsigned depth, uint32_t guard) {
     enum { LEAVES = 6 };
-    static const mc_op ops[] = {MC_Q, MC_K, MC_N, MC_H, MC_CONST_I, MC_CONST_I, MC_ADD, MC_SUB, MC_MUL, MC_DIV, MC_MOD,
-                                MC_NEG, MC_ABS, MC_MIN, MC_MAX, MC_IF_I};
+    static const mc_op ops[] = {MC_Q,   MC_K,   MC_N,   MC_H,   MC_CONST_I, MC_CONST_I, MC_ADD,  MC_SUB,  MC_MUL,
+                                MC_DIV, MC_MOD, MC_NEG, MC_ABS, MC_MIN,     MC_MAX,     MC_IF_I, MC_LOAD, MC_LOAD2};
     bool leaf = !depth || r->nodes > NODES;
     mc_op op = ops[next(r) % (leaf ? LEAVES : sizeof ops / sizeof *ops)];
     uint32_t a = MC_NONE, b = MC_NONE, c = MC_NONE;
@@ -78,9 +80,9 @@ static uint32_t draw_int(reader *r, unsigned depth, uint32_t guard) {
         c = draw_int(r, depth - 1, both(r, otherwise(r, a), guard));
     } else {
         a = draw_int(r, depth - 1, guard);
-        if (op != MC_NEG && op != MC_ABS) b = draw_int(r, depth - 1, guard);
+        if (op != MC_NEG && op != MC_ABS && op != MC_LOAD) b = draw_int(r, depth - 1, guard);
     }
-    return emit(r, op, a, b, c, 0, guard);
+    return emit(r, op, a, b, c, op == MC_LOAD ? next(r) % 2 : op == MC_LOAD2 ? ARRAY_TABLE : 0, guard);
 }
 
 static uint32_t draw_bool(reader *r, unsigned depth, uint32_t guard) {
@@ -127,6 +129,9 @@ typedef struct bench {
     int64_t *offsets, *key[2];
     box_program *program[3];
     rows *rows;
+    box_arrays arrays;
+    int64_t data[LONGEST * ARRAYS];
+    mc_array array[ARRAYS];
 } bench;
 
 static void look(const bench *t, const box *b, truth *out) {
@@ -255,6 +260,7 @@ typedef struct seen {
     uint64_t pairs, faults, elements;
 } seen;
 
+/* Queries are counted from the first one. */
 static seen look_at(const uint8_t *at, int64_t n, uint32_t heads, uint64_t q0, uint64_t q1, uint64_t k0,
                     uint64_t k1) {
     seen s = {0};
@@ -273,37 +279,37 @@ static bool is_fault(fcp_code code) {
 }
 
 static void check_sequence(const bench *t, uint8_t cut) {
-    int64_t n = t->env.n;
+    int64_t n = t->env.n, first = t->env.q_first, queries = t->env.queries;
     uint32_t heads = mc_uses(t->mask) & MC_USES_H ? HEADS : 1;
-    uint8_t *at = malloc((size_t)(n * n) * heads), *to = at;
+    uint8_t *at = malloc((size_t)(queries * n) * heads), *to = at;
     cells *c = cells_new(t->mask, HEADS);
     if (!at || !c) goto done;
-    for (int64_t q = 0; q < n; q++)
+    for (int64_t q = first; q < first + queries; q++)
         for (int64_t k = 0; k < n; k++)
             for (uint32_t h = 0; h < heads; h++) {
                 bool answer = false;
                 mc_fault fault = mc_eval_checked(t->mask, &t->env, q, k, h, t->scratch, &answer, NULL);
                 *to++ = fault ? 2 : answer;
             }
-    uint64_t end = (uint64_t)n, cuts[3] = {0, 1 + cut % end, end};
-    uint32_t pieces = cuts[1] < end ? 2 : 1;
-    if (pieces == 1) cuts[1] = end;
+    uint64_t q_end = (uint64_t)queries, k_end = (uint64_t)n;
+    uint64_t q_cuts[3] = {0, 1 + cut % q_end, q_end}, k_cuts[3] = {0, 1 + cut % k_end, k_end};
+    uint32_t q_pieces = q_cuts[1] < q_end ? 2 : 1, k_pieces = k_cuts[1] < k_end ? 2 : 1;
     const cell_entry *entries;
     size_t count, i = 0;
     cells_fault fault;
-    fcp_code code = cells_grid(c, &t->env, cuts, pieces, cuts, pieces, &entries, &count, &fault);
-    require(is_fault(code) == (look_at(at, n, heads, 0, end, 0, end).faults > 0));
+    fcp_code code = cells_grid(c, &t->env, q_cuts, q_pieces, k_cuts, k_pieces, &entries, &count, &fault);
+    require(is_fault(code) == (look_at(at, n, heads, 0, q_end, 0, k_end).faults > 0));
     if (code != FCP_OK) {
-        require(is_fault(code));
-        require(at[((uint64_t)fault.q * end + (uint64_t)fault.k) * heads + (uint64_t)fault.h] == 2);
+        require(is_fault(code) && fault.q >= first && fault.q < first + queries && fault.k >= 0 && fault.k < n);
+        require(at[((uint64_t)(fault.q - first) * k_end + (uint64_t)fault.k) * heads + (uint64_t)fault.h] == 2);
         goto done;
     }
     uint32_t shapes, runs;
     const fcp_run *run;
     const fcp_shape_rec *shape = cells_shapes(c, &shapes, &run, &runs);
-    for (uint32_t q = 0; q < pieces; q++)
-        for (uint32_t k = 0; k < pieces; k++) {
-            uint64_t pairs = look_at(at, n, heads, cuts[q], cuts[q + 1], cuts[k], cuts[k + 1]).pairs;
+    for (uint32_t q = 0; q < q_pieces; q++)
+        for (uint32_t k = 0; k < k_pieces; k++) {
+            uint64_t pairs = look_at(at, n, heads, q_cuts[q], q_cuts[q + 1], k_cuts[k], k_cuts[k + 1]).pairs;
             bool here = i < count && entries[i].q_piece == q && entries[i].k_piece == k;
             require(here == (pairs > 0) && (!here || shape[entries[i].shape].pairs == pairs));
             i += here;
@@ -311,10 +317,10 @@ static void check_sequence(const bench *t, uint8_t cut) {
     require(i == count);
     cells_counts got, want = {0};
     require(cells_count(c, &t->env, &got, &fault) == FCP_OK);
-    for (uint64_t q = 0; q < end; q += FCP_CELL)
-        for (uint64_t k = 0; k < end; k += FCP_CELL) {
-            seen s = look_at(at, n, heads, q, q + FCP_CELL < end ? q + FCP_CELL : end, k,
-                             k + FCP_CELL < end ? k + FCP_CELL : end);
+    for (uint64_t q = 0; q < q_end; q += FCP_CELL)
+        for (uint64_t k = 0; k < k_end; k += FCP_CELL) {
+            seen s = look_at(at, n, heads, q, q + FCP_CELL < q_end ? q + FCP_CELL : q_end, k,
+                             k + FCP_CELL < k_end ? k + FCP_CELL : k_end);
             want.pairs += s.pairs;
             want.none += !s.pairs;
             want.full += s.pairs == s.elements;
@@ -345,8 +351,44 @@ static box first_box(const mc_env *env, const uint8_t *head) {
     return b;
 }
 
+/* The sequence, and what it has for each of its tokens: sorted, in runs, of few values, or any. */
+static void bind(bench *t, const uint8_t *head) {
+    mc_env *env = &t->env;
+    env->n = 1 + head[BYTE_LENGTH] % LONGEST;
+    if (head[BYTE_FLAGS] & FLAG_FAR) env->n = ((int64_t)1 << 40) - head[BYTE_LENGTH];
+    env->queries = env->n;
+    if (head[BYTE_FLAGS] & FLAG_QUERIES) {
+        env->q_first = (int8_t)head[BYTE_FIRST];
+        env->queries = 1 + head[BYTE_QUERIES] % LONGEST;
+        if (head[BYTE_FLAGS] & FLAG_FAR) env->q_first += env->n - env->queries;
+    }
+    uint64_t seed = head[BYTE_DATA] >> 3;
+    int64_t value = 0;
+    for (int i = 0; i < LONGEST * ARRAYS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        int64_t die = (int64_t)(seed >> 33);
+        switch (head[BYTE_DATA] & 7) {
+        case 0: value += die % 8 == 0; break;         /* sorted, in runs */
+        case 1: value = die % 6 == 0 ? die % 5 : value; break; /* runs of few values */
+        case 2: value = die % 3; break;
+        case 3: value = die % 200 - 50; break;
+        case 4: value = i % LONGEST + die % 40; break; /* near the position */
+        case 5: value = i / 7 * 7; break;
+        case 6: value = die % 20 ? die % 2 : INT64_MAX - die % 2; break;
+        default: value = 5; break;
+        }
+        t->data[i] = value;
+    }
+    const int64_t far = env->n > LONGEST ? env->n - LONGEST : 0, count = env->n - far;
+    const int64_t last = env->queries < LONGEST ? env->queries : LONGEST;
+    t->array[ARRAY_KEYS] = (mc_array){t->data, far, count, 0, MC_I64};
+    t->array[ARRAY_QUERIES] = (mc_array){t->data + LONGEST, env->q_first + env->queries - last, last, 0, MC_I64};
+    t->array[ARRAY_TABLE] = (mc_array){t->data + 2 * LONGEST, 0, ROWS, COLUMNS, MC_I64};
+    env->arrays = t->array;
+}
+
 static void check(bench *t, const uint8_t *head) {
-    box_program_make(t->mask, &t->env, t->program[0]);
+    box_program_make(t->mask, &t->env, &t->arrays, t->program[0]);
     box b = first_box(&t->env, head);
     check_chain(t, b, head[BYTE_HALVES]);
     for (int scale = 1; scale <= 128; scale *= 128)
@@ -363,12 +405,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!r.b) return 0;
     uint32_t root = draw_bool(&r, DEPTH, MC_NONE), *places = NULL, count;
     mc_node *nodes = NULL;
-    bench t = {.env = {.n = 1 + head[BYTE_LENGTH] % LONGEST}};
-    if (head[BYTE_FLAGS] & FLAG_FAR) t.env.n = ((int64_t)1 << 40) - head[BYTE_LENGTH];
-    t.env.queries = t.env.n;
+    bench t = {0};
+    bind(&t, head);
+    const mc_decls decls = {t.array, ARRAYS, 0};
     if (mc_builder_failed(r.b) || !mc_extract(r.b, root, &nodes, &places, &count)) goto done;
     t.mask = (mc_code){nodes, count};
-    require(mc_check(t.mask, MC_MASK, NULL, NULL) == NULL);
+    require(mc_check(t.mask, MC_MASK, &decls, NULL) == NULL);
     t.scratch = malloc(count * sizeof *t.scratch);
     t.values = malloc(count * sizeof *t.values);
     t.numbers = malloc(count * sizeof *t.numbers);
@@ -376,10 +418,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int i = 0; i < 2; i++) t.key[i] = malloc(box_key_room(count) * sizeof *t.key[i]);
     for (int i = 0; i < 3; i++) t.program[i] = malloc(box_program_size(count));
     t.rows = rows_new();
-    if (t.scratch && t.values && t.numbers && t.offsets && t.key[0] && t.key[1] && t.program[0] && t.program[1] &&
-        t.program[2] && t.rows)
-        check(&t, head);
+    bool room = t.scratch && t.values && t.numbers && t.offsets && t.key[0] && t.key[1] && t.program[0] &&
+                t.program[1] && t.program[2] && t.rows;
+    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env)) check(&t, head);
 done:
+    box_arrays_free(&t.arrays);
     rows_free(t.rows);
     for (int i = 0; i < 3; i++) free(t.program[i]);
     for (int i = 0; i < 2; i++) free(t.key[i]);
