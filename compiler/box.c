@@ -602,3 +602,27 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
     }
     out->root = numbers[values[program->root].same];
 }
+
+void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out) {
+    memset(numbers, 0, program->count * sizeof *numbers);
+    numbers[node] = 1;
+    for (uint32_t i = node + 1; i-- > 0;) {
+        const box_node *x = &program->nodes[i];
+        const uint32_t operand[4] = {x->a, x->b, x->c, x->guard};
+        for (int o = 0; o < 4 && numbers[i]; o++)
+            if (operand[o] != MC_NONE) numbers[operand[o]] = 1;
+    }
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays, .placed = program->placed};
+    for (uint32_t i = 0; i <= node; i++) {
+        if (!numbers[i]) continue;
+        box_node *y = &out->nodes[out->count];
+        *y = program->nodes[i];
+        uint32_t *const operand[4] = {&y->a, &y->b, &y->c, &y->guard};
+        for (int o = 0; o < 4; o++)
+            if (*operand[o] != MC_NONE) *operand[o] = numbers[*operand[o]];
+        if (y->op >= BOX_LINEAR) note_form(out, &y->f);
+        out->loose |= !is_bool_op(y->op) && !(y->flags & BOX_QUIET);
+        numbers[i] = out->count++;
+    }
+    out->root = out->count - 1;
+}

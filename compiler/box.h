@@ -63,10 +63,17 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
  * object; `numbers` has program->count words. */
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out);
 
+/* The program of one node of a program, for the same boxes. `numbers`, `out`: as above. */
+void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out);
+
 /* For a program specialised to the box: a place in dimension `dim` to cut the box at, so that on either side the
  * program is simpler: where a node that depends on that dimension alone turns (a comparison, x / m, x % m, min, max,
  * abs). lo < *at < hi. False if there is none, or they come thick. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
+
+/* Likewise, where the elements that a load reads begin another run, however many runs there are: the place nearest to the
+ * box's middle. */
+bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
 /* For a program specialised to the box: the longest period, in positions of dimension `dim` and shorter than the box's
  * side there, at whose steps x / m or x % m of that dimension alone turns; 0 if there is none. The steps are at *first

@@ -348,6 +348,10 @@ const array_run *box_array_run(const box_array *a, uint64_t at, uint64_t *out_en
     return &a->runs[run];
 }
 
+void box_array_copy(const box_array *a, uint64_t from, uint32_t count, int64_t *out) {
+    copy_elements(&a->array, from, count, out);
+}
+
 /* Part of one block. */
 static void few_facts(const box_array *a, uint64_t from, uint64_t to, array_facts *out) {
     uint64_t end;

@@ -51,6 +51,8 @@ size_t box_arrays_bytes(const box_arrays *a);
 
 /* What elements [from, to) hold, from < to <= total: exactly lo, hi and set. */
 array_facts box_array_facts(const box_array *a, uint64_t from, uint64_t to);
+/* Elements [from, from + count), in int64. */
+void box_array_copy(const box_array *a, uint64_t from, uint32_t count, int64_t *out);
 /* The run that holds an element and where it ends; NULL where runs are not kept. */
 const array_run *box_array_run(const box_array *a, uint64_t at, uint64_t *out_end);
 /* The ranks of elements [from, to); false where there are none. */

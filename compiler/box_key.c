@@ -101,6 +101,27 @@ bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
     return false;
 }
 
+bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at) {
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i], *u = x->op == MC_LOAD ? &program->nodes[x->a] : NULL;
+        if (!u || u->op != BOX_LINEAR || !only_on(&u->f, dim) || u->f.x[dim] != 1) continue;
+        const box_array *a = &program->arrays[x->f.c];
+        const int64_t apart = wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
+        const int64_t lo = wrap_add(b->lo[dim], apart), hi = wrap_add(b->hi[dim], apart);
+        uint64_t end;
+        if (lo < 0 || hi <= lo || (uint64_t)hi > a->total) continue;
+        const int64_t middle = lo + (hi - lo) / 2;
+        const array_run *r = box_array_run(a, (uint64_t)middle, &end);
+        if (!r) continue;
+        const int64_t before = (int64_t)r->start, after = (int64_t)end;
+        if (before <= lo && after >= hi) continue;
+        bool first = before > lo && (after >= hi || middle - before < after - middle);
+        *at = (first ? before : after) - apart;
+        return true;
+    }
+    return false;
+}
+
 /* --- periods ---------------------------------------------------------------------------------------------------- */
 
 enum { CHAIN_MAX = 8 }; /* x / a / b % c: quotients of quotients looked through */

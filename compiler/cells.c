@@ -52,6 +52,7 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
+    if (p->placed) return lo + split_cells(b, p, d);
     if (period > 0) {
         first = mc_mod(first - (b->lo[d] - (int64_t)(lo * FCP_CELL)), period); /* counted from the first cell */
         uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
@@ -80,6 +81,10 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         here[0] = here[2] == area;
         here[1] = here[2] > 0 && here[2] < area;
     } else {
+        bool whole;
+        if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
+        if (code == FCP_OK) code = count_whole(c, &b, p, here, &whole);
+        if (code != FCP_OK || whole) goto sum;
         bool few = down * across <= FEW_CELLS; /* which are remembered one by one */
         size_t words = few ? 0 : box_words(c, ANSWER_CELLS, &b, p);
         uint64_t hash;
@@ -87,7 +92,6 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         if (known) {
             memcpy(here, known->answer, sizeof here);
         } else {
-            if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             int64_t *key = keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
             uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
@@ -101,6 +105,7 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
         }
     }
+sum:
     for (int i = 0; i < 3 && code == FCP_OK; i++)
         if (__builtin_add_overflow(sum[i], here[i], &sum[i])) code = FCP_E_PLAN_SIZE;
 done:
@@ -185,9 +190,11 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->numbers = malloc(mask.count * sizeof *c->numbers);
     c->offsets = malloc(mask.count * sizeof *c->offsets);
     c->eval_scratch = malloc(mask.count * sizeof *c->eval_scratch);
+    c->depends = malloc(mask.count);
+    c->lanes = lanes_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
-    if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->key || !c->rows) {
+    if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends || !c->lanes || !c->key || !c->rows) {
         cells_free(c);
         return NULL;
     }
@@ -202,6 +209,8 @@ void cells_free(cells *c) {
     free(c->numbers);
     free(c->offsets);
     free(c->eval_scratch);
+    free(c->depends);
+    lanes_free(c->lanes);
     free(c->key);
     rows_free(c->rows);
     stack_free(&c->stack);
@@ -277,7 +286,7 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
-    size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total + rows_bytes(c->rows);
+    size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total + rows_bytes(c->rows) + lanes_bytes(c->lanes);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
     bytes += box_program_size(c->mask.count) + c->mask.count * per_node;
     bytes += c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids;

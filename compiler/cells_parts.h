@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "box.h"
+#include "lanes.h"
 #include "memo.h"
 #include "rows.h"
 #include "stack.h"
@@ -78,6 +79,8 @@ struct cells {
     uint32_t *numbers;
     int64_t *offsets;
     int64_t *eval_scratch;
+    uint8_t *depends; /* of the nodes of a program under way */
+    lanes *lanes;
     rows *rows;
     stack stack; /* specialised programs of the boxes under way */
     cells_fault fault;
@@ -145,6 +148,18 @@ const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_
 int64_t *keep_words(cells *c, size_t words);
 /* Pairs of a MIXED box of at most a cell, from memory if it was met before. */
 fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
+
+/* How many cells to split a box of more than one off at, in dimension d, for a program that reads arrays: near a place
+ * where an array's elements begin another run, if there is one, else in halves. */
+uint64_t split_cells(const box *b, const box_program *p, int d);
+
+/* --- cells_whole.c: rectangles of cells ------------------------------------------------------------------------- */
+
+/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows it to
+ * be counted whole (*out_known). */
+fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
+/* The pairs of a box under one bound on q - k alone; false if the program is not that. */
+bool line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- cells_walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
