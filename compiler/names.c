@@ -1,6 +1,6 @@
 /* names.c: the names of masks: declared, found, suggested; constants; and named arguments put in their places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact run.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
@@ -12,7 +12,7 @@
 #include "sema.h"
 
 const char *const mask_variables[MASK_VARIABLES] = {"q", "k", "n", "h"};
-const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact"};
+const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact", "run"};
 
 int find_word(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -76,7 +76,7 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
         bool variable = find_word(mask_variables, MASK_VARIABLES, name) >= 0;
         diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every mask", name);
         diag_hint(s->d, variable ? "q and k are positions, n is the length, h the head; call this something else"
-                                 : "min, max, abs and exact are functions of the language; call this something else");
+                                 : "min, max, abs, exact and run are functions of the language; call this something else");
         return true;
     }
     const symbol *old = def ? find_symbol(s, m, name) : NULL;
@@ -176,6 +176,7 @@ const char *nearest_name(sema *s, const char *name, const mask *m, const definit
     for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
     for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
     for (int i = 0; i < MASK_BUILTINS; i++) offer(s, &n, mask_builtins[i]);
+    for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
     offer_masks(s, &n);
     return diag_nearest(name, strlen(name), n.at, n.count);
 }
@@ -208,7 +209,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
     int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
-    if (f < 0 || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+    if (f < 0 || f == BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
         return false;
