@@ -7,8 +7,8 @@
  *        are;
  *      - q - k beyond a bound: a row of cells is FULL up to some column and NONE from some other on;
  *      - a bound on q for every k (or on k for every q), as in q < e[k]: a column of cells is FULL where all of its bounds
- *        say so and NONE where none does; `and` of two of the last kinds: their joint cells are solved.
- * Cost: O(nodes * (positions of its two sides) + cells of one side + cells that two bounds share).
+ *        say so and NONE where none does; `and` of one of these and one on q - k.
+ * Cost: O(nodes * positions of its sides + cells of one side + cells on which two bounds meet).
  */
 #include "cells_parts.h"
 
@@ -122,7 +122,7 @@ static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32
 
 /* --- bounds --------------------------------------------------------------------------------------------------------- */
 
-/* In a column (of positions of `along`): the positions of `dim` from the box's first on, if they are few enough. */
+/* On the position in dimension `dim`, at every position of the other. */
 typedef struct bound {
     uint32_t less, more; /* allowed where value(more) - value(less) - strict >= 0 */
     bool strict, up;     /* up: that grows with dim, so that the last positions are allowed; else the first */
@@ -214,16 +214,6 @@ static void least_most(const int64_t *v, uint32_t count, uint64_t *least, uint64
     *sum = (uint64_t)all;
 }
 
-/* Cell `at` of dimension `dim` in the column that begins at `from`. */
-static box cell_box(const box *b, int dim, uint64_t at, int64_t from, uint32_t count) {
-    box x = *b;
-    x.lo[dim] = b->lo[dim] + (int64_t)(at * FCP_CELL);
-    if (x.lo[dim] + FCP_CELL < x.hi[dim]) x.hi[dim] = x.lo[dim] + FCP_CELL;
-    x.lo[BOX_K - dim] = from;
-    x.hi[BOX_K - dim] = from + count;
-    return x;
-}
-
 /* One column of cells under one bound. */
 static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, uint32_t count, uint64_t out[3]) {
     uint64_t least, most, sum, at[4];
@@ -235,55 +225,41 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
     return add_product(sum, box_side(b, BOX_H), &out[2]);
 }
 
-/* One column of cells under a bound and a form >= 0, q - k beyond something: of the form's lane the cells where all are
- * allowed leave the bound alone, the cells where some are are solved. */
-static fcp_code column_of_both(cells *c, const box *b, const box_program *p, const bound *x, const int64_t *v, const form *f,
-                               int64_t from, uint32_t count, uint64_t out[3]) {
-    const uint64_t side = box_side(b, x->dim);
+/* One column of cells under a bound and a line; v and w: how many positions each allows. */
+static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w, uint32_t count,
+                               uint64_t out[3]) {
+    const int64_t side = (int64_t)box_side(b, x->dim);
     uint64_t least, most, sum, line[4], at[4];
-    const bool up = f->x[x->dim] > 0;
-    int64_t end[2]; /* allowed positions by the form alone, at the first and the last key */
-    for (int i = 0; i < 2; i++) {
-        int64_t position[2];
-        position[x->dim] = b->lo[x->dim];
-        position[BOX_K - x->dim] = i ? from + count - 1 : from;
-        end[i] = (int64_t)clamp(form_at(f, position[BOX_Q], position[BOX_K], 0) + (up ? (int64_t)side : 1), side);
-    }
-    bound_cells(side, up, (uint64_t)(end[0] < end[1] ? end[0] : end[1]), (uint64_t)(end[0] > end[1] ? end[0] : end[1]), line);
+    least_most(w, count, &least, &most, &sum);
+    bound_cells((uint64_t)side, up, least, most, line);
     least_most(v, count, &least, &most, &sum);
-    bound_cells(side, x->up, least, most, at);
+    bound_cells((uint64_t)side, x->up, least, most, at);
     fcp_code code = FCP_OK;
-    for (uint64_t i = line[2] > at[2] ? line[2] : at[2]; i < line[3] && i < at[3] && code == FCP_OK; i++) {
-        if (i >= line[0] && i < line[1]) { /* the bound alone: on to the end of those */
-            uint64_t stop = line[1] < at[3] ? line[1] : at[3];
-            uint64_t lo = at[0] > i ? at[0] : i, hi = at[1] < stop ? at[1] : stop, full = hi > lo ? hi - lo : 0;
-            const int64_t q0 = (int64_t)(i * FCP_CELL), q1 = stop * FCP_CELL < side ? (int64_t)(stop * FCP_CELL) : (int64_t)side;
-            uint64_t allowed = 0;
-            for (uint32_t j = 0; j < count; j++) { /* of positions q0 .. q1 - 1 */
-                int64_t first = x->up ? (int64_t)side - v[j] : 0, last = x->up ? (int64_t)side : v[j];
-                first = first > q0 ? first : q0;
-                last = last < q1 ? last : q1;
-                allowed += last > first ? (uint64_t)(last - first) : 0;
-            }
+    uint64_t i = line[2] > at[2] ? line[2] : at[2];
+    const uint64_t end = line[3] < at[3] ? line[3] : at[3];
+    for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
+        const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
+        stop = !free ? i + 1 : line[1] < end ? line[1] : end;
+        const int64_t lo = (int64_t)(i * FCP_CELL), hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
+        uint64_t allowed = 0;
+        for (uint32_t j = 0; j < count; j++) { /* of positions lo .. hi - 1 */
+            int64_t first = x->up ? side - v[j] : 0, last = x->up ? side : v[j];
+            const int64_t from = up ? side - w[j] : 0, to = up ? side : w[j];
+            first = first > from ? first : from;
+            last = last < to ? last : to;
+            first = first > lo ? first : lo;
+            last = last < hi ? last : hi;
+            allowed += last > first ? (uint64_t)(last - first) : 0;
+        }
+        if (free) {
+            const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop, full = to > from ? to - from : 0;
             out[0] += full;
             out[1] += stop - i - full;
-            code = add_product(allowed, box_side(b, BOX_H), &out[2]);
-            i = stop - 1;
-            continue;
+        } else {
+            out[0] += allowed == (uint64_t)(hi - lo) * count;
+            out[1] += allowed > 0 && allowed < (uint64_t)(hi - lo) * count;
         }
-        box cell = cell_box(b, x->dim, i, from, count);
-        const box_program *special = p;
-        stack_mark mark = stack_here(&c->stack);
-        box_class cls;
-        uint64_t area, pairs = 0;
-        code = box_area(&cell, &area);
-        if (code == FCP_OK) code = classify(c, &cell, &special, &cls);
-        if (code == FCP_OK && cls == BOX_FULL) pairs = area;
-        if (code == FCP_OK && cls == BOX_MIXED) code = cell_pairs(c, &cell, special, &pairs);
-        stack_back(&c->stack, mark);
-        out[0] += pairs == area;
-        out[1] += pairs > 0 && pairs < area;
-        if (code == FCP_OK) code = add_product(pairs, 1, &out[2]);
+        code = add_product(allowed, box_side(b, BOX_H), &out[2]);
     }
     return code;
 }
@@ -297,6 +273,7 @@ static bool is_line(const box_node *x) {
 static fcp_code count_bound(cells *c, const box *b, const box_program *p, const bound *x, const box_node *line,
                             uint64_t out[3], bool *out_known) {
     const int along = BOX_K - x->dim;
+    const int64_t side = (int64_t)box_side(b, x->dim);
     fcp_code code = FCP_OK;
     uint64_t here[3] = {0};
     for (int64_t from = b->lo[along]; from < b->hi[along] && code == FCP_OK; from += FCP_CELL) {
@@ -304,8 +281,18 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
         int64_t v[LANES];
         if (cells_stopped(c)) return FCP_E_INTERRUPTED;
         if (!bound_lane(c, b, p, x, from, count, v, &code)) return code; /* before the first column is counted */
-        code = line ? column_of_both(c, b, p, x, v, &line->f, from, count, here)
-                    : column_of_bound(b, x, v, count, here);
+        if (!line) {
+            code = column_of_bound(b, x, v, count, here);
+            continue;
+        }
+        const form *f = &line->f;
+        const bool up = f->x[x->dim] > 0;
+        int64_t at[BOX_DIMS] = {0}, w[LANES] = {0};
+        at[x->dim] = b->lo[x->dim];
+        at[along] = from;
+        const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
+        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp(first + step * j, (uint64_t)side);
+        code = column_of_both(b, x, v, up, w, count, here);
     }
     for (int i = 0; i < 3; i++)
         if (__builtin_add_overflow(out[i], here[i], &out[i])) return FCP_E_PLAN_SIZE;

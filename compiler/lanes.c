@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512 }; /* FAR: values are below 2^FAR */
+enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 }; /* FAR: values are below 2^FAR */
 
 typedef struct bits {
     uint64_t w[2];
@@ -46,6 +46,7 @@ struct lanes {
     uint32_t height, width, stamp;
     slot slots[SLOTS];
     bits near[NEAR];
+    bits direct[DIRECT + 1]; /* by value; zeros between uses */
 };
 
 lanes *lanes_new(void) { return calloc(1, sizeof(lanes)); }
@@ -177,6 +178,21 @@ static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 6
 
 /* Row i: the keys j of b[j] == a[i]. */
 static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
+    int64_t lo = b[0], hi = b[0];
+    for (uint32_t j = 1; j < l->width; j++) {
+        lo = b[j] < lo ? b[j] : lo;
+        hi = b[j] > hi ? b[j] : hi;
+    }
+    if (hi - lo < DIRECT) {
+        const uint64_t range = (uint64_t)(hi - lo) + 1;
+        for (uint32_t j = 0; j < l->width; j++) add_bit(&l->direct[b[j] - lo], j);
+        for (uint32_t i = 0; i < l->height; i++) {
+            const uint64_t x = (uint64_t)a[i] - (uint64_t)lo;
+            rows[i] = l->direct[x < range ? x : DIRECT];
+        }
+        for (uint32_t j = 0; j < l->width; j++) l->direct[b[j] - lo] = (bits){{0}};
+        return;
+    }
     const uint32_t stamp = ++l->stamp;
     if (stamp == 0) { /* come round */
         memset(l->slots, 0, sizeof l->slots);
