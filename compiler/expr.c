@@ -430,9 +430,15 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
     bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
+    if (of && (of->table || of->array.record.kind == FCP_FIELD_QUERIES)) {
+        diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
+                   of->table ? "a table" : "over queries");
+        good = false;
+    }
     good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
     if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
-    uint32_t array = derive_run(s, a.node, e->args->value->at);
+    uint32_t array = derive_run(s, a.node);
     if (array == ARRAY_ANY) return poison;
     return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
 }
