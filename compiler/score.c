@@ -145,7 +145,7 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
     if (equality && (a.type == TYPE_BOOL || b.type == TYPE_BOOL)) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON || a.type == TYPE_ANY || b.type == TYPE_ANY) return result;
         if (a.type != b.type) {
-            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a figure and a condition",
+            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a number and a condition",
                        who);
             return s->builder ? poison : result;
         }
