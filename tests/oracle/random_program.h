@@ -31,6 +31,8 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
+#include "random_score.h"
+
 /* --- expressions ----------------------------------------------------------------------------------------------------- */
 
 typedef enum kind {
@@ -50,6 +52,7 @@ typedef struct random_program {
     expr pool[MAX_EXPRS];
     uint32_t used;
     expr *mask;
+    random_score score;
     /* when not NULL, what the mask means, instead of the tree; its parameters */
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
@@ -260,6 +263,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         p->tokens += n;
     }
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
+    draw_score(&p->score, d, p->heads);
 
     put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
         dtypes[p->dtype]);
@@ -268,7 +272,11 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     for (uint32_t s = 0; s < p->sequences; s++) put(p, "%s%llu", s ? ", " : "", (unsigned long long)p->lengths[s]);
     put(p, "] }\nmask drawn = ");
     put_expr(p, p->mask);
-    put(p, "\nplan {\n  mask = drawn\n  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
+    if (p->score.root) put(p, "\nscore logit = %s", p->score.text);
+    put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
+    for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
+        put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
+    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
         strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
