@@ -13,7 +13,7 @@
 typedef struct subject {
     const char *name; /* of its source */
     text source;
-    uint64_t n; /* of a plan: its longest sequence; else 0 */
+    const fcp_plan *plan;
 } subject;
 
 static bool ends_with(const char *string, const char *end) {
@@ -34,8 +34,7 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, subject *ou
     if (code != FCP_OK) return code;
     const fcp_plan *plan = input->plan;
     text_add(&out->source, plan->source, plan->source_count);
-    for (size_t i = 0; i < plan->sequences_count; i++)
-        if (plan->sequences[i] > out->n) out->n = plan->sequences[i];
+    out->plan = plan;
     return out->source.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
@@ -47,7 +46,8 @@ static void print_value(text *t, const explain_step *s) {
     case EXPLAIN_REAL: real_print_short(s->real, t); break;
     case EXPLAIN_CONDITION: text_puts(t, s->value ? "true" : "false"); break;
     case EXPLAIN_FAULT: text_puts(t, "fault"); break;
-    case EXPLAIN_UNREACHED: text_puts(t, "-"); break;
+    case EXPLAIN_UNREACHED:
+    case EXPLAIN_ARRAY: text_puts(t, "-"); break;
     }
 }
 
@@ -123,6 +123,7 @@ static fcp_code print_text(const explanation *o, const char *main_source, uint32
     text_printf(&out, "%s: q = %" PRId64 " %s k = %" PRId64 " (", o->mask, o->q,
                 o->kind == EXPLAIN_FAULT ? "faults at" : o->allowed ? "sees" : "does not see", o->k);
     if (o->by_head) text_printf(&out, "h = %" PRId64 ", ", o->h);
+    if (o->by_field) text_printf(&out, "sequence %" PRIu64 ", ", o->sequence);
     text_printf(&out, "n = %" PRId64 ")\n", o->n);
     print_because(o, width, &out);
     text_puts(&out, "\n");
@@ -154,7 +155,7 @@ static fcp_code print_text(const explanation *o, const char *main_source, uint32
 static void print_steps(json *j, const explanation *o, size_t first, size_t end) {
     json_array(j, "steps");
     for (size_t i = first; i < end; i++) {
-        static const char *const states[] = {"value", "value", "value", "fault", "not reached"};
+        static const char *const states[] = {"value", "value", "value", "fault", "not reached", "array"};
         const explain_step *s = &o->steps[i];
         json_object(j, NULL);
         json_u64(j, "depth", s->depth);
@@ -182,6 +183,7 @@ static fcp_code print_json(const explanation *o, fcp_error *err) {
     json_i64(&j, "k", o->k);
     json_i64(&j, "n", o->n);
     if (o->by_head) json_i64(&j, "h", o->h);
+    if (o->by_field) json_u64(&j, "sequence", o->sequence);
     if (o->kind == EXPLAIN_CONDITION) json_bool(&j, "allowed", o->allowed);
     else json_null(&j, "allowed");
     json_array(&j, "because");
@@ -225,14 +227,18 @@ fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (code == FCP_OK) code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     double logit = 0;
     if (code == FCP_OK && line->value[OPT_LOGIT]) code = read_logit(line->value[OPT_LOGIT], &logit, err);
+    uint64_t sequence = 0;
+    if (code == FCP_OK && line->value[OPT_SEQ]) code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &sequence, err);
     subject about = {0};
     if (code == FCP_OK) code = read_subject(line, input, &about, err);
     if (code == FCP_OK && !input->diagnostics) input->diagnostics = fcpc_diagnostics_new();
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    explanation out = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)(n ? n : about.n), .h = (int64_t)h, .s = logit};
+    explanation out = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = (int64_t)h, .s = logit,
+                       .sequence = sequence, .asked = line->value[OPT_SEQ] != NULL, .plan = about.plan};
     if (code == FCP_OK) {
         fcpc_options options = {.defines = line->defines, .define_count = line->define_count,
-                                .lengths_file = line->value[OPT_LENGTHS]};
+                                .lengths_file = line->value[OPT_LENGTHS], .fields = line->fields,
+                                .field_count = line->field_count};
         code = explain_pair(about.name, about.source.at, about.source.size, &options, input->diagnostics, &out);
         if (code != FCP_OK) cmd_first_error(input->diagnostics, code, err);
     }

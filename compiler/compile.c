@@ -1,6 +1,7 @@
 /* compile.c: the pipeline, on one page: fcpc_plan.
  *
- *   program + lengths
+ *   program + batch
+ *     -> binding    fields and tables                       bind.c
  *     -> problem    blocks and tiles                        problem.c, cells.c (box.c, rows.c)
  *     -> homes      the strategy                            place_*.c
  *     -> traffic    fetches                                 traffic.c
@@ -23,6 +24,7 @@
 #include "lower.h"
 #include "place.h"
 #include "sort.h"
+#include "text.h"
 #include "warn.h"
 #include "workspace.h"
 
@@ -34,6 +36,8 @@ typedef struct run {
     fcpc_times times;
     arena memory, work, scratch;
     cells *cells;
+    binding binding;
+    uint32_t fault_sequence; /* in which the mask faults */
     problem problem;
     uint32_t *home;
 } run;
@@ -64,10 +68,17 @@ static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
     return rest->op == MC_MOD && rest->a == *a && rest->b == *b;
 }
 
-static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cells_fault *f, uint32_t a, uint32_t b) {
+/* The values of all nodes where the mask, or the code that finds the score's faults, faults. */
+static int64_t *fault_values(run *r, mc_code mask, const cells_fault *f) {
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
+    const mc_env env = bind_sequence(&r->binding, r->binding.lengths, r->fault_sequence);
+    if (values) mc_eval(mask, &env, f->q, f->k, f->h, values);
+    return values;
+}
+
+static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cells_fault *f, uint32_t a, uint32_t b) {
+    int64_t *values = fault_values(r, mask, f);
     if (!values) return FCP_E_NO_MEMORY;
-    mc_eval(mask, MC_LENGTH(f->n), f->q, f->k, f->h, values);
     const int64_t dividend = values[a], divisor = values[b];
     bool fixed = true; /* of n alone: no q, k or h among what the two need */
     memset(values, 0, mask.count * sizeof *values);
@@ -75,7 +86,7 @@ static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cell
     for (uint32_t i = f->node; i-- > 0;) {
         const mc_node *x = &mask.nodes[i];
         if (!values[i]) continue;
-        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && x->op != MC_LOAD && x->op != MC_LOAD2;
         if (x->a != MC_NONE) values[x->a] = 1;
         if (x->b != MC_NONE) values[x->b] = 1;
         if (x->c != MC_NONE) values[x->c] = 1;
@@ -89,9 +100,41 @@ static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cell
     return FCP_E_MASK_EXACT;
 }
 
+/* An element that an array does not have: which, and what it has. */
+static fcp_code report_index(run *r, mc_code mask, const span *spans, const cells_fault *f) {
+    const mc_node *x = &mask.nodes[f->node];
+    const program_array *a = &r->program->arrays[x->imm];
+    const mc_env env = bind_sequence(&r->binding, r->binding.lengths, r->fault_sequence);
+    const mc_array *bound = &env.arrays[x->imm];
+    const int64_t *values = fault_values(r, mask, f);
+    if (!values) return FCP_E_NO_MEMORY;
+    text what = {0};
+    long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
+    if (a->record.kind != FCP_TABLE)
+        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first, end - 1);
+    else if (x->op == MC_LOAD2)
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end, bound->columns);
+    else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
+    if (mc_uses(mask) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
+    else text_puts(&what, ", for");
+    char *line = text_take(&what);
+    if (!line) return FCP_E_NO_MEMORY;
+    diag_error(r->d, FCP_E_MASK_INDEX, place_of(r, spans[f->node]),
+               "%s q = %lld, k = %lld in a sequence of %lld tokens", line, (long long)f->q, (long long)f->k,
+               (long long)f->n);
+    free(line);
+    if (r->problem.sequences != 1 && a->record.kind != FCP_TABLE)
+        diag_hint(r->d, "sequence %u of the batch", r->fault_sequence);
+    if (mask.nodes == r->program->mask.nodes)
+        diag_hint(r->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
+    else diag_hint(r->d, "min and max keep an index inside, or a condition: if q > 0 then ...[q - 1] else 0.0");
+    return FCP_E_MASK_INDEX;
+}
+
 /* A fault of the mask, or of the code that finds the score's. */
 static fcp_code report_fault(run *r, fcp_code code, mc_code mask, const span *spans, const cells_fault *f) {
     uint32_t a, b;
+    if (f->kind == MC_INDEX && f->node < mask.count) return report_index(r, mask, spans, f);
     if (f->kind == MC_DIV_ZERO && f->node < mask.count && is_exact(mask, f->node, &a, &b))
         return report_exact(r, mask, spans, f, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
@@ -119,9 +162,10 @@ static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uin
                               problem *out) {
     cells_fault fault;
     fcp_error err = {0};
-    fcp_code code = problem_build(r->program, lengths, count, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
+    fcp_code code = problem_build(r->program, lengths, count, &r->binding, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
     arena_reset(&r->scratch);
     if (!code) return FCP_OK;
+    r->fault_sequence = out->sequence;
     if (fault.kind != MC_OK) return report_fault(r, code, r->program->mask, r->program->mask_spans, &fault);
     report(r, code, span_of_error(r, code), &err);
     if (code == FCP_E_RANKS && r->program->strategy == FCP_STRATEGY_FCP && block > FCP_CELL)
@@ -129,27 +173,53 @@ static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uin
     return code;
 }
 
-/* Faults of the score, for pairs that the mask allows: once for each length, or for the longest sequence where the length
- * does not matter. */
+/* Does code read a field, of which every sequence has its own part? */
+static bool reads_field(const struct fcpc_program *g, mc_code code) {
+    for (uint32_t i = 0; i < code.count; i++)
+        if ((code.nodes[i].op == MC_LOAD || code.nodes[i].op == MC_LOAD2) &&
+            g->arrays[code.nodes[i].imm].record.kind != FCP_TABLE)
+            return true;
+    return false;
+}
+
+/* Faults of the score, for pairs that the mask allows. Where it reads no field, once for each length, or for the longest
+ * sequence where the length does not matter. */
 static fcp_code check_score(run *r) {
     const struct fcpc_program *g = r->program;
     const problem *p = &r->problem;
     if (g->check.nodes == g->mask.nodes) return FCP_OK;
-    unsigned uses = mc_uses(g->check);
-    uint64_t *distinct = ARENA_NEW(&r->scratch, uint64_t, p->sequences), *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
+    bool each = reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
+    uint64_t *order = ARENA_NEW(&r->scratch, uint64_t, p->sequences), *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
+    uint32_t *kept = ARENA_NEW(&r->scratch, uint32_t, p->sequences), count = 0;
     cells *check = cells_new(g->check, g->heads);
-    fcp_code code = distinct && room && check ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = order && room && kept && check ? FCP_OK : FCP_E_NO_MEMORY;
     if (!code) {
         cells_set_stop(check, r->stop);
-        memcpy(distinct, p->lengths, p->sequences * sizeof *distinct);
-        sort_u64(distinct, room, p->sequences);
+        memcpy(order, p->lengths, p->sequences * sizeof *order);
+        sort_u64(order, room, p->sequences);
+        for (uint32_t i = 0; i < p->sequences; i++) /* the distinct ones */
+            if (i + 1 == p->sequences || (order[i] != order[i + 1] && by_length)) order[count++] = order[i];
+        uint32_t lengths = count;
+        count = 0;
+        memset(room, 0, p->sequences * sizeof *room);
+        for (uint32_t s = 0; s < p->sequences; s++) {
+            uint32_t lo = 0, hi = lengths;
+            while (lo < hi) {
+                uint32_t middle = lo + (hi - lo) / 2;
+                if (order[middle] < p->lengths[s]) lo = middle + 1;
+                else hi = middle;
+            }
+            bool first = lo < lengths && order[lo] == p->lengths[s] && !room[lo];
+            if (first) room[lo] = 1; /* this length has its sequence */
+            if (first || each) kept[count++] = s;
+        }
     }
-    for (uint32_t i = 0; i < p->sequences && !code; i++) {
-        bool last = i + 1 == p->sequences;
-        if (!last && (distinct[i] == distinct[i + 1] || !(uses & MC_USES_N))) continue;
+    for (uint32_t i = 0; i < count && !code; i++) {
         cells_counts counts;
         cells_fault fault = {0};
-        code = cells_count(check, MC_LENGTH((int64_t)distinct[i]), &counts, &fault);
+        const mc_env env = bind_sequence(&r->binding, p->lengths, kept[i]);
+        code = cells_count(check, &env, &counts, &fault);
+        r->fault_sequence = kept[i];
         if (code && fault.kind != MC_OK) code = report_fault(r, code, g->check, g->check_spans, &fault);
     }
     cells_free(check);
@@ -344,9 +414,11 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     return FCP_OK;
 }
 
-static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
+    const uint64_t *lengths = batch->lengths;
+    size_t count = batch->count;
     run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
     r.times.parse = program->parse_seconds;
     if (!lengths) lengths = program->lengths, count = program->length_count;
@@ -355,12 +427,17 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
     }
+    if (batch->queries) {
+        diag_error(d, FCP_E_UNSUPPORTED, SPAN_NONE, "queries of another number than keys are not built into this version");
+        return FCP_E_UNSUPPORTED;
+    }
     r.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);
     r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
     r.cells = cells_new(program->mask, program->heads);
     if (r.cells) cells_set_stop(r.cells, stop);
     else code = FCP_E_NO_MEMORY;
+    if (!code) code = bind_batch(program, batch, &r.memory, &r.work, d, r.shift, &r.binding);
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
         code = choose_block(&r, lengths, count, &block);
@@ -386,7 +463,7 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, batch->lengths, batch->count, stop, d ? d : unheard, out_times, out_plan);
+    fcp_code code = plan_batch(program, batch, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }

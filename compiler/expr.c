@@ -124,17 +124,25 @@ static value constant_value(sema *s, expr *e, value_type type, int64_t imm) {
 
 /* --- types -------------------------------------------------------------------------------------------------------- */
 
-static const char *type_text(uint32_t type) {
-    return type == TYPE_BOOL ? "a condition" : type == TYPE_REAL ? "a real number" : "a number";
+const char *expr_type_text(uint32_t type) {
+    return type == TYPE_BOOL ? "a condition" : type == TYPE_REAL ? "a real number"
+           : type == TYPE_ARRAY ? "a field or table" : "a number";
+}
+
+static void hint_array(sema *s, value v, const expr *e) {
+    if (v.type == TYPE_ARRAY && e->kind == EXPR_NAME)
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
 }
 
 /* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;
-    const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : type_text(type);
-    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, type_text(v.type));
-    if (type == TYPE_BOOL) diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
+    const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : expr_type_text(type);
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, expr_type_text(v.type));
+    hint_array(s, v, e);
+    if (type == TYPE_BOOL && v.type != TYPE_ARRAY)
+        diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
     return false;
 }
 
@@ -152,9 +160,14 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
     value_type result = logic || op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
     if (equality) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
+        if (a.type == TYPE_ARRAY || b.type == TYPE_ARRAY) {
+            needs(s, a, TYPE_INT, e->a, who);
+            needs(s, b, TYPE_INT, e->b, who);
+            return (value){TYPE_BOOL, 0};
+        }
         if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
             diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
-                       type_text(a.type), type_text(b.type));
+                       expr_type_text(a.type), expr_type_text(b.type));
             return (value){TYPE_BOOL, 0};
         }
         if (a.type == TYPE_BOOL) {
@@ -193,9 +206,14 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (a.type == TYPE_POISON || b.type == TYPE_POISON) return a.type == TYPE_POISON ? b : a;
     if (f->m->score) score_branches(s, e, &a, &b);
     uint32_t type = a.type == TYPE_ANY ? b.type : a.type;
+    if (type == TYPE_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "'if' chooses between numbers or conditions, not fields or tables");
+        hint_array(s, a, e->b);
+        return poison;
+    }
     if (b.type != TYPE_ANY && b.type != type) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", type_text(a.type),
-                   type_text(b.type));
+        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", expr_type_text(a.type),
+                   expr_type_text(b.type));
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
@@ -242,6 +260,11 @@ static int resolve(sema *s, expr *e, const frame *f) {
             diag_hint(s->d, "definitions see the ones before them");
         }
         return e->ref = REF_WRONG;
+    }
+    uint32_t array = f->m->builtin ? ARRAY_ANY : find_array(s, name);
+    if (array != ARRAY_ANY) {
+        e->index = array;
+        return e->ref = REF_ARRAY;
     }
     mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
     if (m && m->score && !score) {
@@ -380,7 +403,42 @@ static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t g
 
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) { return lower_exact(s, e, a, b, guard); }
 
+/* name[i], name[i, j] */
+static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
+    s->in_index++;
+    value a = lower(s, e->a, f, guard), i = lower(s, e->b, f, guard);
+    value j = e->c ? lower(s, e->c, f, guard) : (value){TYPE_INT, MC_NONE};
+    s->in_index--;
+    mc_op op = MC_LOAD;
+    bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
+    good = needs(s, i, TYPE_INT, e->b, "an index") && good;
+    good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
+    if (good && a.type == TYPE_ARRAY) good = index_array(s, a.node, e, f->m->score, &op);
+    /* what a table that is not known yet holds, only its values tell */
+    bool unknown = f->m->score && (!good || a.node == ARRAY_ANY);
+    value_type type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
+    if (!good) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
+}
+
+/* run(field, t): where the run of equal values that holds position t begins. */
+static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const value result = {TYPE_INT, 0};
+    if (e->arg_count != 2 || e->args->name || e->args->next->name) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "'run' takes a field and a position: run(doc, k)");
+        return result;
+    }
+    value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
+    bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
+    if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
+    uint32_t array = derive_run(s, a.node, e->args->value->at);
+    if (array == ARRAY_ANY) return poison;
+    return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
+}
+
 static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (e->index == BUILTIN_RUN) return lower_run(s, e, f, guard);
     bool is_abs = e->index == BUILTIN_ABS, is_exact = e->index == BUILTIN_EXACT;
     if (is_abs ? e->arg_count != 1 : is_exact ? e->arg_count != 2 : e->arg_count < 2) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : is_exact ? "'%s' takes two numbers"
@@ -468,17 +526,30 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
 }
 
 /* The type of a parameter is its default's. */
-static value_type param_type(const arg *p) { return p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT; }
+value_type mask_param_type(const arg *p) {
+    return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
+}
 
 /* The constant value of an argument or default. */
-static bool constant_argument(sema *s, const arg *param, const expr *e, int64_t *out) {
-    if (param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
+    if (mask_param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+    if (param->as) {
+        uint32_t array = array_argument(s, param, e);
+        *out = array;
+        return array != ARRAY_ANY;
+    }
     if (e->kind != EXPR_BOOL) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", param->name);
         return false;
     }
     *out = e->integer;
     return true;
+}
+
+/* A constant argument as a value. */
+value mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
+    if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
+    return constant_value(s, e, mask_param_type(param), v);
 }
 
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -508,11 +579,13 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
             args[i] = lower(s, given[i]->value, f, guard);
-            if (!needs(s, args[i], param_type(p), given[i]->value, p->name) && s->builder) return poison;
+            bool good = needs(s, args[i], mask_param_type(p), given[i]->value, p->name);
+            if (good && args[i].type == TYPE_ARRAY) good = fits_param(s, p, args[i].node, given[i]->value->at);
+            if (!good && s->builder) return poison;
         } else {
             int64_t constant_default = 0;
-            if (s->builder && !constant_argument(s, p, p->value, &constant_default)) return poison;
-            args[i] = constant_value(s, p->value, param_type(p), constant_default);
+            if (s->builder && !mask_constant(s, p, p->value, &constant_default)) return poison;
+            args[i] = mask_argument(s, p->value, p, constant_default);
         }
     }
     if (!s->builder || s->failed) return result;
@@ -527,12 +600,18 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is not a function", e->name);
         return poison;
     }
+    if (call && ref == REF_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, array_word(s, e->index));
+        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        return poison;
+    }
     switch (ref) {
     case REF_VAR:
         if (e->index == VARIABLE_S) return f->s;
         return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
     case REF_PARAM: return f->args[e->index];
     case REF_DEF_PARAM: return f->def_args[e->index];
+    case REF_ARRAY: return (value){TYPE_ARRAY, e->index};
     case REF_DEF: return lower_definition(s, e, f, guard);
     case REF_MASK: return lower_mask(s, e, f, guard);
     case REF_SCORE: return score_call(s, e, f, guard);
@@ -587,9 +666,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     case EXPR_QUANTITY:
         diag_error(s->d, FCP_E_UNIT, e->at, "numbers in a %s have no units", f->m->score ? "score" : "mask");
         break;
-    case EXPR_INDEX:
-        diag_error(s->d, FCP_E_UNSUPPORTED, e->at, "per-token fields are not built into this version");
-        break;
+    case EXPR_INDEX: v = lower_index(s, e, f, guard); break;
     case EXPR_STRING:
     case EXPR_RANGE:
     case EXPR_REPEAT:
@@ -604,82 +681,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
 
-/* --- masks -------------------------------------------------------------------------------------------------------- */
-
-void check_mask(sema *s, mask *m) {
-    if (m->state != MASK_NEW || s->builder || s->failed) return;
-    m->state = MASK_BUSY;
-    if (!s->depth) s->steps = 0;
-    size_t before = diag_errors(s->d);
-    value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    if (!args) {
-        no_memory(s);
-        return;
-    }
-    uint32_t i = 0;
-    for (arg *p = m->params; p; p = p->next) {
-        int64_t ignored;
-        figure unused;
-        args[i++] = (value){m->score ? score_param_type(p) : param_type(p), 0};
-        if (!p->value || (m->score && p->value->kind == EXPR_BOOL)) continue;
-        if (m->score) eval_number(s, p->value, p->name, &unused);
-        else constant_argument(s, p, p->value, &ignored);
-    }
-    for (definition *d = m->definitions; d; d = d->next) {
-        value *any = ARENA_NEW(s->scratch, value, d->param_count + 1);
-        if (!any) {
-            no_memory(s);
-            return;
-        }
-        for (uint32_t j = 0; j < d->param_count; j++) any[j] = (value){TYPE_ANY, 0};
-        size_t errors = diag_errors(s->d);
-        frame f = {.m = m, .args = args, .def = d, .def_args = any, .s = {TYPE_REAL, 0}};
-        lower(s, d->body, &f, MC_NONE);
-        d->broken = diag_errors(s->d) > errors;
-    }
-    frame f = {.m = m, .args = args, .s = {TYPE_REAL, 0}};
-    value body = lower(s, m->body, &f, MC_NONE);
-    if (m->score && body.type == TYPE_BOOL) {
-        diag_error(s->d, FCP_E_TYPE, m->body->at, "a score is a number, this is a condition");
-        diag_hint(s->d, "say what becomes of s, for instance if k <= q then s else s - 1.0");
-    } else if (!m->score && body.type == TYPE_INT) {
-        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is a number");
-        diag_hint(s->d, "say which pairs (q, k) are allowed, for instance k <= q");
-    }
-    m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
-}
-
-/* "lambda(sink = 64, window = 8192)" */
-static const char *call_text(sema *s, const mask *m, const int64_t *values) {
-    text t = {0};
-    text_puts(&t, m->name);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++) {
-        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
-        else text_printf(&t, "%" PRId64, values[i]);
-    }
-    if (i) text_puts(&t, ")");
-    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
-    text_free(&t);
-    return copy;
-}
-
-/* What the parameters of the plan's mask are, for warnings of the batch. */
-static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
-    struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p && kept; p = p->next, i++) {
-        kept[i] = (struct program_param){.value = values[i], .is_number = param_type(p) == TYPE_INT,
-                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
-        kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
-        if (!kept[i].name) kept = NULL;
-    }
-    s->out->mask_params = kept;
-    s->out->mask_param_count = kept ? m->param_count : 0;
-    s->out->mask_own = !m->builtin && !m->adopted;
-    return kept ? true : no_memory(s);
-}
+/* --- the code -------------------------------------------------------------------------------------------------------- */
 
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans) {
     mc_node *nodes = NULL;
@@ -708,37 +710,4 @@ bool expr_begin(sema *s) {
 void expr_end(sema *s) {
     mc_builder_free(s->builder);
     s->builder = NULL;
-}
-
-bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
-    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
-    value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
-    if (!given || !values || !numbers) return no_memory(s);
-    if (!bind_args(s, m, args, call, given)) return false;
-    bool good = true;
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        good &= constant_argument(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
-    if (!good || m->state != MASK_GOOD) return false;
-    s->plan_mask = m;
-    s->plan_values = numbers;
-    if (!keep_params(s, m, given, numbers, call)) return false;
-
-    if (!expr_begin(s)) return false;
-    i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        values[i] = constant_value(s, given[i] ? given[i]->value : p->value, param_type(p), numbers[i]);
-    frame f = {.m = m, .args = values};
-    value root = lower(s, m->body, &f, MC_NONE);
-    if (!s->failed && root.type != TYPE_BOOL) {
-        diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
-        s->failed = true;
-    }
-    if (!s->failed) expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans);
-    expr_end(s);
-    s->out->mask_name = call_text(s, m, numbers);
-    s->out->mask_span = call;
-    if (!s->out->mask_name) no_memory(s);
-    return !s->failed;
 }

@@ -3,7 +3,8 @@
 #define FCPC_EXPR_H
 #include "sema.h"
 
-typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL } value_type;
+/* TYPE_ARRAY: a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are known. */
+typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL, TYPE_ARRAY } value_type;
 typedef struct value {
     uint32_t type, node;
 } value;
@@ -32,6 +33,11 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
 /* Begins and ends building code; false: no memory, reported. */
 bool expr_begin(sema *s);
 void expr_end(sema *s);
+const char *expr_type_text(uint32_t type); /* "a number", ... */
+/* The type of a mask's parameter is its default's; the constant value of an argument or default; that as a value. */
+value_type mask_param_type(const arg *p);
+bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
+value mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 /* A number for a span, to attach to nodes; 0: no memory, reported. */
 uint32_t expr_place(sema *s, span at);
 /* Copies what `root` needs into the program. False: no memory, reported. */

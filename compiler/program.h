@@ -14,6 +14,7 @@ typedef struct program_array {
     fcp_array record;        /* name, file and offset unset; lo and hi: of the values, or as declared */
     bool declared;           /* lo and hi were stated: values of another batch must keep to them */
     int64_t declared_lo, declared_hi;
+    const char *run_of;      /* it is run(...) of the field of that name, or NULL */
     const void *data;        /* record.count * max(1, columns) values of record.width */
     span at;
 } program_array;
@@ -54,6 +55,9 @@ struct fcpc_program {
     uint32_t array_count;
     const mc_bands *slices;
     uint32_t slices_count;
+
+    const char *const *fields; /* names of all declared */
+    uint32_t field_count;
 
     /* score: empty where it is s. slope: its derivative by s. Reads arrays and slices as the mask does. */
     mc_code score, slope;
