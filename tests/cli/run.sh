@@ -210,6 +210,10 @@ plan a.fcp bf16.plan -D model.dtype=bf16
 plan a.fcp fp16.plan -D model.dtype=fp16
 ok "run bf16" "$fcpc" run bf16.plan
 ok "run fp16" "$fcpc" run fp16.plan
+printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2; gpu = cpu }\nbatch { lengths = [300, 60] }\nplan { mask = late; score = softcap(c = 2.0); sink = [0.5, -1.0, 0, 3]; block = 128 }\n' > scored.fcp
+plan scored.fcp scored.plan
+ok "run with a score and sinks" "$fcpc" run scored.plan --json
+holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
 
 # tensors: the run's own outputs are inputs of the right shapes
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
