@@ -11,7 +11,8 @@
 typedef struct subject {
     const char *name; /* of its source */
     text source;
-    uint64_t n; /* of a plan: its longest sequence; else 0 */
+    uint64_t n; /* of a plan: the keys of its longest sequence; else 0 */
+    int64_t q_low, q_end; /* positions of queries of such sequences */
 } subject;
 
 static bool ends_with(const char *string, const char *end) {
@@ -19,7 +20,8 @@ static bool ends_with(const char *string, const char *end) {
     return n >= m && !strcmp(string + n - m, end);
 }
 
-static fcp_code read_subject(const cmd_line *line, cmd_input *input, subject *out, fcp_error *err) {
+/* n: the length asked for, if one is. */
+static fcp_code read_subject(const cmd_line *line, cmd_input *input, uint64_t n, subject *out, fcp_error *err) {
     const char *file = line->file;
     if (access(file, F_OK) != 0 && !ends_with(file, ".fcp") && !ends_with(file, ".plan") && !strpbrk(file, "\n#{}")) {
         out->name = "<mask>";
@@ -34,6 +36,12 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, subject *ou
     text_add(&out->source, plan->source, plan->source_count);
     for (size_t i = 0; i < plan->sequences_count; i++)
         if (plan->sequences[i].keys > out->n) out->n = plan->sequences[i].keys;
+    for (size_t i = 0; i < plan->sequences_count; i++) {
+        const fcp_sequence *s = &plan->sequences[i];
+        if (s->keys != (line->value[OPT_LENGTH] ? n : out->n)) continue;
+        if (s->q_first < out->q_low) out->q_low = s->q_first;
+        if (s->q_first + (int64_t)s->queries > out->q_end) out->q_end = s->q_first + (int64_t)s->queries;
+    }
     return out->source.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
@@ -172,7 +180,8 @@ static fcp_code print_json(const explanation *o, fcp_error *err) {
 
 fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     uint64_t q = 0, k = 0, n = 0, h = 0, width = 0;
-    fcp_code code = cmd_position("q", line->more[0], &q, err);
+    bool before = line->more[0][0] == '-'; /* a query before the first key */
+    fcp_code code = cmd_position("q", line->more[0] + before, &q, err);
     if (code == FCP_OK) code = cmd_position("k", line->more[1], &k, err);
     if (code == FCP_OK && line->value[OPT_LENGTH]) code = cmd_position("--length", line->value[OPT_LENGTH], &n, err);
     if (code == FCP_OK && line->value[OPT_LENGTH] && !n)
@@ -180,10 +189,11 @@ fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (code == FCP_OK) code = cmd_number(line, OPT_HEAD, 0, 4095, 0, &h, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     subject about = {0};
-    if (code == FCP_OK) code = read_subject(line, input, &about, err);
+    if (code == FCP_OK) code = read_subject(line, input, n, &about, err);
     if (code == FCP_OK && !input->diagnostics) input->diagnostics = fcpc_diagnostics_new();
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    explanation out = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)(n ? n : about.n), .h = (int64_t)h};
+    explanation out = {.q = before ? -(int64_t)q : (int64_t)q, .k = (int64_t)k, .n = (int64_t)(n ? n : about.n),
+                       .h = (int64_t)h, .q_low = about.q_low, .q_end = about.q_end};
     if (code == FCP_OK) {
         fcpc_options options = {.defines = line->defines, .define_count = line->define_count,
                                 .lengths_file = line->value[OPT_LENGTHS]};

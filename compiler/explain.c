@@ -375,7 +375,7 @@ static int64_t longest(const struct fcpc_program *p) {
 static bool check_pair(sema *s, explanation *o) {
     const struct fcpc_program *p = s->out;
     const int64_t at[2] = {o->q, o->k};
-    int64_t lo[2] = {0, 0}, hi[2] = {o->n, o->n};
+    int64_t lo[2] = {o->q_low < 0 ? o->q_low : 0, 0}, hi[2] = {o->q_end > o->n ? o->q_end : o->n, o->n};
     for (size_t j = 0; p->queries && j < p->length_count; j++) { /* positions that queries of such a sequence have */
         int64_t keys = (int64_t)p->lengths[j], queries = (int64_t)p->queries[j];
         int64_t first = p->align == FCP_TOP_LEFT ? 0 : keys - queries;

@@ -34,6 +34,7 @@ typedef struct explanation {
     arena arena; /* owns the rest */
     const char *mask; /* "lambda(sink = 64, window = 8192)" */
     int64_t q, k, n, h;
+    int64_t q_low, q_end; /* given: positions that queries may have beside those of keys, 0 to n - 1 */
     bool by_head;       /* the mask names h */
     explain_kind kind;  /* CONDITION or FAULT */
     bool allowed;
