@@ -54,14 +54,40 @@ const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q) {
     return lo ? &bands->rows[lo - 1] : NULL;
 }
 
+/* The first band of row q that ends after key k, or the end of them. */
+static const mc_band *band_after(const mc_bands *bands, const mc_band_rows *row, int64_t q, int64_t k) {
+    const mc_band *first = bands->bands + row->first;
+    uint32_t lo = 0, hi = row->count;
+    while (lo < hi) {
+        uint32_t middle = lo + (hi - lo) / 2;
+        if (wrap_add(first[middle].hi, first[middle].hi_slope ? q : 0) <= k) lo = middle + 1;
+        else hi = middle;
+    }
+    return first + lo;
+}
+
 bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k) {
     const mc_band_rows *row = mc_band_row(bands, q);
-    for (uint32_t i = 0; row && i < row->count; i++) {
-        const mc_band *b = &bands->bands[row->first + i];
-        if (k < wrap_add(b->lo, b->lo_slope ? q : 0)) return false;
-        if (k < wrap_add(b->hi, b->hi_slope ? q : 0)) return true;
+    if (!row || !row->count) return false;
+    const mc_band *b = band_after(bands, row, q, k);
+    return b < bands->bands + row->first + row->count && k >= wrap_add(b->lo, b->lo_slope ? q : 0);
+}
+
+/* Keys k0, k0 + 1, ... of one row; where the row is sound, the bands from the first key on, one after the other. */
+static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
+    memset(to, 0, width);
+    const mc_band_rows *row = mc_band_row(bands, q);
+    if (!row || !row->count) return;
+    const mc_band *b = band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
+    for (uint64_t done = 0; b < end && done < width; b++) {
+        int64_t lo = wrap_add(b->lo, b->lo_slope ? q : 0), hi = wrap_add(b->hi, b->hi_slope ? q : 0);
+        uint64_t first = lo > k0 ? (uint64_t)lo - (uint64_t)k0 : 0, last = hi > k0 ? (uint64_t)hi - (uint64_t)k0 : 0;
+        if (first >= width) return;
+        if (first < done) first = done;
+        if (last > width) last = width;
+        if (last > first) memset(to + first, 1, (size_t)(last - first));
+        if (last > done) done = last;
     }
-    return false;
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
@@ -396,6 +422,14 @@ static void bool_row(const mc_node *node, const mc_env *env, uint32_t width, con
         case MC_EQ_F: BOOL_ROW(x[j] == y[j]) break;
         default: BOOL_ROW(x[j] != y[j]) break;
         }
+        return;
+    }
+    if (node->op == MC_BANDS && !varies[node->a]) {
+        const int64_t *restrict y = int_vector(node->b, varies, scratch, width, spare);
+        bool run = width > 0;
+        for (uint32_t j = 1; j < width; j++) run &= y[j] == wrap_add(y[0], j);
+        if (run) bands_row(&env->bands[node->imm], scratch[node->a], y[0], width, to);
+        else BOOL_ROW(mc_in_bands(&env->bands[node->imm], scratch[node->a], y[j]))
         return;
     }
     if (OPS[node->op].args[0] == 'i') {

@@ -108,7 +108,10 @@ static void found(blind *b, int64_t first, int64_t end, uint32_t head) {
 
 /* Prepares a mask for the length: its program. */
 static const box_program *program_of(const blind *b, cells *c) {
-    if (c->base_n != b->n && (c->base_n < 0 || b->by_length)) box_program_make(c->mask, &b->env, c->base);
+    if (c->base_n != b->n && (c->base_n < 0 || b->by_length)) {
+        box_program_make(c->mask, &b->env, c->base);
+        cells_bind_bands(c, &b->env);
+    }
     c->base_n = b->n;
     return c->base;
 }

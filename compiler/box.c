@@ -7,6 +7,7 @@
  * Method: interval arithmetic (Moore 1966) with affine forms kept symbolic, so that a comparison of forms is decided at
  *       corners; congruence information as in Granger's arithmetical congruence analysis (1989). */
 #include "box.h"
+#include "box_bands.h"
 
 #include <string.h>
 
@@ -299,6 +300,7 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_value *valu
         }
         break;
     }
+    case MC_BANDS: break; /* of operands that are no positions */
     default: compare(v, x->op, &values[x->a], &values[x->b], b); break;
     }
 }
@@ -351,8 +353,10 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
     if (program->count == 1) { /* most boxes: one comparison of forms */
         values->same = 0;
         values->flags = program->nodes[0].flags;
-        evaluate_bool(values, program->nodes, values, b);
-        *out_simpler = false;
+        bool bands = box_bands_leaf(program->nodes);
+        if (bands) box_bands_evaluate(program, program->nodes, b, values);
+        else evaluate_bool(values, program->nodes, values, b);
+        *out_simpler = bands && values->linear;
         return values->lo != values->hi ? BOX_MIXED : values->lo ? BOX_FULL : BOX_NONE;
     }
     for (uint32_t i = 0; i < program->count; i++) {
@@ -361,7 +365,8 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
         v->same = i;
         v->flags = x->flags;
         if (is_bool_op(x->op)) {
-            evaluate_bool(v, x, values, b);
+            if (box_bands_leaf(x)) box_bands_evaluate(program, x, b, v);
+            else evaluate_bool(v, x, values, b);
             if (x->op >= BOX_GE) simpler |= v->lo == v->hi;
             else simpler |= x->op != MC_CONST_B && (v->lo == v->hi || v->linear || v->same != i);
             continue;
@@ -389,7 +394,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
 size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
 
 void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
-    *out = (box_program){.count = mask.count, .root = mask.count - 1};
+    *out = (box_program){.count = mask.count, .root = mask.count - 1, .bands = env->bands};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         box_node *y = &out->nodes[i];
@@ -415,6 +420,7 @@ void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
             y->b = x->b;
             y->c = x->c;
             y->guard = x->guard;
+            if (x->op == MC_BANDS) box_bands_make(mask, x, y);
             break;
         }
     }
@@ -437,6 +443,12 @@ static void note_form(box_program *p, const form *f) {
     p->diagonal &= f->x[BOX_H] == 0 && f->x[BOX_Q] == (int64_t)(0 - (uint64_t)f->x[BOX_K]);
 }
 
+static void note_leaf(box_program *p, const box_node *bands) {
+    p->on_q |= bands->f.x[0] == BOX_Q || bands->f.x[1] == BOX_Q;
+    p->on_k |= bands->f.x[0] == BOX_K || bands->f.x[1] == BOX_K;
+    p->diagonal = false;
+}
+
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out) {
     memset(numbers, 0, program->count * sizeof *numbers);
     numbers[values[program->root].same] = 1;
@@ -451,7 +463,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (x->c != MC_NONE) numbers[values[x->c].same] = 1;
         if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) numbers[values[x->guard].same] = 1;
     }
-    *out = (box_program){.root = MC_NONE, .diagonal = true};
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .bands = program->bands, .index = program->index};
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
@@ -472,6 +484,10 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
                 note_form(out, &y->f);
             }
         } else {
+            if (x->op == MC_BANDS) {
+                y->f = x->f;
+                if (box_bands_leaf(x)) note_leaf(out, x);
+            }
             if (x->a != MC_NONE) y->a = numbers[values[x->a].same];
             if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
             if (x->c != MC_NONE) y->c = numbers[values[x->c].same];

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "box.h"
+#include "box_bands.h"
 #include "memo.h"
 #include "rows.h"
 #include "stack.h"
@@ -72,6 +73,8 @@ struct cells {
 
     mc_env env;        /* of the sequence under way */
     box_program *base; /* the mask for sequences of base_n tokens */
+    bands_index *bands; /* of the environment's bands, */
+    const mc_bands *bound; /* these */
     int64_t base_n;
     box_value *values;
     uint32_t *numbers;
@@ -111,6 +114,9 @@ struct cells {
 
     cells_stats stats;
 };
+
+/* Binds a program just made of the mask to the environment's bands (cells.c). */
+void cells_bind_bands(cells *c, const mc_env *env);
 
 /* --- cells_solve.c: one box ------------------------------------------------------------------------------------- */
 

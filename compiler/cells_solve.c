@@ -120,6 +120,10 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     if (p->on_h && box_side(b, BOX_H) > 1)
         return solve_parts(c, b, p, BOX_H, b->lo[BOX_H] + (b->hi[BOX_H] - b->lo[BOX_H]) / 2, depth, pairs);
     if (p->on_q && p->diagonal && !p->loose) return solve_diagonals(c, b, p, pairs);
+    if (box_bands_only(p)) {
+        *pairs += box_bands_pairs(p, b) * box_side(b, BOX_H);
+        return FCP_OK;
+    }
     if (p->on_q && p->count > 1 && depth < TURN_DEPTH) {
         if (box_turn(p, b, BOX_Q, &at)) return solve_parts(c, b, p, BOX_Q, at, depth + 1, pairs);
         if (box_turn(p, b, BOX_K, &at)) return solve_parts(c, b, p, BOX_K, at, depth + 1, pairs);
@@ -134,6 +138,10 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
 }
 
 fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
+    if (box_bands_only(p)) { /* sooner counted than looked up */
+        *out = box_bands_pairs(p, b) * box_side(b, BOX_H);
+        return FCP_OK;
+    }
     size_t words = box_words(c, ANSWER_CELLS, b, p);
     uint64_t hash = memo_hash(c->key, words);
     const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
