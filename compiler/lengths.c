@@ -202,9 +202,7 @@ bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* Reads a whole file; malloc'd. NULL: reported at `at`. */
-static char *read_file(sema *s, const char *path, span at, size_t *out_size) {
-    enum { FILE_MAX = 1 << 30 };
+char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size) {
     FILE *f = fopen(path, "rb");
     size_t size = 0, room = 1 << 16;
     char *bytes = f ? malloc(room) : NULL;
@@ -217,7 +215,7 @@ static char *read_file(sema *s, const char *path, span at, size_t *out_size) {
             if (ferror(f)) failure = errno ? errno : EIO;
             break;
         }
-        big = room >= FILE_MAX;
+        big = room >= most;
         char *grown = big ? NULL : realloc(bytes, room *= 2);
         if (!grown) free(bytes);
         bytes = grown;
@@ -229,14 +227,12 @@ static char *read_file(sema *s, const char *path, span at, size_t *out_size) {
     }
     free(bytes);
     if (failure) diag_error(s->d, FCP_E_READ, at, "cannot read '%s': %s", path, strerror(failure));
-    else if (big) diag_error(s->d, FCP_E_READ, at, "'%s' has more than a gigabyte", path);
+    else if (big) diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
     else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory reading '%s'", path);
     return NULL;
 }
 
-/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
-static span file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end,
-                      span fallback) {
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback) {
     uint32_t number = diag_source(s->d, path, bytes, size, false);
     return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
 }
@@ -266,7 +262,7 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
             while (stop > begin && blank(bytes[stop - 1])) stop--;
             bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
             for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
-            span where = file_span(s, path, bytes, size, begin, rest ? stop : end, at);
+            span where = sema_file_span(s, path, bytes, size, begin, rest ? stop : end, at);
             if (rest && !negative) {
                 diag_error(s->d, FCP_E_LENGTHS_FILE, where, "this is not a length");
                 diag_hint(s->d, "a file of lengths has one whole number a line; '#' begins a comment");
@@ -276,7 +272,7 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
         }
         outcome o = end > begin ? push(out, length, 1) : ADDED;
         if (o != ADDED) {
-            report(s, o, o == NO_MEMORY ? at : file_span(s, path, bytes, size, begin, end, at));
+            report(s, o, o == NO_MEMORY ? at : sema_file_span(s, path, bytes, size, begin, end, at));
             diag_also(s->d, at, "the file is named here");
             return false;
         }
@@ -287,20 +283,26 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
     return false;
 }
 
+char *sema_path(sema *s, const expr *e) {
+    bool relative = e->name[0] != '/' && e->at.source == s->main_source;
+    text path = {0};
+    text_printf(&path, "%s%s", relative ? s->folder : "", e->name);
+    char *full = text_take(&path);
+    if (!full) no_memory(s);
+    return full;
+}
+
 static bool eval_file(sema *s, const expr *e, lengths *out) {
+    enum { FILE_MAX = 1 << 30 };
     const arg *a = e->args;
     if (e->arg_count != 1 || a->name || a->value->kind != EXPR_STRING) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "file takes one path: file(\"a.lengths\")");
         return false;
     }
-    const char *name = a->value->name;
-    bool relative = name[0] != '/' && e->at.source == s->main_source;
-    text path = {0};
-    text_printf(&path, "%s%s", relative ? s->folder : "", name);
-    char *full = text_take(&path);
-    if (!full) return report(s, NO_MEMORY, e->at);
+    char *full = sema_path(s, a->value);
+    if (!full) return false;
     size_t size = 0;
-    char *bytes = read_file(s, full, a->value->at, &size);
+    char *bytes = sema_read_file(s, full, a->value->at, FILE_MAX, &size);
     bool good = bytes && parse_file(s, full, bytes, size, a->value->at, out);
     free(bytes);
     free(full);
