@@ -67,7 +67,8 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     mc_code mask = r->program->mask;
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
     if (!values) return FCP_E_NO_MEMORY;
-    mc_eval(mask, MC_LENGTH(f->n), f->q, f->k, f->h, values);
+    const mc_env env = program_env(r->program, (uint64_t)f->n);
+    mc_eval(mask, &env, f->q, f->k, f->h, values);
     const int64_t dividend = values[a], divisor = values[b];
     bool fixed = true; /* of n alone: no q, k or h among what the two need */
     memset(values, 0, mask.count * sizeof *values);
@@ -315,6 +316,24 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     return FCP_OK;
 }
 
+/* Slices that hold positions which no sequence has are a mistake of the file or of the batch. */
+static fcp_code check_slices(const run *r, const uint64_t *lengths, size_t count) {
+    uint64_t longest = 0;
+    for (size_t i = 0; i < count; i++)
+        if (lengths[i] > longest) longest = lengths[i];
+    for (uint32_t i = 0; i < r->program->slices_count; i++) {
+        const program_slices *s = &r->program->slices_about[i];
+        if ((uint64_t)s->reach <= longest) continue;
+        const char *word = *s->file ? "slice of line" : "slice";
+        diag_error(r->d, FCP_E_SLICES, place_of(r, s->at), "%s %u%s%s%s reaches to position %lld; the longest sequence has %llu tokens",
+                   word, s->reach_line, *s->file ? " of '" : "", s->file, *s->file ? "'" : "", (long long)s->reach,
+                   (unsigned long long)longest);
+        diag_hint(r->d, "positions count from the start of each sequence; q1 and k1 are the positions after the last");
+        return FCP_E_SLICES;
+    }
+    return FCP_OK;
+}
+
 static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
@@ -332,6 +351,7 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
     r.cells = cells_new(program->mask, program->heads);
     if (r.cells) cells_set_stop(r.cells, stop);
     else code = FCP_E_NO_MEMORY;
+    if (!code) code = check_slices(&r, lengths, count);
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
         code = choose_block(&r, lengths, count, &block);

@@ -13,6 +13,7 @@
 
 #include "memo.h"
 #include "sema.h"
+#include "sema_slices.h"
 
 enum { TEXT_MAX = 2000 };
 
@@ -203,6 +204,31 @@ static known eval_builtin(explaining *x, const expr *e, const frame *f, uint32_t
     return end_step(x, step, v, &with);
 }
 
+static known eval_rect(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    return end_step(x, step, eval(x, e->target, f, depth + 1, told), NULL);
+}
+
+/* Which slices allow the pair: the first, and how many. */
+static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    const slice_source *from = e->target;
+    const slice *first = NULL;
+    uint64_t others = 0;
+    for (size_t i = 0; i < from->count; i++) {
+        if (!slice_allows(&from->at[i], x->out->q, x->out->k)) continue;
+        others += first != NULL;
+        if (!first) first = &from->at[i];
+    }
+    text with = {0};
+    if (first) {
+        text_printf(&with, "%s %u: %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", from->path ? "line" : "number",
+                    first->line, first->q0, first->q1, first->k0, first->k1, slice_kinds[first->kind]);
+        if (others) text_printf(&with, ", and %" PRIu64 " more", others);
+    } else text_printf(&with, "none of the %zu", from->count);
+    return end_step(x, step, condition(first != NULL), &with);
+}
+
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
 static known variable(const explaining *x, uint32_t index) {
@@ -324,7 +350,10 @@ static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, 
             return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
         case REF_DEF: return eval_definition(x, e, f, depth, told);
         case REF_MASK: return eval_mask(x, e, f, depth, told);
-        case REF_BUILTIN: return eval_builtin(x, e, f, depth, told);
+        case REF_BUILTIN:
+            if (e->index == BUILTIN_RECT) return eval_rect(x, e, f, depth, told);
+            if (e->index == BUILTIN_SLICES) return eval_slices(x, e, depth, told);
+            return eval_builtin(x, e, f, depth, told);
         default: break;
         }
         break;
@@ -392,7 +421,8 @@ static bool agrees(const struct fcpc_program *p, const explanation *o, arena *sc
     bool allowed = false;
     uint32_t node;
     if (!values) return false;
-    mc_fault f = mc_eval_checked(p->mask, MC_LENGTH(o->n), o->q, o->k, o->h, values, &allowed, &node);
+    const mc_env env = program_env(p, (uint64_t)o->n);
+    mc_fault f = mc_eval_checked(p->mask, &env, o->q, o->k, o->h, values, &allowed, &node);
     *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
     return true;
 }

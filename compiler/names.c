@@ -1,6 +1,7 @@
 /* names.c: the names of masks: declared, found, suggested; constants; and named arguments put in their places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max
+ * abs exact rect slices.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
@@ -12,7 +13,7 @@
 #include "sema.h"
 
 const char *const mask_variables[MASK_VARIABLES] = {"q", "k", "n", "h"};
-const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact"};
+const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact", "rect", "slices"};
 
 int find_word(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -75,8 +76,8 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
     if (find_word(mask_variables, MASK_VARIABLES, name) >= 0 || find_word(mask_builtins, MASK_BUILTINS, name) >= 0) {
         bool variable = find_word(mask_variables, MASK_VARIABLES, name) >= 0;
         diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every mask", name);
-        diag_hint(s->d, variable ? "q and k are positions, n is the length, h the head; call this something else"
-                                 : "min, max, abs and exact are functions of the language; call this something else");
+        if (variable) diag_hint(s->d, "q and k are positions, n is the length, h the head; call this something else");
+        else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
         return true;
     }
     const symbol *old = def ? find_symbol(s, m, name) : NULL;
@@ -208,7 +209,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
     int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
-    if (f < 0 || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+    if (f < 0 || f == BUILTIN_RECT || f == BUILTIN_SLICES || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
         return false;

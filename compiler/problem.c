@@ -238,7 +238,8 @@ static fcp_code classify(problem *p, cells *mask, raw_parts *raw, arena *scratch
         cuts[m] = p->lengths[s];
         const cell_entry *entries;
         size_t count;
-        fcp_code code = cells_grid(mask, MC_LENGTH((int64_t)(p->lengths[s])), cuts, m, cuts, m, &entries, &count, fault);
+        const mc_env env = program_env(p->program, p->lengths[s]);
+        fcp_code code = cells_grid(mask, &env, cuts, m, cuts, m, &entries, &count, fault);
         if (code) return fcp_fail(err, code, "%s", fcp_code_text(code));
         if (!raw_reserve(raw, count, scratch)) return FCP_E_NO_MEMORY;
         if (raw->count + count > UINT32_MAX / 2)

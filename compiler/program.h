@@ -22,6 +22,17 @@ static inline uint64_t program_array_bytes(const program_array *a) {
     return a->record.count * (a->record.columns ? a->record.columns : 1) * (a->record.width == MC_F64 ? 8 : a->record.width);
 }
 
+/* Slices as they were given; their union is in program.slices under the same number. */
+typedef struct program_slices {
+    const char *file;               /* "": written out */
+    uint64_t count;
+    uint64_t overlapping, overlaps; /* slices that share pairs with others; pairs of such */
+    bool at_least;                  /* there may be more */
+    int64_t reach;                  /* the position after the last that one of them holds, */
+    uint32_t reach_line;            /* this one: by its line, or its number */
+    span at;
+} program_slices;
+
 struct fcpc_program {
     arena arena; /* owns everything below */
 
@@ -53,6 +64,7 @@ struct fcpc_program {
     const program_array *arrays;
     uint32_t array_count;
     const mc_bands *slices;
+    const program_slices *slices_about;
     uint32_t slices_count;
 
     /* score: empty where it is s. slope: its derivative by s. Reads arrays and slices as the mask does. */
@@ -78,6 +90,11 @@ struct fcpc_program {
     uint32_t source_count;
     struct workspace *workspace; /* what fcpc_plan keeps between batches: workspace.h; released with the program */
 };
+
+/* What the program's code sees of a sequence of n tokens. */
+static inline mc_env program_env(const struct fcpc_program *p, uint64_t n) {
+    return (mc_env){.n = (int64_t)n, .queries = (int64_t)n, .bands = p->slices};
+}
 
 /* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
  * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */

@@ -88,6 +88,8 @@ static bool keep_sources(sema *s, uint32_t base) {
     for (uint32_t i = 0; i < p->mask.count; i++) shift(&spans[i], base);
     struct program_param *params = (struct program_param *)p->mask_params;
     for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
+    program_slices *slices = (program_slices *)p->slices_about;
+    for (uint32_t i = 0; i < p->slices_count; i++) shift(&slices[i].at, base);
     span *const others[] = {&p->mask_span,    &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) shift(others[i], base);

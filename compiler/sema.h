@@ -29,6 +29,8 @@ typedef struct sema {
     symbol *symbols; /* open addressing, malloc'd */
     size_t symbol_count, symbol_room;
 
+    struct slice_source *slices; /* read so far: expr_slices.c */
+
     /* lowering: expr.c */
     struct mc_builder *builder; /* NULL: only checking */
     memo *memos;                /* malloc'd */
@@ -58,9 +60,10 @@ expr *new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
-enum { MASK_VARIABLES = 4, BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, MASK_BUILTINS };
+enum { MASK_VARIABLES = 4, BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RECT, BUILTIN_SLICES,
+       MASK_BUILTINS };
 extern const char *const mask_variables[MASK_VARIABLES]; /* q k n h */
-extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs exact */
+extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs exact rect slices */
 int find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool no_memory(sema *s);                              /* reports it, once; false */
 bool declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
@@ -95,6 +98,12 @@ typedef struct lengths {
 } lengths;
 enum { LENGTHS_MAX = 1 << 24 };
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
+/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
+char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
+/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
+/* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory, reported. */
+char *sema_path(sema *s, const expr *e);
 /* Evaluates the value of batch.lengths; false: reported. out->at is the caller's to free in any case. */
 bool eval_lengths(sema *s, const expr *value, lengths *out);
 /* What lognormal(...) says: see lengths.c. */

@@ -79,6 +79,12 @@ static void add_problem(facts *f, const show_model *m) {
     add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
         plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
     add(f, "mask", "%s", m->mask);
+    if (plan->slices_count)
+        add(f, "slices", "%s union%s of slices: %s stretch%s of queries with %s band%s of keys",
+            show_count(f->number[0], plan->slices_count), plural(plan->slices_count),
+            show_count(f->number[1], plan->band_rows_count - plan->slices_count),
+            plan->band_rows_count - plan->slices_count == 1 ? "" : "es", show_count(f->number[2], plan->bands_count),
+            plural(plan->bands_count));
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",

@@ -86,6 +86,7 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
         if (plan->sequences[s] > plan->sequences[z->sequence]) z->sequence = s;
     z->n = plan->sequences[z->sequence];
     for (uint64_t s = 0; s < count; s++) z->alike += plan->sequences[s] == z->n;
+    if (plan->problem->mask_uses & MC_USES_DATA) z->alike = 1;
     const uint64_t asked[4] = {v->row, v->row_end, v->col, v->col_end};
     for (int i = 0; i < 2; i++) {
         range[2 * i] = asked[2 * i];
@@ -98,13 +99,13 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
     return FCP_OK;
 }
 
-static fcp_code count_pairs(cells *c, zoom *z) {
+static fcp_code count_pairs(cells *c, const mc_env *env, zoom *z) {
     const cell_entry *entries;
     size_t count;
     uint32_t shape_count, run_count;
     const fcp_run *runs;
     cells_fault fault;
-    fcp_code code = cells_grid(c, MC_LENGTH((int64_t)z->n), z->row_cut, z->rows, z->col_cut, z->cols, &entries, &count, &fault);
+    fcp_code code = cells_grid(c, env, z->row_cut, z->rows, z->col_cut, z->cols, &entries, &count, &fault);
     if (code != FCP_OK) return code;
     const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
     for (size_t i = 0; i < count; i++) {
@@ -112,7 +113,7 @@ static fcp_code count_pairs(cells *c, zoom *z) {
         z->pairs[(size_t)entries[i].q_piece * z->cols + entries[i].k_piece] = pairs;
         z->pairs_drawn += pairs;
     }
-    return cells_count(c, MC_LENGTH((int64_t)z->n), &z->all, &fault);
+    return cells_count(c, env, &z->all, &fault);
 }
 
 static fcp_code count_runs(cells *c, zoom *z) {
@@ -143,7 +144,12 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     out->positions_drawn = (range[1] - range[0]) * (range[3] - range[2]) * out->heads;
     cells *c = cells_new((mc_code){plan->mask, (uint32_t)plan->mask_count}, p->heads);
     code = out->row_cut && out->col_cut && out->pairs && out->runs && c ? FCP_OK : FCP_E_NO_MEMORY;
-    if (code == FCP_OK) code = count_pairs(c, out);
+    mc_array *arrays = ARENA_NEW(memory, mc_array, plan->arrays_count + 1);
+    mc_bands *bands = ARENA_NEW(memory, mc_bands, plan->slices_count + 1);
+    if (!arrays || !bands) code = FCP_E_NO_MEMORY;
+    mc_env env;
+    if (code == FCP_OK) fcp_plan_env(plan, out->sequence, arrays, bands, &env);
+    if (code == FCP_OK) code = count_pairs(c, &env, out);
     if (code == FCP_OK) code = count_runs(c, out);
     cells_free(c);
     if (code != FCP_OK) return fcp_fail(err, code, "%s", fcp_code_text(code));

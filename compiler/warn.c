@@ -95,11 +95,13 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_rows r;
-    fcp_code code = blind_find(search, MC_LENGTH((int64_t)b->longest), &r); /* the longest first: mostly it answers for all */
+    mc_env env = program_env(g, b->longest);
+    fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
     if (code == FCP_OK && (by_length || !blind_never(search))) {
         code = make_lengths(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
-            if (i) code = blind_find(search, MC_LENGTH((int64_t)(b->lengths[i])), &r);
+            env = program_env(g, b->lengths[i]);
+            if (i) code = blind_find(search, &env, &r);
             if (code != FCP_OK) break;
             at_least = r.at_least;
             if (!r.rows) continue;
@@ -147,14 +149,15 @@ static void warn_params(const batch *b) {
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
 /* Do a few pairs of a sequence already tell the mask from its mirror image? */
-static bool seems_symmetric(const mc_code mask, uint64_t n, int64_t *values) {
+static bool seems_symmetric(const struct fcpc_program *g, uint64_t n, int64_t *values) {
     uint64_t state = n;
+    const mc_env env = program_env(g, n);
     for (int i = 0; i < SAMPLES; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         int64_t q = (int64_t)((state >> 16) % n), k;
         if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
         else k = (int64_t)((state >> 40) % n);
-        if (mc_eval(mask, MC_LENGTH((int64_t)n), q, k, 0, values) != mc_eval(mask, MC_LENGTH((int64_t)n), k, q, 0, values)) return false;
+        if (mc_eval(g->mask, &env, q, k, 0, values) != mc_eval(g->mask, &env, k, q, 0, values)) return false;
     }
     return true;
 }
@@ -189,7 +192,7 @@ static fcp_code warn_symmetric(batch *b) {
     if (!g->mask_own || b->longest < 2) return FCP_OK;
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
-    if (!seems_symmetric(g->mask, b->longest, values)) return FCP_OK;
+    if (!seems_symmetric(g, b->longest, values)) return FCP_OK;
     mc_node *nodes = NULL;
     mc_code both = {0};
     fcp_code code = FCP_OK;
@@ -207,7 +210,8 @@ static fcp_code warn_symmetric(batch *b) {
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
         uint64_t n = lengths == 1 ? b->longest : b->lengths[i];
         cells_counts counts;
-        code = cells_count(c, MC_LENGTH((int64_t)n), &counts, NULL);
+        const mc_env env = program_env(g, n);
+        code = cells_count(c, &env, &counts, NULL);
         same = code == FCP_OK && counts.pairs == n * n * heads;
     }
     cells_free(c);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Draws grammar/pictures/NAME.svg, one for each mask of the prelude: `fcpc show --svg` of 4096 tokens in blocks of 128, of which
+# Draws grammar/pictures/NAME.svg, one for each mask of the prelude and for rect and slices: `fcpc show --svg` of 4096 tokens in blocks of 128, of which
 # the mask is kept and the words, the ranks and the pipeline are left out. The same bytes every time. $B is the build folder.
 # With --list it prints the calls.
 set -eu
@@ -24,7 +24,9 @@ natten2d(W = 512, kw = 257, kh = 3)
 sta2d(W = 128, tw = 16, th = 8, kw = 3, kh = 3)
 sta3d(W = 32, H = 8, tw = 8, th = 4, tt = 4, kw = 3, kh = 1, kt = 3)
 svg_spatial(P = 256, w = 512)
-svg_temporal(P = 256, T = 960, w = 128)'
+svg_temporal(P = 256, T = 960, w = 128)
+rect(512..3072, 1024..4096, causal)
+slices([0, 1024, 0, 1024, causal], [1024, 2048, 1024, 2048, inverse], [2048, 3072, 512, 2560, both], [3072, 4096, 0, 2048], [3072, 4096, 3072, 4096, causal])'
 if [ "${1:-}" = --list ]; then
     echo "$calls"
     exit
@@ -35,11 +37,13 @@ echo "$calls" | while read -r call; do
     name=${call%%(*}
     printf 'model { heads = 1 }\nbatch { lengths = [4096] }\nplan { mask = %s; block = 128; passes = forward }\n' "$call" > "$work/mask.fcp"
     "$fcpc" show "$work/mask.fcp" --svg "$work/page.svg"
-    awk -v call="$call" '
-        /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 325 700 700\" role=\"img\">" ; next }
+    # the mask begins below its heading, which words above it may push down
+    top=$(($(sed -n 's/.* y="\([0-9]*\)">The mask<.*/\1/p' "$work/page.svg") + 18))
+    awk -v call="$call" -v top="$top" '
+        /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 " top " 700 700\" role=\"img\">" ; next }
         /^<title>/ { print "<title>" call " over 4096 tokens: rows are queries, columns are keys</title>"; next }
         /^<defs>/ { next }
-        /^<rect width=/ { print "<rect x=\"55\" y=\"325\" width=\"700\" height=\"700\" fill=\"#fff\"/>"; next }
+        /^<rect width=/ { print "<rect x=\"55\" y=\"" top "\" width=\"700\" height=\"700\" fill=\"#fff\"/>"; next }
         />The mask<\/text>$/ { mask = 1; getline; next }    # its heading and what it says of ranks
         />The ranks<\/text>$/ { mask = 0 }
         /fill="#4477aa"/ || /<text class="s-e" x="[67][0-9.]*"/ { next }   # the strips of owners
