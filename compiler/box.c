@@ -349,7 +349,7 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_value *value
 static bool is_bool_op(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
 
 box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler) {
-    bool loose = false, simpler = false;
+    bool loose = false, simpler = program->unread;
     if (program->count == 1) { /* most boxes: one comparison of forms */
         values->same = 0;
         values->flags = program->nodes[0].flags;
@@ -420,7 +420,10 @@ void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
             y->b = x->b;
             y->c = x->c;
             y->guard = x->guard;
-            if (x->op == MC_BANDS) box_bands_make(mask, x, y);
+            if (x->op == MC_BANDS) {
+                box_bands_make(mask, x, y);
+                out->unread |= y->a == MC_NONE;
+            }
             break;
         }
     }

@@ -33,6 +33,7 @@ typedef struct box_program {
     bool on_q, on_k, on_h; /* a node depends on it */
     bool diagonal;    /* every form is one of q - k */
     bool loose;       /* a node is not quiet: somewhere it may fault */
+    bool unread;      /* nodes that no other reads may be among them: specialising takes them away */
     const mc_bands *bands;           /* of the environment it was made for */
     const struct bands_index *index; /* of these: box_bands.h; NULL: none */
     box_node nodes[]; /* operands before the nodes that use them */

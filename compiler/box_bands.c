@@ -7,14 +7,14 @@
  *      records each is asked; over many, summaries of 16, 256, ... records answer where they can: a few intervals that
  *      hold every key that some row allows, and a few that all rows allow. An allowed and a forbidden element end it.
  * Cost: O(log records + log bands) for a box of few records; for one of many as often as not the same, at worst its
- *      records. The index: O(bands) time, under 9 bytes a record.
+ *      records. The index: O(bands) time, 18 bytes a record.
  * Units: positions in tokens.
  */
 #include "box_bands.h"
 
 #include <stdlib.h>
 
-enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 4 };
+enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8 };
 
 typedef struct interval {
     int64_t lo, hi;
