@@ -54,11 +54,19 @@ fcp_code classify(cells *c, const box *b, const box_program **program, box_class
 }
 
 size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p) {
+    if (p->placed) return 0;
     c->key[0] = kind;
     c->key[1] = (int64_t)box_side(b, BOX_Q);
     c->key[2] = (int64_t)box_side(b, BOX_K);
     c->key[3] = (int64_t)box_side(b, BOX_H);
     return 4 + box_key(p, b, c->offsets, c->key + 4);
+}
+
+const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash) {
+    *out_hash = words ? memo_hash(key, words) : 0;
+    const memo_entry *known = words ? memo_find(&c->memo, key, words, *out_hash) : NULL;
+    c->stats.memo_hits += known != NULL;
+    return known;
 }
 
 int64_t *keep_words(cells *c, size_t words) {
@@ -143,10 +151,9 @@ fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out)
         return FCP_OK;
     }
     size_t words = box_words(c, ANSWER_CELLS, b, p);
-    uint64_t hash = memo_hash(c->key, words);
-    const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+    uint64_t hash;
+    const memo_entry *known = find_words(c, c->key, words, &hash);
     if (known) {
-        c->stats.memo_hits++;
         *out = known->answer[2];
         return FCP_OK;
     }
@@ -154,7 +161,7 @@ fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out)
     uint64_t area;
     fcp_code code = box_area(b, &area);
     if (code == FCP_OK) code = solve(c, b, p, 0, out);
-    if (code != FCP_OK) return code;
+    if (code != FCP_OK || words == 0) return code;
     const uint64_t answer[3] = {*out == area, *out > 0 && *out < area, *out};
     return memo_add(&c->memo, &c->keys, c->key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
 }

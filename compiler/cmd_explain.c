@@ -11,7 +11,7 @@
 typedef struct subject {
     const char *name; /* of its source */
     text source;
-    uint64_t n; /* of a plan: its longest sequence; else 0 */
+    const fcp_plan *plan;
 } subject;
 
 static bool ends_with(const char *string, const char *end) {
@@ -32,8 +32,7 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, subject *ou
     if (code != FCP_OK) return code;
     const fcp_plan *plan = input->plan;
     text_add(&out->source, plan->source, plan->source_count);
-    for (size_t i = 0; i < plan->sequences_count; i++)
-        if (plan->sequences[i] > out->n) out->n = plan->sequences[i];
+    out->plan = plan;
     return out->source.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
@@ -44,7 +43,8 @@ static void print_value(text *t, const explain_step *s) {
     case EXPLAIN_NUMBER: text_printf(t, "%" PRId64, s->value); break;
     case EXPLAIN_CONDITION: text_puts(t, s->value ? "true" : "false"); break;
     case EXPLAIN_FAULT: text_puts(t, "fault"); break;
-    case EXPLAIN_UNREACHED: text_puts(t, "-"); break;
+    case EXPLAIN_UNREACHED:
+    case EXPLAIN_ARRAY: text_puts(t, "-"); break;
     }
 }
 
@@ -107,6 +107,7 @@ static fcp_code print_text(const explanation *o, const char *main_source, uint32
     text_printf(&out, "%s: q = %" PRId64 " %s k = %" PRId64 " (", o->mask, o->q,
                 o->kind == EXPLAIN_FAULT ? "faults at" : o->allowed ? "sees" : "does not see", o->k);
     if (o->by_head) text_printf(&out, "h = %" PRId64 ", ", o->h);
+    if (o->by_field) text_printf(&out, "sequence %" PRIu64 ", ", o->sequence);
     text_printf(&out, "n = %" PRId64 ")\n", o->n);
     print_because(o, width, &out);
     text_puts(&out, "\n");
@@ -139,6 +140,7 @@ static fcp_code print_json(const explanation *o, fcp_error *err) {
     json_i64(&j, "k", o->k);
     json_i64(&j, "n", o->n);
     if (o->by_head) json_i64(&j, "h", o->h);
+    if (o->by_field) json_u64(&j, "sequence", o->sequence);
     if (o->kind == EXPLAIN_CONDITION) json_bool(&j, "allowed", o->allowed);
     else json_null(&j, "allowed");
     json_array(&j, "because");
@@ -146,7 +148,7 @@ static fcp_code print_json(const explanation *o, fcp_error *err) {
     json_end(&j);
     json_array(&j, "steps");
     for (size_t i = 0; i < o->count; i++) {
-        static const char *const states[] = {"value", "value", "fault", "not reached"};
+        static const char *const states[] = {"value", "value", "fault", "not reached", "array"};
         const explain_step *s = &o->steps[i];
         json_object(&j, NULL);
         json_u64(&j, "depth", s->depth);
@@ -179,14 +181,19 @@ fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
         code = fcp_fail(err, FCP_E_USAGE, "--length must be at least 1");
     if (code == FCP_OK) code = cmd_number(line, OPT_HEAD, 0, 4095, 0, &h, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
+    uint64_t sequence = 0;
+    if (code == FCP_OK && line->value[OPT_SEQ]) code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &sequence, err);
     subject about = {0};
     if (code == FCP_OK) code = read_subject(line, input, &about, err);
     if (code == FCP_OK && !input->diagnostics) input->diagnostics = fcpc_diagnostics_new();
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    explanation out = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)(n ? n : about.n), .h = (int64_t)h};
+    explanation out = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = (int64_t)h, .sequence = sequence,
+                       .asked = line->value[OPT_SEQ] != NULL,
+                       .plan = about.plan};
     if (code == FCP_OK) {
         fcpc_options options = {.defines = line->defines, .define_count = line->define_count,
-                                .lengths_file = line->value[OPT_LENGTHS]};
+                                .lengths_file = line->value[OPT_LENGTHS], .fields = line->fields,
+                                .field_count = line->field_count};
         code = explain_pair(about.name, about.source.at, about.source.size, &options, input->diagnostics, &out);
         if (code != FCP_OK) cmd_first_error(input->diagnostics, code, err);
     }

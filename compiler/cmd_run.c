@@ -268,6 +268,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     fcp_code code = check_options(line, work, wanted, err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code != FCP_OK) return code;
+    if (!input->compiled) code = cmd_check_fields(line, input->plan, err);
+    if (code != FCP_OK) return code;
     fcp_plan_shape(input->plan, &work->shape);
     code = settle(line, work, wanted, err);
     unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);

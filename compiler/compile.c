@@ -1,6 +1,7 @@
 /* compile.c: the pipeline, on one page: fcpc_plan.
  *
- *   program + lengths
+ *   program + batch
+ *     -> binding    fields and tables                       bind.c
  *     -> problem    blocks and tiles                        problem.c, cells.c (box.c, rows.c)
  *     -> homes      the strategy                            place_*.c
  *     -> traffic    fetches                                 traffic.c
@@ -22,6 +23,7 @@
 #include "clock.h"
 #include "lower.h"
 #include "place.h"
+#include "text.h"
 #include "warn.h"
 #include "workspace.h"
 
@@ -33,6 +35,8 @@ typedef struct run {
     fcpc_times times;
     arena memory, work, scratch;
     cells *cells;
+    binding binding;
+    uint32_t fault_sequence; /* in which the mask faults */
     problem problem;
     uint32_t *home;
 } run;
@@ -63,12 +67,19 @@ static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
     return rest->op == MC_MOD && rest->a == *a && rest->b == *b;
 }
 
-static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t b) {
+/* The values of all nodes where the mask faults. */
+static int64_t *fault_values(run *r, const cells_fault *f) {
     mc_code mask = r->program->mask;
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
+    const mc_env env = bind_sequence(&r->binding, r->binding.lengths, r->fault_sequence);
+    if (values) mc_eval(mask, &env, f->q, f->k, f->h, values);
+    return values;
+}
+
+static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t b) {
+    mc_code mask = r->program->mask;
+    int64_t *values = fault_values(r, f);
     if (!values) return FCP_E_NO_MEMORY;
-    const mc_env env = program_env(r->program, (uint64_t)f->n);
-    mc_eval(mask, &env, f->q, f->k, f->h, values);
     const int64_t dividend = values[a], divisor = values[b];
     bool fixed = true; /* of n alone: no q, k or h among what the two need */
     memset(values, 0, mask.count * sizeof *values);
@@ -76,7 +87,7 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     for (uint32_t i = f->node; i-- > 0;) {
         const mc_node *x = &mask.nodes[i];
         if (!values[i]) continue;
-        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && x->op != MC_LOAD && x->op != MC_LOAD2;
         if (x->a != MC_NONE) values[x->a] = 1;
         if (x->b != MC_NONE) values[x->b] = 1;
         if (x->c != MC_NONE) values[x->c] = 1;
@@ -90,8 +101,38 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     return FCP_E_MASK_EXACT;
 }
 
+/* An element that an array does not have: which, and what it has. */
+static fcp_code report_index(run *r, const cells_fault *f) {
+    const mc_node *x = &r->program->mask.nodes[f->node];
+    const program_array *a = &r->program->arrays[x->imm];
+    const mc_env env = bind_sequence(&r->binding, r->binding.lengths, r->fault_sequence);
+    const mc_array *bound = &env.arrays[x->imm];
+    const int64_t *values = fault_values(r, f);
+    if (!values) return FCP_E_NO_MEMORY;
+    text what = {0};
+    long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
+    if (a->record.kind != FCP_TABLE)
+        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first, end - 1);
+    else if (x->op == MC_LOAD2)
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end, bound->columns);
+    else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
+    if (mc_uses(r->program->mask) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
+    else text_puts(&what, ", for");
+    char *line = text_take(&what);
+    if (!line) return FCP_E_NO_MEMORY;
+    diag_error(r->d, FCP_E_MASK_INDEX, place_of(r, r->program->mask_spans[f->node]),
+               "%s q = %lld, k = %lld in a sequence of %lld tokens", line, (long long)f->q, (long long)f->k,
+               (long long)f->n);
+    free(line);
+    if (r->problem.sequences != 1 && a->record.kind != FCP_TABLE)
+        diag_hint(r->d, "sequence %u of the batch", r->fault_sequence);
+    diag_hint(r->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
+    return FCP_E_MASK_INDEX;
+}
+
 static fcp_code report_fault(run *r, fcp_code code, const cells_fault *f) {
     uint32_t a, b;
+    if (f->kind == MC_INDEX && f->node < r->program->mask.count) return report_index(r, f);
     if (f->kind == MC_DIV_ZERO && f->node < r->program->mask.count && is_exact(r->program->mask, f->node, &a, &b))
         return report_exact(r, f, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
@@ -119,9 +160,10 @@ static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uin
                               problem *out) {
     cells_fault fault;
     fcp_error err = {0};
-    fcp_code code = problem_build(r->program, lengths, count, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
+    fcp_code code = problem_build(r->program, lengths, count, &r->binding, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
     arena_reset(&r->scratch);
     if (!code) return FCP_OK;
+    r->fault_sequence = out->sequence;
     if (fault.kind != MC_OK) return report_fault(r, code, &fault);
     report(r, code, span_of_error(r, code), &err);
     if (code == FCP_E_RANKS && r->program->strategy == FCP_STRATEGY_FCP && block > FCP_CELL)
@@ -334,9 +376,11 @@ static fcp_code check_slices(const run *r, const uint64_t *lengths, size_t count
     return FCP_OK;
 }
 
-static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
+    const uint64_t *lengths = batch->lengths;
+    size_t count = batch->count;
     run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
     r.times.parse = program->parse_seconds;
     if (!lengths) lengths = program->lengths, count = program->length_count;
@@ -345,6 +389,10 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
     }
+    if (batch->queries) {
+        diag_error(d, FCP_E_UNSUPPORTED, SPAN_NONE, "queries of another number than keys are not built into this version");
+        return FCP_E_UNSUPPORTED;
+    }
     r.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);
     r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
@@ -352,6 +400,7 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
     if (r.cells) cells_set_stop(r.cells, stop);
     else code = FCP_E_NO_MEMORY;
     if (!code) code = check_slices(&r, lengths, count);
+    if (!code) code = bind_batch(program, batch, &r.memory, &r.work, d, r.shift, &r.binding);
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
         code = choose_block(&r, lengths, count, &block);
@@ -376,7 +425,7 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, batch->lengths, batch->count, stop, d ? d : unheard, out_times, out_plan);
+    fcp_code code = plan_batch(program, batch, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }

@@ -35,12 +35,14 @@ typedef struct explaining {
     explanation *out;
     size_t room;
     memo memo;
+    uint64_t first; /* where the sequence's tokens begin in the batch */
     bool strict; /* a call with an argument that faults faults */
     bool lazy;   /* such a call did not, as it is not strict */
     bool failed;
 } explaining;
 
 static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told);
+static known eval_run(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told);
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
@@ -97,13 +99,15 @@ static known end_step(explaining *x, size_t step, known v, text *with) {
     return v;
 }
 
-static void print_known(text *t, known v) {
-    if (v.kind == EXPLAIN_NUMBER) text_printf(t, "%" PRId64, v.value);
+static void print_known(const explaining *x, text *t, known v) {
+    if (v.kind == EXPLAIN_ARRAY) text_puts(t, x->s->arrays[v.value]->name);
+    else if (v.kind == EXPLAIN_NUMBER) text_printf(t, "%" PRId64, v.value);
     else if (v.kind == EXPLAIN_CONDITION) text_puts(t, v.value ? "true" : "false");
     else text_puts(t, "?");
 }
 
 static known fault(void) { return (known){EXPLAIN_FAULT, 0}; }
+static known array(uint32_t a) { return (known){EXPLAIN_ARRAY, a}; }
 static known number(int64_t v) { return (known){EXPLAIN_NUMBER, v}; }
 static known condition(bool v) { return (known){EXPLAIN_CONDITION, v}; }
 
@@ -142,7 +146,7 @@ static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t
                        : SIZE_MAX;
     text with = {0};
     known v = eval(x, e->a, f, depth + 1, told);
-    if (!logic) print_known(&with, v);
+    if (!logic) print_known(x, &with, v);
     for (;; e = e->up) {
         if (logic && !done) done = v.kind == EXPLAIN_FAULT || (v.value != 0) == (kind == OP_OR);
         if (logic && done) {
@@ -151,7 +155,7 @@ static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t
             known b = eval(x, e->b, f, depth + 1, told);
             if (!logic) {
                 text_printf(&with, " %s ", op_spelling((expr_op)e->op));
-                print_known(&with, b);
+                print_known(x, &with, b);
             }
             v = logic ? b : apply((expr_op)e->op, v, b);
         }
@@ -167,7 +171,7 @@ static known eval_unary(explaining *x, const expr *e, const frame *f, uint32_t d
     text with = {0};
     if (!is_not) {
         text_puts(&with, "-");
-        print_known(&with, v);
+        print_known(x, &with, v);
     }
     if (v.kind == EXPLAIN_CONDITION) v = condition(!v.value);
     else if (v.kind == EXPLAIN_NUMBER) v = apply(OP_SUB, number(0), v);
@@ -186,6 +190,7 @@ static known eval_if(explaining *x, const expr *e, const frame *f, uint32_t dept
 }
 
 static known eval_builtin(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+    if (e->index == BUILTIN_RUN) return eval_run(x, e, f, depth, told);
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
     known v = {EXPLAIN_UNREACHED, 0};
     text with = {0};
@@ -193,7 +198,7 @@ static known eval_builtin(explaining *x, const expr *e, const frame *f, uint32_t
     for (const arg *a = e->args; a; a = a->next) {
         known b = eval(x, a->value, f, depth + 1, told);
         if (a != e->args) text_puts(&with, ", ");
-        print_known(&with, b);
+        print_known(x, &with, b);
         if (!strcmp(e->name, "abs")) v = b.kind == EXPLAIN_NUMBER && b.value < 0 ? apply(OP_SUB, number(0), b) : b;
         else if (a == e->args || v.kind == EXPLAIN_FAULT) v = v.kind == EXPLAIN_FAULT ? v : b;
         else if (b.kind == EXPLAIN_FAULT) v = b;
@@ -221,12 +226,76 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
         if (!first) first = &from->at[i];
     }
     text with = {0};
+    if (!from->count) { /* of a plan, which has their union alone */
+        bool in = mc_in_bands(&x->s->out->slices[from->number], x->out->q, x->out->k);
+        text_puts(&with, in ? "in one of the plan's bands" : "in none of the plan's bands");
+        return end_step(x, step, condition(in), &with);
+    }
     if (first) {
         text_printf(&with, "%s %u: %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", from->path ? "line" : "number",
                     first->line, first->q0, first->q1, first->k0, first->k1, slice_kinds[first->kind]);
         if (others) text_printf(&with, ", and %" PRIu64 " more", others);
     } else text_printf(&with, "none of the %zu", from->count);
     return end_step(x, step, condition(first != NULL), &with);
+}
+
+/* --- fields and tables -------------------------------------------------------------------------------------------- */
+
+/* The values of an array as the sequence explained sees them. */
+static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
+    sema *s = x->s;
+    if (!load_array(s, number_of)) return false;
+    const array_decl *a = s->arrays[number_of];
+    const fcp_array *r = &a->array.record;
+    if (!a->array.data) {
+        diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->name);
+        diag_hint(s->d, "--field %s=FILE gives them", a->name);
+        return false;
+    }
+    *out = (mc_array){.data = a->array.data, .count = (int64_t)r->count, .columns = (uint32_t)r->columns,
+                      .width = (mc_width)r->width};
+    if (a->table) return true;
+    out->data = (const char *)a->array.data + x->first * r->width;
+    out->count = x->out->n;
+    return true;
+}
+
+static known read_element(explaining *x, known a, known i, known j, text *with) {
+    mc_array bound;
+    if (a.kind != EXPLAIN_ARRAY || !bind_array(x, (uint32_t)a.value, &bound)) {
+        x->failed = true;
+        return fault();
+    }
+    text_printf(with, "%s[", x->s->arrays[a.value]->name);
+    print_known(x, with, i);
+    if (bound.columns) {
+        text_puts(with, ", ");
+        print_known(x, with, j);
+    }
+    text_puts(with, "]");
+    uint64_t at;
+    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at)) return fault();
+    return number(mc_int_at(&bound, at));
+}
+
+static known eval_index(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    known a = eval(x, e->a, f, depth + 1, false), i = eval(x, e->b, f, depth + 1, told);
+    known j = e->c ? eval(x, e->c, f, depth + 1, told) : number(0);
+    text with = {0};
+    known v = x->failed ? fault() : read_element(x, a, i, j, &with);
+    return end_step(x, step, v, &with);
+}
+
+static known eval_run(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
+    text with = {0};
+    uint32_t derived =
+        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : derive_run(x->s, (uint32_t)a.value, e->args->value->at);
+    if (derived == ARRAY_ANY) x->failed = true;
+    known v = x->failed ? fault() : read_element(x, array(derived), t, number(0), &with);
+    return end_step(x, step, v, &with);
 }
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
@@ -240,6 +309,7 @@ static known variable(const explaining *x, uint32_t index) {
 static bool is_plain(const expr *e, const frame *f) {
     if (e->kind == EXPR_INT) return true;
     if (e->kind != EXPR_NAME) return false;
+    if (e->ref == REF_ARRAY) return true;
     if (e->ref == REF_PARAM) return f->args[e->index].kind != EXPLAIN_CONDITION;
     return e->ref == REF_VAR || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
@@ -277,10 +347,10 @@ static known eval_body(explaining *x, const void *what, const expr *body, const 
     return v;
 }
 
-static void print_args(text *t, const arg *params, const known *values) {
+static void print_args(const explaining *x, text *t, const arg *params, const known *values) {
     for (const arg *p = params; p; p = p->next, values++) {
         text_printf(t, "%s%s = ", p == params ? "" : ", ", p->name);
-        print_known(t, *values);
+        print_known(x, t, *values);
     }
 }
 
@@ -296,7 +366,7 @@ static known eval_definition(explaining *x, const expr *e, const frame *f, uint3
     for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
         args[i++] = eval(x, a->value, f, depth + 1, told);
     text with = {0};
-    print_args(&with, d->params, args);
+    print_args(x, &with, d->params, args);
     frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args};
     if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
     known v = eval_body(x, d, d->body, &inner, f->m->param_count, step, depth, told);
@@ -315,13 +385,14 @@ static known eval_mask(explaining *x, const expr *e, const frame *f, uint32_t de
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         int64_t v = 0;
-        if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told);
+        if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told && !p->as);
+        else if (p->as) args[i] = array(array_argument(x->s, p, p->value));
         else if (p->value->kind == EXPR_BOOL) args[i] = condition(p->value->integer);
         else if (eval_constant(x->s, p->value, p->name, &v)) args[i] = number(v);
         else x->failed = true;
     }
     text with = {0};
-    print_args(&with, m->params, args);
+    print_args(x, &with, m->params, args);
     frame inner = {.m = m, .args = args};
     if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
     known v = eval_body(x, m, m->body, &inner, m->param_count, step, depth, told);
@@ -348,6 +419,7 @@ static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, 
         case REF_DEF_PARAM:
             v = e->ref == REF_PARAM ? f->args[e->index] : f->def_args[e->index];
             return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
+        case REF_ARRAY: return array(e->index);
         case REF_DEF: return eval_definition(x, e, f, depth, told);
         case REF_MASK: return eval_mask(x, e, f, depth, told);
         case REF_BUILTIN:
@@ -357,6 +429,7 @@ static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, 
         default: break;
         }
         break;
+    case EXPR_INDEX: return eval_index(x, e, f, depth, told);
     default: break;
     }
     diag_error(x->s->d, FCP_E_UNSUPPORTED, e->at, "explain does not know this kind of expression");
@@ -394,11 +467,48 @@ static void because(explaining *x, size_t i) {
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-static int64_t longest(const struct fcpc_program *p) {
-    uint64_t most = 0;
-    for (size_t i = 0; i < p->length_count; i++)
-        if (p->lengths[i] > most) most = p->lengths[i];
-    return (int64_t)most;
+/* Chooses the sequence: out->n, and where its tokens begin in the batch. */
+static fcp_code choose_sequence(sema *s, explanation *o, uint64_t *first) {
+    const struct fcpc_program *p = s->out;
+    const uint64_t *sizes = o->plan ? o->plan->sequences : p->lengths;
+    size_t count = o->plan ? (size_t)o->plan->sequences_count : p->length_count, at = 0;
+    const program_array *field = NULL;
+    for (uint32_t i = 0; i < p->array_count; i++) {
+        const program_array *a = &p->arrays[i];
+        if (a->record.kind != FCP_TABLE && !field) field = a;
+        if (a->data) continue;
+        diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->run_of ? a->run_of : a->name);
+        diag_hint(s->d, "--field %s=FILE gives them", a->run_of ? a->run_of : a->name);
+        return FCP_E_FIELD;
+    }
+    if (!count && field) sizes = &field->record.count, count = 1; /* as one sequence */
+    *first = 0;
+    if (o->asked && o->sequence >= count) {
+        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0", o->sequence,
+                   count);
+        return FCP_E_VALUE;
+    }
+    bool any = !o->asked;
+    if (any && o->n && !field) return FCP_OK;
+    if (!any) at = (size_t)o->sequence;
+    else if (o->n)
+        while (at < count && sizes[at] != (uint64_t)o->n) at++;
+    else
+        for (size_t i = 1; i < count; i++)
+            if (sizes[i] > sizes[at]) at = i;
+    if (field && (at == count || (o->n && sizes[at] != (uint64_t)o->n))) {
+        if (any) diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
+        else
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "sequence %" PRIu64 " has %" PRIu64 " tokens, not %" PRId64,
+                       o->sequence, sizes[at], o->n);
+        diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
+        return FCP_E_VALUE;
+    }
+    for (size_t i = 0; i < at && field; i++) *first += sizes[i];
+    if (!o->n) o->n = count ? (int64_t)sizes[at] : (o->q > o->k ? o->q : o->k) + 1;
+    o->by_field = field != NULL;
+    o->sequence = at;
+    return FCP_OK;
 }
 
 static bool check_pair(sema *s, explanation *o) {
@@ -416,12 +526,20 @@ static bool check_pair(sema *s, explanation *o) {
 }
 
 /* Is the answer that of the mask code? */
-static bool agrees(const struct fcpc_program *p, const explanation *o, arena *scratch, bool *out) {
+static bool agrees(const struct fcpc_program *p, const explanation *o, uint64_t first, arena *scratch, bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
+    mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
     bool allowed = false;
     uint32_t node;
-    if (!values) return false;
-    const mc_env env = program_env(p, (uint64_t)o->n);
+    if (!values || !arrays) return false;
+    for (uint32_t i = 0; i < p->array_count; i++) {
+        const fcp_array *r = &p->arrays[i].record;
+        bool table = r->kind == FCP_TABLE;
+        arrays[i] = (mc_array){.data = (const char *)p->arrays[i].data + (table ? 0 : first * r->width),
+                               .count = table ? (int64_t)r->count : o->n, .columns = (uint32_t)r->columns,
+                               .width = (mc_width)r->width};
+    }
+    const mc_env env = {.n = o->n, .queries = o->n, .arrays = arrays, .bands = p->slices};
     mc_fault f = mc_eval_checked(p->mask, &env, o->q, o->k, o->h, values, &allowed, &node);
     *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
     return true;
@@ -431,7 +549,9 @@ static fcp_code explain_mask(sema *s, void *context) {
     explanation *o = context;
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_mask;
-    if (!o->n) o->n = p->length_count ? longest(p) : (o->q > o->k ? o->q : o->k) + 1;
+    uint64_t first;
+    fcp_code code = choose_sequence(s, o, &first);
+    if (code != FCP_OK) return code;
     if (!check_pair(s, o)) return FCP_E_VALUE;
     explaining x;
     known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
@@ -439,12 +559,12 @@ static fcp_code explain_mask(sema *s, void *context) {
     if (!args || !o->mask) return FCP_E_NO_MEMORY;
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++)
-        args[i] = a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i]) : number(s->plan_values[i]);
+        args[i] = a->as ? array((uint32_t)s->plan_values[i]) : a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i]) : number(s->plan_values[i]);
     frame f = {.m = m, .args = args};
     o->by_head = mc_uses(p->mask) & MC_USES_H;
     bool same = false;
     for (int strict = 0; strict < 2 && !same; strict++) {
-        x = (explaining){.s = s, .out = o, .strict = strict};
+        x = (explaining){.s = s, .out = o, .strict = strict, .first = first};
         o->count = o->left_out = o->reasons = 0;
         known v = eval(&x, m->body, &f, 0, true);
         memo_free(&x.memo);
@@ -452,7 +572,7 @@ static fcp_code explain_mask(sema *s, void *context) {
         o->allowed = v.kind == EXPLAIN_CONDITION && v.value;
         if (!x.failed && o->count) because(&x, 0);
         if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
-        if (x.failed || !agrees(p, o, s->scratch, &same)) return FCP_E_NO_MEMORY;
+        if (x.failed || !agrees(p, o, first, s->scratch, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;
     }
     if (same) return FCP_OK;
@@ -464,7 +584,7 @@ static fcp_code explain_mask(sema *s, void *context) {
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out) {
     fcpc_program *p = NULL;
-    fcp_code code = sema_text(name, bytes, size, options, d, &p, explain_mask, out);
+    fcp_code code = sema_text(name, bytes, size, options, out->plan, d, &p, explain_mask, out);
     fcpc_program_free(p);
     return code;
 }

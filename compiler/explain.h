@@ -8,8 +8,9 @@
 typedef enum explain_kind {
     EXPLAIN_NUMBER,    /* value */
     EXPLAIN_CONDITION, /* value: 0 or 1 */
-    EXPLAIN_FAULT,     /* it, or something it needs, overflows or divides by zero */
-    EXPLAIN_UNREACHED  /* the answer was known before */
+    EXPLAIN_FAULT,     /* it, or something it needs, overflows, divides by zero or reads beyond an array */
+    EXPLAIN_UNREACHED, /* the answer was known before */
+    EXPLAIN_ARRAY      /* a field or table; of no step */
 } explain_kind;
 
 /* How a step's value follows from the steps below it. */
@@ -34,6 +35,10 @@ typedef struct explanation {
     arena arena; /* owns the rest */
     const char *mask; /* "lambda(sink = 64, window = 8192)" */
     int64_t q, k, n, h;
+    bool asked;         /* `sequence` says which of the batch; else it is the longest, or the first of n */
+    uint64_t sequence;
+    bool by_field;      /* the mask reads fields: of that sequence */
+    const fcp_plan *plan; /* whose lengths and fields are meant; or NULL */
     bool by_head;       /* the mask names h */
     explain_kind kind;  /* CONDITION or FAULT */
     bool allowed;
@@ -45,7 +50,7 @@ typedef struct explanation {
 enum { EXPLAIN_STEPS = 4096 };
 
 /* Of the mask of the program in `bytes`: out->q, k, h say which pair, out->n the length (0: the batch's longest
- * sequence, or without a batch the shortest that holds both). Errors, also for a pair outside the sequence, are in `d`.
+ * sequence, or without a batch the shortest that holds both), out->sequence which sequence. Errors, also for a pair outside the sequence, are in `d`.
  * out->arena is to be freed in any case. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);

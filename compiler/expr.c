@@ -24,7 +24,8 @@
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
 #define ANY_GUARD (MC_NONE - 1) /* remembered for every guard */
 
-typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL } value_type;
+/* TYPE_ARRAY: a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are known. */
+typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_ARRAY } value_type;
 typedef struct value {
     uint32_t type, node;
 } value;
@@ -128,14 +129,22 @@ static value constant_value(sema *s, expr *e, value_type type, int64_t imm) {
 
 /* --- types -------------------------------------------------------------------------------------------------------- */
 
-static const char *type_text(uint32_t type) { return type == TYPE_BOOL ? "a condition" : "a number"; }
+static const char *type_text(uint32_t type) {
+    return type == TYPE_BOOL ? "a condition" : type == TYPE_ARRAY ? "a field or table" : "a number";
+}
+
+static void hint_array(sema *s, value v, const expr *e) {
+    if (v.type == TYPE_ARRAY && e->kind == EXPR_NAME)
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+}
 
 /* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;
     diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, type_text(type), type_text(v.type));
-    if (type == TYPE_BOOL) diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
+    hint_array(s, v, e);
+    if (type == TYPE_BOOL && v.type == TYPE_INT) diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
     return false;
 }
 
@@ -151,6 +160,11 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
     value_type result = logic || op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
     if (equality) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
+        if (a.type == TYPE_ARRAY || b.type == TYPE_ARRAY) {
+            needs(s, a, TYPE_INT, e->a, who);
+            needs(s, b, TYPE_INT, e->b, who);
+            return (value){TYPE_BOOL, 0};
+        }
         if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
             diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
                        type_text(a.type), type_text(b.type));
@@ -191,6 +205,11 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
     value b = lower(s, e->c, f, both(s, e->a, guard, c, true));
     if (a.type == TYPE_POISON || b.type == TYPE_POISON) return a.type == TYPE_POISON ? b : a;
     uint32_t type = a.type == TYPE_ANY ? b.type : a.type;
+    if (type == TYPE_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "'if' chooses between numbers or conditions, not fields or tables");
+        hint_array(s, a, e->b);
+        return poison;
+    }
     if (b.type != TYPE_ANY && b.type != type) {
         diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", type_text(a.type),
                    type_text(b.type));
@@ -239,6 +258,11 @@ static int resolve(sema *s, expr *e, const frame *f) {
             diag_hint(s->d, "definitions see the ones before them");
         }
         return e->ref = REF_WRONG;
+    }
+    uint32_t array = f->m->builtin ? ARRAY_ANY : find_array(s, name);
+    if (array != ARRAY_ANY) {
+        e->index = array;
+        return e->ref = REF_ARRAY;
     }
     mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name);
     if (m) {
@@ -354,7 +378,37 @@ static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t g
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
 
+/* name[i], name[i, j] */
+static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
+    value a = lower(s, e->a, f, guard), i = lower(s, e->b, f, guard);
+    value j = e->c ? lower(s, e->c, f, guard) : (value){TYPE_INT, MC_NONE};
+    mc_op op = MC_LOAD;
+    bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
+    good = needs(s, i, TYPE_INT, e->b, "an index") && good;
+    good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
+    if (good && a.type == TYPE_ARRAY) good = index_array(s, a.node, e, false, &op);
+    if (!good) return s->builder ? poison : (value){TYPE_INT, 0};
+    return (value){TYPE_INT, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
+}
+
+/* run(field, t): where the run of equal values that holds position t begins. */
+static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const value result = {TYPE_INT, 0};
+    if (e->arg_count != 2 || e->args->name || e->args->next->name) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "'run' takes a field and a position: run(doc, k)");
+        return result;
+    }
+    value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
+    bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
+    if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
+    uint32_t array = derive_run(s, a.node, e->args->value->at);
+    if (array == ARRAY_ANY) return poison;
+    return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
+}
+
 static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (e->index == BUILTIN_RUN) return lower_run(s, e, f, guard);
     bool is_abs = e->index == BUILTIN_ABS, is_exact = e->index == BUILTIN_EXACT;
     if (is_abs ? e->arg_count != 1 : is_exact ? e->arg_count != 2 : e->arg_count < 2) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : is_exact ? "'%s' takes two numbers"
@@ -457,17 +511,30 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
 }
 
 /* The type of a parameter is its default's. */
-static value_type param_type(const arg *p) { return p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT; }
+static value_type param_type(const arg *p) {
+    return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
+}
 
 /* The constant value of an argument or default. */
 static bool constant_argument(sema *s, const arg *param, const expr *e, int64_t *out) {
     if (param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+    if (param->as) {
+        uint32_t array = array_argument(s, param, e);
+        *out = array;
+        return array != ARRAY_ANY;
+    }
     if (e->kind != EXPR_BOOL) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", param->name);
         return false;
     }
     *out = e->integer;
     return true;
+}
+
+/* A constant argument as a value. */
+static value argument_value(sema *s, expr *e, const arg *param, int64_t v) {
+    if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
+    return constant_value(s, e, param_type(param), v);
 }
 
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -497,11 +564,13 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
             args[i] = lower(s, given[i]->value, f, guard);
-            if (!needs(s, args[i], param_type(p), given[i]->value, p->name) && s->builder) return poison;
+            bool good = needs(s, args[i], param_type(p), given[i]->value, p->name);
+            if (good && args[i].type == TYPE_ARRAY) good = fits_param(s, p, args[i].node, given[i]->value->at);
+            if (!good && s->builder) return poison;
         } else {
             int64_t constant_default = 0;
             if (s->builder && !constant_argument(s, p, p->value, &constant_default)) return poison;
-            args[i] = constant_value(s, p->value, param_type(p), constant_default);
+            args[i] = argument_value(s, p->value, p, constant_default);
         }
     }
     if (!s->builder || s->failed) return result;
@@ -516,11 +585,17 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is not a function", e->name);
         return poison;
     }
+    if (call && ref == REF_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, array_word(s, e->index));
+        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        return poison;
+    }
     switch (ref) {
     case REF_VAR:
         return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
     case REF_PARAM: return f->args[e->index];
     case REF_DEF_PARAM: return f->def_args[e->index];
+    case REF_ARRAY: return (value){TYPE_ARRAY, e->index};
     case REF_DEF: return lower_definition(s, e, f, guard);
     case REF_MASK: return lower_mask(s, e, f, guard);
     case REF_BUILTIN:
@@ -568,9 +643,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     case EXPR_QUANTITY:
         diag_error(s->d, FCP_E_UNIT, e->at, "numbers in a mask have no units");
         break;
-    case EXPR_INDEX:
-        diag_error(s->d, FCP_E_UNSUPPORTED, e->at, "per-token fields are not built into this version");
-        break;
+    case EXPR_INDEX: v = lower_index(s, e, f, guard); break;
     case EXPR_STRING:
     case EXPR_RANGE:
     case EXPR_REPEAT:
@@ -598,7 +671,7 @@ void check_mask(sema *s, mask *m) {
     uint32_t i = 0;
     for (arg *p = m->params; p; p = p->next) {
         int64_t ignored;
-        args[i++] = (value){param_type(p), 0};
+        args[i++] = (value){param_type(p), p->as ? ARRAY_ANY : 0};
         if (p->value) constant_argument(s, p, p->value, &ignored);
     }
     for (definition *d = m->definitions; d; d = d->next) {
@@ -615,8 +688,8 @@ void check_mask(sema *s, mask *m) {
     }
     frame f = {.m = m, .args = args};
     value body = lower(s, m->body, &f, MC_NONE);
-    if (body.type == TYPE_INT) {
-        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is a number");
+    if (body.type == TYPE_INT || body.type == TYPE_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is %s", type_text(body.type));
         diag_hint(s->d, "say which pairs (q, k) are allowed, for instance k <= q");
     }
     m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
@@ -629,7 +702,8 @@ static const char *call_text(sema *s, const mask *m, const int64_t *values) {
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
+        if (p->as) text_puts(&t, s->arrays[values[i]]->name);
+        else if (param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
         else text_printf(&t, "%" PRId64, values[i]);
     }
     if (i) text_puts(&t, ")");
@@ -693,7 +767,7 @@ bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
     if (!s->builder) return no_memory(s);
     i = 0;
     for (const arg *p = m->params; p; p = p->next, i++)
-        values[i] = constant_value(s, given[i] ? given[i]->value : p->value, param_type(p), numbers[i]);
+        values[i] = argument_value(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
     frame f = {.m = m, .args = values};
     value root = lower(s, m->body, &f, MC_NONE);
     if (!s->failed && root.type != TYPE_BOOL) {

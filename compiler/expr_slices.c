@@ -375,6 +375,25 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     return good;
 }
 
+/* A plan's own bands stand for what its source names; their slices are not known any more. */
+static bool keep_plans(sema *s, slice_source *from) {
+    struct fcpc_program *p = s->out;
+    const uint32_t number = p->slices_count;
+    mc_bands *bands = ARENA_NEW(&p->arena, mc_bands, number + (size_t)1);
+    program_slices *about = ARENA_ZNEW(&p->arena, program_slices, number + (size_t)1);
+    if (!bands || !about) return no_memory(s);
+    for (uint32_t i = 0; i <= number; i++) {
+        const fcp_slices *x = &s->plan->slices[i];
+        bands[i] = (mc_bands){s->plan->band_rows + x->first_row, s->plan->bands + x->first_band, x->rows, x->bands};
+        about[i] = (program_slices){.file = "", .at = SPAN_NONE};
+    }
+    p->slices = bands;
+    p->slices_about = about;
+    p->slices_count++;
+    from->number = number;
+    return true;
+}
+
 /* The source of a call's slices: one that was read before, or a new one. */
 static slice_source *source_of(sema *s, const expr *e) {
     bool file = e->args->value->kind == EXPR_CALL;
@@ -392,10 +411,11 @@ static slice_source *source_of(sema *s, const expr *e) {
         no_memory(s);
         return NULL;
     }
-    bool good = true;
-    if (file) good = read_file(s, new, e->args->value->args->value);
-    for (const arg *a = e->args; a && !file && good; a = a->next) good = read_element(s, a->value, new);
-    if (good && !file) good = keep_union(s, new, NULL, e->at);
+    bool good = true, of_plan = s->plan && s->out->slices_count < s->plan->slices_count;
+    if (of_plan) good = keep_plans(s, new);
+    else if (file) good = read_file(s, new, e->args->value->args->value);
+    for (const arg *a = e->args; a && !file && good && !of_plan; a = a->next) good = read_element(s, a->value, new);
+    if (good && !file && !of_plan) good = keep_union(s, new, NULL, e->at);
     new->wrong = !good;
     new->next = s->slices;
     s->slices = new;

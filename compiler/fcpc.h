@@ -39,6 +39,8 @@ typedef struct fcpc_options {
     const char *const *defines;  /* "cluster.nodes=32", as after -D; applied in order, a later one wins */
     size_t define_count;
     const char *lengths_file;    /* replaces the batch's lengths; NULL: none. One length a line, # comments */
+    const char *const *fields;   /* "doc=FILE": the values of field doc are those of the file */
+    size_t field_count;
     bool need_lengths;           /* a program without a batch is an error (off: lengths come with fcpc_plan) */
 } fcpc_options;
 

@@ -134,7 +134,7 @@ static void read_pieces(format *f, const token_list *tokens, uint32_t size) {
 
 static bool is_word(int kind) {
     return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD;
+           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
 }
 
 static bool ends_operand(int kind) {

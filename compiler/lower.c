@@ -458,5 +458,5 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     TABLE(layout, l->r->spans, l->r->starts[ranks]);
     TABLE(mask, mask, g->mask.count);
 #undef TABLE
-    return lower_data(g, memory, plan);
+    return lower_data(p, memory, plan);
 }

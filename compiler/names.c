@@ -1,7 +1,7 @@
 /* names.c: the names of masks: declared, found, suggested; constants; and named arguments put in their places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max
- * abs exact rect slices.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact run
+ * rect slices.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
@@ -13,7 +13,7 @@
 #include "sema.h"
 
 const char *const mask_variables[MASK_VARIABLES] = {"q", "k", "n", "h"};
-const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact", "rect", "slices"};
+const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact", "run", "rect", "slices"};
 
 int find_word(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -177,6 +177,7 @@ const char *nearest_name(sema *s, const char *name, const mask *m, const definit
     for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
     for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
     for (int i = 0; i < MASK_BUILTINS; i++) offer(s, &n, mask_builtins[i]);
+    for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
     offer_masks(s, &n);
     return diag_nearest(name, strlen(name), n.at, n.count);
 }
@@ -209,7 +210,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
     int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
-    if (f < 0 || f == BUILTIN_RECT || f == BUILTIN_SLICES || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+    if (f < 0 || f >= BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
         return false;

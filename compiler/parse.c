@@ -166,7 +166,7 @@ static bool goes_on_before(int kind) {
 
 static bool is_name(int kind) {
     return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD;
+           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
 }
 
 static bool ends_operand(int kind) {
@@ -328,7 +328,7 @@ static unsigned in_words(const parse *p, const char *const *names, unsigned coun
             continue;
         if (any_name && (!strcmp(n, "a name") || !strcmp(n, "'model'") || !strcmp(n, "'cluster'") ||
                          !strcmp(n, "'batch'") || !strcmp(n, "'mask'") || !strcmp(n, "'plan'") ||
-                         !strcmp(n, "'score'") || !strcmp(n, "'field'")))
+                         !strcmp(n, "'score'") || !strcmp(n, "'field'") || !strcmp(n, "'table'")))
             continue;
         words[used++] = p->lone_value && !strcmp(n, "end of file") ? "the end" : n;
     }
@@ -510,6 +510,12 @@ arg_list make_arg(parse *p, const char *name, span name_at, expr *value) {
     return (arg_list){a, a, 1, value ? value->depth : 0};
 }
 
+arg_list make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value) {
+    arg_list one = make_arg(p, name, name_at, value);
+    if (one.first) one.first->as = as;
+    return one;
+}
+
 arg_list join_args(arg_list list, arg_list more) {
     if (!list.first) return more;
     if (!more.first) return list;
@@ -517,10 +523,10 @@ arg_list join_args(arg_list list, arg_list more) {
     return (arg_list){list.first, more.last, list.count + more.count, deeper(list.depth, more.depth)};
 }
 
-entry_list make_entry(parse *p, bool field, const char *key, span key_at, expr *value) {
+entry_list make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value) {
     entry *e = value ? fresh(p, sizeof *e) : NULL;
     if (!e) return (entry_list){0};
-    *e = (entry){.key = key, .key_at = key_at, .value = value, .field = field};
+    *e = (entry){.key = key, .key_at = key_at, .value = value, .as = as};
     return (entry_list){e, e};
 }
 

@@ -238,7 +238,8 @@ static fcp_code classify(problem *p, cells *mask, raw_parts *raw, arena *scratch
         cuts[m] = p->lengths[s];
         const cell_entry *entries;
         size_t count;
-        const mc_env env = program_env(p->program, p->lengths[s]);
+        const mc_env env = bind_sequence(p->binding, p->lengths, s);
+        p->sequence = s;
         fcp_code code = cells_grid(mask, &env, cuts, m, cuts, m, &entries, &count, fault);
         if (code) return fcp_fail(err, code, "%s", fcp_code_text(code));
         if (!raw_reserve(raw, count, scratch)) return FCP_E_NO_MEMORY;
@@ -308,10 +309,10 @@ static fcp_code gather_tiles(problem *p, const raw_parts *raw, arena *plan, aren
     return FCP_OK;
 }
 
-fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, size_t count, uint32_t block,
-                       cells *mask, arena *plan, arena *memory, arena *scratch, problem *out, cells_fault *fault,
+fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, size_t count,
+                       const binding *bound, uint32_t block, cells *mask, arena *plan, arena *memory, arena *scratch, problem *out, cells_fault *fault,
                        fcp_error *err) {
-    *out = (problem){.program = program, .ranks = program->nodes * program->gpus, .block = block, .unit = block};
+    *out = (problem){.program = program, .binding = bound, .ranks = program->nodes * program->gpus, .block = block, .unit = block};
     *fault = (cells_fault){0};
     problem *p = out;
     fcp_code code = check_lengths(p, lengths, count, err);

@@ -1,13 +1,15 @@
 /* problem.h: a program bound to a batch: blocks, and the tiles the mask leaves between them. */
 #ifndef FCPC_PROBLEM_H
 #define FCPC_PROBLEM_H
+#include "bind.h"
 #include "cells.h"
-#include "program.h"
 
 typedef struct problem {
     const struct fcpc_program *program;
     const uint64_t *lengths;
+    const binding *binding; /* NULL: the program reads no arrays */
     uint32_t sequences;
+    uint32_t sequence;  /* being classified, or where the mask faults */
     uint64_t tokens;
     uint32_t ranks;
     uint32_t block;     /* the size asked for or chosen */
@@ -42,7 +44,7 @@ typedef struct problem {
  * rank would get none), and classifies the mask. Pieces, blocks and parts, which a plan keeps, are in `plan`; shapes and runs stay
  * with `mask`; all else is in `memory`. On a mask fault: FCP_E_MASK_* and *fault.
  * Cost: O(tokens / block + parts + boundary of the mask). */
-fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, size_t count, uint32_t block,
-                       cells *mask, arena *plan, arena *memory, arena *scratch, problem *out, cells_fault *fault,
+fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, size_t count,
+                       const binding *bound, uint32_t block, cells *mask, arena *plan, arena *memory, arena *scratch, problem *out, cells_fault *fault,
                        fcp_error *err);
 #endif

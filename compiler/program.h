@@ -14,6 +14,7 @@ typedef struct program_array {
     fcp_array record;        /* name, file and offset unset; lo and hi: of the values, or as declared */
     bool declared;           /* lo and hi were stated: values of another batch must keep to them */
     int64_t declared_lo, declared_hi;
+    const char *run_of;      /* it is run(...) of the field of that name, or NULL */
     const void *data;        /* record.count * max(1, columns) values of record.width */
     span at;
 } program_array;
@@ -67,6 +68,9 @@ struct fcpc_program {
     const program_slices *slices_about;
     uint32_t slices_count;
 
+    const char *const *fields; /* names of all declared */
+    uint32_t field_count;
+
     /* score: empty where it is s. slope: its derivative by s. Reads arrays and slices as the mask does. */
     mc_code score, slope;
     const span *score_spans; /* per node of score */
@@ -90,11 +94,6 @@ struct fcpc_program {
     uint32_t source_count;
     struct workspace *workspace; /* what fcpc_plan keeps between batches: workspace.h; released with the program */
 };
-
-/* What the program's code sees of a sequence of n tokens. */
-static inline mc_env program_env(const struct fcpc_program *p, uint64_t n) {
-    return (mc_env){.n = (int64_t)n, .queries = (int64_t)n, .bands = p->slices};
-}
 
 /* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
  * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */

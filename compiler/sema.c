@@ -90,6 +90,8 @@ static bool keep_sources(sema *s, uint32_t base) {
     for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
     program_slices *slices = (program_slices *)p->slices_about;
     for (uint32_t i = 0; i < p->slices_count; i++) shift(&slices[i].at, base);
+    program_array *arrays = (program_array *)p->arrays;
+    for (uint32_t i = 0; i < p->array_count; i++) shift(&arrays[i].at, base);
     span *const others[] = {&p->mask_span,    &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) shift(others[i], base);
@@ -120,7 +122,9 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     for (size_t i = 0; options && i < options->define_count; i++)
         if (!override(s, options->defines[i])) return;
     if (options && options->lengths_file && !override_lengths(s, options->lengths_file)) return;
-    if (diag_errors(s->d) > errors || !declare_masks(s)) return;
+    for (size_t i = 0; options && i < options->field_count; i++)
+        if (!override_field(s, options->fields[i])) return;
+    if (diag_errors(s->d) > errors || !declare_masks(s) || !declare_arrays(s)) return;
     for (mask *m = s->program.masks; m; m = m->next) check_mask(s, m);
     check_keys(s, options);
     if (diag_errors(s->d) > errors) return;
@@ -131,8 +135,8 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing */
 }
 
-fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, fcpc_diagnostics *d,
-                   fcpc_program **out_program, sema_use *use, void *context) {
+fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
+                   fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context) {
     double start = now();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
@@ -144,7 +148,7 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
     size_t errors = d ? diag_errors(d) : 0, kept = d ? fcpc_diagnostics_count(d) : 0;
     uint32_t base = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
     if (base != UINT32_MAX) {
-        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder};
+        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder, .plan = plan};
         p->mask_span = SPAN_NONE;
         run(&s, options, base, errors);
         code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
@@ -168,7 +172,7 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
-    return sema_text(name, bytes, size, options, d, out_program, NULL, NULL);
+    return sema_text(name, bytes, size, options, NULL, d, out_program, NULL, NULL);
 }
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,

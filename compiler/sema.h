@@ -29,6 +29,9 @@ typedef struct sema {
     symbol *symbols; /* open addressing, malloc'd */
     size_t symbol_count, symbol_room;
 
+    struct array_decl **arrays; /* fields and tables, by number: arrays.c */
+    uint32_t array_count, array_room;
+    const fcp_plan *plan;       /* whose arrays stand for those of the same name; or NULL */
     struct slice_source *slices; /* read so far: expr_slices.c */
 
     /* lowering: expr.c */
@@ -44,11 +47,12 @@ typedef struct sema {
     const int64_t *plan_values;
 } sema;
 
-/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. A code other than
+/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. The arrays of `plan`,
+ * unless NULL, stand for the fields and tables of the same names. A code other than
  * FCP_OK that it returns, or an error that it reports, is the result's. */
 typedef fcp_code sema_use(sema *s, void *context);
-fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, fcpc_diagnostics *d,
-                   fcpc_program **out_program, sema_use *use, void *context);
+fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
+                   fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context);
 
 /* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
 void apply_override(sema *s, uint32_t number);
@@ -60,10 +64,13 @@ expr *new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
-enum { MASK_VARIABLES = 4, BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RECT, BUILTIN_SLICES,
-       MASK_BUILTINS };
+enum {
+    MASK_VARIABLES = 4,
+    BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
+    MASK_BUILTINS
+};
 extern const char *const mask_variables[MASK_VARIABLES]; /* q k n h */
-extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs exact rect slices */
+extern const char *const mask_builtins[MASK_BUILTINS];   /* min max abs exact run rect slices */
 int find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool no_memory(sema *s);                              /* reports it, once; false */
 bool declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
@@ -78,11 +85,48 @@ bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
 /* Gives each parameter of m its argument in `out` (param_count entries; NULL: the default): names, doubles, missing. */
 bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
 /* expr.c: what a name means, in expr.ref: a variable or builtin `index`, a parameter `index` of the mask or of the
- * definition, the definition or mask `target`. */
-enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_BUILTIN, REF_WRONG };
+ * definition, the definition or mask `target`, the array `index`. */
+enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_BUILTIN, REF_ARRAY, REF_WRONG };
 void check_mask(sema *s, mask *m);
 /* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
 bool lower_plan_mask(sema *s, mask *m, const arg *args, span call);
+
+/* arrays.c: fields and tables, declared and read. Numbers count declarations from 0. */
+#define ARRAY_ANY UINT32_MAX /* one that is not known yet, or none */
+typedef struct array_decl {
+    const char *name;
+    span at;
+    const expr *value;      /* NULL: of a plan, or derived */
+    bool table, given;      /* given: its values come with each batch */
+    bool loaded, wrong;     /* wrong: reported */
+    uint32_t run_of;        /* is run(...) of that array; else ARRAY_ANY */
+    program_array array;    /* its type and values, once loaded */
+} array_decl;
+/* Declares the fields and tables of the program. False: no memory. */
+bool declare_arrays(sema *s);
+uint32_t find_array(const sema *s, const char *name); /* ARRAY_ANY: there is none */
+const char *array_word(const sema *s, uint32_t array); /* "field" or "table" */
+/* What reads array[...] as expression e indexes it; in masks arrays of integers only. False: reported. */
+bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
+uint32_t derive_run(sema *s, uint32_t array, span at); /* run(array); ARRAY_ANY: reported */
+/* An argument that is a field or table, of a parameter; ARRAY_ANY: reported. */
+uint32_t array_argument(sema *s, const arg *param, const expr *e);
+bool fits_param(sema *s, const arg *param, uint32_t array, span at);
+/* Reads the values of an array, once. Fields are read after the lengths. False: reported. */
+bool load_array(sema *s, uint32_t array);
+/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. */
+void finish_arrays(sema *s);
+/* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
+bool override_field(sema *s, const char *typed);
+
+/* array_values.c: what a field or table is made of, read from its declaration or file. */
+/* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in the
+ * program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
+bool read_table(sema *s, const char *what, const expr *value, program_array *out);
+/* Reads a field of `tokens` integers (0: of any number) from a list or file(...); record.kind and the range are set. */
+bool read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
+/* The starts of runs of a field, by sequence; without lengths its values are those of one sequence. */
+bool read_runs(sema *s, const program_array *of, program_array *out);
 
 /* sema_unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
 void warn_unused(sema *s);
@@ -119,4 +163,6 @@ bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths
 bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
 /* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
 bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
+/* mantissa * 10^exponent as the nearest double; false: 0, or outside 10^-19 .. 10^19. */
+bool nearest_double(uint64_t mantissa, int exponent, double *out);
 #endif

@@ -88,12 +88,7 @@ static void collect(sema *s, keys *k) {
         }
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
-            if (e->field) {
-                if (id == SECTION_BATCH)
-                    diag_error(s->d, FCP_E_UNSUPPORTED, e->key_at, "per-token fields are not built into this version");
-                else diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "a field stands in the section batch");
-                continue;
-            }
+            if (e->as) continue; /* arrays.c */
             key_id key = key_find(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
@@ -173,9 +168,8 @@ static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dime
     return true;
 }
 
-/* mantissa * 10^exponent as the nearest double, in integers: (mantissa * 2^shift) / 10^-exponent, rounded once to even.
- * False: outside 10^-19 .. 10^19. */
-static bool nearest_double(uint64_t mantissa, int exponent, double *out) {
+/* In integers: (mantissa * 2^shift) / 10^-exponent, rounded once to even. */
+bool nearest_double(uint64_t mantissa, int exponent, double *out) {
     if (!mantissa || exponent < -19 || exponent > 19) return false;
     unsigned __int128 top = mantissa, divisor = 1;
     for (int i = 0; i < exponent; i++) top *= 10; /* below 10^18 * 10^19 < 2^127 */
@@ -514,4 +508,5 @@ void check_keys(sema *s, const fcpc_options *options) {
     check_cluster(s, &k);
     check_batch(s, &k, options && options->need_lengths);
     check_plan(s, &k);
+    finish_arrays(s);
 }

@@ -1,7 +1,7 @@
 /* sema_override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
  * print shows what was set.
  *
- * A path names a key (plan.block), an argument of a key's call (plan.mask.window, plan.strategy.coalesce), or a mask's
+ * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window, plan.strategy.coalesce), or a mask's
  * default (lambda.window). Shorter paths are allowed where they mean one thing: a key alone (block, mask.window), a
  * strategy's knob (coalesce), a parameter of the plan's mask or of another mask of the program (window).
  * A prelude mask whose default is set becomes the program's own. Later overrides win.
@@ -27,9 +27,10 @@ typedef struct path {
 
 /* What a path may mean. */
 typedef struct target {
-    enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT } kind;
+    enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT, TO_ARRAY } kind;
     key_id key;         /* TO_KEY, TO_ARGUMENT */
     mask *mask;         /* TO_DEFAULT */
+    entry *entry;       /* TO_ARRAY: of a field or table */
     const char *name;   /* of the argument or parameter */
     span at;            /* of the name in the path */
 } target;
@@ -56,7 +57,7 @@ entry *find_entry(const ast *a, section_id where, const char *key) {
     for (section *x = a->sections; x; x = x->next) {
         if (strcmp(x->name, section_names[where])) continue;
         for (entry *e = x->entries; e; e = e->next)
-            if (!e->field && !strcmp(e->key, key)) return e;
+            if (!e->as && !strcmp(e->key, key)) return e;
     }
     return NULL;
 }
@@ -158,6 +159,14 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
 }
 
+/* A field of the batch, or a table of the model; `where` SECTION_COUNT: either. */
+static entry *find_declared(const sema *s, section_id where, const char *name) {
+    for (section *x = s->program.sections; x; x = x->next)
+        for (entry *e = x->entries; e; e = e->next)
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || section_find(x->name) == where)) return e;
+    return NULL;
+}
+
 /* An argument of a key's call: mask and strategy have some. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
@@ -188,11 +197,19 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
             diag_error(s->d, FCP_E_UNKNOWN_NAME, p->whole, "'%s' is a section; which of its keys?", p->part[0]);
             return false;
         }
+        entry *declared = key == KEY_COUNT && p->count == 2 ? find_declared(s, where, p->part[1]) : NULL;
+        if (declared) {
+            *out = (target){.kind = TO_ARRAY, .entry = declared, .at = p->at[1]};
+            return true;
+        }
         if (key == KEY_COUNT) {
-            const char *names[KEY_COUNT];
+            const char *names[KEY_COUNT + CANDIDATES];
             size_t count = 0;
             for (int k = 0; k < KEY_COUNT; k++)
                 if (key_table[k].section == where) names[count++] = key_table[k].name;
+            for (const section *x = s->program.sections; x; x = x->next)
+                for (const entry *e = section_find(x->name) == where ? x->entries : NULL; e; e = e->next)
+                    if (e->as && count < KEY_COUNT + CANDIDATES) names[count++] = e->key;
             unknown(s, p->at[1], "unknown key", p->part[1], names, count);
             return false;
         }
@@ -233,6 +250,9 @@ static bool short_target(sema *s, const path *p, target *out) {
         if (m != used && !m->adopted && find_param(m, name))
             found[count++] = (target){.kind = TO_DEFAULT, .mask = m, .name = name, .at = at};
 
+    entry *declared = find_declared(s, SECTION_COUNT, name);
+    if (declared && count < CANDIDATES) found[count++] = (target){.kind = TO_ARRAY, .entry = declared, .at = at};
+
     if (count == 1 && p->count == 1) {
         *out = found[0];
         return true;
@@ -244,6 +264,8 @@ static bool short_target(sema *s, const path *p, target *out) {
         for (size_t i = 0; i < count && i < 6; i++) {
             const target *t = &found[i];
             if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
+            else if (t->kind == TO_ARRAY)
+                diag_hint(s->d, "%s.%s", section_names[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
             else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", section_names[key_table[t->key].section], name);
             else diag_hint(s->d, "%s.%s.%s", section_names[SECTION_PLAN], key_table[t->key].name, name);
         }
@@ -371,7 +393,10 @@ void apply_override(sema *s, uint32_t number) {
     }
     span whole = {number, 0, (uint32_t)size};
     if (t.kind == TO_KEY) set_entry(s, key_table[t.key].section, t.key, value, t.at);
-    else if (t.kind == TO_ARGUMENT) set_argument(s, &t, whole, value);
+    else if (t.kind == TO_ARRAY) {
+        t.entry->value = value;
+        t.entry->key_at = t.at;
+    } else if (t.kind == TO_ARGUMENT) set_argument(s, &t, whole, value);
     else {
         if (t.mask->builtin) t.mask = adopt(s, t.mask);
         if (t.mask) set_arg(s, &t.mask->params, &t.mask->param_count, t.name, t.at, value);

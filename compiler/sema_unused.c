@@ -31,6 +31,7 @@ static void mark(const expr *e, uses *u) {
     case EXPR_INDEX:
         mark(e->a, u);
         mark(e->b, u);
+        mark(e->c, u);
         break;
     case EXPR_LIST:
     case EXPR_TUPLE:

@@ -25,8 +25,10 @@ typedef struct batch {
     diags *d;
     uint32_t shift;
     uint64_t longest;
-    uint64_t *lengths; /* unlike ones, longest first; made when first needed */
-    uint32_t *times;
+    bool by_data;        /* the mask reads arrays: no sequence stands for another */
+    uint32_t longest_at; /* the first of the longest */
+    uint64_t *lengths;   /* unlike ones, the longest first; made when first needed. By data: of all sequences */
+    uint32_t *times, *example; /* how many of each there are; by data: which */
     uint32_t unlike;
     arena *scratch;
 } batch;
@@ -45,7 +47,18 @@ static fcp_code make_lengths(batch *b) {
     uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, p->sequences),
              *room = ARENA_NEW(b->scratch, uint64_t, p->sequences);
     b->times = ARENA_NEW(b->scratch, uint32_t, p->sequences);
-    if (!keys || !room || !b->times) return FCP_E_NO_MEMORY;
+    b->example = ARENA_NEW(b->scratch, uint32_t, p->sequences);
+    if (!keys || !room || !b->times || !b->example) return FCP_E_NO_MEMORY;
+    b->lengths = keys;
+    if (b->by_data) {
+        uint32_t at = 1;
+        for (uint32_t s = 0; s < p->sequences; s++) b->example[s == b->longest_at ? 0 : at++] = s;
+        for (; b->unlike < p->sequences; b->unlike++) {
+            b->times[b->unlike] = 1;
+            keys[b->unlike] = p->lengths[b->example[b->unlike]];
+        }
+        return FCP_OK;
+    }
     for (uint32_t s = 0; s < p->sequences; s++) keys[s] = UINT64_MAX - p->lengths[s];
     sort_u64(keys, room, p->sequences);
     for (uint32_t s = 0; s < p->sequences; s++) {
@@ -57,8 +70,15 @@ static fcp_code make_lengths(batch *b) {
             keys[b->unlike++] = n;
         }
     }
-    b->lengths = keys;
     return FCP_OK;
+}
+
+/* What the i-th of the lengths sees; valid until the next call. */
+static mc_env env_of(const batch *b, uint32_t i) {
+    const problem *p = b->problem;
+    if (b->by_data) return bind_sequence(p->binding, p->lengths, b->lengths ? b->example[i] : b->longest_at);
+    int64_t n = (int64_t)(b->lengths ? b->lengths[i] : b->longest);
+    return (mc_env){.n = n, .queries = n, .bands = b->program->slices};
 }
 
 /* --- nothing and everything --------------------------------------------------------------------------------------- */
@@ -90,29 +110,29 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     cells_stats stats;
     cells_get_stats(mask, &stats);
     uint64_t rows = 0, sequences = 0, example_n = 0;
+    uint32_t s = 0; /* the example's */
     blind_rows example = {0};
     bool at_least = false;
     blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_rows r;
-    mc_env env = program_env(g, b->longest);
+    mc_env env = env_of(b, 0);
     fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
-    if (code == FCP_OK && (by_length || !blind_never(search))) {
+    if (code == FCP_OK && (by_length || b->by_data || !blind_never(search))) {
         code = make_lengths(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
-            env = program_env(g, b->lengths[i]);
+            env = env_of(b, i);
             if (i) code = blind_find(search, &env, &r);
             if (code != FCP_OK) break;
             at_least = r.at_least;
             if (!r.rows) continue;
-            if (!rows) example = r, example_n = b->lengths[i];
+            if (!rows) example = r, example_n = b->lengths[i], s = b->by_data ? b->example[i] : 0;
             rows += r.rows * b->times[i];
             sequences += b->times[i];
         }
     }
     blind_free(search);
     if (code != FCP_OK || !rows) return code;
-    uint32_t s = 0;
     while (b->problem->lengths[s] != example_n) s++;
     char which[64], head[32] = "";
     if (example.end - example.first == 1) snprintf(which, sizeof which, "q = %" PRIu64, example.first);
@@ -149,15 +169,14 @@ static void warn_params(const batch *b) {
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
 /* Do a few pairs of a sequence already tell the mask from its mirror image? */
-static bool seems_symmetric(const struct fcpc_program *g, uint64_t n, int64_t *values) {
-    uint64_t state = n;
-    const mc_env env = program_env(g, n);
+static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *values) {
+    uint64_t n = (uint64_t)env->n, state = n;
     for (int i = 0; i < SAMPLES; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         int64_t q = (int64_t)((state >> 16) % n), k;
         if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
         else k = (int64_t)((state >> 40) % n);
-        if (mc_eval(g->mask, &env, q, k, 0, values) != mc_eval(g->mask, &env, k, q, 0, values)) return false;
+        if (mc_eval(mask, env, q, k, 0, values) != mc_eval(mask, env, k, q, 0, values)) return false;
     }
     return true;
 }
@@ -192,27 +211,28 @@ static fcp_code warn_symmetric(batch *b) {
     if (!g->mask_own || b->longest < 2) return FCP_OK;
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
-    if (!seems_symmetric(g, b->longest, values)) return FCP_OK;
+    mc_env env = env_of(b, 0);
+    if (!seems_symmetric(g->mask, &env, values)) return FCP_OK;
     mc_node *nodes = NULL;
     mc_code both = {0};
     fcp_code code = FCP_OK;
-    if (mc_uses(g->mask) & MC_USES_N) code = make_lengths(b);
-    if (code == FCP_OK && b->lengths && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too dear to be sure of */
+    bool each = b->by_data || mc_uses(g->mask) & MC_USES_N;
+    if (each) code = make_lengths(b);
+    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too dear to be sure of */
     if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
     if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
     both.nodes = nodes;
     cells *c = cells_new(both, g->heads);
     code = c ? FCP_OK : FCP_E_NO_MEMORY;
     if (c) cells_set_stop(c, b->stop);
-    uint32_t lengths = mc_uses(g->mask) & MC_USES_N ? b->unlike : 1;
+    uint32_t lengths = each ? b->unlike : 1;
     uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
     bool same = true;
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
-        uint64_t n = lengths == 1 ? b->longest : b->lengths[i];
+        env = env_of(b, i);
         cells_counts counts;
-        const mc_env env = program_env(g, n);
         code = cells_count(c, &env, &counts, NULL);
-        same = code == FCP_OK && counts.pairs == n * n * heads;
+        same = code == FCP_OK && counts.pairs == (uint64_t)env.n * (uint64_t)env.n * heads;
     }
     cells_free(c);
     free(nodes);
@@ -225,9 +245,10 @@ static fcp_code warn_symmetric(batch *b) {
 
 fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask,
                     const volatile int *stop, diags *d, uint32_t shift, arena *scratch) {
-    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch};
+    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch,
+               .by_data = mc_uses(program->mask) & MC_USES_DATA};
     for (uint32_t s = 0; s < p->sequences; s++)
-        if (p->lengths[s] > b.longest) b.longest = p->lengths[s];
+        if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.longest_at = s;
     warn_params(&b);
     if (warn_extremes(&b)) return FCP_OK;
     fcp_code code = warn_blind(&b, mask);

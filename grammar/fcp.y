@@ -44,7 +44,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
 %token PROGRAM "a program" VALUE "a value"
 %token SEP "end of line"
 %token <name> NAME "a name" MODEL "'model'" CLUSTER "'cluster'" BATCH "'batch'" MASK "'mask'" PLAN "'plan'"
-%token <name> SCORE "'score'" FIELD "'field'"
+%token <name> SCORE "'score'" FIELD "'field'" TABLE "'table'"
 %token <name> FLOAT "a float" STRING "a string"
 %token <integer> INT "a number" UNIT "a unit"
 %token AND "'and'" OR "'or'" NOT "'not'" IF "'if'" THEN "'then'" ELSE "'else'" WHERE "'where'"
@@ -79,7 +79,7 @@ item: name '{' entries '}'                  { add_section(p, $1, @1, $3); }
     | error                                 { }
     ;
 
-name: NAME | MODEL | CLUSTER | BATCH | MASK | PLAN | SCORE | FIELD ;
+name: NAME | MODEL | CLUSTER | BATCH | MASK | PLAN | SCORE | FIELD | TABLE ;
 
 entries: %empty                             { $$ = (entry_list){0}; }
        | entry_list
@@ -87,8 +87,9 @@ entries: %empty                             { $$ = (entry_list){0}; }
 entry_list: entry
           | entry_list sep entry            { $$ = join_entries($1, $3); }
           ;
-entry: name '=' value                       { $$ = make_entry(p, false, $1, @1, $3); }
-     | FIELD name '=' value                 { $$ = make_entry(p, true, $2, @2, $4); }
+entry: name '=' value                       { $$ = make_entry(p, IS_VALUE, $1, @1, $3); }
+     | FIELD name '=' value                 { $$ = make_entry(p, IS_FIELD, $2, @2, $4); }
+     | TABLE name '=' value                 { $$ = make_entry(p, IS_TABLE, $2, @2, $4); }
      | error                                { $$ = (entry_list){0}; }
      ;
 
@@ -101,6 +102,10 @@ param_list: param
           ;
 param: name                                 { $$ = make_arg(p, $1, @1, NULL); }
      | name '=' expr                        { $$ = make_arg(p, $1, @1, $3); }
+     | FIELD name                           { $$ = make_array_param(p, IS_FIELD, $2, @2, NULL); }
+     | FIELD name '=' expr                  { $$ = make_array_param(p, IS_FIELD, $2, @2, $4); }
+     | TABLE name                           { $$ = make_array_param(p, IS_TABLE, $2, @2, NULL); }
+     | TABLE name '=' expr                  { $$ = make_array_param(p, IS_TABLE, $2, @2, $4); }
      ;
 
 where: %empty                               { $$ = (definition_list){0}; }
@@ -159,6 +164,7 @@ primary: number
        | name                               { $$ = make_leaf(p, @$, EXPR_NAME, $1, 0); }
        | name '(' args ')'                  { $$ = make_call(p, @$, $1, @1, $3); }
        | primary '[' expr ']'               { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, NULL); }
+       | primary '[' expr ',' expr ']'      { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, $5); }
        | '(' expr ')'                       { $$ = make_parens($2, @$); }
        | '[' elements ']'                   { $$ = make_list(p, @$, EXPR_LIST, $2); }
        ;

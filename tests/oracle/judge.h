@@ -334,7 +334,10 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     uint8_t *allow[MAX_SEQUENCES];
     bool fault = false;
     uint64_t pairs = 0;
-    for (uint32_t s = 0; s < p->sequences; s++) allow[s] = allowed(p, p->lengths[s], &fault, &pairs);
+    for (uint64_t s = 0, base = 0; s < p->sequences; base += p->lengths[s++]) {
+        view_fields(p, base, p->lengths[s]);
+        allow[s] = allowed(p, p->lengths[s], &fault, &pairs);
+    }
     fcpc_diagnostics *diag = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
@@ -345,7 +348,8 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     if (code == FCP_E_RANKS) {
         result = REFUSED;
     } else if (fault) {
-        JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW, "seed %u: a fault went by (%s)\n%s\n%s", seed,
+        JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
+              "seed %u: a fault went by (%s)\n%s\n%s", seed,
                   fcp_code_name(code), picture, p->text);
         result = FAULTED;
     } else {

@@ -40,7 +40,7 @@ static inline void plan_passes(planned *x, const char *text, unsigned seed) {
     x->cells = cells_new(x->program->mask, x->program->heads);
     cells_fault fault;
     fcp_error err;
-    cr_assert_eq(problem_build(x->program, x->program->lengths, x->program->length_count, x->program->block, x->cells,
+    cr_assert_eq(problem_build(x->program, x->program->lengths, x->program->length_count, NULL, x->program->block, x->cells,
                                &x->memory, &x->memory, &x->scratch, &x->p, &fault, &err),
                  FCP_OK, "%s", err.message);
     x->home = ARENA_NEW(&x->memory, uint32_t, x->p.block_count);

@@ -334,7 +334,7 @@ Test(slices, boxes_of_random_sets) {
         uint32_t *numbers = malloc(code.count * sizeof *numbers);
         bands_index *index = seed % 3 ? bands_index_new(bands, 2) : NULL;
         rows *r = rows_new();
-        box_program_make(code, &env, program);
+        box_program_make(code, &env, NULL, program);
         program->index = index;
         box b = {{0, 0, 0}, {n, n, 1}};
         for (int step = 0; step < 14; step++) {
