@@ -1,8 +1,8 @@
 /* box_bands.c: bands over boxes.
  *
  * Requires: bands as maskcode.h has them, edges and rows within 2^42.
- * Gives: box_bands.h, exactly: an answer is MIXED only where some element of the box is allowed and some is not (but for
- *      a leaf of one dimension, which may be MIXED too often).
+ * Gives: box_bands.h, exactly: an answer is MIXED only where some element of the box is allowed and some is not (but
+ *      for a leaf of one dimension, which may be MIXED too often).
  * How: the row records of a box are found by halving, and the bands of a record that meet its keys likewise. Over few
  *      records each is asked; over many, summaries of 16, 256, ... records answer where they can: a few intervals that
  *      hold every key that some row allows, and a few that all rows allow. An allowed and a forbidden element end it.
@@ -438,7 +438,8 @@ uint64_t box_bands_pairs(const box_program *program, const box *b) {
         for (uint32_t j = band_beyond(first, r->count, part.r1 - 1, w.k0); j < r->count; j++) {
             int64_t lo = lower(&first[j], part.r0) - w.k0, hi = upper(&first[j], part.r0) - w.k0;
             if (lo >= width) break;
-            sum += (uint64_t)(sum_edge(hi, first[j].hi_slope, rows, width) - sum_edge(lo, first[j].lo_slope, rows, width));
+            sum +=
+                (uint64_t)(sum_edge(hi, first[j].hi_slope, rows, width) - sum_edge(lo, first[j].lo_slope, rows, width));
         }
     }
     return sum;

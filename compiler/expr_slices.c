@@ -1,9 +1,9 @@
 /* expr_slices.c: rect(...) and slices(...) in masks.
  *
- * rect(q0..q1, k0..k1, kind) means comparisons, and becomes them: k >= k0 is written with the bound on the right, so that
- * the bounds' trees can stand in several places. slices(...) is read from a file or from its arguments when the mask of
- * the plan is lowered, and becomes bands (slices.c) that the program owns and the code names by number. The same file
- * has one number.
+ * rect(q0..q1, k0..k1, kind) means comparisons, and becomes them: k >= k0 is written with the bound on the right, so
+ * that the bounds' trees can stand in several places. slices(...) is read from a file or from its arguments when the
+ * mask of the plan is lowered, and becomes bands (slices.c) that the program owns and the code names by number. The
+ * same file has one number.
  *
  * Requires: trees from parse.c. Cost: of rect O(1); of slices that of reading and of slices_union.
  * Units: positions in tokens of one sequence; the same slices hold for every sequence.
@@ -28,7 +28,8 @@ static uint32_t kind_of(sema *s, const expr *e) {
     if (kind >= 0) return (uint32_t)kind;
     if (e->kind == EXPR_NAME) diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is not a kind of piece", e->name);
     else diag_error(s->d, FCP_E_ARGUMENT, e->at, "this is not a kind of piece");
-    const char *nearest = e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), slice_kinds, SLICE_KINDS) : NULL;
+    const char *nearest =
+        e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), slice_kinds, SLICE_KINDS) : NULL;
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     else diag_hint(s->d, "the kinds are full, causal, inverse and both");
     return SLICE_KINDS;
@@ -52,7 +53,8 @@ static expr *binary(sema *s, expr_op op, expr *a, expr *b, span at) {
 
 /* left and name >= range.a and name < range.b; left may be NULL. */
 static expr *within(sema *s, expr *left, const char *name, const expr *range, span at) {
-    expr *lo = binary(s, OP_GE, variable(s, name, at), range->a, at), *hi = binary(s, OP_LT, variable(s, name, at), range->b, at);
+    expr *lo = binary(s, OP_GE, variable(s, name, at), range->a, at),
+         *hi = binary(s, OP_LT, variable(s, name, at), range->b, at);
     if (left) lo = binary(s, OP_AND, left, lo, at);
     return binary(s, OP_AND, lo, hi, at);
 }
@@ -165,7 +167,8 @@ static bool is_number(const char *begin, const char *end) {
 static bool line_error(sema *s, const slice_text *t, fcp_code code, const char *begin, const char *end, span at,
                        const char *what) {
     diag_error(s->d, code, text_span(s, t, (size_t)(begin - t->bytes), (size_t)(end - t->bytes), at), "%s", what);
-    if (code == FCP_E_FIELD_FILE) diag_hint(s->d, "a line is q0 q1 k0 k1 and a kind: 0 1024 0 4096 causal; '#' begins a comment");
+    if (code == FCP_E_FIELD_FILE)
+        diag_hint(s->d, "a line is q0 q1 k0 k1 and a kind: 0 1024 0 4096 causal; '#' begins a comment");
     diag_also(s->d, at, "the file is named here");
     return false;
 }
@@ -232,7 +235,8 @@ static bool read_npy(sema *s, const slice_text *t, span at, slice_source *out) {
         return false;
     }
     if (fcp_npy_is_real(npy.type)) {
-        diag_error(s->d, FCP_E_FIELD_FILE, at, "'%s' is of %s; slices are whole numbers", t->path, fcp_npy_type_name(npy.type));
+        diag_error(s->d, FCP_E_FIELD_FILE, at, "'%s' is of %s; slices are whole numbers", t->path,
+                   fcp_npy_type_name(npy.type));
         return false;
     }
     if (npy.dims != 2 || (npy.shape[1] != 4 && npy.shape[1] != FIELDS)) {

@@ -1,9 +1,9 @@
 /* slices.c: from slices in any order, perhaps overlapping, to bands: a sweep over query positions.
  *
  * Requires: slices as slices.h has them. Gives: slices_union.
- * How: each slice is one band on a range of rows: its keys from an edge to an edge, either of which stands still or moves
- *      by one key a row. Between two rows at which a slice begins or ends, the bands under way are merged in order of
- *      their lower edges as they lie in the first row; the merge also tells until which row it stays right: until a
+ * How: each slice is one band on a range of rows: its keys from an edge to an edge, either of which stands still or
+ *      moves by one key a row. Between two rows at which a slice begins or ends, the bands under way are merged in
+ *      order of their lower edges as they lie in the first row; the merge also tells until which row it stays right: until a
  *      moving edge passes, meets or leaves one that stands still. From there on it is made anew. Rows with the same
  *      bands become one record; single rows take the slopes of their neighbours where that makes them the same.
  * Cost: O(N log N + (events + crossings) x slices under way); at most WORK_MAX such steps.
@@ -196,8 +196,8 @@ static fcp_code add_band(sweep *w, const mc_band *band) {
 
 /* One edge for rows of two records, each of one row or more, if there is one. `row`: the first of the later record's;
  * `old_row`: the last of the earlier one's. */
-static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t new, int32_t new_slope, bool new_single,
-                      int64_t row) {
+static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t new, int32_t new_slope,
+                      bool new_single, int64_t row) {
     if (*old == new && *old_slope == new_slope) return true;
     int64_t before = at_row(*old, (uint32_t)*old_slope, row - 1), here = at_row(new, (uint32_t)new_slope, row);
     if (old_single && at_row(new, (uint32_t)new_slope, row - 1) == before) {
@@ -271,7 +271,8 @@ static fcp_code close(sweep *w, const component *c, int64_t row, int64_t *end) {
     return add_band(w, &band);
 }
 
-/* Merges the bands under way from `row` on: adds a record that is right to before *end, which may come to lie earlier. */
+/* Merges the bands under way from `row` on: adds a record that is right to before *end, which may become an
+ * earlier row. */
 static fcp_code merge(sweep *w, int64_t row, int64_t *end) {
     const active *x = w->list[0].at, *x_end = x + w->list[0].count;
     const active *y = w->list[1].at, *y_end = y + w->list[1].count;

@@ -36,8 +36,8 @@ typedef struct slices_overlap {
     bool at_least;          /* counting was given up: there may be more */
 } slices_overlap;
 
-/* The union of slices as bands, made in `memory`: the fewest row records that the sweep finds, each with disjoint bands that do
- * not touch. FCP_E_NO_MEMORY; FCP_E_TOO_LARGE when it needs more than SLICE_BANDS_MAX bands or row records, or slices
- * lie in so many layers that finding it would take too long. */
+/* The union of slices as bands, made in `memory`: the fewest row records that the sweep finds, each with disjoint bands
+ * that do not touch. FCP_E_NO_MEMORY; FCP_E_TOO_LARGE when it needs more than SLICE_BANDS_MAX bands or row records, or
+ * slices lie in so many layers that finding it would take too long. */
 fcp_code slices_union(const slice *slices, size_t count, arena *memory, mc_bands *out, slices_overlap *out_overlap);
 #endif

@@ -1,5 +1,5 @@
-/* bench_slices.c: what slices cost: reading a file of them, their union, and classifying and counting what they allow over a
- * million tokens, with brute force over the first queries beside it and compared with it.
+/* bench_slices.c: what slices cost: reading a file of them, their union, and classifying and counting what they allow
+ * over a million tokens, with brute force over the first queries beside it and compared with it.
  *
  * Documents are of random lengths around the mean, cut into chunks; seeds are fixed. Brute force marks the keys of each
  * slice row by row. */
@@ -68,7 +68,8 @@ static uint64_t brute_force(const slice *s, size_t count, uint8_t *row) {
     for (int64_t q = 0; q < BRUTE_ROWS; q++) {
         memset(row, 0, TOKENS);
         for (size_t i = 0; i < count; i++)
-            for (int64_t k = s[i].k0; q >= s[i].q0 && q < s[i].q1 && k < s[i].k1; k++) row[k] |= slice_allows(&s[i], q, k);
+            for (int64_t k = s[i].k0; q >= s[i].q0 && q < s[i].q1 && k < s[i].k1; k++)
+                row[k] |= slice_allows(&s[i], q, k);
         for (int64_t k = 0; k < TOKENS; k++) pairs += row[k];
     }
     return pairs;
@@ -94,7 +95,8 @@ static double read_seconds(const slice *s, size_t count) {
         fprintf(f, "%lld %lld %lld %lld %s\n", (long long)s[i].q0, (long long)s[i].q1, (long long)s[i].k0,
                 (long long)s[i].k1, slice_kinds[s[i].kind]);
     if (f) fclose(f);
-    int size = snprintf(source, sizeof source, "batch { lengths = [%d] }\nplan { mask = slices(file(\"%s\")) }", TOKENS, path);
+    int size =
+        snprintf(source, sizeof source, "batch { lengths = [%d] }\nplan { mask = slices(file(\"%s\")) }", TOKENS, path);
     bool ok = f != NULL;
     for (int i = 0; i < RUNS && ok; i++) {
         fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -121,7 +123,8 @@ static uint64_t pairs_of_rows(cells *c, const mc_env *env) {
 
 static void bench_kind(const workload_kind *w, size_t wanted) {
     static const mc_node nodes[3] = {{MC_Q, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0},
-                                     {MC_K, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0}, {MC_BANDS, 0, 1, MC_NONE, MC_NONE, 0, 0}};
+                                     {MC_K, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0},
+                                     {MC_BANDS, 0, 1, MC_NONE, MC_NONE, 0, 0}};
     slice *slices = malloc(wanted * sizeof *slices);
     uint8_t *row = malloc(TOKENS);
     double count_s[RUNS], union_s[RUNS], grid_s[RUNS];
@@ -159,12 +162,13 @@ static void bench_kind(const workload_kind *w, size_t wanted) {
     char name[96], note[320];
     snprintf(name, sizeof name, "count 1M, %zu slices: %s", made, w->name);
     snprintf(note, sizeof note,
-             "%.1f MiB (<= 64); union %.2f ms, %u stretches, %u bands, %llu overlaps; %llu full, %llu partial cells; reading %.2f "
+             "%.1f MiB (<= 64); union %.2f ms, %u stretches, %u bands, %llu overlaps; %llu full, %llu partial cells; "
+             "reading %.2f "
              "ms; 4096 blocks %.2f ms, %zu tiles;%s brute force %.0f ms for %d queries",
              (double)bytes / MIB, ok ? median(union_s, RUNS) * 1e3 : 0, bands.row_count, bands.band_count,
              (unsigned long long)overlap.pairs, (unsigned long long)counts.full, (unsigned long long)counts.partial,
-             read_seconds(slices, made) * 1e3, ok ? median(grid_s, RUNS) * 1e3 : 0, tiles, same ? "" : " NOT THE SAME AS",
-             brute * 1e3, BRUTE_ROWS);
+             read_seconds(slices, made) * 1e3, ok ? median(grid_s, RUNS) * 1e3 : 0, tiles,
+             same ? "" : " NOT THE SAME AS", brute * 1e3, BRUTE_ROWS);
     bool goal = !w->scattered || wanted < 10000; /* which lie alone: most of a million tokens is between them */
     bench_row(name, ms, "ms", goal ? "<= 50 ms" : "", ok && same && ms <= 50 && bytes <= 64 * (uint64_t)MIB, note);
     free(slices);

@@ -1,12 +1,15 @@
 /* test_slices.c: slices to bands, and bands in the evaluator: against every pair of random sets of slices. */
 #include "../../compiler/box_bands.h"
 #include "../../compiler/cells.h"
+#include "../../compiler/program.h"
 #include "../../compiler/rows.h"
 #include "../../compiler/slices.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N_MAX = 700, SET_MAX = 400 };
 
@@ -63,7 +66,8 @@ static void random_set(set *s, uint64_t seed, int64_t n) {
         for (; a < n;) {
             int64_t end = between(s, a + 1, a + 200 < n ? a + 200 : n), chunk = between(s, 1, 50);
             uint32_t kind = (uint32_t)draw(s, 2);
-            for (b = a; b < end; b += chunk) add(s, b, b + chunk < end ? b + chunk : end, a, b + chunk < end ? b + chunk : end, kind);
+            for (b = a; b < end; b += chunk)
+                add(s, b, b + chunk < end ? b + chunk : end, a, b + chunk < end ? b + chunk : end, kind);
             a = end;
         }
         if (draw(s, 2)) add(s, 0, n, 0, 1 + n / 10, SLICE_FULL);
@@ -72,7 +76,8 @@ static void random_set(set *s, uint64_t seed, int64_t n) {
         int64_t side = between(s, 1, 30);
         for (a = 0; a + side <= n; a += side)
             for (b = 0; b + side <= n; b += side)
-                if (!draw(s, 3)) add(s, a, a + side, b, b + side, draw(s, 3) ? SLICE_FULL : (uint32_t)draw(s, SLICE_KINDS));
+                if (!draw(s, 3))
+                    add(s, a, a + side, b, b + side, draw(s, 3) ? SLICE_FULL : (uint32_t)draw(s, SLICE_KINDS));
         break;
     }
     default:
@@ -116,7 +121,8 @@ static void check_form(const mc_bands *b, int64_t n, int seed) {
             for (uint32_t j = 0; j < r->count; j++) {
                 const mc_band *x = &b->bands[r->first + j];
                 int64_t lo = x->lo + x->lo_slope * q, hi = x->hi + x->hi_slope * q;
-                cr_assert(lo > before && hi > lo && hi <= n, "seed %d: row %d, %d to %d", seed, (int)q, (int)lo, (int)hi);
+                cr_assert(lo > before && hi > lo && hi <= n, "seed %d: row %d, %d to %d", seed, (int)q, (int)lo,
+                          (int)hi);
                 before = hi;
             }
         }
@@ -137,7 +143,8 @@ Test(slices, union_of_random_sets) {
         unite(&s);
         check_form(&s.bands, n, (int)seed);
         const mc_node nodes[3] = {{MC_Q, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0},
-                                  {MC_K, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0}, {MC_BANDS, 0, 1, MC_NONE, MC_NONE, 0, 0}};
+                                  {MC_K, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0},
+                                  {MC_BANDS, 0, 1, MC_NONE, MC_NONE, 0, 0}};
         const mc_code code = {nodes, 3};
         int64_t *scratch = malloc(mc_row_scratch(code) * sizeof *scratch);
         const mc_env env = {.n = n, .queries = n, .bands = &s.bands};
@@ -149,7 +156,8 @@ Test(slices, union_of_random_sets) {
             for (int64_t k = -4; k < n + 4; k++) {
                 bool want = allows(&s, q, k);
                 cr_assert_eq(mc_in_bands(&s.bands, q, k), want, "seed %d: q %d k %d", (int)seed, (int)q, (int)k);
-                if (k >= k0 && k < k0 + MC_ROW) cr_assert_eq(row[k - k0], want, "seed %d: row %d, %d", (int)seed, (int)q, (int)k);
+                if (k >= k0 && k < k0 + MC_ROW)
+                    cr_assert_eq(row[k - k0], want, "seed %d: row %d, %d", (int)seed, (int)q, (int)k);
                 pairs += want;
             }
         }
@@ -189,13 +197,18 @@ static mc_code make_mask(int which, uint64_t seed, mc_node **out_nodes) {
     uint32_t mirrored = mc_emit(b, MC_BANDS, k, q, MC_NONE, 0, MC_NONE, 0);
     uint32_t apart = mc_emit(b, MC_SUB, q, k, MC_NONE, 0, MC_NONE, 0);
     switch (which) {
-    case 1: root = mc_emit(b, MC_AND, in, mc_emit(b, MC_LE, k, q, MC_NONE, 0, MC_NONE, 0), MC_NONE, 0, MC_NONE, 0); break;
+    case 1:
+        root = mc_emit(b, MC_AND, in, mc_emit(b, MC_LE, k, q, MC_NONE, 0, MC_NONE, 0), MC_NONE, 0, MC_NONE, 0);
+        break;
     case 2: root = mc_emit(b, MC_OR, in, other, MC_NONE, 0, MC_NONE, 0); break;
     case 3: root = mirrored; break;
     case 4: root = mc_emit(b, MC_IFF, in, mirrored, MC_NONE, 0, MC_NONE, 0); break;
-    case 5: root = mc_emit(b, MC_OR, in, mc_emit(b, MC_BANDS, q, q, MC_NONE, 1, MC_NONE, 0), MC_NONE, 0, MC_NONE, 0); break;
+    case 5:
+        root = mc_emit(b, MC_OR, in, mc_emit(b, MC_BANDS, q, q, MC_NONE, 1, MC_NONE, 0), MC_NONE, 0, MC_NONE, 0);
+        break;
     case 6: {
-        uint32_t half = mc_emit(b, MC_DIV, q, three, MC_NONE, 0, MC_NONE, 0), on = mc_emit(b, MC_ADD, k, three, MC_NONE, 0, MC_NONE, 0);
+        uint32_t half = mc_emit(b, MC_DIV, q, three, MC_NONE, 0, MC_NONE, 0),
+                 on = mc_emit(b, MC_ADD, k, three, MC_NONE, 0, MC_NONE, 0);
         root = mc_emit(b, MC_BANDS, half, on, MC_NONE, 0, MC_NONE, 0);
         break;
     }
@@ -203,10 +216,13 @@ static mc_code make_mask(int which, uint64_t seed, mc_node **out_nodes) {
         uint32_t rest = mc_emit(b, MC_MOD, apart, three, MC_NONE, 0, MC_NONE, 0);
         uint32_t zero = mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
         uint32_t even = mc_emit(b, MC_EQ, rest, zero, MC_NONE, 0, MC_NONE, 0);
-        root = mc_emit(b, MC_AND, mc_emit(b, MC_NOT, in, MC_NONE, MC_NONE, 0, MC_NONE, 0), even, MC_NONE, 0, MC_NONE, 0);
+        root =
+            mc_emit(b, MC_AND, mc_emit(b, MC_NOT, in, MC_NONE, MC_NONE, 0, MC_NONE, 0), even, MC_NONE, 0, MC_NONE, 0);
         break;
     }
-    case 8: root = mc_emit(b, MC_IF_B, in, other, mc_emit(b, MC_LT, apart, three, MC_NONE, 0, MC_NONE, 0), 0, MC_NONE, 0); break;
+    case 8:
+        root = mc_emit(b, MC_IF_B, in, other, mc_emit(b, MC_LT, apart, three, MC_NONE, 0, MC_NONE, 0), 0, MC_NONE, 0);
+        break;
     default: break;
     }
     mc_code code = {0};
@@ -250,13 +266,15 @@ static void check_grid(cells *c, const mc_env *env, set *s, int seed) {
                 cr_assert(e == count || entries[e].q_piece != i || entries[e].k_piece != j, "seed %d", seed);
                 continue;
             }
-            cr_assert(e < count && entries[e].q_piece == i && entries[e].k_piece == j, "seed %d: an entry missing", seed);
+            cr_assert(e < count && entries[e].q_piece == i && entries[e].k_piece == j, "seed %d: an entry missing",
+                      seed);
             const fcp_shape_rec *shape = &shapes[entries[e++].shape];
             cr_assert_eq(shape->pairs, want, "seed %d", seed);
             uint8_t cls[8][8] = {{0}};
             for (uint32_t r = 0; r < shape->runs; r++)
                 for (uint32_t x = 0; x < runs[shape->first_run + r].count; x++)
-                    cls[runs[shape->first_run + r].row][runs[shape->first_run + r].col + x] = (uint8_t)runs[shape->first_run + r].cls + 1;
+                    cls[runs[shape->first_run + r].row][runs[shape->first_run + r].col + x] =
+                        (uint8_t)runs[shape->first_run + r].cls + 1;
             for (int64_t q = q0; q < q1; q += FCP_CELL)
                 for (int64_t k = k0; k < k1; k += FCP_CELL) {
                     int64_t qe = least(q1, q + FCP_CELL), ke = least(k1, k + FCP_CELL);
@@ -296,9 +314,10 @@ Test(slices, cells_of_random_sets) {
                 else if (pairs == (uint64_t)((q1 - q) * (k1 - k))) want.full++;
                 else want.partial++;
             }
-        cr_assert(got.pairs == want.pairs && got.full == want.full && got.partial == want.partial && got.none == want.none,
-                  "seed %d, n %d: pairs %d %d, full %d %d, partial %d %d", (int)seed, (int)n, (int)got.pairs, (int)want.pairs,
-                  (int)got.full, (int)want.full, (int)got.partial, (int)want.partial);
+        cr_assert(got.pairs == want.pairs && got.full == want.full && got.partial == want.partial &&
+                      got.none == want.none,
+                  "seed %d, n %d: pairs %d %d, full %d %d, partial %d %d", (int)seed, (int)n, (int)got.pairs,
+                  (int)want.pairs, (int)got.full, (int)want.full, (int)got.partial, (int)want.partial);
         check_grid(c, &env, &s, (int)seed);
         check_grid(c, &env, &s, (int)seed);
         full += want.full, partial += want.partial, none += want.none;
@@ -344,7 +363,8 @@ Test(slices, boxes_of_random_sets) {
             box_class cls = box_evaluate(program, &b, values, &simpler);
             if (cls == BOX_NONE) cr_assert_eq(want, 0, "seed %d", (int)seed);
             if (cls == BOX_FULL) cr_assert_eq(want, area, "seed %d", (int)seed);
-            if (cls == BOX_MIXED && (which == 0 || which == 3)) cr_assert(want > 0 && want < area, "seed %d: MIXED", (int)seed);
+            if (cls == BOX_MIXED && (which == 0 || which == 3))
+                cr_assert(want > 0 && want < area, "seed %d: MIXED", (int)seed);
             decided += cls != BOX_MIXED;
             box_specialise(program, values, numbers, special);
             linear += special->nodes[special->root].op >= BOX_LINEAR;
@@ -411,7 +431,8 @@ Test(slices, records_that_go_on_are_one) {
     static set s;
     for (int64_t chunk = 1; chunk <= 64; chunk *= 2) {
         s.count = 0;
-        for (int64_t q = 0; q < 256; q += chunk) add(&s, q, q + chunk, 0, q + chunk, chunk == 1 ? SLICE_FULL : SLICE_CAUSAL);
+        for (int64_t q = 0; q < 256; q += chunk)
+            add(&s, q, q + chunk, 0, q + chunk, chunk == 1 ? SLICE_FULL : SLICE_CAUSAL);
         unite(&s);
         cr_assert_eq(s.bands.row_count, 2);
         cr_assert_eq(s.bands.band_count, 1);
@@ -454,9 +475,11 @@ Test(slices, far_positions) {
     arena memory = {0};
     mc_bands bands;
     slices_overlap overlap;
-    const slice all[3] = {{0, far, 0, far, SLICE_CAUSAL, 1}, {far - 3, far, 0, far, SLICE_BOTH, 2}, {0, 1, far - 1, far, SLICE_FULL, 3}};
+    const slice all[3] = {
+        {0, far, 0, far, SLICE_CAUSAL, 1}, {far - 3, far, 0, far, SLICE_BOTH, 2}, {0, 1, far - 1, far, SLICE_FULL, 3}};
     cr_assert_eq(slices_union(all, 3, &memory, &bands, &overlap), FCP_OK);
-    cr_assert(mc_in_bands(&bands, far - 1, far - 1) && mc_in_bands(&bands, 0, far - 1) && !mc_in_bands(&bands, 1, far - 1));
+    cr_assert(mc_in_bands(&bands, far - 1, far - 1) && mc_in_bands(&bands, 0, far - 1) &&
+              !mc_in_bands(&bands, 1, far - 1));
     cr_assert(overlap.pairs == 1 && overlap.first == 0 && overlap.second == 1);
     mc_node *nodes;
     mc_code code = make_mask(0, 1, &nodes);
@@ -468,4 +491,158 @@ Test(slices, far_positions) {
     cells_free(c);
     free(nodes);
     arena_free(&memory);
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static char path[] = "/tmp/fcpc-slices.XXXXXX";
+
+static void write_bytes(const void *bytes, size_t size) {
+    FILE *f = fopen(path, "wb");
+    cr_assert_not_null(f);
+    cr_assert_eq(fwrite(bytes, 1, size, f), size);
+    cr_assert_eq(fclose(f), 0);
+}
+
+static void write_npy(const char *descr, size_t width, uint64_t count, uint64_t columns, const int64_t *values) {
+    static unsigned char bytes[4096];
+    char *text = (char *)bytes + 10;
+    memcpy(bytes, "\x93NUMPY\1\0", 8);
+    int size = snprintf(text, 512, "{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }\n", descr, (int)count,
+                        (int)columns);
+    bytes[8] = (unsigned char)size;
+    bytes[9] = 0;
+    unsigned char *to = (unsigned char *)text + size;
+    for (uint64_t i = 0; i < count * columns; i++, to += width) memcpy(to, &values[i], width); /* little-endian */
+    write_bytes(bytes, (size_t)(to - bytes));
+}
+
+/* The program of slices(file(path)) with another mask around it; NULL: it failed, with `want`. */
+static fcpc_program *parse(const char *mask, fcp_code want) {
+    char source[512];
+    int size = snprintf(source, sizeof source, "batch { lengths = [64] }\nmask m = %s\nplan { mask = m }\n", mask);
+    for (char *at; (at = strstr(source, "FILE"));) {
+        char rest[512];
+        strcpy(rest, at + 4);
+        size +=
+            snprintf(at, sizeof source - (size_t)(at - source), "file(\"%s\")%s", path, rest) - (int)strlen(rest) - 4;
+    }
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    fcp_code code = fcpc_parse_text("a.fcp", source, (size_t)size, NULL, d, &p);
+    cr_assert_eq(code, want, "%s, not %s:\n%s", fcp_code_name(code), fcp_code_name(want),
+                 fcpc_diagnostics_render(d, false));
+    fcpc_diagnostics_free(d);
+    return p;
+}
+
+static void same_bands(const mc_bands *a, const mc_bands *b) {
+    cr_assert(a->row_count == b->row_count && a->band_count == b->band_count);
+    cr_assert_eq(memcmp(a->rows, b->rows, a->row_count * sizeof *a->rows), 0);
+    cr_assert_eq(memcmp(a->bands, b->bands, a->band_count * sizeof *a->bands), 0);
+}
+
+Test(slices, files_of_all_kinds_hold_the_same) {
+    cr_assert_geq(mkstemp(path), 0);
+    const int64_t five[] = {0, 20, 0, 20, 1, 20, 40, 3, 60, 3, 40, 64, 0, 9, 0, 30, 50, 30, 64, 2};
+    const int64_t four[] = {0, 20, 0, 20, 20, 40, 3, 60, 40, 64, 0, 9, 30, 50, 30, 64};
+    static const char text[] = "# four\n0 20 0 20 causal\n\n20\t40, 3,60 both # a band\r\n40 64 0 9\n  30 50 30 64 2";
+    fcpc_program *written =
+        parse("slices([0, 20, 0, 20, causal], [20, 40, 3, 60, 3], [40, 64, 0, 9], [30, 50, 30, 64, inverse])", FCP_OK);
+    fcpc_program *full =
+        parse("slices([0, 20, 0, 20], [20, 40, 3, 60], [40, 64, 0, 9], [30, 50, 30, 64, full])", FCP_OK);
+    cr_assert(written->slices_count == 1 && written->slices_about->count == 4 && written->slices_about->overlaps == 1 &&
+              written->slices_about->overlapping == 2 && written->slices_about->reach == 64);
+    static const struct {
+        const char *descr;
+        size_t width;
+    } types[] = {{"|i1", 1}, {"|u1", 1}, {"<i4", 4}, {"<i8", 8}, {"<u2", 2}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int columns = 4; columns <= 5; columns++) {
+            write_npy(types[i].descr, types[i].width, 4, (uint64_t)columns, columns == 4 ? four : five);
+            fcpc_program *p = parse("slices(FILE)", FCP_OK);
+            same_bands(p->slices, columns == 4 ? full->slices : written->slices);
+            fcpc_program_free(p);
+        }
+    write_bytes(text, sizeof text - 1);
+    fcpc_program *p = parse("slices(FILE)", FCP_OK);
+    same_bands(p->slices, written->slices);
+    fcpc_program_free(p);
+    p = parse("slices(FILE) or (k <= q and slices(FILE)) or slices([0, 1, 0, 1])", FCP_OK);
+    cr_assert_eq(p->slices_count, 2, "a file is read once");
+    same_bands(&p->slices[0], written->slices);
+    cr_assert(strcmp(p->slices_about[0].file, path) == 0 && p->slices_about[0].count == 4);
+    fcpc_program_free(p);
+    fcpc_program_free(written);
+    fcpc_program_free(full);
+    unlink(path);
+}
+
+Test(slices, files_that_are_wrong) {
+    cr_assert_geq(mkstemp(path), 0);
+    const int64_t far = (INT64_C(1) << 40) + 1;
+    const int64_t bad[][5] = {{0, 0, 0, 1, 0}, {0, 1, 5, 5, 0}, {3, 2, 0, 1, 0}, {-1, 1, 0, 1, 0}, {0, 1, 0, far, 0},
+                              {0, 1, 0, 1, 4}, {0, 1, 0, 1, -1}, {0, 1, 0, INT64_MAX, 0}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_npy("<i8", 8, 1, 5, bad[i]);
+        parse("slices(FILE)", FCP_E_SLICES);
+    }
+    const int64_t good[10] = {0, 1, 0, 1, 0, 1, 2, 1, 2, 1}, most = -1;
+    write_npy("<f8", 8, 2, 5, good);
+    parse("slices(FILE)", FCP_E_FIELD_FILE);
+    write_npy("<i8", 8, 5, 2, good);
+    parse("slices(FILE)", FCP_E_FIELD_FILE);
+    write_npy("<i8", 8, 0, 5, good);
+    parse("slices(FILE)", FCP_E_SLICES);
+    const int64_t unsigned_most[4] = {0, most, 0, 1};
+    write_npy("<u8", 8, 1, 4, unsigned_most);
+    parse("slices(FILE)", FCP_E_SLICES);
+    write_bytes("\x93NUMPY\1\0", 8);
+    parse("slices(FILE)", FCP_E_FIELD_FILE);
+    write_bytes("", 0);
+    parse("slices(FILE)", FCP_E_SLICES);
+    write_bytes("0 1\0 2 3 4", 10);
+    parse("slices(FILE)", FCP_E_FIELD_FILE);
+    write_bytes("0 1 0 -", 7);
+    parse("slices(FILE)", FCP_E_FIELD_FILE);
+    unlink(path);
+    parse("slices(FILE)", FCP_E_READ);
+}
+
+/* Beyond the longest sequence: an error of the batch, whichever batch it is. */
+Test(slices, reach_of_a_batch) {
+    fcpc_program *p = parse("slices([0, 64, 0, 30], [10, 20, 0, 65, causal]) or q == k", FCP_OK);
+    fcp_plan *plan = NULL;
+    const uint64_t longer[2] = {10, 65}, shorter[1] = {64};
+    cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, NULL, NULL, &plan), FCP_E_SLICES);
+    cr_assert_eq(fcpc_plan(p, shorter, 1, NULL, NULL, NULL, &plan), FCP_E_SLICES);
+    cr_assert_neq(fcpc_plan(p, longer, 2, NULL, NULL, NULL, &plan), FCP_E_SLICES);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+}
+
+/* A plan's bands must be such that every reader finds the same in them. */
+Test(slices, plans_with_bands_out_of_order) {
+    char source[] = "cluster { gpus = 1 }\nbatch { lengths = [64] }\n"
+                    "plan { mask = slices([0, 64, 0, 10], [0, 64, 20, 30], [30, 64, 0, 64, causal]) }";
+    fcpc_program *p = NULL;
+    fcp_plan *plan = NULL;
+    cr_assert_eq(fcpc_parse_text("a.fcp", source, strlen(source), NULL, NULL, &p), FCP_OK);
+    cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
+    cr_assert(plan->slices_count == 1 && plan->bands_count >= 3);
+    mc_band *bands = (mc_band *)plan->bands;
+    for (int damage = 0; damage < 5; damage++) {
+        const mc_band kept[2] = {bands[0], bands[1]};
+        fcp_error err = {0};
+        cr_assert_eq(fcp_plan_check(plan, &err), FCP_OK);
+        if (damage == 0) bands[0] = kept[1], bands[1] = kept[0];
+        if (damage == 1) bands[0].hi = bands[1].lo; /* they touch */
+        if (damage == 2) bands[0].hi = bands[0].lo; /* empty */
+        if (damage == 3) bands[0].hi_slope = 1;     /* runs into the next */
+        if (damage == 4) bands[1].hi = INT64_MAX;
+        cr_assert_eq(fcp_plan_check(plan, &err), FCP_E_PLAN_FORMAT, "damage %d", damage);
+        bands[0] = kept[0], bands[1] = kept[1];
+    }
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
 }
