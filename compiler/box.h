@@ -36,6 +36,9 @@ typedef struct box_program {
     bool loose;       /* a node is not quiet: somewhere it may fault */
     bool placed;      /* an array is read at a place that moves with q or k: no other box will be like this one */
     const box_array *arrays;
+    bool unread;      /* nodes that no other reads may be among them: specialising takes them away */
+    const mc_bands *bands;           /* of the environment it was made for */
+    const struct bands_index *index; /* of these: box_bands.h; NULL: none */
     box_node nodes[]; /* operands before the nodes that use them */
 } box_program;
 

@@ -6,6 +6,7 @@
  * Units: positions in tokens, heads by number.
  */
 #include "box.h"
+#include "box_bands.h"
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
 
@@ -185,6 +186,11 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
             offsets[i] = offset;
             continue;
         }
+        if (box_bands_leaf(x)) {
+            w += box_bands_key(program, x, b, w);
+            offsets[i] = 0;
+            continue;
+        }
         int64_t *head = w++;
         uint64_t tag = op | (uint64_t)x->flags << 8;
         *w++ = (int64_t)((uint64_t)x->a << 32 | x->b);
@@ -255,6 +261,10 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
         case MC_LOAD2: /* elements are not moved: the index whole */
             tag |= (uint64_t)x->f.c << 32;
             *w++ = (int64_t)program->arrays[x->f.c].content;
+            whole = true;
+            break;
+        case MC_BANDS:
+            *w++ = x->f.c;
             whole = true;
             break;
         default: break; /* bools of bools */

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "box.h"
+#include "box_bands.h"
 #include "lanes.h"
 #include "memo.h"
 #include "rows.h"
@@ -73,6 +74,8 @@ struct cells {
 
     mc_env env;        /* of the sequence under way */
     box_arrays arrays; /* of it */
+    bands_index *bands; /* of its bands, */
+    const mc_bands *bound; /* these */
     box_program *base; /* the mask for sequences of base_n tokens; -1: none yet */
     int64_t base_n;
     box_value *values;

@@ -352,7 +352,7 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
 
 fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     *out_known = false;
-    if (p->loose || (p->on_h && c->heads > 1)) return FCP_OK;
+    if (p->loose || (p->on_h && c->heads > 1) || box_reads_bands(p)) return FCP_OK;
     if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
     if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
     if (!p->on_q || !p->on_k) {

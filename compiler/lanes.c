@@ -10,6 +10,8 @@
  *      equal, else in order. |x| <= y is x <= y and -x <= y. What is left is `and`, `or`, `not` of rows of bits. */
 #include "lanes.h"
 
+#include "box_bands.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -455,6 +457,7 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
 
 bool lanes_cell(lanes *l, const box_program *program, const box *b, uint64_t *out_pairs, bool *out_known) {
     *out_known = false;
+    if (box_reads_bands(program)) return true;
     if (!reserve_cell(l, program->count)) return false;
     l->program = program;
     l->height = (uint32_t)(b->hi[BOX_Q] - b->lo[BOX_Q]);
