@@ -400,9 +400,13 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
     bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    if (good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY && s->arrays[a.node]->table) {
+        diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field, '%s' is a table", s->arrays[a.node]->name);
+        good = false;
+    }
     good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
     if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
-    uint32_t array = derive_run(s, a.node, e->args->value->at);
+    uint32_t array = derive_run(s, a.node);
     if (array == ARRAY_ANY) return poison;
     return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
 }

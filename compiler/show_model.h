@@ -88,7 +88,7 @@ uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps);
 const show_stretch *show_stretch_at(const show_grid *g, uint64_t position);
 
 /* show_facts.c: the problem and its cost in plain words: a label and a sentence each. */
-enum { SHOW_FACTS = 12, SHOW_SENTENCE = 512 };
+enum { SHOW_FACTS = 16, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* of the plan; else of the problem */

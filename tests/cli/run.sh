@@ -114,6 +114,44 @@ while read -r call; do
     ok "the mask of a picture: $call" "$fcpc" -q pictures.fcp -D "plan.mask=$call"
 done < calls
 
+# --- fields --------------------------------------------------------------------------------------------------------
+mkdir -p data
+awk 'BEGIN { for (i = 0; i < 700; i++) print int(i / 90) }' > data/doc.txt
+program data/f.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }
+batch { lengths = [300, 400]; field doc = file("doc.txt", range = 0..8); field mark = given(range = 0..2) }
+mask m = doc[q] == doc[k] and (k <= q or mark[k] == 1)
+plan { mask = m; block = 128 }'
+awk 'BEGIN { for (i = 0; i < 700; i++) print i % 7 == 0 }' > mark.txt
+bad "a field without values" 1 E320 data/f.fcp
+holds "which says how to give them" grep -q -e "--field mark=FILE" stderr
+ok "a field's file on the command line" "$fcpc" -q data/f.fcp --field mark=mark.txt -o data/f.plan
+ok "show lists what is read" "$fcpc" show data/f.fcp --field mark=mark.txt --ascii
+holds "by name, file and range" grep -q "field doc from doc.txt, 0 to 7; field mark" stdout
+ok "run finds the files unchanged" "$fcpc" run data/f.plan
+holds "and the result right" grep -q "dv .*right" stdout
+ok "run with --field" "$fcpc" run -q data/f.plan --field doc=data/doc.txt --field mark=mark.txt
+ok "explain reads fields" "$fcpc" explain data/f.fcp 5 100 --field mark=mark.txt --seq 0
+holds "with their values" grep -q "doc\[5\]" stdout
+ok "explain of a plan" "$fcpc" explain data/f.plan 250 14 --json
+holds "knows its sequence and fields" json '.sequence == 1 and .n == 400 and (.steps | any(.with == "doc[250]" and .value == 6))'
+bad "explain outside the batch's sequences" 1 E206 explain data/f.fcp 5 100 --field mark=mark.txt -n 500
+bad "a range by -D" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.doc=file("data/doc.txt", range = 0..5)'
+bad "an unknown field" 1 E200 data/f.fcp --field marks=mark.txt
+bad "a field of another length" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.lengths=[300, 401]'
+bad "--field for a plan that is not run" 2 E001 show data/f.plan --field mark=mark.txt
+bad "--field of a field that the plan does not read" 2 E001 run data/f.plan --field dok=mark.txt
+bad "--field of a file that is not there" 1 E010 run data/f.plan --field mark=absent.txt
+sed 's/^7/6/' data/doc.txt > data/new.txt
+bad "another file in its place" 1 E322 run data/f.plan --field doc=data/new.txt
+mv data/new.txt data/doc.txt
+bad "a file that changed since" 1 E322 run data/f.plan
+holds "which is named" grep -q "data/doc.txt: error.E322.: field 'doc'" stderr
+rm data/doc.txt
+ok "a file that is gone: the plan has its values" "$fcpc" run -q data/f.plan
+program data/g.fcp 'batch { lengths = [200]; field d = [0 x 200] }; mask m = d[q + 1] == 0; plan { mask = m }'
+bad "an index out of range" 1 E313 data/g.fcp
+holds "with q, k and n" grep -q "position 200 of field 'd', which has 0 to 199, for q = 199, k = .* in a sequence of 200 tokens" stderr
+
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
 holds "verify says what was proven" grep -q "each computed once" stdout
