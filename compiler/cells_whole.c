@@ -129,6 +129,8 @@ typedef struct bound {
     int dim;
 } bound;
 
+static bool is_bound(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
+
 /* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
 static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
@@ -150,7 +152,7 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
 /* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
-    if (x->op != MC_LT && x->op != MC_LE) return false;
+    if (!is_bound(x)) return false;
     const box_value *u = &c->values[x->a], *v = &c->values[x->b];
     const int64_t far = (int64_t)1 << 60;
     if (u->lo < -far || u->hi > far || v->lo < -far || v->hi > far) return false;
@@ -359,7 +361,10 @@ fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[
         *out_known = true;
         return count_one_dimension(c, b, p->on_q ? BOX_Q : BOX_K, p, out);
     }
-    const box_node *root = &p->nodes[p->root];
+    const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
+    const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
+    const bool bound_alone = is_bound(root), bound_and_line = (is_line(u) && is_bound(v)) || (is_line(v) && is_bound(u));
+    if (root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
     find_dependence(c, p);
     if (root->op == MC_AND || root->op == MC_OR) {
         const uint8_t on[2] = {c->depends[root->a], c->depends[root->b]};
@@ -368,11 +373,11 @@ fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[
             return count_apart(c, b, p, on[0] == ON_Q ? root->a : root->b, on[0] == ON_Q ? root->b : root->a, out);
         }
     }
+    if (!bound_alone && !(root->op == MC_AND && bound_and_line)) return FCP_OK;
     bool simpler;
     bound x;
     box_evaluate(p, b, c->values, &simpler);
-    if (find_bound(c, p, p->root, &x)) return count_bound(c, b, p, &x, NULL, out, out_known);
-    if (root->op != MC_AND) return FCP_OK;
+    if (bound_alone) return find_bound(c, p, p->root, &x) ? count_bound(c, b, p, &x, NULL, out, out_known) : FCP_OK;
     for (int i = 0; i < 2; i++) {
         const uint32_t line = i ? root->b : root->a, other = i ? root->a : root->b;
         const form *f = &p->nodes[line].f;

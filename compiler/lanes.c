@@ -381,6 +381,18 @@ static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     return true;
 }
 
+/* Rows of a form of +k or -k that is at least 0: from some key on, or up to one. */
+static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
+    const bits all = low_bits(l->width);
+    const bool first = f->x[BOX_K] < 0;
+    int64_t v = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
+    for (uint32_t i = 0; i < l->height; i++, v = wrap_add(v, f->x[BOX_Q])) {
+        const int64_t keys = first ? v : v < -LANES ? LANES : -v - 1; /* up to which: allowed, or not allowed */
+        bits r = low_bits(keys < 0 ? 0 : keys < l->width ? (uint32_t)keys + 1 : l->width);
+        for (int w = 0; w < 2; w++) rows[i].w[w] = first ? r.w[w] : r.w[w] ^ all.w[w];
+    }
+}
+
 static unsigned depends_on(const lanes *l, const box_node *x) {
     unsigned on = 0;
     if (x->op >= BOX_LINEAR) on = (x->f.x[BOX_Q] != 0 ? Q : 0) | (x->f.x[BOX_K] != 0 ? K : 0);
@@ -427,7 +439,11 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
     if (!is_bool(x->op)) return false;
     n->rows = l->rows[l->rows_used++];
     switch (x->op) {
-    case BOX_GE: return form_sum(l, &f, &x->f, b) && compare(l, MC_LE, &zero, &f, n->rows);
+    case BOX_GE:
+        if (x->f.x[BOX_K] != 1 && x->f.x[BOX_K] != -1)
+            return form_sum(l, &f, &x->f, b) && compare(l, MC_LE, &zero, &f, n->rows);
+        line_rows(l, &x->f, b, n->rows);
+        return true;
     case BOX_EQ:
     case BOX_NE: return form_sum(l, &f, &x->f, b) && compare(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
     case MC_EQ:
