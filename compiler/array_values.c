@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../runtime/npy.h"
+#include "real.h"
 #include "sema.h"
 #include "sha256.h"
 #include "values.h"
@@ -87,11 +88,7 @@ static void free_numbers(numbers *n) {
 
 /* Digits, perhaps with a point and an exponent, as a double. */
 static bool decimal(const char *digits, bool negative, double *out) {
-    uint64_t mantissa;
-    int exponent;
-    if (!parse_decimal(digits, &mantissa, &exponent)) return false;
-    *out = 0;
-    if (mantissa && !nearest_double(mantissa, exponent, out)) return false;
+    if (!real_parse(digits, out)) return false;
     if (negative) *out = -*out;
     return true;
 }
@@ -116,7 +113,7 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
     if (!times_of(r, e, &times)) return false;
     if (r->table && digits->kind == EXPR_FLOAT) {
         if (!decimal(digits->name, negative, &real)) {
-            diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number of more than 18 digits, or beyond 10^19 or 10^-19");
+            diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number beyond the largest, 1.8e308");
             return false;
         }
         for (int64_t i = 0; i < times; i++) put_real(n, real);
@@ -128,7 +125,7 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
 }
 
 static bool wrong_length(const reading *r, uint64_t count, span at) {
-    const char *of = r->out->record.kind == FCP_FIELD_QUERIES ? "queries" : "tokens";
+    const char *of = array_side(r->out) == FCP_QUERIES ? "queries" : r->s->out->queries ? "keys" : "tokens";
     diag_error(r->s->d, FCP_E_FIELD, at, "%s has %" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what, count,
                count == 1 ? "" : "s", r->tokens, of);
     diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
@@ -243,7 +240,7 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
         copy[size - sign] = 0;
     }
     if (size - sign >= sizeof copy || !decimal(copy, negative, &real))
-        return refuse_text(r, begin, end, FCP_E_FIELD, "a number of more than 18 digits, or beyond 10^19 or 10^-19");
+        return refuse_text(r, begin, end, FCP_E_FIELD, "a number of more than 63 characters, or beyond the largest, 1.8e308");
     put_real(n, real);
     return true;
 }
@@ -335,12 +332,13 @@ static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->
 
 /* Says where element i is, beside what is wrong with it. */
 static void place_element(const reading *r, uint64_t i) {
-    const struct fcpc_program *p = r->s->out;
+    const fcp_side side = array_side(r->out);
     if (r->bytes && !is_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
-    for (size_t s = 0; r->tokens && s < p->length_count; first += p->lengths[s++])
-        if (i - first < p->lengths[s]) {
-            diag_hint(r->s->d, "it is that of position %" PRIu64 " of sequence %zu", i - first, s);
+    for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
+        if (i - first < batch_length(r->s, s, side)) {
+            diag_hint(r->s->d, "it is that of %s %" PRIu64 " of sequence %zu", side == FCP_QUERIES ? "query" : "position",
+                      i - first, s);
             return;
         }
 }
@@ -445,15 +443,12 @@ bool read_field(sema *s, const char *what, const expr *value, uint64_t tokens, p
 }
 
 bool read_runs(sema *s, const program_array *of, program_array *out) {
-    const struct fcpc_program *p = s->out;
     const mc_array field = {.data = of->data, .width = (mc_width)of->record.width};
-    const uint64_t *sizes = s->plan ? s->plan->sequences : p->lengths;
-    size_t count = s->plan ? (size_t)s->plan->sequences_count : p->length_count;
-    if (!count) sizes = &of->record.count, count = 1;
+    const size_t count = batch_count(s), parts = count ? count : 1; /* without a batch it is one sequence */
     int64_t hi = 0;
-    uint64_t first = 0;
-    for (size_t i = 0; i < count; first += sizes[i++]) {
-        int64_t greatest = values_runs(&field, first, sizes[i], NULL, MC_I64);
+    for (uint64_t i = 0, first = 0, size; i < parts; first += size, i++) {
+        size = count ? batch_length(s, i, FCP_KEYS) : of->record.count;
+        int64_t greatest = values_runs(&field, first, size, NULL, MC_I64);
         if (greatest > hi) hi = greatest;
     }
     out->record.width = values_width(0, hi);
@@ -461,9 +456,10 @@ bool read_runs(sema *s, const program_array *of, program_array *out) {
     out->record.hi = hi;
     void *data = arena_alloc(&s->out->arena, of->record.count, out->record.width, 64);
     if (!data) return no_memory(s);
-    first = 0;
-    for (size_t i = 0; i < count; first += sizes[i++])
-        values_runs(&field, first, sizes[i], data, (mc_width)out->record.width);
+    for (uint64_t i = 0, first = 0, size; i < parts; first += size, i++) {
+        size = count ? batch_length(s, i, FCP_KEYS) : of->record.count;
+        values_runs(&field, first, size, data, (mc_width)out->record.width);
+    }
     out->data = data;
     return true;
 }

@@ -247,9 +247,8 @@ bool override_field(sema *s, const char *typed) {
 bool load_array(sema *s, uint32_t array) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
-    const struct fcpc_program *p = s->out;
     uint64_t tokens = 0;
-    for (size_t i = 0; i < p->length_count; i++) tokens += p->lengths[i];
+    for (size_t i = 0; i < batch_count(s) && !a->table; i++) tokens += batch_length(s, i, array_side(&a->array));
     a->array.name = a->name;
     bool good = true;
     if (a->run_of != ARRAY_ANY) {
@@ -334,7 +333,7 @@ static bool reads_array(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 ||
 
 void finish_arrays(sema *s) {
     struct fcpc_program *p = s->out;
-    const mc_code codes[] = {p->mask, p->score, p->slope};
+    const mc_code codes[] = {p->mask, p->score, p->slope, p->check};
     uint32_t *number = ARENA_NEW(s->scratch, uint32_t, s->array_count + (size_t)1), count = 0;
     program_array *arrays = ARENA_ZNEW(&p->arena, program_array, s->array_count + (size_t)1);
     const char **names = ARENA_NEW(&p->arena, const char *, s->array_count + (size_t)1);

@@ -74,6 +74,7 @@ typedef enum expr_kind {
     EXPR_IF,       /* a then b else c */
     EXPR_RANGE,    /* a..b */
     EXPR_REPEAT,   /* a x b */
+    EXPR_PAIR,     /* a:b */
     EXPR_LIST,     /* args, unnamed */
     EXPR_TUPLE     /* args, unnamed: a, b, c without brackets */
 } expr_kind;
@@ -180,7 +181,7 @@ void expr_print(const expr *e, text *out);
     X(CLUSTER, INTER, "inter") X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops")                               \
     X(CLUSTER, MEMORY, "memory") X(CLUSTER, MEMORY_BANDWIDTH, "memory_bandwidth") X(CLUSTER, FABRIC, "fabric")         \
     X(CLUSTER, OVERSUBSCRIPTION, "oversubscription")                                                                   \
-    X(BATCH, LENGTHS, "lengths")                                                                                       \
+    X(BATCH, LENGTHS, "lengths") X(BATCH, ALIGN, "align")                                                              \
     X(PLAN, MASK, "mask") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink") X(PLAN, BLOCK, "block")                        \
     X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, MARGIN, "margin")        \
     X(PLAN, DETERMINISTIC, "deterministic")

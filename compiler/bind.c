@@ -15,9 +15,9 @@
 typedef struct job {
     const struct fcpc_program *program;
     const fcpc_batch *batch;
-    const uint64_t *lengths;
+    const uint64_t *lengths[FCP_SIDES]; /* of queries, of keys */
     size_t count;
-    uint64_t tokens;
+    uint64_t tokens[FCP_SIDES];
     bool own; /* the batch is the program's */
     arena *plan, *work;
     diags *d;
@@ -30,6 +30,9 @@ static span place_of(const job *j, const program_array *a) {
     if (at.source != SPAN_NONE.source) at.source += j->shift;
     return at;
 }
+
+/* Which of a sequence's tokens an array has values for. */
+static fcp_side side_of(const fcp_array *a) { return a->kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS; }
 
 /* The values that come with the batch for a field; NULL: none do. */
 static const fcpc_field *given_values(const job *j, const char *name) {
@@ -71,9 +74,11 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         else diag_hint(j->d, "its lengths are not those of the program: values come with it, in fcpc_batch.fields");
         return FCP_E_FIELD;
     }
-    if (f->count != j->tokens) {
+    fcp_side side = side_of(&a->record);
+    if (f->count != j->tokens[side]) {
         diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
-                   name, f->count, j->tokens, a->record.kind == FCP_FIELD_QUERIES ? "queries" : "tokens");
+                   name, f->count, j->tokens[side],
+                   side == FCP_QUERIES ? "queries" : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens" : "keys");
         return FCP_E_FIELD;
     }
     int64_t lo = INT64_MAX, hi = INT64_MIN;
@@ -97,20 +102,22 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
 
 /* Of run(...): the range of what write_given writes. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
+    const uint64_t *lengths = j->lengths[side_of(record)];
     uint64_t first = 0;
     record->lo = record->hi = 0;
-    for (size_t s = 0; s < j->count; first += j->lengths[s++]) {
-        int64_t greatest = values_runs(of, first, j->lengths[s], NULL, MC_I64);
+    for (size_t s = 0; s < j->count; first += lengths[s++]) {
+        int64_t greatest = values_runs(of, first, lengths[s], NULL, MC_I64);
         if (greatest > record->hi) record->hi = greatest;
     }
 }
 
 static void write_given(const job *j, const program_array *a, const mc_array *values, const fcp_array *record) {
+    const uint64_t *lengths = j->lengths[side_of(record)];
     void *to = j->data + record->offset;
     uint64_t first = 0;
     if (a->run_of)
-        for (size_t s = 0; s < j->count; first += j->lengths[s++])
-            values_runs(values, first, j->lengths[s], to, (mc_width)record->width);
+        for (size_t s = 0; s < j->count; first += lengths[s++])
+            values_runs(values, first, lengths[s], to, (mc_width)record->width);
     else
         for (uint64_t i = 0; i < record->count; i++)
             values_put(to, (mc_width)record->width, i, ((const int64_t *)values->data)[i]);
@@ -162,13 +169,15 @@ static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_
     return FCP_OK;
 }
 
-static fcp_code bind_arrays(job *j, binding *out) {
+static fcp_code bind_all(job *j, binding *out) {
     const struct fcpc_program *g = j->program;
     fcp_array *records = ARENA_ZNEW(j->plan, fcp_array, g->array_count);
     mc_array *values = ARENA_ZNEW(j->work, mc_array, g->array_count);
     out->arrays = ARENA_ZNEW(j->work, mc_array, g->array_count);
-    out->first = ARENA_NEW(j->work, uint64_t, j->count + 1);
-    if (!records || !values || !out->arrays || !out->first) return FCP_E_NO_MEMORY;
+    bool split = j->lengths[FCP_QUERIES] != j->lengths[FCP_KEYS];
+    out->first[FCP_KEYS] = ARENA_NEW(j->work, uint64_t, j->count + 1);
+    out->first[FCP_QUERIES] = split ? ARENA_NEW(j->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
+    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES]) return FCP_E_NO_MEMORY;
     fcp_code code = bind_records(j, records, values, &out->data_size);
     if (!code) code = bind_names(j, records, out);
     if (code) return code;
@@ -182,11 +191,11 @@ static fcp_code bind_arrays(job *j, binding *out) {
         else memcpy(j->data + records[i].offset, a->data, program_array_bytes(a));
         end = records[i].offset + (values[i].data ? records[i].count * records[i].width : program_array_bytes(a));
     }
-    uint64_t first = 0;
-    for (size_t s = 0; s <= j->count; s++) {
-        out->first[s] = first;
-        if (s < j->count) first += j->lengths[s];
-    }
+    for (int side = 0; side < FCP_SIDES; side++)
+        for (uint64_t s = 0, first = 0; s <= j->count; s++) {
+            out->first[side][s] = first;
+            if (s < j->count) first += j->lengths[side][s];
+        }
     out->records = records;
     out->data = j->data;
     return FCP_OK;
@@ -194,33 +203,45 @@ static fcp_code bind_arrays(job *j, binding *out) {
 
 fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
                     uint32_t shift, binding *out) {
+    bool given = batch->lengths != NULL;
+    const uint64_t *keys = given ? batch->lengths : program->lengths;
+    const uint64_t *queries = given ? batch->queries : program->queries;
+    if (!queries) queries = keys;
     job j = {.program = program, .batch = batch, .plan = plan, .work = work, .d = d, .shift = shift,
-             .lengths = batch->lengths ? batch->lengths : program->lengths,
-             .count = batch->lengths ? batch->count : program->length_count};
-    *out = (binding){.program = program, .lengths = j.lengths};
+             .lengths = {[FCP_QUERIES] = queries, [FCP_KEYS] = keys},
+             .count = given ? batch->count : program->length_count};
+    *out = (binding){.program = program, .lengths = keys, .queries = queries};
     fcp_code code = check_names(&j);
     if (code || !program->array_count) return code;
-    for (size_t s = 0; s < j.count; s++)
-        if (__builtin_add_overflow(j.tokens, j.lengths[s], &j.tokens)) return FCP_OK; /* problem_build says so */
-    j.own = j.lengths == program->lengths ||
-            (program->lengths && j.count == program->length_count &&
-             !memcmp(j.lengths, program->lengths, j.count * sizeof *j.lengths));
-    return bind_arrays(&j, out);
+    for (int side = 0; side < FCP_SIDES; side++)
+        for (size_t s = 0; s < j.count; s++)
+            if (__builtin_add_overflow(j.tokens[side], j.lengths[side][s], &j.tokens[side]))
+                return FCP_OK; /* problem_build says so */
+    size_t bytes = j.count * sizeof *keys;
+    const uint64_t *own = program->queries ? program->queries : program->lengths;
+    j.own = !given || (program->lengths && j.count == program->length_count && !memcmp(keys, program->lengths, bytes) &&
+                       !memcmp(queries, own, bytes));
+    return bind_all(&j, out);
 }
 
-mc_env bind_sequence(const binding *b, const uint64_t *lengths, uint32_t s) {
-    mc_env env = {.n = (int64_t)lengths[s], .queries = (int64_t)lengths[s]};
-    if (!b) return env;
-    env.bands = b->program->slices;
-    if (!b->arrays) return env;
+void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
+    if (!b->arrays) return;
     for (uint32_t i = 0; i < b->program->array_count; i++) {
         const fcp_array *r = &b->records[i];
-        bool table = r->kind == FCP_TABLE;
-        b->arrays[i] = (mc_array){.data = b->data + r->offset + (table ? 0 : b->first[s] * r->width),
-                                  .count = table ? (int64_t)r->count : env.n,
+        bool table = r->kind == FCP_TABLE, over_queries = r->kind == FCP_FIELD_QUERIES;
+        uint64_t first = table ? 0 : b->first[side_of(r)][s];
+        b->arrays[i] = (mc_array){.data = b->data + r->offset + first * (table ? 0 : r->width),
+                                  .first = over_queries ? env->q_first : 0,
+                                  .count = table ? (int64_t)r->count : over_queries ? env->queries : env->n,
                                   .columns = (uint32_t)r->columns,
                                   .width = (mc_width)r->width};
     }
-    env.arrays = b->arrays;
+    env->arrays = b->arrays;
+}
+
+mc_env bind_sequence(const binding *b, uint32_t s) {
+    mc_env env = {.n = (int64_t)b->lengths[s], .queries = (int64_t)b->queries[s], .bands = b->program->slices};
+    if (b->program->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    bind_arrays(b, s, &env);
     return env;
 }

@@ -7,13 +7,13 @@
 /* What mask and score read for a batch: the sections ARRAYS, NAMES and DATA of its plan, and each sequence's part. */
 typedef struct binding {
     const struct fcpc_program *program;
-    const uint64_t *lengths;
+    const uint64_t *lengths, *queries; /* keys and queries of each sequence */
     const fcp_array *records; /* program->array_count */
     const char *names;
     size_t names_size;
     const uint8_t *data;
     size_t data_size;
-    uint64_t *first;          /* per sequence: where its tokens begin in the batch; NULL where no array is read */
+    uint64_t *first[FCP_SIDES]; /* per sequence: where its queries, keys begin in the batch; NULL where no array is read */
     mc_array *arrays;         /* of the sequence bound last */
 } binding;
 
@@ -23,6 +23,8 @@ typedef struct binding {
 fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
                     uint32_t shift, binding *out);
 
-/* What sequence s sees; valid until the next call. b may be NULL: a program that reads nothing. */
-mc_env bind_sequence(const binding *b, const uint64_t *lengths, uint32_t s);
+/* The arrays of sequence s, in an environment that has its n, q_first and queries; valid until the next call. */
+void bind_arrays(const binding *b, uint32_t s, mc_env *env);
+/* What sequence s sees, likewise. */
+mc_env bind_sequence(const binding *b, uint32_t s);
 #endif

@@ -21,7 +21,7 @@
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
-    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not")
+    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not, and what a score makes of it")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -44,6 +44,7 @@ typedef enum cmd_command {
     X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
     X(LENGTH, "length", 'n', "TOKENS", CMD_BIT(EXPLAIN), "of the sequence; default: the batch's longest, or q or k + 1") \
     X(HEAD, "head", 0, "H", CMD_BIT(EXPLAIN), "the query head, for a mask that names h; default 0")                    \
+    X(LOGIT, "s", 0, "LOGIT", CMD_BIT(EXPLAIN), "the scaled logit that the plan's score is given; default 0")           \
     X(PNG, "png", 0, "FILE", CMD_BIT(SHOW), "draw into a PNG file")                                                    \
     X(ROWS, "rows", 0, "A..B", CMD_BIT(SHOW), "draw these queries only: 0..4K; `A..` goes to the end")                 \
     X(COLS, "cols", 0, "A..B", CMD_BIT(SHOW), "draw these keys only")                                                  \

@@ -149,7 +149,7 @@ static bool goes_on_after(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
     case T_LE: case T_GE: case T_EQ: case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%':
-    case '=': case ',': case '(': case '[': return true;
+    case '=': case ',': case ':': case '(': case '[': return true;
     default: return false;
     }
 }
@@ -158,7 +158,7 @@ static bool goes_on_after(int kind) {
 static bool goes_on_before(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_THEN: case T_ELSE: case T_WHERE: case T_DOTS: case T_LE: case T_GE: case T_EQ:
-    case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%': case '=': case ',': case '{':
+    case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%': case '=': case ',': case ':': case '{':
         return true;
     default: return false;
     }
@@ -300,7 +300,7 @@ static bool has(const char *const *names, unsigned count, const char *name) {
 
 static bool is_operator_text(const char *name) {
     static const char *const all[] = {"'and'", "'or'", "'<'", "'<='", "'>'", "'>='", "'=='",
-                                      "'!='",  "'+'",  "'-'", "'*'",  "'/'", "'%'",  "'..'"};
+                                      "'!='",  "'+'",  "'-'", "'*'",  "'/'", "'%'",  "'..'", "':'"};
     return has(all, sizeof all / sizeof *all, name);
 }
 
@@ -378,6 +378,11 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
         bool misfit = (p->last == ')' || p->last == ']' || p->last == '}') && p->last != closer_of(open);
         if ((open != '{' || misfit) && has(expected, count, close))
             diag_also(p->d, p->inner.at, "to close this '%c'", open);
+    }
+    if (length == 1 && left && *here == ':') {
+        if (has(expected, count, "'='")) diag_hint(p->d, "a key is set with '='");
+        else diag_hint(p->d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
+        return;
     }
     bool operators = has(expected, count, "'*'");
     if (p->last == '=' && operators && p->joined.source != UINT32_MAX)

@@ -86,11 +86,16 @@ static bool keep_sources(sema *s, uint32_t base) {
     p->source_count = count;
     span *spans = (span *)p->mask_spans;
     for (uint32_t i = 0; i < p->mask.count; i++) shift(&spans[i], base);
+    spans = (span *)p->score_spans;
+    for (uint32_t i = 0; i < p->score.count; i++) shift(&spans[i], base);
+    if (!p->check.count) p->check = p->mask, p->check_spans = p->mask_spans;
+    spans = (span *)p->check_spans;
+    for (uint32_t i = 0; i < p->check.count && spans != p->mask_spans; i++) shift(&spans[i], base);
     struct program_param *params = (struct program_param *)p->mask_params;
     for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
     program_array *arrays = (program_array *)p->arrays;
     for (uint32_t i = 0; i < p->array_count; i++) shift(&arrays[i].at, base);
-    span *const others[] = {&p->mask_span,    &p->block_span,  &p->ranks_span,
+    span *const others[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) shift(others[i], base);
     return true;
@@ -147,7 +152,7 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
     uint32_t base = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
     if (base != UINT32_MAX) {
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder, .plan = plan};
-        p->mask_span = SPAN_NONE;
+        p->mask_span = p->score_span = SPAN_NONE;
         run(&s, options, base, errors);
         code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);
@@ -211,3 +216,5 @@ const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_co
     *out_count = program->length_count;
     return program->lengths;
 }
+
+const uint64_t *fcpc_program_queries(const fcpc_program *program) { return program->queries; }

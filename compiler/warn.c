@@ -24,12 +24,11 @@ typedef struct batch {
     const volatile int *stop;
     diags *d;
     uint32_t shift;
-    uint64_t longest;
-    bool by_data;        /* the mask reads arrays: no sequence stands for another */
-    uint32_t longest_at; /* the first of the longest */
-    uint64_t *lengths;   /* unlike ones, the longest first; made when first needed. By data: of all sequences */
-    uint32_t *times, *example; /* how many of each there are; by data: which */
-    uint32_t unlike;
+    uint64_t longest;  /* of keys */
+    bool by_data;      /* the mask reads arrays: no sequence stands for another */
+    uint32_t *example; /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
+    uint32_t *times;   /* how many are */
+    uint32_t unlike, first; /* first: the longest sequence */
     arena *scratch;
 } batch;
 
@@ -40,45 +39,56 @@ static span place(const batch *b, span s) {
 
 static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
-/* The lengths that a mask has to be asked about: all unlike ones if it depends on n or `all`, else the longest. */
-static fcp_code make_lengths(batch *b) {
-    if (b->lengths) return FCP_OK;
-    const problem *p = b->problem;
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, p->sequences),
-             *room = ARENA_NEW(b->scratch, uint64_t, p->sequences);
-    b->times = ARENA_NEW(b->scratch, uint32_t, p->sequences);
-    b->example = ARENA_NEW(b->scratch, uint32_t, p->sequences);
-    if (!keys || !room || !b->times || !b->example) return FCP_E_NO_MEMORY;
-    b->lengths = keys;
-    if (b->by_data) {
-        uint32_t at = 1;
-        for (uint32_t s = 0; s < p->sequences; s++) b->example[s == b->longest_at ? 0 : at++] = s;
-        for (; b->unlike < p->sequences; b->unlike++) {
-            b->times[b->unlike] = 1;
-            keys[b->unlike] = p->lengths[b->example[b->unlike]];
+/* order[s]: the sequence at place s by falling length; those equally long stay in order. */
+static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
+                       uint32_t *other) {
+    /* ranks of the distinct lengths first, so that (rank, place) fits 64 bits */
+    for (uint32_t s = 0; s < count; s++) keys[s] = UINT64_MAX - lengths[s];
+    sort_u64(keys, room, count);
+    uint32_t distinct = 0;
+    for (uint32_t s = 0; s < count; s++)
+        if (!s || keys[s] != keys[distinct - 1]) keys[distinct++] = keys[s];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t want = UINT64_MAX - lengths[order[i]];
+        uint32_t low = 0, high = distinct;
+        while (high - low > 1) {
+            uint32_t middle = low + (high - low) / 2;
+            if (keys[middle] <= want) low = middle;
+            else high = middle;
         }
-        return FCP_OK;
+        room[i] = (uint64_t)low << 32 | i;
     }
-    for (uint32_t s = 0; s < p->sequences; s++) keys[s] = UINT64_MAX - p->lengths[s];
-    sort_u64(keys, room, p->sequences);
-    for (uint32_t s = 0; s < p->sequences; s++) {
-        uint64_t n = UINT64_MAX - keys[s];
-        if (b->unlike && keys[b->unlike - 1] == n) {
+    sort_u64(room, keys, count);
+    for (uint32_t i = 0; i < count; i++) other[i] = order[(uint32_t)room[i]];
+    memcpy(order, other, count * sizeof *order);
+}
+
+static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
+    return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
+}
+
+/* The sequences that a mask has to be asked about where it depends on n: all unlike ones. */
+static fcp_code make_lengths(batch *b) {
+    if (b->example) return FCP_OK;
+    const problem *p = b->problem;
+    uint32_t count = p->sequences, *order = ARENA_NEW(b->scratch, uint32_t, count);
+    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, count);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, count), *room = ARENA_NEW(b->scratch, uint64_t, count);
+    b->times = ARENA_NEW(b->scratch, uint32_t, count);
+    if (!keys || !room || !order || !other || !b->times) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < count; s++) order[s] = s;
+    if (p->split) by_falling(p->queries, count, keys, room, order, other);
+    by_falling(p->lengths, count, keys, room, order, other);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!b->by_data && b->unlike && are_alike(p, order[b->unlike - 1], order[i])) {
             b->times[b->unlike - 1]++;
         } else {
             b->times[b->unlike] = 1;
-            keys[b->unlike++] = n;
+            order[b->unlike++] = order[i];
         }
     }
+    b->example = order;
     return FCP_OK;
-}
-
-/* What the i-th of the lengths sees; valid until the next call. */
-static mc_env env_of(const batch *b, uint32_t i) {
-    const problem *p = b->problem;
-    if (b->by_data) return bind_sequence(p->binding, p->lengths, b->lengths ? b->example[i] : b->longest_at);
-    int64_t n = (int64_t)(b->lengths ? b->lengths[i] : b->longest);
-    return (mc_env){.n = n, .queries = n, .bands = b->program->slices};
 }
 
 /* --- nothing and everything --------------------------------------------------------------------------------------- */
@@ -93,6 +103,7 @@ static bool warn_extremes(const batch *b) {
         return true;
     }
     if (p->pairs < p->positions) return false;
+    if (p->split && p->tokens == p->sequences) return true; /* one query each: it sees what there is */
     if (!constant && b->longest > 1) {
         diag_warning(b->d, place(b, g->mask_span),
                      "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
@@ -109,46 +120,48 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     bool by_head = mc_uses(g->mask) & MC_USES_H, by_length = mc_uses(g->mask) & MC_USES_N;
     cells_stats stats;
     cells_get_stats(mask, &stats);
-    uint64_t rows = 0, sequences = 0, example_n = 0;
+    uint64_t rows = 0, sequences = 0;
     uint32_t s = 0; /* the example's */
     blind_rows example = {0};
     bool at_least = false;
     blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_rows r;
-    mc_env env = env_of(b, 0);
+    mc_env env = problem_env(b->problem, b->first);
     fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
     if (code == FCP_OK && (by_length || b->by_data || !blind_never(search))) {
         code = make_lengths(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
-            env = env_of(b, i);
-            if (i) code = blind_find(search, &env, &r);
+            env = problem_env(b->problem, b->example[i]);
+            if (i || b->example[i] != b->first) code = blind_find(search, &env, &r);
             if (code != FCP_OK) break;
             at_least = r.at_least;
             if (!r.rows) continue;
-            if (!rows) example = r, example_n = b->lengths[i], s = b->by_data ? b->example[i] : 0;
+            if (!rows) example = r, s = b->example[i];
             rows += r.rows * b->times[i];
             sequences += b->times[i];
         }
     }
     blind_free(search);
     if (code != FCP_OK || !rows) return code;
-    while (b->problem->lengths[s] != example_n) s++;
-    char which[64], head[32] = "";
-    if (example.end - example.first == 1) snprintf(which, sizeof which, "q = %" PRIu64, example.first);
-    else snprintf(which, sizeof which, "q = %" PRIu64 " to %" PRIu64, example.first, example.end - 1);
+    const problem *p = b->problem;
+    char which[64], head[32] = "", size[80];
+    int64_t from = problem_q_first(p, s) + (int64_t)example.first, to = problem_q_first(p, s) + (int64_t)example.end;
+    if (to - from == 1) snprintf(which, sizeof which, "q = %" PRId64, from);
+    else snprintf(which, sizeof which, "q = %" PRId64 " to %" PRId64, from, to - 1);
+    if (p->queries[s] == p->lengths[s]) snprintf(size, sizeof size, "%" PRIu64 " tokens", p->lengths[s]);
+    else snprintf(size, sizeof size, "%" PRIu64 " queries, %" PRIu64 " keys", p->queries[s], p->lengths[s]);
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
     diag_warning(b->d, place(b, g->mask_span),
-                 "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%" PRIu64
-                 " tokens)",
+                 "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
                  g->mask_name, at_least ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
                  sequences, plural(sequences), rows == 1 ? "s" : "",
-                 rows > example.end - example.first ? "for instance " : "", which, head, s, example_n);
-    diag_hint(b->d,
-              "their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see itself");
+                 rows > example.end - example.first ? "for instance " : "", which, head, s, size);
+    diag_hint(b->d, "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
+              g->sink ? "the sink's logit" : "-inf");
     return FCP_OK;
 }
 
@@ -208,10 +221,10 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
-    if (!g->mask_own || b->longest < 2) return FCP_OK;
+    if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* of a square alone it can be said */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
-    mc_env env = env_of(b, 0);
+    mc_env env = problem_env(b->problem, b->first);
     if (!seems_symmetric(g->mask, &env, values)) return FCP_OK;
     mc_node *nodes = NULL;
     mc_code both = {0};
@@ -229,7 +242,7 @@ static fcp_code warn_symmetric(batch *b) {
     uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
     bool same = true;
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
-        env = env_of(b, i);
+        env = problem_env(b->problem, each ? b->example[i] : b->first);
         cells_counts counts;
         code = cells_count(c, &env, &counts, NULL);
         same = code == FCP_OK && counts.pairs == (uint64_t)env.n * (uint64_t)env.n * heads;
@@ -248,7 +261,7 @@ fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const 
     batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch,
                .by_data = mc_uses(program->mask) & MC_USES_DATA};
     for (uint32_t s = 0; s < p->sequences; s++)
-        if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.longest_at = s;
+        if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
     warn_params(&b);
     if (warn_extremes(&b)) return FCP_OK;
     fcp_code code = warn_blind(&b, mask);

@@ -60,7 +60,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
 %precedence NEG
 
 %type <name> name
-%type <expr> value item_value expr primary number
+%type <expr> value item_value pair expr primary number
 %type <args> params param_list param names args arg_list arg elements element_list element values
 %type <entries> entries entry_list entry
 %type <definitions> where definitions definition_list definition
@@ -135,7 +135,9 @@ values: item_value                          { $$ = make_arg(p, NULL, @1, $1); }
       ;
 item_value: expr
           | expr DOTS expr                  { $$ = make_node(p, @$, EXPR_RANGE, $1, $3, NULL); }
+          | pair
           ;
+pair: expr ':' expr                         { $$ = make_node(p, @$, EXPR_PAIR, $1, $3, NULL); } ;
 
 expr: primary
     | expr OR expr                          { $$ = make_binary(p, @$, OP_OR, $1, $3); }
@@ -189,7 +191,9 @@ element_list: element
             | element_list ',' element      { $$ = join_args($1, $3); }
             ;
 element: expr                               { $$ = make_arg(p, NULL, @1, $1); }
+       | pair                               { $$ = make_arg(p, NULL, @1, $1); }
        | expr REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
+       | pair REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
        ;
 %%
 static int yyreport_syntax_error(const yypcontext_t *context, parse *p) {

@@ -25,7 +25,7 @@ static uint64_t draw(draws *d, uint64_t below) {
     return (z ^ z >> 31) % below;
 }
 
-/* --- masks --------------------------------------------------------------------------------------------------------- */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
 typedef struct maker {
     mc_builder *b;
@@ -33,8 +33,12 @@ typedef struct maker {
 } maker;
 
 static uint32_t op(maker *m, mc_op o, uint32_t x, uint32_t y) { return mc_emit(m->b, o, x, y, MC_NONE, 0, MC_NONE, 0); }
-static uint32_t number(maker *m, int64_t x) { return mc_emit(m->b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, x, MC_NONE, 0); }
-static uint32_t at(maker *m, int array, uint32_t i) { return mc_emit(m->b, MC_LOAD, i, MC_NONE, MC_NONE, array, MC_NONE, 0); }
+static uint32_t number(maker *m, int64_t x) {
+    return mc_emit(m->b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, x, MC_NONE, 0);
+}
+static uint32_t at(maker *m, int array, uint32_t i) {
+    return mc_emit(m->b, MC_LOAD, i, MC_NONE, MC_NONE, array, MC_NONE, 0);
+}
 static uint32_t causal(maker *m) { return op(m, MC_LE, m->k, m->q); }
 static uint32_t same(maker *m) { return op(m, MC_EQ, at(m, 0, m->q), at(m, 0, m->k)); }
 
@@ -78,7 +82,7 @@ static bool is_tree(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
     return k < PREFIX || (f[k] <= q && q <= g[k]);
 }
 
-/* --- data ----------------------------------------------------------------------------------------------------------- */
+/* --- data --------------------------------------------------------------------------------------------------------- */
 
 /* Each fills two fields of n tokens and may say something in the note. */
 typedef bool fill(int32_t *f, int32_t *g, int64_t n, char note[64]);
@@ -162,7 +166,7 @@ static bool fill_hash(int32_t *f, int32_t *g, int64_t n, char note[64]) {
     return true;
 }
 
-/* --- counting ------------------------------------------------------------------------------------------------------- */
+/* --- counting ----------------------------------------------------------------------------------------------------- */
 
 typedef struct field_mask {
     const char *name;
@@ -233,8 +237,8 @@ static void bench_mask(const field_mask *m) {
     bool agrees = ok && count((mc_code){nodes, size}, f, g, BRUTE, &few, &ignored) && few.pairs == pairs;
     snprintf(name, sizeof name, "count %.3gM, %s", (double)m->n / (m->n % 1000000 ? MIB : 1000000), m->name);
     snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
-    snprintf(note, sizeof note, "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s"
-             " brute force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
+    snprintf(note, sizeof note,
+             "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s brute force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
              (unsigned long long)counts.full, (unsigned long long)counts.partial, (unsigned long long)stats.boxes,
              (unsigned long long)stats.rows, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0,
              agrees ? "" : " NOT THE SAME AS", seconds * 1e3, BRUTE, BRUTE,

@@ -100,7 +100,7 @@ holds "the warning is in the JSON, with its place" json '.warnings | length == 1
 holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
-for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
+for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp "$top"/examples/scores/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
 for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp"); do
     holds "a row of the reference for $mask" grep -q "^| .$mask[(\`]" "$top/grammar/LANGUAGE.md"
     holds "a picture of $mask" grep -q "pictures/$mask.svg" "$top/grammar/LANGUAGE.md"
@@ -210,6 +210,10 @@ plan a.fcp bf16.plan -D model.dtype=bf16
 plan a.fcp fp16.plan -D model.dtype=fp16
 ok "run bf16" "$fcpc" run bf16.plan
 ok "run fp16" "$fcpc" run fp16.plan
+printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2; gpu = cpu }\nbatch { lengths = [300, 60] }\nplan { mask = late; score = softcap(c = 2.0); sink = [0.5, -1.0, 0, 3]; block = 128 }\n' > scored.fcp
+plan scored.fcp scored.plan
+ok "run with a score and sinks" "$fcpc" run scored.plan --json
+holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
 
 # tensors: the run's own outputs are inputs of the right shapes
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
@@ -256,6 +260,13 @@ golden() {
 golden explain/lambda.txt "$fcpc" explain "$top/examples/lambda.fcp" 4K 1000 -D lambda.window=2K --width 80
 golden explain/shared_question.txt "$fcpc" explain 'shared_question(p = 25, answers = 3)' 20000 9000 -n 32K --width 80
 golden explain/fault.txt "$fcpc" explain 'dilated(d = 0, w = 10)' 20 15 --width 60
+golden explain/score.txt "$fcpc" explain "$top/examples/scores/relative.fcp" 1000 940 --head 2 --s 1.5 --width 80
+ok "explain a score with JSON" "$fcpc" explain "$top/examples/scores/softcap.fcp" 300 100 --s -12.5 --json
+holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)" and (.score.value + 11.092 | fabs) < 0.001'
+bad "explain with a logit that is none" 2 E001 explain "$top/examples/scores/softcap.fcp" 300 100 --s 1,5
+ok "a score from the command line" "$fcpc" "$top/examples/scores/softcap.fcp" -q -D plan.score=alibi -D plan.sink=0.25 -o score.plan
+holds "is in the plan" sh -c "\"$fcpc\" dump score.plan | grep -c '^sink [0-3] logit=0.25' | grep -qx 4"
+bad "a score that divides by zero" 1 E330 -q "$top/examples/scores/softcap.fcp" -D 'plan.score.c=0.0'
 ok "explain with JSON" "$fcpc" explain a.fcp 300 100 --json
 holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2) and (.steps | length > 5)'
 holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>" and .line > 0'

@@ -31,6 +31,7 @@ static void judge_mask(random_program *p, unsigned number) {
         p->lengths[p->sequences] = lengths[p->sequences];
         known->draw(at, (int64_t)lengths[p->sequences], &state);
     }
+    p->key_tokens = p->tokens;
     put(p, "model { heads = 2; kv_heads = %u; head_dim = 8; dtype = fp32 }\ncluster { nodes = %u; gpus = 2 }\n"
            "batch { lengths = [300, 1, 515, 128]\n", p->kv_heads, p->nodes);
     for (uint32_t f = 0; f < KNOWN_FIELDS; f++) put_field(p, f);

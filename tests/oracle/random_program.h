@@ -31,6 +31,8 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
+#include "random_score.h"
+
 /* --- expressions ----------------------------------------------------------------------------------------------------- */
 
 typedef enum kind {
@@ -57,19 +59,21 @@ typedef struct random_program {
     expr pool[MAX_EXPRS];
     uint32_t used;
     expr *mask;
+    random_score score;
     /* when not NULL, what the mask means, instead of the tree; its parameters */
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in plan.h */
     bool rail, backward, uses_h;
-    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a token */
+    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
     uint32_t field_count;
-    uint64_t lengths[MAX_SEQUENCES];
+    uint64_t lengths[MAX_SEQUENCES], queries[MAX_SEQUENCES]; /* queries 0: as many as keys */
     uint32_t sequences;
-    uint64_t tokens;
+    uint64_t tokens, key_tokens;
+    bool top_left;
     char text[1 << 18];
     size_t size;
 } random_program;
@@ -282,12 +286,34 @@ static void draw_field(random_program *p, dice *d, int64_t *out) {
 static void put_field(random_program *p, uint32_t number) {
     const int64_t *v = p->fields[number];
     put(p, "    field f%u = [", number);
-    for (uint64_t t = 0, end; t < p->tokens; t = end) {
-        for (end = t + 1; end < p->tokens && v[end] == v[t];) end++;
+    for (uint64_t t = 0, end; t < p->key_tokens; t = end) {
+        for (end = t + 1; end < p->key_tokens && v[end] == v[t];) end++;
         put(p, t ? ", %lld" : "%lld", (long long)v[t]);
         if (end - t > 1) put(p, " x %llu", (unsigned long long)(end - t));
     }
     put(p, "]\n");
+}
+
+static inline uint64_t queries_of(const random_program *p, uint32_t s) {
+    return p->queries[s] ? p->queries[s] : p->lengths[s];
+}
+
+/* Some sequences with more or fewer queries than keys; positions stay about as many. */
+static void draw_queries(random_program *p, dice *d) {
+    p->top_left = roll(d, 3) == 0;
+    p->tokens = p->key_tokens = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = p->lengths[s];
+        switch (roll(d, 5)) {
+        case 0: p->queries[s] = 1; break;
+        case 1: p->queries[s] = 1 + roll(d, (uint32_t)n); break;
+        case 2: p->queries[s] = n, p->lengths[s] = 1 + roll(d, (uint32_t)n); break; /* more queries */
+        case 3: p->queries[s] = 1 + n / 8, p->lengths[s] = n * 2; break;
+        default: break;
+        }
+        p->tokens += queries_of(p, s);
+        p->key_tokens += p->lengths[s];
+    }
 }
 
 /* Draws a program of at most about `budget` query-key positions. */
@@ -319,22 +345,33 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         p->lengths[s] = n;
         used += n * n;
         p->tokens += n;
+        p->key_tokens += n;
     }
-    p->field_count = roll(d, 2) && p->tokens <= MAX_TOKENS / 2 ? 1 + roll(d, MAX_FIELDS) : 0;
+    if (roll(d, 2)) draw_queries(p, d);
+    p->field_count = roll(d, 2) && p->key_tokens <= MAX_TOKENS / 2 ? 1 + roll(d, MAX_FIELDS) : 0;
     p->views = p->view_room;
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
+    draw_score(&p->score, d, p->heads);
 
     put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
         dtypes[p->dtype]);
     put(p, "cluster { nodes = %u; gpus = %u; fabric = %s }\n", p->nodes, p->gpus, p->rail ? "rail" : "fat_tree");
     put(p, "batch { lengths = [");
-    for (uint32_t s = 0; s < p->sequences; s++) put(p, "%s%llu", s ? ", " : "", (unsigned long long)p->lengths[s]);
-    put(p, "]\n");
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        put(p, "%s", s ? ", " : "");
+        if (p->queries[s]) put(p, "%llu:", (unsigned long long)p->queries[s]);
+        put(p, "%llu", (unsigned long long)p->lengths[s]);
+    }
+    put(p, "]%s\n", p->top_left ? "; align = top_left" : "");
     for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);
     put(p, "}\nmask drawn = ");
     put_expr(p, p->mask);
-    put(p, "\nplan {\n  mask = drawn\n  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
+    if (p->score.root) put(p, "\nscore logit = %s", p->score.text);
+    put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
+    for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
+        put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
+    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
         strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
