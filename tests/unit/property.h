@@ -35,9 +35,10 @@ typedef struct p_function {
     bool takes, is_bool; /* takes: has a parameter */
 } p_function;
 
-/* Cuts are positions, in order, the first and the last included. */
+/* Queries are the last of n positions, or begin before them where there are more. Cuts are in order, the first and the
+ * last included; those of queries count from the first query. */
 typedef struct p_sequence {
-    uint64_t n, q_cuts[P_CUTS], k_cuts[P_CUTS];
+    uint64_t n, queries, q_cuts[P_CUTS], k_cuts[P_CUTS];
     uint32_t q_cut_count, k_cut_count;
     int64_t field[P_FIELDS][P_LONGEST]; /* what fields hold of it */
 } p_sequence;
@@ -236,7 +237,12 @@ static inline void p_source(const property *p, p_text *t) {
     unsigned used = p_calls(p, p->root);
     t->size = 0;
     p_put(t, "model { heads = %u }\nbatch { lengths = [", p->heads);
-    for (uint32_t i = 0; i < p->sequences; i++) p_put(t, "%s%" PRIu64, i ? ", " : "", p->sequence[i].n);
+    for (uint32_t i = 0; i < p->sequences; i++) {
+        const p_sequence *s = &p->sequence[i];
+        p_put(t, "%s", i ? ", " : "");
+        if (s->queries != s->n) p_put(t, "%" PRIu64 ":", s->queries);
+        p_put(t, "%" PRIu64, s->n);
+    }
     p_put(t, "]");
     unsigned reads = p_reads(p, p->root);
     for (int f = 0; f < p->fields; f++)
@@ -514,7 +520,8 @@ static inline void p_draw_program(property *p, uint64_t seed) {
     for (uint32_t i = 0; i < p->sequences; i++) {
         p_sequence *s = &p->sequence[i];
         s->n = i && p_draw(p, 4) == 0 ? s[-1].n : p_draw_length(p);
-        s->q_cut_count = p_draw_cuts(p, s->n, s->q_cuts);
+        s->queries = p_draw(p, 5) ? s->n : p_draw(p, 4) ? 1 + p_draw(p, s->n) : p_draw_length(p);
+        s->q_cut_count = p_draw_cuts(p, s->queries, s->q_cuts);
         s->k_cut_count = p_draw_cuts(p, s->n, s->k_cuts);
         bool as_before = i && s->n == s[-1].n && p_draw(p, 2);
         for (int f = 0; f < p->fields; f++)

@@ -1,5 +1,5 @@
 /* shrink.h: makes a program that fails a test smaller, for as long as it still fails: sub-expressions become one of
- * their parts or a leaf, calls what they call, numbers and fields' values go towards zero, sequences, cuts and heads go.
+ * their parts or a leaf, calls what they call; numbers and fields' values go to zero; sequences, cuts and heads go.
  * Greedy: every step makes it lighter (p_weigh), so it ends; what is left is a program no smaller neighbour of which
  * fails. */
 #ifndef TESTS_SHRINK_H
@@ -46,7 +46,8 @@ static inline p_weight p_weigh(const property *p) {
     p_weight w = {{(uint64_t)p_size_of(p), p->sequences, p->heads}};
     for (uint32_t i = 0; i < p->sequences; i++) {
         const p_sequence *s = &p->sequence[i];
-        w.of[3] += s->n;
+        w.of[2] += s->queries != s->n;
+        w.of[3] += s->n + s->queries;
         w.of[4] += s->q_cut_count + s->k_cut_count + (s->q_cuts[0] > 0) + (s->k_cuts[0] > 0);
     }
     unsigned reads = p_reads(p, p->root);
@@ -196,14 +197,28 @@ static inline bool p_shrink_node(p_shrinker *s, int i) {
     return false;
 }
 
-static inline bool p_shrink_length(p_shrinker *s, uint32_t i, uint64_t n) {
+static inline bool p_shrink_length(p_shrinker *s, uint32_t i, uint64_t n, uint64_t queries) {
     s->next = s->now;
     p_sequence *x = &s->next.sequence[i];
-    if (n == 0 || n >= x->n) return false;
+    if (n == 0 || queries == 0 || (n == x->n && queries == x->queries)) return false;
     x->n = n;
-    p_clip_cuts(x->q_cuts, &x->q_cut_count, n);
+    x->queries = queries;
+    p_clip_cuts(x->q_cuts, &x->q_cut_count, queries);
     p_clip_cuts(x->k_cuts, &x->k_cut_count, n);
     return p_take(s);
+}
+
+/* Keys and queries alike, or either alone. */
+static inline bool p_shrink_side(p_shrinker *s, uint32_t i) {
+    const uint64_t n = s->now.sequence[i].n, queries = s->now.sequence[i].queries;
+    if (n != queries && (p_shrink_length(s, i, n, n) || p_shrink_length(s, i, queries, queries))) return true;
+    const uint64_t smaller[] = {n / 2, n - n / 8, n - 1}, fewer[] = {queries / 2, queries - queries / 8, queries - 1};
+    for (int j = 0; j < 3; j++) {
+        if (n == queries && p_shrink_length(s, i, smaller[j], smaller[j])) return true;
+        if (n != queries && (p_shrink_length(s, i, smaller[j], queries) || p_shrink_length(s, i, n, fewer[j])))
+            return true;
+    }
+    return false;
 }
 
 static inline bool p_shrink_sequences(p_shrinker *s) {
@@ -216,10 +231,7 @@ static inline bool p_shrink_sequences(p_shrinker *s) {
         i += !took;
     }
     for (uint32_t i = 0; i < s->now.sequences; i++) {
-        uint64_t n;
-        while (n = s->now.sequence[i].n, p_shrink_length(s, i, n / 2) || p_shrink_length(s, i, n - n / 8) ||
-                                             p_shrink_length(s, i, n - 1))
-            any = true;
+        while (p_shrink_side(s, i)) any = true;
         for (int side = 0; side < 2; side++)
             for (uint32_t j = 0;;) {
                 s->next = s->now;
