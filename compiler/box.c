@@ -4,8 +4,8 @@
  * Gives: box.h. An answer of NONE or FULL is a proof; MIXED may be a lack of one (then the caller splits).
  * Cost: O(nodes of the program) per box; specialised programs shrink as boxes do.
  * Units: positions in tokens, heads by number.
- * Arrays: a load has the range of the elements that it may read, and a few of them that it cannot be (mod 64); where they
- *      are in progression and the index is linear, so is the load.
+ * Arrays: a load has the range of the elements that it may read, and their values mod 64 as a set; where they are in
+ *      progression and the index is linear, so is the load.
  * Method: interval arithmetic (Moore 1966) with affine forms kept symbolic, so that a comparison of forms is decided at
  *       corners; congruence information as in Granger's arithmetical congruence analysis (1989). */
 #include "box.h"

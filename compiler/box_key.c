@@ -45,7 +45,8 @@ static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
 
 /* The first position after lo at which the element's run is another, of few. */
 static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
-    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim])), hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
+    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim]));
+    int64_t hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
     int64_t least = x > 0 ? lo : hi, most = x > 0 ? hi : lo, first = a->array.first;
     uint64_t end;
     if ((x != 1 && x != -1) || least < first || (wide)most - first >= a->array.count) return false;

@@ -145,7 +145,12 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     if (!p->loose && p->placed) {
         box one = *b;
         bool known;
-        uint64_t found;
+        uint64_t found, whole[3] = {0};
+        fcp_code code = count_whole(c, b, p, whole, &known);
+        if (code != FCP_OK || known) {
+            *pairs += whole[2];
+            return code;
+        }
         one.hi[BOX_H] = one.lo[BOX_H] + 1;
         if (!lanes_cell(c->lanes, p, &one, &found, &known)) return FCP_E_NO_MEMORY;
         if (known) {

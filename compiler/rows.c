@@ -301,7 +301,8 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
 
 /* --- a row ------------------------------------------------------------------------------------------------------ */
 
-static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *array, const row_node *a, const row_node *b) {
+static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *array, const row_node *a,
+                           const row_node *b) {
     const segment *x = r->pool + a->first, *x_end = x + a->count;
     const segment none = {0}, *y = b ? r->pool + b->first : &none, *y_end = y + (b ? b->count : 1);
     for (uint32_t at = 0; at < r->width;) {
