@@ -433,10 +433,6 @@ static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch,
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
     }
-    if (batch->queries) {
-        diag_error(d, FCP_E_UNSUPPORTED, SPAN_NONE, "queries of another number than keys are not built into this version");
-        return FCP_E_UNSUPPORTED;
-    }
     r.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);
     r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
