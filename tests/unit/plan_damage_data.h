@@ -1,4 +1,4 @@
-/* plan_damage_data.h: damage to what masks and scores are and read: slices, rows, bands, scores, sinks, layouts of keys.
+/* plan_damage_data.h: damage to what masks and scores are and read: slices, rows, bands, scores, sinks, keys' layout.
  *
  * Part of plan_damage.h. No plan is sound after any of these: they are of the format, and the check finds them. */
 #ifndef PLAN_DAMAGE_DATA_H
