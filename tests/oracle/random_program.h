@@ -73,7 +73,7 @@ typedef struct random_program {
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in plan.h */
-    bool rail, backward, uses_h;
+    bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
@@ -93,6 +93,7 @@ static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t 
     expr *e = &p->pool[p->used++];
     *e = (expr){k, value, a, b, c, NULL, NULL};
     if (k == X_H) p->uses_h = true;
+    if (k == X_LOAD || k == X_RUN) p->uses_field = true;
     return e;
 }
 
