@@ -34,7 +34,7 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute)
 Test(oracle, plans, .timeout = 600) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", 400), 300000, false); }
 Test(oracle, runs, .timeout = 600) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", 120), 120000, true); }
 
-/* Programs with everything at once: a score, a mask of fields, queries that are not as many as keys, and
+/* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
  * gradients; as many of each strategy. */
 Test(oracle, all_together, .timeout = 600) {
     enum { STRATEGIES = 3 };
@@ -43,10 +43,10 @@ Test(oracle, all_together, .timeout = 600) {
     for (unsigned seed = first_seed(200001); all < STRATEGIES * each; seed++) {
         dice d;
         draw_seed(p, &d, seed, 60000);
-        bool split = false;
+        bool split = false, field = p->uses_field || p->score.uses_field;
         for (uint32_t s = 0; s < p->sequences; s++) split |= queries_of(p, s) != p->lengths[s];
         cr_assert(drawn++ < 1000 * each, "too few programs are planned");
-        if (!split || !p->score.root || !p->uses_field || !p->backward || done[p->strategy] == each) continue;
+        if (!split || !p->score.root || !field || !p->backward || done[p->strategy] == each) continue;
         if (check_program(seed, p, &d, true) != PLANNED) continue;
         done[p->strategy]++;
         all++;
