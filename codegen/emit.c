@@ -29,6 +29,7 @@ typedef struct printer {
     mc_code code;
     range *ranges;
     bool *needed;
+    char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
 } printer;
 
 static void say(printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -115,6 +116,25 @@ static range range_of(const printer *p, const mc_node *x) {
 
 static bool narrow(range r) { return r.lo >= INT32_MIN && r.hi <= INT32_MAX; }
 
+static void write_constant(char out[32], int64_t value) {
+    if (value == INT64_MIN) snprintf(out, 32, "(-9223372036854775807ll - 1)");
+    else if (value < INT32_MIN || value > INT32_MAX) snprintf(out, 32, "(%" PRId64 "ll)", value);
+    else if (value == INT32_MIN) snprintf(out, 32, "(-2147483647 - 1)");
+    else snprintf(out, 32, value < 0 ? "(%" PRId64 ")" : "%" PRId64, value);
+}
+
+static bool is_constant(const mc_node *x) { return x->op == MC_CONST_I || x->op == MC_CONST_B; }
+
+static void name_operands(printer *p, const mc_node *x) {
+    const uint32_t from[3] = {x->a, x->b, x->c};
+    for (int i = 0; i < 3; i++) {
+        if (from[i] == MC_NONE) continue;
+        const mc_node *y = &p->code.nodes[from[i]];
+        if (is_constant(y)) write_constant(p->operand[i], y->imm);
+        else snprintf(p->operand[i], sizeof p->operand[i], "v%u", from[i]);
+    }
+}
+
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 /* The type a node's variable has. */
@@ -133,9 +153,9 @@ static bool all_narrow(const printer *p, const mc_node *x, uint32_t i) {
 
 static void say_arithmetic(printer *p, const mc_node *x, uint32_t i) {
     const char *op = x->op == MC_ADD ? "+" : x->op == MC_SUB ? "-" : "*";
-    if (all_narrow(p, x, i)) say(p, "v%u %s v%u", x->a, op, x->b);
-    else if (p->ranges[i].exact) say(p, "(%s)((fk_i64)v%u %s (fk_i64)v%u)", type_of(p, i), x->a, op, x->b);
-    else say(p, "(fk_i64)((fk_u64)(fk_i64)v%u %s (fk_u64)(fk_i64)v%u)", x->a, op, x->b);
+    if (all_narrow(p, x, i)) say(p, "%s %s %s", p->operand[0], op, p->operand[1]);
+    else if (p->ranges[i].exact) say(p, "(%s)((fk_i64)%s %s (fk_i64)%s)", type_of(p, i), p->operand[0], op, p->operand[1]);
+    else say(p, "(fk_i64)((fk_u64)(fk_i64)%s %s (fk_u64)(fk_i64)%s)", p->operand[0], op, p->operand[1]);
 }
 
 static void say_division(printer *p, const mc_node *x, uint32_t i) {
@@ -143,13 +163,13 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
     bool rest = x->op == MC_MOD, small = narrow(a) && narrow(b) && (narrow(p->ranges[i]) || rest);
     const char *word = small ? "fk_i32" : "fk_i64", *type = type_of(p, i);
     if (b.lo == b.hi && b.lo > 0 && (b.lo & (b.lo - 1)) == 0) { /* >> of a negative number floors in CUDA and in gcc */
-        if (rest) say(p, "(%s)((%s)v%u & %" PRId64 ")", type, word, x->a, b.lo - 1);
-        else say(p, "(%s)((%s)v%u >> %d)", type, word, x->a, __builtin_ctzll((uint64_t)b.lo));
+        if (rest) say(p, "(%s)((%s)%s & %" PRId64 ")", type, word, p->operand[0], b.lo - 1);
+        else say(p, "(%s)((%s)%s >> %d)", type, word, p->operand[0], __builtin_ctzll((uint64_t)b.lo));
     } else if (a.lo >= 0 && b.lo > 0) {
         const char *unsigned_word = small ? "fk_u32" : "fk_u64";
-        say(p, "(%s)((%s)v%u %s (%s)v%u)", type, unsigned_word, x->a, rest ? "%" : "/", unsigned_word, x->b);
+        say(p, "(%s)((%s)%s %s (%s)%s)", type, unsigned_word, p->operand[0], rest ? "%" : "/", unsigned_word, p->operand[1]);
     } else {
-        say(p, "(%s)fk_%s%s(v%u, v%u)", type, rest ? "mod" : "div", small ? "32" : "64", x->a, x->b);
+        say(p, "(%s)fk_%s%s(%s, %s)", type, rest ? "mod" : "div", small ? "32" : "64", p->operand[0], p->operand[1]);
     }
 }
 
@@ -161,7 +181,7 @@ static void say_load(printer *p, const mc_node *x) {
     const char *type = types[a->width], *cast = a->width == MC_F64 ? "(float)" : "";
     char data[64], at[64];
     snprintf(data, sizeof data, "((const %s *)e->arrays[%" PRId64 "])", type, x->imm);
-    snprintf(at, sizeof at, "(fk_i64)v%u", x->a);
+    snprintf(at, sizeof at, "(fk_i64)%s", p->operand[0]);
     switch (a->kind) {
     case EMIT_KEYS:
         say(p, "(fk_u64)(%s) < (fk_u64)e->sequence.n ? %s%s[e->sequence.key_first + (fk_u64)(%s)] : 0", at, cast, data, at);
@@ -173,16 +193,9 @@ static void say_load(printer *p, const mc_node *x) {
     default: break;
     }
     if (a->columns)
-        say(p, "(fk_u64)(%s) < %" PRId64 "ull && (fk_u64)(fk_i64)v%u < %uull ? %s%s[(fk_u64)(%s) * %uull + (fk_u64)v%u] : 0",
-            at, a->count, x->b, a->columns, cast, data, at, a->columns, x->b);
+        say(p, "(fk_u64)(%s) < %" PRId64 "ull && (fk_u64)(fk_i64)%s < %uull ? %s%s[(fk_u64)(%s) * %uull + (fk_u64)%s] : 0",
+            at, a->count, p->operand[1], a->columns, cast, data, at, a->columns, p->operand[1]);
     else say(p, "(fk_u64)(%s) < %" PRId64 "ull ? %s%s[%s] : 0", at, a->count, cast, data, at);
-}
-
-static void say_constant(printer *p, int64_t value) {
-    if (value == INT64_MIN) say(p, "(-9223372036854775807ll - 1)");
-    else if (value < INT32_MIN || value > INT32_MAX) say(p, "%" PRId64 "ll", value);
-    else if (value == INT32_MIN) say(p, "(-2147483647 - 1)");
-    else say(p, "%" PRId64, value);
 }
 
 /* A finite double as the float it rounds to, by its bits' exact hexadecimal digits. */
@@ -200,10 +213,15 @@ static void say_real(printer *p, int64_t bits) {
 
 static void say_node(printer *p, uint32_t i) {
     const mc_node *x = &p->code.nodes[i];
-    uint32_t a = x->a, b = x->b, c = x->c;
+    name_operands(p, x);
     switch ((mc_op)x->op) {
-    case MC_CONST_I: say_constant(p, x->imm); return;
-    case MC_CONST_B: say(p, "%d", x->imm != 0); return;
+    case MC_CONST_I:
+    case MC_CONST_B: {
+        char text[32];
+        write_constant(text, x->imm);
+        say(p, "%s", text);
+        return;
+    }
     case MC_CONST_F: say_real(p, x->imm); return;
     case MC_Q: say(p, "(%s)q", type_of(p, i)); return;
     case MC_K: say(p, "(%s)k", type_of(p, i)); return;
@@ -213,41 +231,41 @@ static void say_node(printer *p, uint32_t i) {
     case MC_ADD: case MC_SUB: case MC_MUL: say_arithmetic(p, x, i); return;
     case MC_DIV: case MC_MOD: say_division(p, x, i); return;
     case MC_NEG:
-        if (p->ranges[i].exact) say(p, "(%s)-(fk_i64)v%u", type_of(p, i), a);
-        else say(p, "(fk_i64)(0 - (fk_u64)v%u)", a);
+        if (p->ranges[i].exact) say(p, "(%s)-(fk_i64)%s", type_of(p, i), p->operand[0]);
+        else say(p, "(fk_i64)(0 - (fk_u64)%s)", p->operand[0]);
         return;
     case MC_ABS:
-        if (p->ranges[i].exact) say(p, "(%s)(v%u < 0 ? -(fk_i64)v%u : (fk_i64)v%u)", type_of(p, i), a, a, a);
-        else say(p, "v%u < 0 ? (fk_i64)(0 - (fk_u64)v%u) : v%u", a, a, a);
+        if (p->ranges[i].exact) say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
+        else say(p, "%s < 0 ? (fk_i64)(0 - (fk_u64)%s) : %s", p->operand[0], p->operand[0], p->operand[0]);
         return;
-    case MC_MIN: say(p, "(%s)(v%u < v%u ? v%u : v%u)", type_of(p, i), a, b, a, b); return;
-    case MC_MAX: say(p, "(%s)(v%u > v%u ? v%u : v%u)", type_of(p, i), a, b, a, b); return;
-    case MC_IF_I: case MC_IF_B: case MC_IF_F: say(p, "v%u ? v%u : v%u", a, b, c); return;
+    case MC_MIN: say(p, "(%s)(%s < %s ? %s : %s)", type_of(p, i), p->operand[0], p->operand[1], p->operand[0], p->operand[1]); return;
+    case MC_MAX: say(p, "(%s)(%s > %s ? %s : %s)", type_of(p, i), p->operand[0], p->operand[1], p->operand[0], p->operand[1]); return;
+    case MC_IF_I: case MC_IF_B: case MC_IF_F: say(p, "%s ? %s : %s", p->operand[0], p->operand[1], p->operand[2]); return;
     case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: say_load(p, x); return;
-    case MC_EQ: case MC_IFF: case MC_EQ_F: say(p, "v%u == v%u", a, b); return;
-    case MC_NE: case MC_NE_F: say(p, "v%u != v%u", a, b); return;
-    case MC_LT: case MC_LT_F: say(p, "v%u < v%u", a, b); return;
-    case MC_LE: case MC_LE_F: say(p, "v%u <= v%u", a, b); return;
-    case MC_NOT: say(p, "!v%u", a); return;
-    case MC_AND: say(p, "v%u & v%u", a, b); return;
-    case MC_OR: say(p, "v%u | v%u", a, b); return;
-    case MC_BANDS: say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)v%u, (fk_i64)v%u)", x->imm, a, b); return;
-    case MC_TO_F: say(p, "(float)v%u", a); return;
-    case MC_ADD_F: say(p, "v%u + v%u", a, b); return;
-    case MC_SUB_F: say(p, "v%u - v%u", a, b); return;
-    case MC_MUL_F: say(p, "v%u * v%u", a, b); return;
-    case MC_DIV_F: say(p, "v%u / v%u", a, b); return;
-    case MC_NEG_F: say(p, "-v%u", a); return;
-    case MC_ABS_F: say(p, "fabsf(v%u)", a); return;
-    case MC_MIN_F: say(p, "v%u < v%u ? v%u : v%u", b, a, b, a); return;
-    case MC_MAX_F: say(p, "v%u > v%u ? v%u : v%u", b, a, b, a); return;
-    case MC_FLOOR_F: say(p, "floorf(v%u)", a); return;
-    case MC_SQRT_F: say(p, "sqrtf(v%u)", a); return;
-    case MC_EXP_F: say(p, "expf(v%u)", a); return;
-    case MC_EXP2_F: say(p, "exp2f(v%u)", a); return;
-    case MC_LOG_F: say(p, "logf(v%u)", a); return;
-    case MC_LOG2_F: say(p, "log2f(v%u)", a); return;
-    case MC_TANH_F: say(p, "tanhf(v%u)", a); return;
+    case MC_EQ: case MC_IFF: case MC_EQ_F: say(p, "%s == %s", p->operand[0], p->operand[1]); return;
+    case MC_NE: case MC_NE_F: say(p, "%s != %s", p->operand[0], p->operand[1]); return;
+    case MC_LT: case MC_LT_F: say(p, "%s < %s", p->operand[0], p->operand[1]); return;
+    case MC_LE: case MC_LE_F: say(p, "%s <= %s", p->operand[0], p->operand[1]); return;
+    case MC_NOT: say(p, "!%s", p->operand[0]); return;
+    case MC_AND: say(p, "%s & %s", p->operand[0], p->operand[1]); return;
+    case MC_OR: say(p, "%s | %s", p->operand[0], p->operand[1]); return;
+    case MC_BANDS: say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)%s, (fk_i64)%s)", x->imm, p->operand[0], p->operand[1]); return;
+    case MC_TO_F: say(p, "(float)%s", p->operand[0]); return;
+    case MC_ADD_F: say(p, "%s + %s", p->operand[0], p->operand[1]); return;
+    case MC_SUB_F: say(p, "%s - %s", p->operand[0], p->operand[1]); return;
+    case MC_MUL_F: say(p, "%s * %s", p->operand[0], p->operand[1]); return;
+    case MC_DIV_F: say(p, "%s / %s", p->operand[0], p->operand[1]); return;
+    case MC_NEG_F: say(p, "-%s", p->operand[0]); return;
+    case MC_ABS_F: say(p, "fabsf(%s)", p->operand[0]); return;
+    case MC_MIN_F: say(p, "%s < %s ? %s : %s", p->operand[1], p->operand[0], p->operand[1], p->operand[0]); return;
+    case MC_MAX_F: say(p, "%s > %s ? %s : %s", p->operand[1], p->operand[0], p->operand[1], p->operand[0]); return;
+    case MC_FLOOR_F: say(p, "floorf(%s)", p->operand[0]); return;
+    case MC_SQRT_F: say(p, "sqrtf(%s)", p->operand[0]); return;
+    case MC_EXP_F: say(p, "expf(%s)", p->operand[0]); return;
+    case MC_EXP2_F: say(p, "exp2f(%s)", p->operand[0]); return;
+    case MC_LOG_F: say(p, "logf(%s)", p->operand[0]); return;
+    case MC_LOG2_F: say(p, "log2f(%s)", p->operand[0]); return;
+    case MC_TANH_F: say(p, "tanhf(%s)", p->operand[0]); return;
     case MC_OP_COUNT: break;
     }
 }
@@ -255,6 +273,8 @@ static void say_node(printer *p, uint32_t i) {
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
 static const char helpers[] =
+    "#ifndef FK_DIVISION\n"
+    "#define FK_DIVISION\n"
     "static FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0) return 0;\n"
     "    fk_i64 d = (fk_i64)a / b;\n"
@@ -275,9 +295,12 @@ static const char helpers[] =
     "    if (b == 0 || b == -1) return 0;\n"
     "    fk_i64 r = a % b;\n"
     "    return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n"
-    "}\n";
+    "}\n"
+    "#endif\n";
 
 static const char band_helper[] =
+    "#ifndef FK_IN_BANDS\n"
+    "#define FK_IN_BANDS\n"
     "typedef struct fk_band {\n"
     "    fk_i64 lo, hi;\n"
     "    fk_i32 lo_slope, hi_slope;\n"
@@ -301,7 +324,8 @@ static const char band_helper[] =
     "        if (k < (fk_i64)((fk_u64)band[i].hi + (fk_u64)(band[i].hi_slope ? q : 0))) return 1;\n"
     "    }\n"
     "    return 0;\n"
-    "}\n";
+    "}\n"
+    "#endif\n";
 
 /* What the answer needs, without guards: the total meaning has none. */
 static void find_needed(printer *p) {
@@ -327,7 +351,7 @@ static bool say_function(printer *p, mc_code code, const char *head) {
         say(p, "    (void)e, (void)q, (void)k, (void)h;\n");
         for (uint32_t i = 0; i < code.count; i++) {
             if (mc_op_type(code.nodes[i].op) == 'i') p->ranges[i] = range_of(p, &code.nodes[i]);
-            if (!p->needed[i]) continue;
+            if (!p->needed[i] || (is_constant(&code.nodes[i]) && i + 1 < code.count)) continue;
             say(p, "    const %s v%u = ", type_of(p, i), i);
             say_node(p, i);
             say(p, ";\n");
