@@ -149,7 +149,7 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_dkv_sums x;
     fk_step step = {0, 0};
-    int more = 1;
+    int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only copies */
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
         FK_UNROLL
@@ -170,7 +170,7 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
-        fk_dkv_step(p, &env, item->position + first, runs + now.run, now.at, now_head, buffer, &x);
+        if (!idle) fk_dkv_step(p, &env, item->position + first, runs + now.run, now.at, now_head, buffer, &x);
         buffer = 1 - buffer;
     }
     fk_u32 chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, band = fk_warp() % FK_K_BANDS;
@@ -257,7 +257,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
     float sums[FK_CHUNKS][4], lse[2], delta[2];
     fk_step step = {0, 0};
-    int more = 1;
+    int more = 1, idle = fk_warp() * 16 >= rows; /* a warp without rows only copies */
     fk_sync(); /* the item before has been read */
     fk_copy_tile(fk_dq_tile(0), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), rows);
     fk_copy_tile(fk_dq_tile(1), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p),
@@ -278,7 +278,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);
-        fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
+        if (!idle) fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
         buffer = 1 - buffer;
     }
     fk_add_sums(fk_row(p, p->dq, token, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows, p->scale,

@@ -204,7 +204,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
     fk_forward_rows x;
     fk_step step = {0, 0};
-    int more = item->runs != 0;
+    int more = item->runs != 0, idle = fk_warp() * FK_F_BANDS * 16 >= item->count; /* a warp without rows only copies */
     fk_sync(); /* the item before has been read */
     if (more) {
         fk_copy_tile(q_tile, FK_ROWS, FK_F_THREADS, fk_row(p, p->q, item->token, head, FK_ROW_BYTES), fk_q_stride(p),
@@ -219,7 +219,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         fk_u32 weights[FK_F_BANDS][FK_F_COLUMNS][2];
         int whole = fk_forward_whole(run, keys);
         fk_u64 counting[FK_F_BANDS] = {0};
-        if (!whole) /* before the scores take registers, and while K is on its way */
+        if (!whole && !idle) /* before the scores take registers, and while K is on its way */
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++)
                 counting[b] = fk_counting(&env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS,
@@ -228,11 +228,12 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         fk_copy_wait();
         fk_sync(); /* K is there, and the V before has been read */
         fk_forward_copy(p, run->v, run, at, kv_head, v_tile);
-        fk_forward_scores(p, &env, item, run, at, whole, counting, head, q_tile, k_tile, s);
+        if (!idle) fk_forward_scores(p, &env, item, run, at, whole, counting, head, q_tile, k_tile, s);
         more = fk_advance(&step, FK_STEP, run->count, item->runs);
         fk_copy_wait();
         fk_sync(); /* V is there, and K has been read */
         if (more) fk_forward_copy(p, runs[step.run].k, runs + step.run, step.at, kv_head, k_tile);
+        if (idle) continue;
         fk_forward_softmax(s, &x, weights);
         fk_forward_gather(&x, (const fk_u32 (*)[FK_F_COLUMNS][2])weights, v_tile);
     }

@@ -41,26 +41,29 @@ void fk_sync_host(void) {
     machine_pause(t);
 }
 
-static float number(meeting kind, uint32_t bits) {
-    return kind == MEET_MULTIPLY_BF16 ? fcp_bf16_float((uint16_t)bits) : fcp_fp16_float((uint16_t)bits);
-}
+typedef float row8 __attribute__((vector_size(32)));
 
 /* in: a[4], b[2]; c */
-static void multiply(meeting kind, thread *lanes) {
+__attribute__((always_inline)) static inline void multiply(float (*number)(uint16_t), thread *lanes) {
     float a[16][16], b[16][8], c[16][8];
     for (uint32_t i = 0; i < WARP; i++) {
         const operands *x = lanes[i].operands;
         uint32_t g = i / 4, t = i % 4 * 2;
         for (uint32_t e = 0; e < 2; e++) {
-            for (uint32_t r = 0; r < 4; r++) a[g + r % 2 * 8][t + r / 2 * 8 + e] = number(kind, x->in[r] >> 16 * e);
-            for (uint32_t r = 0; r < 2; r++) b[t + r * 8 + e][g] = number(kind, x->in[4 + r] >> 16 * e);
+            for (uint32_t r = 0; r < 4; r++) a[g + r % 2 * 8][t + r / 2 * 8 + e] = number((uint16_t)(x->in[r] >> 16 * e));
+            for (uint32_t r = 0; r < 2; r++) b[t + r * 8 + e][g] = number((uint16_t)(x->in[4 + r] >> 16 * e));
             c[g][t + e] = x->c[e];
             c[g + 8][t + e] = x->c[2 + e];
         }
     }
-    for (uint32_t i = 0; i < 16; i++)
-        for (uint32_t k = 0; k < 16; k++)
-            for (uint32_t j = 0; j < 8; j++) c[i][j] += a[i][k] * b[k][j];
+    row8 depth[16];
+    memcpy(depth, b, sizeof b);
+    for (uint32_t i = 0; i < 16; i++) {
+        row8 sum;
+        memcpy(&sum, c[i], sizeof sum);
+        for (uint32_t k = 0; k < 16; k++) sum += a[i][k] * depth[k];
+        memcpy(c[i], &sum, sizeof sum);
+    }
     for (uint32_t i = 0; i < WARP; i++) {
         operands *x = lanes[i].operands;
         uint32_t g = i / 4, t = i % 4 * 2;
@@ -108,7 +111,8 @@ static void meet(meeting kind, operands *mine) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
         }
-    else multiply(kind, lanes);
+    else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
+    else multiply(fcp_fp16_float, lanes);
     w->arrived = 0;
     w->generation++;
     t->state = READY;
