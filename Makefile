@@ -34,11 +34,15 @@ RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
 FCP_SRC = $(wildcard codegen/*.c runtime/*.c)
 FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c))
 CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
-TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c)
+# Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
+FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 64-1-1 128-0-1
+FIBER_SRC = tests/fibers/machine.c tests/fibers/machine_prims.c tests/fibers/fibers.c
+FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o)
+TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o)
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
@@ -106,7 +110,13 @@ $(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 # --- tests: one Criterion program per file of tests/unit and tests/oracle; shell runners in tests/*/run.sh --------------
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
+$(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: tests/fibers/kernel.c
+	@mkdir -p $(@D)
+	@echo '  cc    $< ($*)'
+	$(Q)$(CC) $(CFLAGS) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$*)) -DFK_BF16=$(word 2,$(subst -, ,$*)) \
+	  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$*)) -DFK_TABLE=fibers_kernels_$(subst -,_,$*) -c -o $@ $<
+$(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 tests: $(TESTS)
 
 check: setup

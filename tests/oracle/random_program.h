@@ -126,7 +126,7 @@ static expr *draw_bool(random_program *p, dice *d, unsigned depth) {
 }
 
 /* The value of an expression; *fault becomes true where evaluation faults (the value is then of no use). */
-static int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault) {
+static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault) {
     if (*fault) return 0;
     int64_t a, b, r;
 #define SUB(x) value_of(e->x, q, k, n, h, fault)
