@@ -72,7 +72,7 @@ $(B)/libfcp.so: $(FCP_OBJ)
 $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lcrypto -lm
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
 $(B)/install/%.a:
@@ -195,7 +195,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
-	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' > $(L)/pkgconfig/fcpc.pc
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build demo bench \

@@ -65,7 +65,7 @@ static void add_problem(facts *f, const show_model *m) {
     for (char *s = gpu; *s; s++)
         if (*s < ' ' || *s == 127) *s = '?';
     for (uint64_t s = 0; s < plan->sequences_count; s++)
-        if (plan->sequences[s] > longest) longest = plan->sequences[s];
+        if (plan->sequences[s].keys > longest) longest = plan->sequences[s].keys;
     if (p->memory_cap && p->memory_cap != UINT64_MAX)
         snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
     add(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
@@ -76,9 +76,17 @@ static void add_problem(facts *f, const show_model *m) {
         p->ranks, plural(p->ranks), p->nodes, plural(p->nodes), p->gpus, plural(p->gpus), gpu, memory,
         summary_number(f->number[0], (double)c->intra, "B/s"), summary_number(f->number[1], (double)c->inter, "B/s"),
         (double)c->latency_ns / 1000, p->topology == FCP_RAIL ? "rails" : "fat tree");
-    add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
-        plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    if (fcp_plan_split(plan))
+        add(f, "batch", "%s sequence%s, %s quer%s and %s keys; the longest has %s keys; queries aligned at the %s",
+            show_count(f->number[0], plan->sequences_count), plural(plan->sequences_count),
+            show_count(f->number[1], p->tokens), p->tokens == 1 ? "y" : "ies", show_count(f->number[2], p->key_tokens),
+            show_count(f->number[3], longest), p->align == FCP_TOP_LEFT ? "top left" : "bottom right");
+    else
+        add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
+            plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
     add(f, "mask", "%s", m->mask);
+    if (m->score) add(f, "score", "%s", m->score);
+    if (m->sink) add(f, "sink", "%s", m->sink);
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",

@@ -107,8 +107,11 @@ for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp")
     holds "that picture" [ -s "$top/grammar/pictures/$mask.svg" ]
 done
 "$top/grammar/pictures/draw.sh" --list > calls
+program pictures.fcp "batch { lengths = [4096]
+$("$top/grammar/pictures/draw.sh" --fields .)
+}; plan { mask = causal; block = 128 }"
 while read -r call; do
-    ok "the mask of a picture: $call" "$fcpc" -q a.fcp -D "plan.mask=$call" -D "batch.lengths=4096"
+    ok "the mask of a picture: $call" "$fcpc" -q pictures.fcp -D "plan.mask=$call"
 done < calls
 
 # --- the other commands ----------------------------------------------------------------------------------------------

@@ -197,8 +197,8 @@ static void fibers_prepare(fcp_device *device, const fcp_arena *arena) {
 static void fibers_delta(fcp_device *device, uint32_t worker, const fcp_arena *arena) {
     fcp_backend_host.delta(host_of(device), worker, arena);
 }
-static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint64_t first, uint64_t tokens) {
-    fcp_backend_host.finish(host_of(device), arena, first, tokens);
+static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens) {
+    fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
 /* One launch: `pieces` of work. */

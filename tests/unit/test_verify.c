@@ -215,13 +215,13 @@ static void scrambled(tables *t) {
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
          (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
-                       .block = 128, .max_block = 3, .unit = 3, .coalesce = 1, .buffers = 1, .passes = 1,
-                       .tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
+                       .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
+                       .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
     PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
-    PUSH(t, sequences, 3 * BLOCKS);
+    PUSH(t, sequences, (fcp_sequence){3 * BLOCKS, 3 * BLOCKS, 0});
     for (uint32_t b = 0; b < BLOCKS; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 3, .start = 3 * ((b * 77 + 13) % BLOCKS), .block = b});
-        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b});
+        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b, .holds = FCP_HOLDS_BOTH});
     }
     for (int i = 0; i < FCP_PASSES + 1; i++) PUSH(t, round_starts, 0);
     for (int out = 0; out < 2; out++) {
@@ -237,7 +237,7 @@ static void scrambled(tables *t) {
     PUSH(t, layout, (fcp_span){0, 3 * BLOCKS, 0});
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
     PUSH(t, summary, (fcp_summary){.sequences = 1, .blocks = BLOCKS, .positions = 9 * BLOCKS * BLOCKS,
-                                   .tokens_max_rank = 3 * BLOCKS, .stages = 1,
+                                   .tokens_max_rank = 3 * BLOCKS, .key_tokens_max_rank = 3 * BLOCKS, .stages = 1,
                                    .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 4)});
 }
 
