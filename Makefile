@@ -149,6 +149,12 @@ fuzz-replay: $(REPLAYS)
 $(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(RT_LIBS)
+# The seeds of the plan loader's corpus, made anew: for a changed format.
+$(B)/fuzz/make_seeds: $(B)/fuzz/make_seeds.o $(B)/libfcpc.a $(B)/libfcp.a
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
+fuzz-seeds: $(B)/fuzz/make_seeds
+	@rm -f fuzz/corpus/plan/*; $(B)/fuzz/make_seeds fuzz/corpus/plan
 fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='-O1 -g' SAN=address,undefined,fuzzer-no-link fuzz-build
@@ -198,7 +204,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build demo bench \
+.PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
         examples setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

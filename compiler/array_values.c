@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../runtime/npy.h"
+#include "real.h"
 #include "sema.h"
 #include "sha256.h"
 #include "values.h"
@@ -87,11 +88,7 @@ static void free_numbers(numbers *n) {
 
 /* Digits, perhaps with a point and an exponent, as a double. */
 static bool decimal(const char *digits, bool negative, double *out) {
-    uint64_t mantissa;
-    int exponent;
-    if (!parse_decimal(digits, &mantissa, &exponent)) return false;
-    *out = 0;
-    if (mantissa && !nearest_double(mantissa, exponent, out)) return false;
+    if (!real_parse(digits, out)) return false;
     if (negative) *out = -*out;
     return true;
 }
@@ -116,7 +113,7 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
     if (!times_of(r, e, &times)) return false;
     if (r->table && digits->kind == EXPR_FLOAT) {
         if (!decimal(digits->name, negative, &real)) {
-            diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number of more than 18 digits, or beyond 10^19 or 10^-19");
+            diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number beyond the largest, 1.8e308");
             return false;
         }
         for (int64_t i = 0; i < times; i++) put_real(n, real);
@@ -243,7 +240,7 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
         copy[size - sign] = 0;
     }
     if (size - sign >= sizeof copy || !decimal(copy, negative, &real))
-        return refuse_text(r, begin, end, FCP_E_FIELD, "a number of more than 18 digits, or beyond 10^19 or 10^-19");
+        return refuse_text(r, begin, end, FCP_E_FIELD, "a number of more than 63 characters, or beyond the largest, 1.8e308");
     put_real(n, real);
     return true;
 }

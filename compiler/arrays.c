@@ -146,7 +146,8 @@ static bool declare_array(sema *s, const entry *e) {
     uint32_t old = find_array(s, e->key);
     mask *m = find_mask(s, &s->program, e->key);
     if (find_word(mask_variables, MASK_VARIABLES, e->key) >= 0 || find_word(mask_builtins, MASK_BUILTINS, e->key) >= 0)
-        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' already has a meaning in every mask", e->key);
+        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' already has a meaning in every mask; call this something else",
+                   e->key);
     else if (m) {
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is a mask already", e->key);
         diag_also(s->d, m->name_at, "defined here");
@@ -286,15 +287,7 @@ bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_
     return true;
 }
 
-uint32_t derive_run(sema *s, uint32_t array, span at) {
-    if (s->arrays[array]->table) {
-        diag_error(s->d, FCP_E_TYPE, at, "'run' takes a field, '%s' is a table", s->arrays[array]->name);
-        return ARRAY_ANY;
-    }
-    if (s->arrays[array]->array.record.kind == FCP_FIELD_QUERIES) {
-        diag_error(s->d, FCP_E_TYPE, at, "'run' takes a field over keys, '%s' is over queries", s->arrays[array]->name);
-        return ARRAY_ANY;
-    }
+uint32_t derive_run(sema *s, uint32_t array) {
     text t = {0};
     text_printf(&t, "run(%s)", s->arrays[array]->name);
     const char *name = t.failed ? NULL : arena_copy(s->scratch, t.at, t.size);

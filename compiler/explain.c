@@ -341,7 +341,7 @@ static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t dep
     known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
     text with = {0};
     uint32_t derived =
-        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : derive_run(x->s, (uint32_t)a.value, e->args->value->at);
+        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : derive_run(x->s, (uint32_t)a.value);
     if (derived == ARRAY_ANY) x->failed = true;
     known v = x->failed ? fault() : read_element(x, array(derived), t, number(0), &with);
     return end_step(x, step, v, &with);

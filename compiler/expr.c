@@ -124,7 +124,7 @@ static value constant_value(sema *s, expr *e, value_type type, int64_t imm) {
 
 /* --- types -------------------------------------------------------------------------------------------------------- */
 
-static const char *type_text(uint32_t type) {
+const char *expr_type_text(uint32_t type) {
     return type == TYPE_BOOL ? "a condition" : type == TYPE_REAL ? "a real number"
            : type == TYPE_ARRAY ? "a field or table" : "a number";
 }
@@ -138,8 +138,8 @@ static void hint_array(sema *s, value v, const expr *e) {
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;
-    const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : type_text(type);
-    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, type_text(v.type));
+    const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : expr_type_text(type);
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, expr_type_text(v.type));
     hint_array(s, v, e);
     if (type == TYPE_BOOL && v.type != TYPE_ARRAY)
         diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
@@ -167,7 +167,7 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
         }
         if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
             diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
-                       type_text(a.type), type_text(b.type));
+                       expr_type_text(a.type), expr_type_text(b.type));
             return (value){TYPE_BOOL, 0};
         }
         if (a.type == TYPE_BOOL) {
@@ -212,8 +212,8 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (b.type != TYPE_ANY && b.type != type) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", type_text(a.type),
-                   type_text(b.type));
+        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", expr_type_text(a.type),
+                   expr_type_text(b.type));
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
@@ -430,9 +430,15 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
     bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
+    if (of && (of->table || of->array.record.kind == FCP_FIELD_QUERIES)) {
+        diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
+                   of->table ? "a table" : "over queries");
+        good = false;
+    }
     good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
     if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
-    uint32_t array = derive_run(s, a.node, e->args->value->at);
+    uint32_t array = derive_run(s, a.node);
     if (array == ARRAY_ANY) return poison;
     return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
 }
@@ -526,13 +532,13 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
 }
 
 /* The type of a parameter is its default's. */
-static value_type param_type(const arg *p) {
+value_type mask_param_type(const arg *p) {
     return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
 }
 
 /* The constant value of an argument or default. */
-static bool constant_argument(sema *s, const arg *param, const expr *e, int64_t *out) {
-    if (param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
+    if (mask_param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
     if (param->as) {
         uint32_t array = array_argument(s, param, e);
         *out = array;
@@ -547,9 +553,9 @@ static bool constant_argument(sema *s, const arg *param, const expr *e, int64_t 
 }
 
 /* A constant argument as a value. */
-static value argument_value(sema *s, expr *e, const arg *param, int64_t v) {
+value mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
-    return constant_value(s, e, param_type(param), v);
+    return constant_value(s, e, mask_param_type(param), v);
 }
 
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -579,13 +585,13 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
             args[i] = lower(s, given[i]->value, f, guard);
-            bool good = needs(s, args[i], param_type(p), given[i]->value, p->name);
+            bool good = needs(s, args[i], mask_param_type(p), given[i]->value, p->name);
             if (good && args[i].type == TYPE_ARRAY) good = fits_param(s, p, args[i].node, given[i]->value->at);
             if (!good && s->builder) return poison;
         } else {
             int64_t constant_default = 0;
-            if (s->builder && !constant_argument(s, p, p->value, &constant_default)) return poison;
-            args[i] = argument_value(s, p->value, p, constant_default);
+            if (s->builder && !mask_constant(s, p, p->value, &constant_default)) return poison;
+            args[i] = mask_argument(s, p->value, p, constant_default);
         }
     }
     if (!s->builder || s->failed) return result;
@@ -682,83 +688,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
 
-/* --- masks -------------------------------------------------------------------------------------------------------- */
-
-void check_mask(sema *s, mask *m) {
-    if (m->state != MASK_NEW || s->builder || s->failed) return;
-    m->state = MASK_BUSY;
-    if (!s->depth) s->steps = 0;
-    size_t before = diag_errors(s->d);
-    value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    if (!args) {
-        no_memory(s);
-        return;
-    }
-    uint32_t i = 0;
-    for (arg *p = m->params; p; p = p->next) {
-        int64_t ignored;
-        figure unused;
-        args[i++] = (value){m->score ? score_param_type(p) : param_type(p), p->as ? ARRAY_ANY : 0};
-        if (!p->value || (m->score && p->value->kind == EXPR_BOOL)) continue;
-        if (m->score && !p->as) eval_number(s, p->value, p->name, &unused);
-        else constant_argument(s, p, p->value, &ignored);
-    }
-    for (definition *d = m->definitions; d; d = d->next) {
-        value *any = ARENA_NEW(s->scratch, value, d->param_count + 1);
-        if (!any) {
-            no_memory(s);
-            return;
-        }
-        for (uint32_t j = 0; j < d->param_count; j++) any[j] = (value){TYPE_ANY, 0};
-        size_t errors = diag_errors(s->d);
-        frame f = {.m = m, .args = args, .def = d, .def_args = any, .s = {TYPE_REAL, 0}};
-        lower(s, d->body, &f, MC_NONE);
-        d->broken = diag_errors(s->d) > errors;
-    }
-    frame f = {.m = m, .args = args, .s = {TYPE_REAL, 0}};
-    value body = lower(s, m->body, &f, MC_NONE);
-    if (m->score && (body.type == TYPE_BOOL || body.type == TYPE_ARRAY)) {
-        diag_error(s->d, FCP_E_TYPE, m->body->at, "a score is a number, this is %s", type_text(body.type));
-        diag_hint(s->d, "say what becomes of s, for instance if k <= q then s else s - 1.0");
-    } else if (!m->score && (body.type == TYPE_INT || body.type == TYPE_ARRAY)) {
-        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is %s", type_text(body.type));
-        diag_hint(s->d, "say which pairs (q, k) are allowed, for instance k <= q");
-    }
-    m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
-}
-
-/* "lambda(sink = 64, window = 8192)" */
-static const char *call_text(sema *s, const mask *m, const int64_t *values) {
-    text t = {0};
-    text_puts(&t, m->name);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++) {
-        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (p->as) text_puts(&t, s->arrays[values[i]]->name);
-        else if (param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
-        else text_printf(&t, "%" PRId64, values[i]);
-    }
-    if (i) text_puts(&t, ")");
-    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
-    text_free(&t);
-    return copy;
-}
-
-/* What the parameters of the plan's mask are, for warnings of the batch. */
-static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
-    struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p && kept; p = p->next, i++) {
-        kept[i] = (struct program_param){.value = values[i], .is_number = param_type(p) == TYPE_INT,
-                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
-        kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
-        if (!kept[i].name) kept = NULL;
-    }
-    s->out->mask_params = kept;
-    s->out->mask_param_count = kept ? m->param_count : 0;
-    s->out->mask_own = !m->builtin && !m->adopted;
-    return kept ? true : no_memory(s);
-}
+/* --- the code -------------------------------------------------------------------------------------------------------- */
 
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans) {
     mc_node *nodes = NULL;
@@ -787,37 +717,4 @@ bool expr_begin(sema *s) {
 void expr_end(sema *s) {
     mc_builder_free(s->builder);
     s->builder = NULL;
-}
-
-bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
-    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
-    value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
-    if (!given || !values || !numbers) return no_memory(s);
-    if (!bind_args(s, m, args, call, given)) return false;
-    bool good = true;
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        good &= constant_argument(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
-    if (!good || m->state != MASK_GOOD) return false;
-    s->plan_mask = m;
-    s->plan_values = numbers;
-    if (!keep_params(s, m, given, numbers, call)) return false;
-
-    if (!expr_begin(s)) return false;
-    i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        values[i] = argument_value(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
-    frame f = {.m = m, .args = values};
-    value root = lower(s, m->body, &f, MC_NONE);
-    if (!s->failed && root.type != TYPE_BOOL) {
-        diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
-        s->failed = true;
-    }
-    if (!s->failed) expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans);
-    expr_end(s);
-    s->out->mask_name = call_text(s, m, numbers);
-    s->out->mask_span = call;
-    if (!s->out->mask_name) no_memory(s);
-    return !s->failed;
 }

@@ -33,6 +33,11 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
 /* Begins and ends building code; false: no memory, reported. */
 bool expr_begin(sema *s);
 void expr_end(sema *s);
+const char *expr_type_text(uint32_t type); /* "a number", ... */
+/* The type of a mask's parameter is its default's; the constant value of an argument or default; that as a value. */
+value_type mask_param_type(const arg *p);
+bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
+value mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 /* A number for a span, to attach to nodes; 0: no memory, reported. */
 uint32_t expr_place(sema *s, span at);
 /* Copies what `root` needs into the program. False: no memory, reported. */

@@ -65,9 +65,14 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
     const mc_node *nodes = mc_builder_nodes(s->builder, &count);
     double x, y = 0;
     if (mc_op_type(op) != 'f' || op == MC_IF_F || op == MC_TO_F || a == MC_NONE || nodes[node].op == MC_CONST_F) return;
+    if (guard != MC_NONE && nodes[guard].op == MC_CONST_B && !nodes[guard].imm) return; /* never reached */
+    if (op == MC_DIV_F && !is_constant(nodes, a, &x) && is_constant(nodes, b, &y) && y == 0) {
+        diag_error(s->d, FCP_E_SCORE, e->at, "a division by %s, whatever is divided", signbit(y) ? "-0.0" : "0.0");
+        s->failed = true;
+        return;
+    }
     if (op == MC_LOAD_F || op == MC_LOAD2_F || !is_constant(nodes, a, &x) || (b != MC_NONE && !is_constant(nodes, b, &y)))
         return;
-    if (guard != MC_NONE && nodes[guard].op == MC_CONST_B && !nodes[guard].imm) return; /* never reached */
     bool finite;
     switch (op) { /* those that are not folded: where they leave the doubles, without computing them */
     case MC_EXP_F: finite = x <= 0x1.62e42fefa39efp+9; break;
@@ -140,7 +145,7 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
     if (equality && (a.type == TYPE_BOOL || b.type == TYPE_BOOL)) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON || a.type == TYPE_ANY || b.type == TYPE_ANY) return result;
         if (a.type != b.type) {
-            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a figure and a condition",
+            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a number and a condition",
                        who);
             return s->builder ? poison : result;
         }

@@ -169,6 +169,25 @@ static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     return true;
 }
 
+/* So must the tables that it reads. */
+static bool check_tables(sema *s, mc_code code) {
+    for (uint32_t i = 0; i < code.count; i++) {
+        if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
+        const array_decl *a = s->arrays[code.nodes[i].imm];
+        const double *values = a->array.data;
+        const uint64_t count = program_array_bytes(&a->array) / sizeof *values;
+        for (uint64_t at = 0; at < count; at++) {
+            if (isfinite((float)values[at])) continue;
+            diag_error(s->d, FCP_E_FIELD, a->at, "a value of table '%s' is beyond the largest number of a kernel, 3.4e38",
+                       a->name);
+            diag_hint(s->d, "element %" PRIu64 ", from 0 and row by row", at);
+            s->failed = true;
+            return false;
+        }
+    }
+    return true;
+}
+
 static span place_at(const sema *s, uint32_t place, span otherwise) {
     return place && place < s->place_count ? s->places[place] : otherwise;
 }
@@ -234,7 +253,8 @@ static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, 
         return false;
     }
     if (!expr_extract(s, plain, slope, &p->slope, &ignored)) return false;
-    return check_constants(s, p->score, p->score_spans, at) && check_constants(s, p->slope, NULL, at);
+    return check_constants(s, p->score, p->score_spans, at) && check_constants(s, p->slope, NULL, at) &&
+           check_tables(s, p->score);
 }
 
 bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
@@ -324,6 +344,37 @@ static bool sink_list(sema *s, const expr *list, double *out) {
     return false;
 }
 
+/* file("sink.npy"): one dimension, as many as heads. */
+static bool sink_file(sema *s, const expr *e, double *out) {
+    const uint32_t heads = s->out->heads;
+    if (e->arg_count != 1 || e->args->name || e->args->value->kind != EXPR_STRING) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "file takes a path: file(\"sink.npy\")");
+        return false;
+    }
+    if (s->plan && s->plan->sink_count == heads) { /* a plan has its sinks, whatever has become of the file */
+        memcpy(out, s->plan->sink, heads * sizeof *out);
+        return true;
+    }
+    program_array a = {0};
+    if (!read_table(s, "sink", e, &a)) return false;
+    if (a.record.columns || a.record.count != heads) {
+        if (a.record.columns) diag_error(s->d, FCP_E_HEADS, e->at, "sink has two dimensions");
+        else
+            diag_error(s->d, FCP_E_HEADS, e->at, "sink has %" PRIu64 " value%s, the model has %u heads", a.record.count,
+                       a.record.count == 1 ? "" : "s", heads);
+        diag_hint(s->d, "one value for each query head");
+        return false;
+    }
+    const mc_array values = {.data = a.data, .count = heads, .width = (mc_width)a.record.width};
+    for (uint32_t h = 0; h < heads; h++) {
+        out[h] = values.width == MC_F64 ? mc_load_real(&values, h, 0) : (double)mc_load(&values, h, 0);
+        if (isfinite((float)out[h])) continue;
+        diag_error(s->d, FCP_E_SCORE, e->at, "the sink of head %u is beyond the largest number of a kernel, 3.4e38", h);
+        return false;
+    }
+    return true;
+}
+
 void lower_plan_sink(sema *s, const expr *e) {
     struct fcpc_program *p = s->out;
     double *sink = ARENA_NEW(&p->arena, double, p->heads);
@@ -331,7 +382,9 @@ void lower_plan_sink(sema *s, const expr *e) {
         no_memory(s);
         return;
     }
-    if (e->kind == EXPR_LIST) {
+    if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) {
+        if (!sink_file(s, e, sink)) return;
+    } else if (e->kind == EXPR_LIST) {
         if (!sink_list(s, e, sink)) return;
     } else if (e->kind == EXPR_TUPLE) {
         diag_error(s->d, FCP_E_TYPE, e->at, "the sinks of the heads stand in brackets");

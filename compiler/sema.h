@@ -119,7 +119,7 @@ uint32_t find_array(const sema *s, const char *name); /* ARRAY_ANY: there is non
 const char *array_word(const sema *s, uint32_t array); /* "field" or "table" */
 /* What reads array[...] as expression e indexes it; in masks arrays of integers only. False: reported. */
 bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
-uint32_t derive_run(sema *s, uint32_t array, span at); /* run(array); ARRAY_ANY: reported */
+uint32_t derive_run(sema *s, uint32_t array); /* run(field); ARRAY_ANY: no memory, reported */
 /* An argument that is a field or table, of a parameter; ARRAY_ANY: reported. */
 uint32_t array_argument(sema *s, const arg *param, const expr *e);
 bool fits_param(sema *s, const arg *param, uint32_t array, span at);

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "show_model.h"
 #include "summary.h"
@@ -53,7 +54,46 @@ __attribute__((format(printf, 3, 4))) static void add(facts *f, const char *labe
     va_end(args);
 }
 
+/* Text of a plan as it may be printed: control characters and what is no UTF-8 become '?'. */
+static void plain(char *out, size_t size, const char *from) {
+    size_t left = strlen(from), at = 0;
+    while (left) {
+        size_t n = show_utf8(from, left), taken = n ? n : 1;
+        if (at + taken >= size) break;
+        if (n) memcpy(out + at, from, n);
+        else out[at] = '?';
+        at += taken;
+        from += taken;
+        left -= taken;
+    }
+    out[at] = 0;
+}
+
 static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
+/* The fields and tables that are read: where from, and what their values are. */
+static void add_arrays(facts *f, const fcp_plan *plan) {
+    show_fact *fact = &f->out[f->count++];
+    size_t at = 0, room = sizeof fact->sentence;
+    *fact = (show_fact){.label = "reads", .cost = f->cost};
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        char name[64], file[80];
+        if (room - at < 2 * (sizeof name + sizeof file)) { /* what is left out does not cut a name */
+            snprintf(fact->sentence + at, room - at, "; and %" PRIu64 " more", plan->arrays_count - i);
+            return;
+        }
+        plain(name, sizeof name, plan->names + a->name);
+        plain(file, sizeof file, a->file == FCP_NONE ? "" : plan->names + a->file);
+        int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "", a->kind == FCP_TABLE ? "table " : "field ",
+                         name, *file ? " from " : "", file);
+        at += n > 0 ? (size_t)n : 0;
+        const char *over = a->kind == FCP_FIELD_QUERIES ? ", over queries" : "";
+        if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, ", reals");
+        else n = snprintf(fact->sentence + at, room - at, "%s, %" PRId64 " to %" PRId64, over, a->lo, a->hi);
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
 
 static void add_problem(facts *f, const show_model *m) {
     const fcp_plan *plan = m->plan;
@@ -87,6 +127,7 @@ static void add_problem(facts *f, const show_model *m) {
     add(f, "mask", "%s", m->mask);
     if (m->score) add(f, "score", "%s", m->score);
     if (m->sink) add(f, "sink", "%s", m->sink);
+    if (plan->arrays_count) add_arrays(f, plan);
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",

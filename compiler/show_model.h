@@ -96,7 +96,7 @@ enum { SHOW_LENGTH = 80 };
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 
 /* show_facts.c: the problem and its cost in plain words: a label and a sentence each. */
-enum { SHOW_FACTS = 14, SHOW_SENTENCE = 512 };
+enum { SHOW_FACTS = 18, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* of the plan; else of the problem */

@@ -250,12 +250,16 @@ void fcp_npy_free(fcp_npy *npy) {
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-/* The bits of element i, the low bytes of a word. */
+/* The bits of element i, the low bytes of a word (of a little-endian machine, as plans are). */
 static uint64_t bits_at(const fcp_npy *npy, uint64_t i) {
-    const unsigned char *at = (const unsigned char *)npy->data + i * types[npy->type].size;
+    const unsigned char *data = npy->data;
     uint64_t bits = 0;
-    for (size_t b = 0; b < types[npy->type].size; b++) bits |= (uint64_t)at[b] << 8 * b;
-    return bits;
+    switch (types[npy->type].size) {
+    case 1: return data[i];
+    case 2: memcpy(&bits, data + 2 * i, 2); return bits;
+    case 4: memcpy(&bits, data + 4 * i, 4); return bits;
+    default: memcpy(&bits, data + 8 * i, 8); return bits;
+    }
 }
 
 bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out) {

@@ -30,6 +30,9 @@ static const char *const programs[] = {
     MODEL LONG_TAIL "cluster { nodes = 3; gpus = 3 }\n"
     "plan { mask = lambda(sink = 64, window = 512); block = 128; strategy = fcp(coalesce = 3, buffers = 4); "
     "layout = contiguous; passes = forward }",
+    MODEL "batch { lengths = [700, 260]; field doc = [0 x 500, 300 x 460]; field g = [0 x 959, 1] }\n"
+    "cluster { gpus = 2 }\n"
+    "plan { mask = m; block = 128; passes = forward }\nmask m = doc[q] == doc[k] or g[k] == 1",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
