@@ -44,7 +44,9 @@ FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
 C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
-FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o)
+FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
+# what a kernel's source is made of
+KERNEL_TEXT = abi prim_ptx common forward_mma backward_mma
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
 EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)
@@ -101,6 +103,11 @@ $(B)/gen/prelude.c: grammar/prelude.fcp
 	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
 	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+$(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
+	@mkdir -p $(B)/gen
+	@echo '  array $^'
+	$(Q)(for part in $(KERNEL_TEXT); do echo "extern const char emit_text_$$part[]; const char emit_text_$$part[] = {"; \
+	 od -An -v -tu1 codegen/kernels/$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<

@@ -275,23 +275,23 @@ static void say_node(printer *p, uint32_t i) {
 static const char helpers[] =
     "#ifndef FK_DIVISION\n"
     "#define FK_DIVISION\n"
-    "static FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
+    "FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0) return 0;\n"
     "    fk_i64 d = (fk_i64)a / b;\n"
     "    return (fk_i32)(d - ((fk_i64)a % b != 0 && (a < 0) != (b < 0)));\n"
     "}\n"
-    "static FK_DEVICE fk_i32 fk_mod32(fk_i32 a, fk_i32 b) {\n"
+    "FK_DEVICE fk_i32 fk_mod32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0 || b == -1) return 0;\n"
     "    fk_i32 r = a % b;\n"
     "    return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n"
     "}\n"
-    "static FK_DEVICE fk_i64 fk_div64(fk_i64 a, fk_i64 b) {\n"
+    "FK_DEVICE fk_i64 fk_div64(fk_i64 a, fk_i64 b) {\n"
     "    if (b == 0) return 0;\n"
     "    if (b == -1) return (fk_i64)(0 - (fk_u64)a);\n"
     "    fk_i64 d = a / b;\n"
     "    return d - (a % b != 0 && (a < 0) != (b < 0));\n"
     "}\n"
-    "static FK_DEVICE fk_i64 fk_mod64(fk_i64 a, fk_i64 b) {\n"
+    "FK_DEVICE fk_i64 fk_mod64(fk_i64 a, fk_i64 b) {\n"
     "    if (b == 0 || b == -1) return 0;\n"
     "    fk_i64 r = a % b;\n"
     "    return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n"
@@ -309,7 +309,7 @@ static const char band_helper[] =
     "    fk_i64 q;\n"
     "    fk_u32 first, count;\n"
     "} fk_band_rows;\n"
-    "static FK_DEVICE int fk_in_bands(const fk_bands *s, fk_i64 q, fk_i64 k) {\n"
+    "FK_DEVICE int fk_in_bands(const fk_bands *s, fk_i64 q, fk_i64 k) {\n"
     "    const fk_band_rows *rows = (const fk_band_rows *)s->rows;\n"
     "    fk_u32 lo = 0, hi = s->row_count;\n"
     "    while (lo < hi) {\n"
@@ -397,12 +397,12 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     unsigned uses = mc_uses(program->mask) | (program->score.count ? mc_uses(program->score) | mc_uses(program->slope) : 0);
     out(context, helpers, sizeof helpers - 1);
     if (uses & MC_USES_BANDS) out(context, band_helper, sizeof band_helper - 1);
-    bool good = say_function(&p, program->mask, "static FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");
+    bool good = say_function(&p, program->mask, "FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");
     if (program->score.count) {
         good = good && say_function(&p, program->score,
-                                    "static FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
+                                    "FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
         good = good && say_function(&p, program->slope,
-                                    "static FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
+                                    "FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
     }
     return good ? NULL : "out of memory";
 }

@@ -140,6 +140,11 @@ static void *read_own(const char *path, size_t least, size_t *out_size) {
 
 static void write_own(fcp_jit *j, const char *path, const void *head, size_t head_size, const void *bytes, size_t size) {
     fcp_beside f;
+    struct stat s;
+    if (!lstat(path, &s) && !S_ISREG(s.st_mode)) {
+        warn(j, "the kernel cache cannot be written: '%.150s' is not a plain file", path);
+        return;
+    }
     int why = fcp_beside_open(&f, path);
     if (!why && fchmod(f.fd, 0600)) why = errno;
     if (!why) why = fcp_write_all(f.fd, head, head_size);
@@ -165,9 +170,15 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
+static bool add_text(EVP_MD_CTX *md, const char *text) { /* with its length, so that texts cannot run together */
+    uint64_t size = strlen(text);
+    return EVP_DigestUpdate(md, &size, sizeof size) == 1 && EVP_DigestUpdate(md, text, size) == 1;
+}
+
 /* What the cache remembers of the compiler's file: nothing of it is believed unless the file is still that one. */
 typedef struct compiler_record {
     char magic[8], path[400];
+    uint8_t search[HASH]; /* of what decides which file is found, beside the machine's own folders */
     uint64_t device, inode, size, seconds, nanoseconds;
     compiler compiler;
     uint8_t digest[HASH]; /* of what is above */
@@ -200,21 +211,34 @@ static bool hash_file(const char *path, uint8_t out[HASH]) {
     return good;
 }
 
+static bool hash_search(uint8_t out[HASH]) {
+    static const char *const variables[] = {"FCP_NVRTC", "CUDA_HOME", "LD_LIBRARY_PATH"};
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    bool good = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables && good; i++) {
+        const char *value = getenv(variables[i]);
+        good = add_text(md, value ? value : "");
+    }
+    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
+    EVP_MD_CTX_free(md);
+    return good;
+}
+
+/* What is remembered of the compiler that would be found; once one is loaded, only if it is that file's. */
 static bool remembered(const fcp_jit *j, const char *path, compiler *out) {
-    const char *forced = getenv("FCP_NVRTC");
-    uint8_t digest[HASH];
+    uint8_t digest[HASH], search[HASH];
     size_t size;
     compiler_record *r = read_own(path, sizeof *r, &size), now;
     bool good = r && size == sizeof *r && !memcmp(r->magic, magic, sizeof magic) &&
                 digest_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
-                memchr(r->path, 0, sizeof r->path) && (!forced || !*forced || !strcmp(forced, r->path));
+                memchr(r->path, 0, sizeof r->path) && hash_search(search) && !memcmp(search, r->search, HASH) &&
+                (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
     if (good) {
         now = *r;
         good = fill_stat(&now) && !memcmp(&now, r, sizeof now);
         *out = r->compiler;
     }
     free(r);
-    (void)j;
     return good;
 }
 
@@ -237,10 +261,13 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
             size_t length = strlen(j->nvrtc->path);
             bool fits = length < sizeof r.path;
             if (fits) memcpy(r.path, j->nvrtc->path, length);
-            if (!hash_file(j->nvrtc->path, r.compiler.hash))
-                code = fcp_fail(err, FCP_E_BACKEND, "cannot read NVRTC's file '%s'", j->nvrtc->path);
+            bool hashed = hash_file(j->nvrtc->path, r.compiler.hash);
             *out = r.compiler;
-            if (!code && fits && fill_stat(&r) && digest_of(&r, offsetof(compiler_record, digest), r.digest))
+            if (!hashed) {
+                warn(j, "no kernel cache: cannot read NVRTC's file '%.150s'", j->nvrtc->path);
+                free(j->folder);
+                j->folder = NULL;
+            } else if (fits && hash_search(r.search) && fill_stat(&r) && digest_of(&r, offsetof(compiler_record, digest), r.digest))
                 write_own(j, path, &r, sizeof r, NULL, 0);
         }
     }
@@ -249,11 +276,6 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
 }
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
-
-static bool add_text(EVP_MD_CTX *md, const char *text) { /* with its length, so that texts cannot run together */
-    uint64_t size = strlen(text);
-    return EVP_DigestUpdate(md, &size, sizeof size) == 1 && EVP_DigestUpdate(md, text, size) == 1;
-}
 
 static bool key_of(const compiler *c, const char *name, const char *source, const char *arch, const char *const *options,
                    uint8_t out[HASH]) {
@@ -306,22 +328,36 @@ static void keep(fcp_jit *j, const char *path, const uint8_t key[HASH], const fc
     if (digest_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
 }
 
+/* Where the source's entry would be, and its key. */
+static fcp_code locate(fcp_jit *j, const char *name, const char *source, const char *arch, const char *const *options,
+                       uint8_t key[HASH], char **path, fcp_error *err) {
+    compiler c;
+    fcp_code code = which_compiler(j, &c, err);
+    free(*path);
+    *path = NULL;
+    if (!code && j->folder && (!key_of(&c, name, source, arch, options, key) || !(*path = entry_path(j, key, ".cubin"))))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
+    return code;
+}
+
 fcp_code fcp_jit_compile(fcp_jit *j, const char *name, const char *source, const char *arch, const char *const *options,
                          fcp_cubin *out, bool *out_cached, fcp_error *err) {
     uint8_t key[HASH];
-    compiler c;
     char *path = NULL;
     *out = (fcp_cubin){0};
     *out_cached = false;
     fcp_code code = fcp_arch_check(arch, err);
     if (!code && j->folder) {
-        code = which_compiler(j, &c, err);
-        if (!code && (!key_of(&c, name, source, arch, options, key) || !(path = entry_path(j, key, ".cubin"))))
-            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
+        bool loaded = j->nvrtc != NULL;
+        code = locate(j, name, source, arch, options, key, &path, err);
+        if (!code && path) *out_cached = find(path, key, out);
+        if (!code && !*out_cached && !loaded) { /* what is loaded now need not be the file that was remembered */
+            code = load_nvrtc(j, err);
+            if (!code) code = locate(j, name, source, arch, options, key, &path, err);
+            if (!code && path) *out_cached = find(path, key, out);
+        }
     }
-    if (!code && path && find(path, key, out)) {
-        *out_cached = true;
-    } else if (!code) {
+    if (!code && !*out_cached) {
         code = load_nvrtc(j, err);
         if (!code) code = fcp_nvrtc_compile(j->nvrtc, name, source, arch, options, out, err);
         if (!code && path) keep(j, path, key, out);

@@ -49,7 +49,7 @@ static void *compile(const sheet *s) {
 
 static sheet new_sheet(void) {
     sheet s = {0};
-    write_text(&s, "#define FK_DEVICE\n#include <math.h>\n");
+    write_text(&s, "#define FK_DEVICE static inline\n#include <math.h>\n");
     FILE *f = fopen("codegen/kernels/abi.h", "r");
     char chunk[4096];
     cr_assert_not_null(f, "run from the project's folder");
@@ -231,7 +231,9 @@ Test(emit, scores) {
                 mc_eval_score_row(codes[i], &want, 3, at, 1, 0, from, scratch, row);
                 for (int f = 0; f < 2; f++) {
                     float got = score[f](&env, from[0], 3, at, 0);
-                    cr_assert(got == row[0] || (isnan(got) && isnan(row[0])), "score %u at %g: %g, not %g", i, (double)from[0],
+                    /* exp, log and tanh are of different libraries */
+                    float near = i < sizeof unary / sizeof *unary ? 1e-6f * (1 + fabsf(row[0])) : 0;
+                    cr_assert(got == row[0] || fabsf(got - row[0]) <= near || (isnan(got) && isnan(row[0])), "score %u at %g: %g, not %g", i, (double)from[0],
                               (double)got, (double)row[0]);
                 }
             }

@@ -1,0 +1,83 @@
+/* source.c: puts a kernel's source together from the texts of codegen/kernels, which the build makes into arrays.
+ *
+ * Requires: nothing. Gives: source.h. Cost: the text's length, about 50 KB.
+ */
+#include "source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/abi.h"
+
+extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_common[], emit_text_forward_mma[],
+    emit_text_backward_mma[];
+
+bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
+
+static void say_part(emit_text *out, void *context, const char *name, const char *text) {
+    char line[64];
+    int size = snprintf(line, sizeof line, "#line 1 \"%s\"\n", name);
+    out(context, line, (size_t)size);
+    if (text) out(context, text, strlen(text));
+}
+
+/* What is printed first, once the functions are known to be right. */
+typedef struct opening {
+    const emit_source *source;
+    emit_text *out;
+    void *context;
+    bool done;
+} opening;
+
+static void open_first(void *context, const char *text, size_t size) {
+    opening *o = context;
+    if (!o->done) {
+        char line[128];
+        int length = snprintf(line, sizeof line, "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n",
+                              o->source->head_dim, o->source->bf16, o->source->program->score.count != 0);
+        o->done = true;
+        o->out(o->context, line, (size_t)length);
+        say_part(o->out, o->context, "abi.h", emit_text_abi);
+        say_part(o->out, o->context, "prim_ptx.h", emit_text_prim_ptx);
+        say_part(o->out, o->context, "emitted", NULL);
+    }
+    o->out(o->context, text, size);
+}
+
+const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
+    if (node) *node = 0;
+    if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
+    if (!s->passes || s->passes & ~(unsigned)(EMIT_FORWARD | EMIT_BACKWARD)) return "passes that are none";
+    opening o = {s, out, context, false};
+    const char *wrong = emit_functions(s->program, open_first, &o, node);
+    if (wrong) return wrong;
+    say_part(out, context, "common.h", emit_text_common);
+    if (s->passes & EMIT_FORWARD) say_part(out, context, "forward_mma.h", emit_text_forward_mma);
+    if (s->passes & EMIT_BACKWARD) say_part(out, context, "backward_mma.h", emit_text_backward_mma);
+    return NULL;
+}
+
+uint32_t emit_kernels_of(uint32_t d, unsigned passes, emit_kernel out[EMIT_KERNELS]) {
+    uint32_t count = 0;
+    if (passes & EMIT_FORWARD)
+        out[count++] = (emit_kernel){.name = "fk_forward",
+                                     .pass = EMIT_FORWARD,
+                                     .threads = FK_FORWARD_WARPS(d) * 32,
+                                     .shared = FK_FORWARD_SHARED(d),
+                                     .registers = FK_FORWARD_REGISTERS(d),
+                                     .parts = 1};
+    if (!(passes & EMIT_BACKWARD)) return count;
+    out[count++] = (emit_kernel){.name = "fk_backward_dkv",
+                                 .pass = EMIT_BACKWARD,
+                                 .threads = FK_DKV_WARPS(d) * 32,
+                                 .shared = FK_DKV_SHARED(d),
+                                 .registers = FK_DKV_REGISTERS(d),
+                                 .parts = FK_DKV_PARTS(d)};
+    out[count++] = (emit_kernel){.name = "fk_backward_dq",
+                                 .pass = EMIT_BACKWARD,
+                                 .threads = FK_DQ_WARPS(d) * 32,
+                                 .shared = FK_DQ_SHARED(d),
+                                 .registers = FK_DQ_REGISTERS(d),
+                                 .parts = FK_DQ_PARTS(d)};
+    return count;
+}
