@@ -12,7 +12,7 @@
  * slope. Both are rounded to the input type; the scale is applied to the sums.
  */
 
-/* P from scores, in place; the score's slopes where there is a score. row_lse: of the number's row, in log2 units. */
+/* P of a scaled product; *slope is the score's slope. row_lse: of the number's row, in log2 units. */
 FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, int counts, fk_i64 q, fk_i64 k,
                           fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
@@ -20,14 +20,14 @@ FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float 
     *slope = fk_slope(env, natural, q, k, head);
 #else
     float x = s * p->scale_log2;
-    (void)env, (void)q, (void)k, (void)head, (void)slope;
+    (void)env, (void)q, (void)k, (void)head;
+    *slope = 1;
 #endif
     return counts && row_lse != -fk_infinity() ? fk_exp2(x - row_lse) : 0;
 }
-/* dS. What does not count has a weight of 0, and its dP may be anything. */
-FK_DEVICE float fk_gradient(float weight, float d_p, float delta, float slope) {
-    return weight == 0 ? 0 : weight * (d_p - delta) * slope;
-}
+/* P times the slope, and dS from that. What does not count has 0, and its slope and dP may be anything. */
+FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
+FK_DEVICE float fk_gradient(float weight, float d_p, float delta) { return weight == 0 ? 0 : weight * (d_p - delta); }
 
 /* to[row][..] += scale * c: 16 x 8 columns of sums, of which the first `count` rows are there, `stride` bytes apart. */
 FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
@@ -95,9 +95,6 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, co
     fk_u32 q_tile = fk_dkv_stream(buffer, 0), do_tile = fk_dkv_stream(buffer, 1);
     float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
     fk_u32 packed[FK_K_COLUMNS][2];
-#if FK_HAS_SCORE
-    float slopes[FK_K_COLUMNS][4];
-#endif
     int whole = run->cls == FK_FULL;
     fk_i64 row = run->position + at + t;
     fk_u64 counting = 0;
@@ -106,19 +103,18 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, co
     fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
-        float lse[2];
+        float lse[2], slopes[4];
         fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float *slope = 0;
-#if FK_HAS_SCORE
-            slope = &slopes[j][i];
-#endif
             int counts = whole || fk_counts(counting, FK_K_COLUMNS, i / 2, j, i % 2);
-            s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head, slope);
+            s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head,
+                                &slopes[i]);
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
         packed[j][1] = fk_pack(s[j][2], s[j][3]);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_times(s[j][i], slopes[i]);
     }
     fk_packed_by_columns(x->v, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, do_tile, chunk);
     fk_rows_by_rows(g, FK_K_COLUMNS, fk_dkv_tile(1), band * 16, do_tile);
@@ -127,13 +123,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, co
         float delta[2];
         fk_load_shared2(delta, fk_dkv_numbers(buffer, 1) + (j * 8 + t) * 4);
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) {
-            float slope = 1;
-#if FK_HAS_SCORE
-            slope = slopes[j][i];
-#endif
-            g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i % 2], slope);
-        }
+        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i % 2]);
         packed[j][0] = fk_pack(g[j][0], g[j][1]);
         packed[j][1] = fk_pack(g[j][2], g[j][3]);
     }
@@ -212,9 +202,6 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 t = fk_lane() % 4 * 2, keys = run->count - at < FK_Q_STEP ? run->count - at : FK_Q_STEP;
     float s[FK_Q_COLUMNS][4], g[FK_Q_COLUMNS][4];
     fk_u32 packed[FK_Q_COLUMNS][2];
-#if FK_HAS_SCORE
-    float slopes[FK_Q_COLUMNS][4];
-#endif
     int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
     fk_i64 key = run->position + at + t;
     fk_u64 counting = 0;
@@ -224,24 +211,16 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float *slope = 0;
-#if FK_HAS_SCORE
-            slope = &slopes[j][i];
-#endif
+            float slope;
             int counts = whole || fk_counts(counting, FK_Q_COLUMNS, i / 2, j, i % 2);
-            s[j][i] = fk_weight(p, env, s[j][i], lse[i / 2], counts, row + i / 2 * 8, key + j * 8 + i % 2, head, slope);
+            s[j][i] = fk_weight(p, env, s[j][i], lse[i / 2], counts, row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
+            s[j][i] = fk_times(s[j][i], slope);
         }
     fk_rows_by_rows(g, FK_Q_COLUMNS, fk_dq_tile(1), fk_warp() * 16, fk_dq_stream(buffer, 1));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++) {
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) {
-            float slope = 1;
-#if FK_HAS_SCORE
-            slope = slopes[j][i];
-#endif
-            g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i / 2], slope);
-        }
+        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i / 2]);
         packed[j][0] = fk_pack(g[j][0], g[j][1]);
         packed[j][1] = fk_pack(g[j][2], g[j][3]);
     }

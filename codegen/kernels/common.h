@@ -47,35 +47,30 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 rows, fk_u32 threads, fk_u64 fro
     }
 }
 
-/* The fragment A of rows [row, row + 16), chunks [chunk, chunk + 2). */
-FK_DEVICE void fk_fragment_a(fk_u32 out[4], fk_u32 tile, fk_u32 row, fk_u32 chunk) {
+/* Where a lane finds its rows of fragments: of A, and of B by columns; of B by rows. From there to other rows and chunks
+ * of the tile by fk_beside: `rows` a multiple of 8, so that the permutation is the same, `chunks` even, so that it commutes. */
+FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 row) { return fk_at(tile, row + fk_lane() % 16, fk_lane() / 16); }
+FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 row) {
     fk_u32 lane = fk_lane();
-    fk_matrices(out, fk_at(tile, row + lane % 16, chunk + lane / 16));
+    return fk_at(tile, row + lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-/* Fragments B of two neighbouring columns of products, out[0], out[1] and out[2], out[3]. By rows: the product's columns
- * are rows [row, row + 16) of the tile, its depth chunks [chunk, chunk + 2). By columns: its depth is those rows, its
- * columns are those chunks. */
-FK_DEVICE void fk_fragments_b_rows(fk_u32 out[4], fk_u32 tile, fk_u32 row, fk_u32 chunk) {
-    fk_u32 lane = fk_lane();
-    fk_matrices(out, fk_at(tile, row + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2));
-}
-FK_DEVICE void fk_fragments_b_columns(fk_u32 out[4], fk_u32 tile, fk_u32 row, fk_u32 chunk) {
-    fk_u32 lane = fk_lane();
-    fk_matrices_transposed(out, fk_at(tile, row + lane % 16, chunk + lane / 16));
+FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 rows, fk_u32 chunks) {
+    return (corner ^ (chunks * 16)) + rows * FK_ROW_BYTES;
 }
 
 /* c[j] = 16 rows of tile x from `row` on times rows 8 j .. 8 j + 7 of tile y, j < columns (even). */
 FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 x, fk_u32 row, fk_u32 y) {
+    fk_u32 x_corner = fk_corner(x, row), y_corner = fk_corner_rows(y, 0);
     FK_UNROLL
     for (fk_u32 j = 0; j < columns; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
     FK_UNROLL
     for (fk_u32 d = 0; d < FK_CHUNKS; d += 2) {
         fk_u32 a[4];
-        fk_fragment_a(a, x, row, d);
+        fk_matrices(a, fk_beside(x_corner, 0, d));
         FK_UNROLL
         for (fk_u32 j = 0; j < columns; j += 2) {
             fk_u32 b[4];
-            fk_fragments_b_rows(b, y, j * 8, d);
+            fk_matrices(b, fk_beside(y_corner, j * 8, d));
             fk_multiply(c[j], a, b[0], b[1]);
             fk_multiply(c[j + 1], a, b[2], b[3]);
         }
@@ -83,16 +78,17 @@ FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 x, fk_u32 r
 }
 
 /* c[j] += p times columns 8 (chunk + j) .. of tile y, j < columns (even); p is 16 x 8 depth, in the type already: p[i]
- * has rows g and g + 8 of columns 8 i + t, 8 i + t + 1; depth is even. */
+ * has rows g and g + 8 of columns 8 i + t, 8 i + t + 1; depth and chunk are even. */
 FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 columns, const fk_u32 (*p)[2], fk_u32 depth, fk_u32 y,
                                     fk_u32 chunk) {
+    fk_u32 corner = fk_beside(fk_corner(y, 0), 0, chunk);
     FK_UNROLL
     for (fk_u32 i = 0; i < depth; i += 2) {
         fk_u32 a[4] = {p[i][0], p[i][1], p[i + 1][0], p[i + 1][1]};
         FK_UNROLL
         for (fk_u32 j = 0; j < columns; j += 2) {
             fk_u32 b[4];
-            fk_fragments_b_columns(b, y, i * 8, chunk + j);
+            fk_matrices_transposed(b, fk_beside(corner, i * 8, j));
             fk_multiply(c[j], a, b[0], b[1]);
             fk_multiply(c[j + 1], a, b[2], b[3]);
         }

@@ -99,6 +99,7 @@ FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run-
 FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk_row_item *item, const fk_key_run *run,
                                  fk_u32 at, int whole, const fk_u64 *counting, fk_u32 head, fk_u32 q_tile,
                                  fk_u32 k_tile, float (*s)[FK_F_COLUMNS][4]) {
+    fk_u32 q_corner = fk_corner(q_tile, fk_warp() * FK_F_BANDS * 16), k_corner = fk_corner_rows(k_tile, 0);
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -107,11 +108,11 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
     for (fk_u32 d = 0; d < FK_CHUNKS; d += 2) {
         fk_u32 a[FK_F_BANDS][4];
         FK_UNROLL
-        for (fk_u32 b = 0; b < FK_F_BANDS; b++) fk_fragment_a(a[b], q_tile, (fk_warp() * FK_F_BANDS + b) * 16, d);
+        for (fk_u32 b = 0; b < FK_F_BANDS; b++) fk_matrices(a[b], fk_beside(q_corner, b * 16, d));
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j += 2) {
             fk_u32 k[4];
-            fk_fragments_b_rows(k, k_tile, j * 8, d);
+            fk_matrices(k, fk_beside(k_corner, j * 8, d));
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
                 fk_multiply(s[b][j], a[b], k[0], k[1]);
@@ -176,12 +177,13 @@ FK_DEVICE void fk_forward_softmax(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *
 
 /* O += P V */
 FK_DEVICE void fk_forward_gather(fk_forward_rows *x, const fk_u32 (*weights)[FK_F_COLUMNS][2], fk_u32 v_tile) {
+    fk_u32 corner = fk_corner(v_tile, 0);
     FK_UNROLL
     for (fk_u32 i = 0; i < FK_F_COLUMNS; i += 2)
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_CHUNKS; j += 2) {
             fk_u32 v[4];
-            fk_fragments_b_columns(v, v_tile, i * 8, j);
+            fk_matrices_transposed(v, fk_beside(corner, i * 8, j));
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
                 fk_u32 a[4] = {weights[b][i][0], weights[b][i][1], weights[b][i + 1][0], weights[b][i + 1][1]};
