@@ -97,7 +97,7 @@ static range range_of(const printer *p, const mc_node *x) {
     case MC_Q: return (range){-n, n, true};
     case MC_K:
     case MC_N: return (range){0, n, true};
-    case MC_H: return (range){0, p->program->heads, true};
+    case MC_H: return (range){0, p->program->heads ? p->program->heads - 1 : 0, true};
     case MC_ADD: return hull((wide)a.lo + b.lo, (wide)a.hi + b.hi);
     case MC_SUB: return hull((wide)a.lo - b.hi, (wide)a.hi - b.lo);
     case MC_MUL: return hull4((wide)a.lo * b.lo, (wide)a.lo * b.hi, (wide)a.hi * b.lo, (wide)a.hi * b.hi);
@@ -173,29 +173,52 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
     }
 }
 
+/* Is a value known to be in [0, count)? And the test of it, in 32 bits where they hold it. */
+static bool within(range r, int64_t count) { return r.lo >= 0 && r.hi < count; }
+static void say_within(printer *p, const char *value, range r, int64_t count) {
+    if (narrow(r) && count <= INT32_MAX) say(p, "(fk_u32)%s < %" PRId64 "u", value, count);
+    else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
+}
+
+static void say_table(printer *p, const mc_node *x, const emit_array *a, const char *data) {
+    range row = p->ranges[x->a], column = a->columns ? p->ranges[x->b] : row;
+    const char *i = p->operand[0], *j = p->operand[1];
+    bool row_known = within(row, a->count), column_known = !a->columns || within(column, a->columns);
+    if (!row_known) say_within(p, i, row, a->count);
+    if (!row_known && !column_known) say(p, " && ");
+    if (!column_known) say_within(p, j, column, a->columns);
+    if (!row_known || !column_known) say(p, " ? ");
+    /* what is in an array is at most its size from its beginning, so its index is of that size too */
+    const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
+    if (a->columns) say(p, "%s[(%s)%s * %uu + (%s)%s]", data, type, i, a->columns, type, j);
+    else say(p, "%s[(%s)%s]", data, type, i);
+    if (!row_known || !column_known) say(p, " : 0");
+}
+
 /* The element of an array; outside it 0. */
 static void say_load(printer *p, const mc_node *x) {
+    enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     const emit_array *a = &p->program->arrays[x->imm];
     static const char *const types[] = {[MC_I8] = "fk_i8", [MC_I16] = "fk_i16", [MC_I32] = "fk_i32", [MC_I64] = "fk_i64",
                                         [MC_F64] = "double"};
-    const char *type = types[a->width], *cast = a->width == MC_F64 ? "(float)" : "";
-    char data[64], at[64];
-    snprintf(data, sizeof data, "((const %s *)e->arrays[%" PRId64 "])", type, x->imm);
-    snprintf(at, sizeof at, "(fk_i64)%s", p->operand[0]);
-    switch (a->kind) {
-    case EMIT_KEYS:
-        say(p, "(fk_u64)(%s) < (fk_u64)e->sequence.n ? %s%s[e->sequence.key_first + (fk_u64)(%s)] : 0", at, cast, data, at);
+    const char *at = p->operand[0];
+    range r = p->ranges[x->a];
+    bool near = r.lo >= -NEAR && r.hi <= NEAR && p->program->positions <= NEAR;
+    char data[80];
+    snprintf(data, sizeof data, "%s((const %s *)e->arrays[%" PRId64 "])", a->width == MC_F64 ? "(float)" : "",
+             types[a->width], x->imm);
+    if (a->kind == EMIT_TABLE) {
+        say_table(p, x, a, data);
         return;
-    case EMIT_QUERIES:
-        say(p, "(fk_u64)(%s - e->sequence.q_first) < (fk_u64)e->sequence.queries ? "
-               "%s%s[e->sequence.query_first + (fk_u64)(%s - e->sequence.q_first)] : 0", at, cast, data, at);
-        return;
-    default: break;
     }
-    if (a->columns)
-        say(p, "(fk_u64)(%s) < %" PRId64 "ull && (fk_u64)(fk_i64)%s < %uull ? %s%s[(fk_u64)(%s) * %uull + (fk_u64)%s] : 0",
-            at, a->count, p->operand[1], a->columns, cast, data, at, a->columns, p->operand[1]);
-    else say(p, "(fk_u64)(%s) < %" PRId64 "ull ? %s%s[%s] : 0", at, a->count, cast, data, at);
+    const char *word = near ? "fk_u32" : "fk_u64", *value = near ? "" : "(fk_i64)";
+    if (a->kind == EMIT_KEYS)
+        say(p, "(%s)%s%s < (%s)e->sequence.n ? %s[e->sequence.key_first + (%s)%s%s] : 0", word, value, at, word, data,
+            word, value, at);
+    else
+        say(p, "(%s)%s%s - (%s)e->sequence.q_first < (%s)e->sequence.queries ? "
+               "%s[e->sequence.query_first + ((%s)%s%s - (%s)e->sequence.q_first)] : 0",
+            word, value, at, word, word, data, word, value, at, word);
 }
 
 /* A finite double as the float it rounds to, by its bits' exact hexadecimal digits. */

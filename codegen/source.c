@@ -57,12 +57,12 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     return NULL;
 }
 
-uint32_t emit_kernels_of(uint32_t d, unsigned passes, emit_kernel out[EMIT_KERNELS]) {
+uint32_t emit_kernels_of(uint32_t d, bool score, unsigned passes, emit_kernel out[EMIT_KERNELS]) {
     uint32_t count = 0;
     if (passes & EMIT_FORWARD)
         out[count++] = (emit_kernel){.name = "fk_forward",
                                      .pass = EMIT_FORWARD,
-                                     .threads = FK_FORWARD_WARPS(d) * 32,
+                                     .threads = FK_FORWARD_WARPS(d, score) * 32,
                                      .shared = FK_FORWARD_SHARED(d),
                                      .registers = FK_FORWARD_REGISTERS(d),
                                      .parts = 1};

@@ -32,5 +32,5 @@ typedef struct emit_kernel {
 } emit_kernel;
 enum { EMIT_KERNELS = 3 };
 /* The kernels of the passes, in the order of the source; returns how many. */
-uint32_t emit_kernels_of(uint32_t head_dim, unsigned passes, emit_kernel out[EMIT_KERNELS]);
+uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned passes, emit_kernel out[EMIT_KERNELS]);
 #endif

@@ -27,7 +27,7 @@ const fibers_kernels FK_TABLE = {
     .head_dim = FK_HEAD_DIM,
     .bf16 = FK_BF16,
     .score = FK_HAS_SCORE,
-    .forward = {run_forward, FK_FORWARD_WARPS(FK_HEAD_DIM) * 32, FK_FORWARD_SHARED(FK_HEAD_DIM), 1},
+    .forward = {run_forward, FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(FK_HEAD_DIM), 1},
     .dkv = {run_dkv, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
     .dq = {run_dq, FK_DQ_WARPS(FK_HEAD_DIM) * 32, FK_DQ_SHARED(FK_HEAD_DIM), FK_DQ_PARTS(FK_HEAD_DIM)},
 };
