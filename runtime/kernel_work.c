@@ -16,11 +16,11 @@ _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
 _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 32 && sizeof(fk_key_item) == 56 &&
-                   sizeof(fk_row_run) == 24 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
-                   sizeof(fk_launch) == 144,
+                   sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
+                   sizeof(fk_launch) == 160,
                "records are the same on host and device");
 
-enum { CURSORS, SIZES, FIRSTS, PERMUTED };
+enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };
 
 static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a work list"); }
 static fcp_code too_long(fcp_error *err) {
@@ -53,7 +53,7 @@ void fcp_kernel_work_free(fcp_kernel_work *work) {
     free(work->key_runs);
     free(work->keys);
     free(work->row_runs);
-    for (int i = 0; i < 4; i++) free(work->scratch[i]);
+    for (int i = 0; i < 5; i++) free(work->scratch[i]);
     *work = (fcp_kernel_work){0};
 }
 
@@ -208,7 +208,7 @@ struct columns {
     uint32_t *first_item; /* per KV block of the plan: FCP_NONE, or its items' first */
     uint32_t *cells;      /* per item: how many; then where its next one goes */
     uint32_t cells_capacity;
-    bool fill;
+    bool fill, ordered;
 };
 
 /* The items of a KV block, made. */
@@ -300,6 +300,25 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
     return kept;
 }
 
+/* Locks and turns, in order of the items. A row of cells is known by its first token. */
+static bool order_runs(struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    struct turn {
+        uint32_t lock, next;
+    } *turns = scratch(w, TURNS, x->a->home_first[x->a->homes], sizeof *turns);
+    if (!turns) return false;
+    memset(turns, 0xff, x->a->home_first[x->a->homes] * sizeof *turns);
+    w->lock_count = 0;
+    for (uint32_t i = 0; i < w->key_count; i++)
+        for (uint32_t j = w->keys[i].first; j < w->keys[i].first + w->keys[i].runs; j++) {
+            struct turn *t = &turns[w->row_runs[j].token];
+            if (t->lock == FCP_NONE) *t = (struct turn){w->lock_count++, 0};
+            w->row_runs[j].lock = t->lock;
+            w->row_runs[j].turn = t->next++;
+        }
+    return true;
+}
+
 static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     fcp_code code = FCP_OK;
@@ -324,22 +343,25 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     for (uint32_t i = 0; i < w->key_count; i++) {
         if (!w->keys[i].runs) continue;
         uint64_t rows = 0;
-        w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &rows);
+        if (x->ordered) rows = w->keys[i].runs;
+        else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &rows);
         w->keys[kept] = w->keys[i];
         sizes[kept] = (struct size){rows, kept};
         kept++;
     }
     w->key_count = kept;
-    return sort_items(w, w->keys, kept, sizeof *w->keys, sizes) ? FCP_OK : no_memory(err);
+    if (!sort_items(w, w->keys, kept, sizeof *w->keys, sizes)) return no_memory(err);
+    return !x->ordered || order_runs(x) ? FCP_OK : no_memory(err);
 }
 
-fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
-    struct columns x = {.w = w, .a = a};
+fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, bool ordered,
+                         fcp_error *err) {
+    struct columns x = {.w = w, .a = a, .ordered = ordered};
     size_t blocks = (size_t)a->plan->blocks_count;
     x.first_item = scratch(w, FIRSTS, blocks, sizeof *x.first_item);
     if (!x.first_item) return no_memory(err);
     memset(x.first_item, 0xff, blocks * sizeof *x.first_item); /* FCP_NONE */
-    w->key_count = w->row_run_count = 0;
+    w->key_count = w->row_run_count = w->lock_count = 0;
     fcp_code code = fill_columns(&x, first, count, err);
     free(x.cells);
     return code;

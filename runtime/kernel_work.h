@@ -17,11 +17,11 @@ typedef struct fcp_kernel_work {
     /* what fcp_kernel_keys makes */
     fk_key_item *keys;
     fk_row_run *row_runs;
-    uint32_t key_count, row_run_count;
+    uint32_t key_count, row_run_count, lock_count; /* lock_count: of rows of cells, if ordered */
     /* inside */
     uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
-    void *scratch[4];
-    size_t scratch_bytes[4];
+    void *scratch[5];
+    size_t scratch_bytes[5];
 } fcp_kernel_work;
 
 void fcp_kernel_work_free(fcp_kernel_work *work);
@@ -29,8 +29,10 @@ void fcp_kernel_work_free(fcp_kernel_work *work);
  * in one of the backward pass. Rows that meet nothing have an item only where something is to be written for them.
  * Errors: FCP_E_NO_MEMORY; FCP_E_RUN when the lists are too long to count in 32 bits. */
 fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
-/* The keys of the same visits, with the rows that meet them: of dK and dV. */
-fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
+/* The keys of the same visits, with the rows that meet them: of dK and dV; with `ordered`, of dQ as well: runs are then of
+ * one row of cells each, and have locks and turns. */
+fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, bool ordered,
+                         fcp_error *err);
 
 /* The parameters that follow from arena and plan: for all heads, without work list and environment. */
 void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);

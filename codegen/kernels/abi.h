@@ -75,6 +75,7 @@ typedef struct fk_row_run {
     fk_i64 position;
     fk_u64 token;
     fk_u32 count, cls;
+    fk_u32 lock, turn;      /* ordered: which of locks is of these rows; how many runs before this one have them */
 } fk_row_run;
 
 /* Parameters of every kernel. Query heads [group * first_head, group * (first_head + head_count)) are worked on. */
@@ -86,6 +87,7 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* fk_sequence each */
     fk_u64 arrays, bands;   /* of an fk_env */
     fk_u64 sinks;           /* float per query head, natural logits; 0: none */
+    fk_u64 locks, counter;  /* ordered: fk_u32 [locks][heads], and one; 0 when the kernel begins */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
     fk_u32 first_head, head_count; /* KV heads */
@@ -97,7 +99,7 @@ typedef struct fk_launch {
 /* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most
  * registers a thread may use (the budget builds are held to; 255 is all there are), and into how many parts an item is
  * cut, a block each: a launch is item_count * parts * heads blocks, or fewer, each of which then takes several.
- * All fit an SM of 99 KiB, as of sm_86 and sm_89. */
+ * But for ordered, all fit an SM of 99 KiB, as of sm_86 and sm_89. */
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
 /* forward: FK_ROWS rows stay, keys stream by */
@@ -114,6 +116,10 @@ typedef struct fk_launch {
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
 #define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
+
+/* dKV and dQ in order: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and sm_89 have for 128. */
+#define FK_ORDERED_SHARED(d) (FK_DKV_SHARED(d) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
+#define FK_ORDERED_REGISTERS(d) 255
 
 /* dQ: FK_DQ_ROWS rows stay, keys stream by, double-buffered */
 #define FK_DQ_WARPS(d) ((d) > 128 ? 4 : 8)

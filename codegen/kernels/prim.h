@@ -24,12 +24,21 @@ FK_PRIMITIVE(void, fk_copy, (fk_u32 to, fk_u64 from, fk_u32 bytes))
 FK_PRIMITIVE(void, fk_copy_wait, (void))   /* for all copies of this thread */
 
 FK_PRIMITIVE(void, fk_store_shared, (fk_u32 to, float x))
+FK_PRIMITIVE(void, fk_store_shared_bits, (fk_u32 to, fk_u32 x))
+FK_PRIMITIVE(fk_u32, fk_load_shared_bits, (fk_u32 from))
 FK_PRIMITIVE(void, fk_load_shared2, (float out[2], fk_u32 from)) /* a multiple of 8 */
 FK_PRIMITIVE(float, fk_load, (fk_u64 from))
 FK_PRIMITIVE(void, fk_load2, (float out[2], fk_u64 from)) /* a multiple of 8 */
 FK_PRIMITIVE(void, fk_store, (fk_u64 to, float x))
 FK_PRIMITIVE(void, fk_store2, (fk_u64 to, float a, float b))
 FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
+
+/* The number at `counter`, which becomes one more. */
+FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
+/* Waits until the number at `lock` is x, after which what was written before the fk_release that made it so is there;
+ * both speak for the block if a fk_sync stands after the one and before the other. */
+FK_PRIMITIVE(void, fk_wait_for, (fk_u64 lock, fk_u32 x))
+FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))
 
 /* Warp. Four 8 x 8 matrices of 16-bit numbers: lanes 8 i .. 8 i + 7 give the addresses of the rows of matrix i, out[i] is
  * row lane / 4, columns 2 (lane % 4) and the next; of the transposed matrix with _transposed. */

@@ -28,6 +28,14 @@ FK_DEVICE void fk_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memor
 FK_DEVICE void fk_store_shared(fk_u32 to, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
 }
+FK_DEVICE void fk_store_shared_bits(fk_u32 to, fk_u32 x) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
+FK_DEVICE fk_u32 fk_load_shared_bits(fk_u32 from) {
+    fk_u32 x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(from) : "memory");
 }
@@ -45,6 +53,20 @@ FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
 }
 FK_DEVICE void fk_store_bits(fk_u64 to, fk_u32 x) {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+
+FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
+    fk_u32 x;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");
+    return x;
+}
+FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
+    fk_u32 is;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
+    while (is != x);
+}
+FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(lock), "r"(x) : "memory");
 }
 
 FK_DEVICE void fk_matrices(fk_u32 out[4], fk_u32 row) {

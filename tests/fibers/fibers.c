@@ -39,6 +39,8 @@ struct worker {
     fibers_mask mask;
     uint32_t *owners;
     size_t owner_words;
+    uint32_t *locks; /* and the counter */
+    uint32_t lock_capacity;
     uint64_t launches;
 };
 
@@ -129,6 +131,7 @@ static void fibers_close(fcp_device *device) {
         machine_free(f->workers[i].machine);
         fibers_mask_close(&f->workers[i].mask);
         free(f->workers[i].owners);
+        free(f->workers[i].locks);
     }
     fcp_device_close(f->host);
     free(f->sequences);
@@ -138,7 +141,8 @@ static void fibers_close(fcp_device *device) {
     free(f);
 }
 
-static fcp_code fibers_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, uint32_t workers,
+                            fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     const fibers_kernels *kernels = fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
     if (!kernels)
@@ -146,7 +150,7 @@ static fcp_code fibers_open(const fcp_plan *plan, uint32_t workers, fcp_device *
                         fcp_dtype_name((fcp_dtype)p->dtype), plan->score_count ? ", with a score" : "");
     struct fibers *f = calloc(1, sizeof *f + workers * sizeof *f->workers);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    f->base = (fcp_device){&fibers_backend, plan, workers};
+    f->base = (fcp_device){backend, plan, workers};
     f->kernels = kernels;
     f->sequences = calloc(plan->sequences_count + 1, sizeof *f->sequences);
     f->arrays = calloc(plan->arrays_count + 1, sizeof *f->arrays);
@@ -170,6 +174,13 @@ static fcp_code fibers_open(const fcp_plan *plan, uint32_t workers, fcp_device *
     for (uint64_t i = 0; i < plan->sink_count; i++) f->sinks[i] = (float)plan->sink[i];
     *out_device = &f->base;
     return FCP_OK;
+}
+
+static fcp_code fibers_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_ordered_backend, plan, workers, out_device, err);
 }
 
 static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
@@ -201,14 +212,10 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
-/* One launch: `pieces` of work. */
+/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and dQ is for all of them. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
-                           const fk_launch *launch, uint64_t pieces, fcp_error *err) {
-    const struct { const char *name; uint64_t begin, bytes; bool writable; } ranges[] = {
-        {"the arena", launch->arena, a->bytes, true},
-        {"the sinks", launch->sinks, f->base.plan->sink_count * sizeof *f->sinks, false}};
-    machine_range list[2];
-    uint32_t count = 0;
+                           const fk_launch *launch, uint64_t pieces, uint32_t locks, fcp_error *err) {
+    const fcp_problem *p = f->base.plan->problem;
     if (!pieces) return FCP_OK;
     if (w->owner_words < a->bytes / 4) {
         free(w->owners);
@@ -218,10 +225,14 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         if (!w->owners) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     }
     memset(w->owners, 0, a->bytes);
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (ranges[i].begin && ranges[i].bytes)
-            list[count++] = (machine_range){ranges[i].name, ranges[i].begin, ranges[i].begin + ranges[i].bytes,
-                                            ranges[i].writable, ranges[i].writable ? w->owners : NULL};
+    uint64_t dq = locks ? launch->dq : launch->arena;
+    uint64_t dq_end = locks ? dq + a->home_first[a->homes] * p->heads * p->head_dim * 4 : dq;
+    const machine_range ranges[] = {
+        {"the arena", launch->arena, dq, true, w->owners},
+        {"dQ", dq, dq_end, true, NULL},
+        {"the arena behind dQ", dq_end, launch->arena + a->bytes, true, w->owners + (dq_end - launch->arena) / 4},
+        {"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL},
+        {"the locks", launch->locks, launch->locks + locks * sizeof *w->locks, true, NULL}};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     machine_launch run = {.kernel = kernel->run,
@@ -229,14 +240,36 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
                           .blocks = (uint32_t)blocks,
                           .threads = kernel->threads,
                           .shared = kernel->shared,
-                          .ranges = list,
-                          .range_count = count,
-                          .seed = seed};
+                          .ranges = ranges,
+                          .range_count = sizeof ranges / sizeof *ranges,
+                          .seed = seed,
+                          .resident = locks ? MACHINE_RESIDENT : 1};
     char text[MACHINE_TEXT];
     fibers_mask_use(&w->mask);
     bool ok = machine_run(w->machine, &run, text);
     fibers_mask_use(NULL);
     return ok ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s", text);
+}
+
+/* dK, dV and dQ in one kernel. */
+static fcp_code attend_ordered(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
+                               uint32_t count, fcp_error *err) {
+    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, true, err);
+    if (code != FCP_OK) return code;
+    uint32_t locks = w->work.lock_count * launch->heads + 1;
+    if (locks > w->lock_capacity) {
+        free(w->locks);
+        w->locks = malloc(locks * sizeof *w->locks);
+        w->lock_capacity = w->locks ? locks : 0;
+        if (!w->locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    }
+    memset(w->locks, 0, locks * sizeof *w->locks);
+    launch->locks = (uintptr_t)w->locks;
+    launch->counter = (uintptr_t)(w->locks + locks - 1);
+    launch->items = (uintptr_t)w->work.keys;
+    launch->runs = (uintptr_t)w->work.row_runs;
+    launch->item_count = w->work.key_count;
+    return run_kernel(f, w, a, &f->kernels->ordered, launch, (uint64_t)w->work.key_count * launch->head_count, locks, err);
 }
 
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
@@ -255,33 +288,28 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * (p->heads / p->kv_heads);
     const fibers_kernel *rows = forward ? &f->kernels->forward : &f->kernels->dq, *keys = &f->kernels->dkv;
+    if (!forward && device->backend == &fibers_ordered_backend && f->kernels->ordered.run)
+        return attend_ordered(f, w, a, &launch, first, count, err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
-    if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, err);
+    if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
     if (code != FCP_OK) return code;
     launch.items = (uintptr_t)w->work.rows;
     launch.runs = (uintptr_t)w->work.key_runs;
     launch.item_count = w->work.row_count;
-    code = run_kernel(f, w, a, rows, &launch, (uint64_t)w->work.row_count * rows->parts * query_heads, err);
+    code = run_kernel(f, w, a, rows, &launch, (uint64_t)w->work.row_count * rows->parts * query_heads, 0, err);
     if (code != FCP_OK || forward) return code;
     launch.items = (uintptr_t)w->work.keys;
     launch.runs = (uintptr_t)w->work.row_runs;
     launch.item_count = w->work.key_count;
-    return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, err);
+    return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, err);
 }
 
-const fcp_backend fibers_backend = {
-    .name = "fibers",
-    .open = fibers_open,
-    .close = fibers_close,
-    .allocate = fibers_allocate,
-    .release = fibers_release,
-    .enter = fibers_enter,
-    .leave = fibers_leave,
-    .copy = fibers_copy,
-    .clear = fibers_clear,
-    .reduce = fibers_reduce,
-    .prepare = fibers_prepare,
-    .delta = fibers_delta,
-    .attend = fibers_attend,
-    .finish = fibers_finish,
-};
+#define FIBERS(title, opening)                                                                                         \
+    {                                                                                                                  \
+        .name = title, .open = opening, .close = fibers_close, .allocate = fibers_allocate, .release = fibers_release, \
+        .enter = fibers_enter, .leave = fibers_leave, .copy = fibers_copy, .clear = fibers_clear,                      \
+        .reduce = fibers_reduce, .prepare = fibers_prepare, .delta = fibers_delta, .attend = fibers_attend,            \
+        .finish = fibers_finish                                                                                        \
+    }
+const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
+const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);

@@ -7,7 +7,9 @@
 #include "../../runtime/backend.h"
 #include "machine.h"
 
-extern const fcp_backend fibers_backend;
+/* The backward pass in two kernels; or in one, in order, with several blocks at a time, where there is one for the
+ * head_dim. */
+extern const fcp_backend fibers_backend, fibers_ordered_backend;
 
 /* One build of the skeletons. */
 typedef struct fibers_kernel {
@@ -17,7 +19,7 @@ typedef struct fibers_kernel {
 typedef struct fibers_kernels {
     uint32_t head_dim;
     bool bf16, score;
-    fibers_kernel forward, dkv, dq;
+    fibers_kernel forward, dkv, dq, ordered; /* ordered.run: NULL for head_dim 256 */
 } fibers_kernels;
 /* NULL when there is none. */
 const fibers_kernels *fibers_kernels_find(uint32_t head_dim, fcp_dtype dtype, bool score);

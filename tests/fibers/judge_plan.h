@@ -12,14 +12,15 @@
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
 /* Runs every pass of a plan on fibers and judges what comes out; with `twice`, again, for the same bits. */
-static inline void judge_plan(const fcp_plan *plan, uint64_t seed, bool twice, const char *what) {
+static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, bool twice,
+                              const char *what) {
     fcp_shape shape;
     fcp_session *session;
     fcp_error err = {0};
     fcp_session_options options = {.compute_threads = 2, .timeout_s = 100};
     fcp_packed packed = {0}, again = {0};
     fcp_plan_shape(plan, &shape);
-    cr_assert(fcp_session_create_on(plan, &fibers_backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    cr_assert(fcp_session_create_on(plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
     cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
     fcp_packed_draw(&shape, ALL, seed, &packed);
     unsigned passes = 0;

@@ -16,11 +16,16 @@ FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 
 
 #include "../../codegen/kernels/common.h"
 #include "../../codegen/kernels/forward_mma.h"
+#include "../../codegen/kernels/backward_steps.h"
 #include "../../codegen/kernels/backward_mma.h"
+#include "../../codegen/kernels/backward_ordered_mma.h"
 
 static void run_forward(const void *launch) { fk_forward(*(const fk_launch *)launch); }
 static void run_dkv(const void *launch) { fk_backward_dkv(*(const fk_launch *)launch); }
 static void run_dq(const void *launch) { fk_backward_dq(*(const fk_launch *)launch); }
+#if FK_HEAD_DIM <= 128
+static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_launch *)launch); }
+#endif
 
 extern const fibers_kernels FK_TABLE;
 const fibers_kernels FK_TABLE = {
@@ -30,4 +35,7 @@ const fibers_kernels FK_TABLE = {
     .forward = {run_forward, FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(FK_HEAD_DIM), 1},
     .dkv = {run_dkv, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
     .dq = {run_dq, FK_DQ_WARPS(FK_HEAD_DIM) * 32, FK_DQ_SHARED(FK_HEAD_DIM), FK_DQ_PARTS(FK_HEAD_DIM)},
+#if FK_HEAD_DIM <= 128
+    .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+#endif
 };

@@ -3,8 +3,9 @@
  * Requires: see machine.h. Cost: a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory:
  *           64 KiB of stack and 20 KiB of pending copies a thread.
  * Method:   fibers hand over to each other. A thread that waits gives way to the next lane of its warp that can go on; if
- *           there is none, to a warp drawn at random; if there is none, the block is stuck. Whoever ends last hands back
- *           to the caller of machine_run, as does a failure, from wherever it is: fibers hold nothing that must be freed.
+ *           there is none, to a warp drawn at random, of any block; if there is none, the launch is stuck. Whoever ends
+ *           last in its block hands back to machine_run, which begins the next block, as does a failure, from wherever it
+ *           is: fibers hold nothing that must be freed.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -79,7 +80,7 @@ static void switch_stacks(void **save, void *restore) {
 #endif
 
 static char *stack_of(const thread *t) {
-    return t->machine->stacks + (size_t)t->index * (STACK + GUARD) + GUARD;
+    return t->machine->stacks + (size_t)(t - t->machine->threads) * (STACK + GUARD) + GUARD;
 }
 
 /* From one fiber to another; NULL is the caller of machine_run. */
@@ -131,7 +132,7 @@ static _Noreturn void end_launch(thread *t, const thread *where, const char *for
     const char *file = where->at.file ? strrchr(where->at.file, '/') : NULL;
     int used = vsnprintf(m->text, MACHINE_TEXT, format, args);
     if (used >= 0 && used < MACHINE_TEXT)
-        snprintf(m->text + used, (size_t)(MACHINE_TEXT - used), " (block %u, warp %u, lane %u, %s:%d)", m->block,
+        snprintf(m->text + used, (size_t)(MACHINE_TEXT - used), " (block %u, warp %u, lane %u, %s:%d)", where->block->number,
                  where->index / WARP, where->index % WARP, file ? file + 1 : where->at.file ? where->at.file : "?",
                  where->at.line);
     m->failed = true;
@@ -153,53 +154,62 @@ static void fail_at(thread *t, const thread *where, const char *format, ...) {
     end_launch(t, where, format, args);
 }
 
-static bool can_go_on(const machine *m, const thread *t) {
+static bool can_go_on(const thread *t) {
     switch (t->state) {
     case READY: return true;
-    case MEETS_WARP: return m->warps[t->index / WARP].generation != t->seen;
-    case MEETS_BLOCK: return m->generation != t->seen;
+    case MEETS_WARP: return t->block->warps[t->index / WARP].generation != t->seen;
+    case MEETS_BLOCK: return t->block->generation != t->seen;
+    case MEETS_VALUE: return *t->value == t->seen;
     default: return false;
     }
 }
 
-/* Who runs after t; NULL if nobody can. */
-static thread *next_after(machine *m, const thread *t) {
-    uint32_t warps = m->launch->threads / WARP, first = t->index / WARP;
-    for (uint32_t i = 1; i <= WARP; i++) {
-        thread *x = &m->threads[first * WARP + (t->index + i) % WARP];
-        if (can_go_on(m, x)) return x;
+/* Some thread that can run, of a warp drawn at random; NULL if nobody can. */
+static thread *anyone(machine *m) {
+    uint32_t warps = m->launch->threads / WARP, all = warps * MACHINE_RESIDENT;
+    uint32_t start = (uint32_t)machine_roll(m, all);
+    for (uint32_t w = 0; w < all; w++) {
+        const block *b = &m->blocks[(start + w) % all / warps];
+        thread *lanes = b->threads + (start + w) % all % warps * WARP;
+        for (uint32_t i = 0; b->live && i < WARP; i++)
+            if (can_go_on(&lanes[i])) return &lanes[i];
     }
-    uint32_t start = (uint32_t)machine_roll(m, warps);
-    for (uint32_t w = 0; w < warps; w++)
-        for (uint32_t i = 0; i < WARP; i++) {
-            thread *x = &m->threads[(start + w) % warps * WARP + i];
-            if (can_go_on(m, x)) return x;
-        }
     return NULL;
 }
 
-/* A block in which nobody can go on: shows a lane that waits for its warp, or else a thread that waits for its block. */
+/* Who runs after t; NULL if nobody can. */
+static thread *next_after(const thread *t) {
+    thread *lanes = t->block->threads + t->index / WARP * WARP;
+    for (uint32_t i = 1; i <= WARP; i++) {
+        thread *x = &lanes[(t->index + i) % WARP];
+        if (can_go_on(x)) return x;
+    }
+    return anyone(t->machine);
+}
+
+/* Nobody can go on: shows, of t's block, a lane that waits for its warp, or else a thread that waits for its block. */
 static _Noreturn void fail_stuck(thread *t) {
-    machine *m = t->machine;
-    uint32_t warp_waits = 0, block_waits = 0;
+    const block *b = t->block;
+    uint32_t warp_waits = 0, block_waits = 0, value_waits = 0;
     const thread *example = NULL;
-    for (uint32_t i = 0; i < m->launch->threads; i++) {
-        const thread *x = &m->threads[i];
+    for (uint32_t i = 0; i < t->machine->launch->threads; i++) {
+        const thread *x = &b->threads[i];
         warp_waits += x->state == MEETS_WARP;
         block_waits += x->state == MEETS_BLOCK;
-        bool better = x->state == MEETS_WARP || (x->state == MEETS_BLOCK && !example);
-        if (better && !(example && example->state == MEETS_WARP)) example = x;
+        value_waits += x->state == MEETS_VALUE;
+        bool better = x->state == MEETS_VALUE || x->state == MEETS_WARP || (x->state == MEETS_BLOCK && !example);
+        if (better && !(example && (example->state == MEETS_WARP || example->state == MEETS_VALUE))) example = x;
     }
-    fail_at(t, example ? example : t, "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block",
-            m->launch->threads, m->ended, warp_waits, block_waits);
+    fail_at(t, example ? example : t,
+            "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block, %u for a value",
+            t->machine->launch->threads, b->ended, warp_waits, block_waits, value_waits);
 }
 
 void machine_pause(thread *t) {
-    machine *m = t->machine;
-    while (!can_go_on(m, t)) {
-        thread *next = next_after(m, t);
+    while (!can_go_on(t)) {
+        thread *next = next_after(t);
         if (!next) fail_stuck(t);
-        hand_over(m, t, next);
+        hand_over(t->machine, t, next);
     }
     t->state = READY;
 }
@@ -208,25 +218,26 @@ static _Noreturn void leave(thread *t) {
     machine *m = t->machine;
     if (t->copy_count) machine_fail(t, "unfinished copy: the thread ends with %u under way", t->copy_count);
     t->state = ENDED;
-    thread *next = ++m->ended == m->launch->threads ? NULL : next_after(m, t);
-    if (!next && m->ended < m->launch->threads) fail_stuck(t);
+    thread *next = NULL;
+    if (++t->block->ended == m->launch->threads) t->block->live = false;
+    else if (!(next = next_after(t))) fail_stuck(t);
     hand_over(m, t, next);
     abort();
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static void begin_block(machine *m, uint32_t block) {
+static void begin_block(machine *m, block *b, uint32_t number) {
     const machine_launch *x = m->launch;
-    m->block = block;
-    m->arrived = m->ended = 0;
-    m->generation = 0;
-    m->epoch = 1;
-    memset(m->warps, 0, sizeof m->warps);
-    memset(m->shared, 0xff, x->shared);
-    memset(m->shadows, 0, (x->shared + 3) / 4 * sizeof *m->shadows);
+    b->live = true;
+    b->number = number;
+    b->arrived = b->ended = b->generation = 0;
+    b->epoch = 1;
+    memset(b->warps, 0, sizeof b->warps);
+    memset(b->shared, 0xff, x->shared);
+    memset(b->shadows, 0, (x->shared + 3) / 4 * sizeof *b->shadows);
     for (uint32_t i = 0; i < x->threads; i++) {
-        thread *t = &m->threads[i];
+        thread *t = &b->threads[i];
         t->state = READY;
         t->at = (place){0};
         t->copy_count = 0;
@@ -240,15 +251,39 @@ static void begin_block(machine *m, uint32_t block) {
     }
 }
 
-static bool reserve_shared(machine *m, uint32_t bytes) {
-    if (bytes <= m->shared_capacity) return true;
-    uint8_t *shared = realloc(m->shared, bytes);
-    if (shared) m->shared = shared;
-    shadow *shadows = realloc(m->shadows, (bytes + 3) / 4 * sizeof *shadows);
-    if (shadows) m->shadows = shadows;
+static bool reserve_shared(block *b, uint32_t bytes) {
+    if (bytes <= b->shared_capacity) return true;
+    uint8_t *shared = realloc(b->shared, bytes);
+    if (shared) b->shared = shared;
+    shadow *shadows = realloc(b->shadows, (bytes + 3) / 4 * sizeof *shadows);
+    if (shadows) b->shadows = shadows;
     if (!shared || !shadows) return false;
-    m->shared_capacity = bytes;
+    b->shared_capacity = bytes;
     return true;
+}
+
+/* What a fiber's stack holds before it is used. */
+static void poison_stacks(machine *m, block *b) {
+    for (uint32_t i = 0; i < m->launch->threads; i++) {
+        char *stack = stack_of(&b->threads[i]);
+#if defined(HAVE_SANITIZER) && !defined(HAVE_THREAD_SANITIZER)
+        __asan_unpoison_memory_region(stack, STACK);
+#endif
+        memset(stack + STACK - POISONED, 0xff, POISONED);
+    }
+}
+
+/* A number below n without a common divisor with it: taken as a stride, it comes by every block once. */
+static uint64_t draw_stride(machine *m, uint64_t n) {
+    while (n > 2) {
+        uint64_t stride = 1 + machine_roll(m, n - 1), a = n, b = stride;
+        while (b) {
+            uint64_t rest = a % b;
+            a = b, b = rest;
+        }
+        if (a == 1) return stride;
+    }
+    return 1;
 }
 
 bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEXT]) {
@@ -262,45 +297,51 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
         snprintf(text, MACHINE_TEXT, "a block of %u threads", launch->threads);
         return false;
     }
-    if (!reserve_shared(m, launch->shared ? launch->shared : 4)) {
-        snprintf(text, MACHINE_TEXT, "out of memory for %u bytes of shared memory", launch->shared);
-        return false;
+    uint32_t resident = launch->resident ? launch->resident : 1;
+    for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) m->blocks[i].live = false;
+    for (uint32_t i = 0; i < resident && i < MACHINE_RESIDENT; i++) {
+        if (!reserve_shared(&m->blocks[i], launch->shared ? launch->shared : 4)) {
+            snprintf(text, MACHINE_TEXT, "out of memory for %u bytes of shared memory", launch->shared);
+            return false;
+        }
+        poison_stacks(m, &m->blocks[i]);
     }
 #ifdef HAVE_THREAD_SANITIZER
     m->main_sanitizer = __tsan_get_current_fiber();
 #endif
-    for (uint32_t i = 0; i < launch->threads; i++) {
-        char *stack = stack_of(&m->threads[i]);
-#if defined(HAVE_SANITIZER) && !defined(HAVE_THREAD_SANITIZER)
-        __asan_unpoison_memory_region(stack, STACK);
-#endif
-        memset(stack + STACK - POISONED, 0xff, POISONED);
+    uint64_t number = launch->blocks ? machine_roll(m, launch->blocks) : 0, stride = draw_stride(m, launch->blocks);
+    for (uint32_t started = 0; !m->failed;) {
+        for (uint32_t i = 0; i < resident && i < MACHINE_RESIDENT && started < launch->blocks; i++)
+            if (!m->blocks[i].live) {
+                begin_block(m, &m->blocks[i], (uint32_t)number);
+                number = (number + stride) % launch->blocks;
+                started++;
+            }
+        thread *next = anyone(m);
+        if (!next) break;
+        hand_over(m, NULL, next);
     }
-    uint64_t step = launch->blocks ? machine_roll(m, launch->blocks) : 0, stride = 1;
-    while (launch->blocks > 2) { /* a stride without a common divisor: every block once */
-        uint64_t a = launch->blocks, b = stride = 1 + machine_roll(m, launch->blocks - 1);
-        while (b) {
-            uint64_t rest = a % b;
-            a = b, b = rest;
+    for (uint32_t i = 0; i < MACHINE_RESIDENT && !m->failed; i++)
+        if (m->blocks[i].live) { /* what ran last has ended, and these wait */
+            m->failed = true;
+            snprintf(text, MACHINE_TEXT, "deadlock: block %u waits for what no block does", m->blocks[i].number);
         }
-        if (a == 1) break;
-    }
-    for (uint32_t i = 0; i < launch->blocks && !m->failed; i++, step = (step + stride) % launch->blocks) {
-        begin_block(m, (uint32_t)step);
-        hand_over(m, NULL, &m->threads[machine_roll(m, launch->threads)]);
-    }
     return !m->failed;
 }
 
 machine *machine_new(void) {
     machine *m = calloc(1, sizeof *m);
     if (!m) return NULL;
-    size_t bytes = (size_t)MACHINE_THREADS * (STACK + GUARD);
-    m->threads = calloc(MACHINE_THREADS, sizeof *m->threads);
+    size_t count = (size_t)MACHINE_RESIDENT * MACHINE_THREADS, bytes = count * (STACK + GUARD);
+    m->threads = calloc(count, sizeof *m->threads);
     char *stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     m->stacks = stacks == MAP_FAILED ? NULL : stacks;
-    for (uint32_t i = 0; i < MACHINE_THREADS && m->threads && m->stacks; i++) {
-        m->threads[i] = (thread){.machine = m, .index = i};
+    for (uint32_t i = 0; i < count && m->threads && m->stacks; i++) {
+        block *b = &m->blocks[i / MACHINE_THREADS];
+        b->threads = m->threads + i / MACHINE_THREADS * MACHINE_THREADS;
+        m->threads[i].machine = m;
+        m->threads[i].block = b;
+        m->threads[i].index = i % MACHINE_THREADS;
         mprotect(m->stacks + (size_t)i * (STACK + GUARD), GUARD, PROT_NONE); /* an overflow faults */
     }
     if (m->threads && m->stacks) return m;
@@ -311,12 +352,14 @@ machine *machine_new(void) {
 void machine_free(machine *m) {
     if (!m) return;
 #ifdef HAVE_THREAD_SANITIZER
-    for (uint32_t i = 0; m->threads && i < MACHINE_THREADS; i++)
+    for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++)
         if (m->threads[i].sanitizer) __tsan_destroy_fiber(m->threads[i].sanitizer);
 #endif
-    if (m->stacks) munmap(m->stacks, (size_t)MACHINE_THREADS * (STACK + GUARD));
+    if (m->stacks) munmap(m->stacks, (size_t)MACHINE_RESIDENT * MACHINE_THREADS * (STACK + GUARD));
     free(m->threads);
-    free(m->shared);
-    free(m->shadows);
+    for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) {
+        free(m->blocks[i].shared);
+        free(m->blocks[i].shadows);
+    }
     free(m);
 }

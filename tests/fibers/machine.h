@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MACHINE_THREADS = 512, MACHINE_RANGES = 16, MACHINE_TEXT = 400, MACHINE_SHARED_BASE = 1024 };
+enum { MACHINE_THREADS = 256, MACHINE_RESIDENT = 3, MACHINE_RANGES = 16, MACHINE_TEXT = 400, MACHINE_SHARED_BASE = 1024 };
 
 /* Global memory of a launch. Reads and writes of memory with `owners` (one a word of 4 bytes, zeroed) are watched for
  * sharing between blocks. */
@@ -34,11 +34,12 @@ typedef struct machine_launch {
     const machine_range *ranges;
     uint32_t range_count;
     uint64_t seed;
+    uint32_t resident; /* blocks that run at the same time, at most MACHINE_RESIDENT; 0: one */
 } machine_launch;
 
 typedef struct machine machine;
 machine *machine_new(void); /* NULL when out of memory */
 void machine_free(machine *m);
-/* Runs all blocks, one after another, in a seeded order. False: `text` says what went wrong. One thread at a time. */
+/* Runs all blocks, in a seeded order. False: `text` says what went wrong. One thread at a time. */
 bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEXT]);
 #endif

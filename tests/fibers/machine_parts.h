@@ -7,7 +7,7 @@
 
 enum { WARP = 32, COPIES = 512 };
 
-typedef enum thread_state { READY, MEETS_WARP, MEETS_BLOCK, ENDED } thread_state;
+typedef enum thread_state { READY, MEETS_WARP, MEETS_BLOCK, MEETS_VALUE, ENDED } thread_state;
 
 /* What a warp comes together for. */
 typedef enum meeting { MEET_MATRICES, MEET_TRANSPOSED, MEET_MULTIPLY_BF16, MEET_MULTIPLY_FP16, MEET_EXCHANGE } meeting;
@@ -31,9 +31,11 @@ typedef struct place {
 typedef struct thread {
     void *stack_pointer; /* while it does not run */
     struct machine *machine;
-    uint32_t index;
+    struct block *block;
+    uint32_t index; /* in the block */
     thread_state state;
-    uint32_t seen; /* generation of what it waits for */
+    uint32_t seen; /* generation of what it waits for; or the value */
+    const uint32_t *value; /* where it waits for a value */
     place at;      /* of the primitive under way, or the last */
     operands *operands;
     copy copies[COPIES];
@@ -55,18 +57,25 @@ typedef struct shadow {
 } shadow;
 enum { MANY = 0xffff };
 
-struct machine {
-    const machine_launch *launch;
-    uint64_t random;
-    uint32_t block;
+/* A block that runs. */
+typedef struct block {
+    bool live;
+    uint32_t number;
     thread *threads; /* MACHINE_THREADS */
     warp warps[MACHINE_THREADS / WARP];
-    char *stacks;
     uint8_t *shared;
     shadow *shadows;
     uint32_t shared_capacity;
     uint32_t arrived, generation, epoch, ended;
     place sync_at;
+} block;
+
+struct machine {
+    const machine_launch *launch;
+    uint64_t random;
+    block blocks[MACHINE_RESIDENT];
+    thread *threads; /* of all blocks */
+    char *stacks;
     void *main_stack_pointer;
     void *main_sanitizer;
     const void *main_stack;

@@ -19,7 +19,7 @@ void machine_note(const char *file, int line);
 void machine_note(const char *file, int line) { machine_self->at = (place){file, line}; }
 
 fk_u32 fk_thread_host(void) { return machine_self->index; }
-fk_u32 fk_block_host(void) { return machine_self->machine->block; }
+fk_u32 fk_block_host(void) { return machine_self->block->number; }
 fk_u32 fk_blocks_host(void) { return machine_self->machine->launch->blocks; }
 fk_u32 fk_shared_host(void) { return MACHINE_SHARED_BASE; }
 
@@ -27,16 +27,16 @@ fk_u32 fk_shared_host(void) { return MACHINE_SHARED_BASE; }
 
 void fk_sync_host(void) {
     thread *t = machine_self;
-    struct machine *m = t->machine;
-    if (m->arrived == 0) m->sync_at = t->at;
-    if (m->sync_at.line != t->at.line || m->sync_at.file != t->at.file)
-        machine_fail(t, "divergence: a fk_sync while others are at line %d", m->sync_at.line);
+    block *b = t->block;
+    if (b->arrived == 0) b->sync_at = t->at;
+    if (b->sync_at.line != t->at.line || b->sync_at.file != t->at.file)
+        machine_fail(t, "divergence: a fk_sync while others are at line %d", b->sync_at.line);
     t->state = MEETS_BLOCK;
-    t->seen = m->generation;
-    if (++m->arrived == m->launch->threads) {
-        m->arrived = 0;
-        m->generation++;
-        m->epoch++;
+    t->seen = b->generation;
+    if (++b->arrived == t->machine->launch->threads) {
+        b->arrived = 0;
+        b->generation++;
+        b->epoch++;
     }
     machine_pause(t);
 }
@@ -92,8 +92,7 @@ static void matrices(bool transposed, thread *lanes) {
 /* All lanes of a warp come here; the last one does it for all. */
 static void meet(meeting kind, operands *mine) {
     thread *t = machine_self;
-    struct machine *m = t->machine;
-    warp *w = &m->warps[t->index / WARP];
+    warp *w = &t->block->warps[t->index / WARP];
     if (w->arrived == 0) w->kind = kind, w->at = t->at;
     if (w->kind != kind || w->at.line != t->at.line || w->at.file != t->at.file)
         machine_fail(t, "divergence: other lanes of the warp are at line %d", w->at.line);
@@ -104,7 +103,7 @@ static void meet(meeting kind, operands *mine) {
         machine_pause(t);
         return;
     }
-    thread *lanes = &m->threads[t->index / WARP * WARP];
+    thread *lanes = &t->block->threads[t->index / WARP * WARP];
     if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
     else if (kind == MEET_EXCHANGE)
         for (uint32_t i = 0; i < WARP; i++) {
@@ -154,47 +153,55 @@ static uint8_t *shared_at(thread *t, uint32_t address, uint32_t bytes, uint32_t 
         m->launch->shared - (address - MACHINE_SHARED_BASE) < bytes)
         machine_fail(t, "out of bounds: shared byte %lld of %u", (long long)address - MACHINE_SHARED_BASE,
                      m->launch->shared);
-    return m->shared + (address - MACHINE_SHARED_BASE);
+    return t->block->shared + (address - MACHINE_SHARED_BASE);
 }
 
 /* by_warp: all lanes read it. */
 static const uint8_t *read_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align, bool by_warp) {
-    struct machine *m = t->machine;
+    const block *b = t->block;
     const uint8_t *data = shared_at(t, address, bytes, align);
     uint16_t reader = by_warp ? MANY : (uint16_t)t->index;
     for (uint32_t word = (address - MACHINE_SHARED_BASE) / 4; bytes; word++, bytes -= 4) {
-        shadow *s = &m->shadows[word];
+        shadow *s = &b->shadows[word];
         if (s->copying) machine_fail(t, "unfinished copy: shared byte %u is read before the copy to it is there", word * 4);
-        if (s->write_epoch == m->epoch && (by_warp || s->writer != t->index))
+        if (s->write_epoch == b->epoch && (by_warp || s->writer != t->index))
             machine_fail(t, "race: shared byte %u is read, and thread %u wrote it since the last fk_sync", word * 4,
                          s->writer);
-        s->reader = s->read_epoch != m->epoch || s->reader == reader ? reader : MANY;
-        s->read_epoch = m->epoch;
+        s->reader = s->read_epoch != b->epoch || s->reader == reader ? reader : MANY;
+        s->read_epoch = b->epoch;
     }
     return data;
 }
 
 /* Begins (`copying`) or makes a write. */
 static uint8_t *write_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align, bool copying, bool copied) {
-    struct machine *m = t->machine;
+    const block *b = t->block;
     uint8_t *data = shared_at(t, address, bytes, align);
     for (uint32_t word = (address - MACHINE_SHARED_BASE) / 4; bytes; word++, bytes -= 4) {
-        shadow *s = &m->shadows[word];
+        shadow *s = &b->shadows[word];
         if (s->copying && !copied)
             machine_fail(t, "unfinished copy: shared byte %u is written while a copy to it is under way", word * 4);
-        if (s->write_epoch == m->epoch && s->writer != t->index)
+        if (s->write_epoch == b->epoch && s->writer != t->index)
             machine_fail(t, "race: shared byte %u is written, and thread %u wrote it since the last fk_sync", word * 4,
                          s->writer);
-        if (s->read_epoch == m->epoch && s->reader != t->index)
+        if (s->read_epoch == b->epoch && s->reader != t->index)
             machine_fail(t, "race: shared byte %u is written, and others read it since the last fk_sync", word * 4);
         s->copying = copying;
-        s->write_epoch = m->epoch;
+        s->write_epoch = b->epoch;
         s->writer = (uint16_t)t->index;
     }
     return data;
 }
 
 void fk_store_shared_host(fk_u32 to, float x) { memcpy(write_shared(machine_self, to, 4, 4, false, false), &x, 4); }
+void fk_store_shared_bits_host(fk_u32 to, fk_u32 x) {
+    memcpy(write_shared(machine_self, to, 4, 4, false, false), &x, 4);
+}
+fk_u32 fk_load_shared_bits_host(fk_u32 from) {
+    fk_u32 x;
+    memcpy(&x, read_shared(machine_self, from, 4, 4, false), 4);
+    return x;
+}
 void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, read_shared(machine_self, from, 8, 8, false), 8); }
 
 /* --- global memory ------------------------------------------------------------------------------------------------ */
@@ -215,16 +222,16 @@ static void *global_at(thread *t, uint64_t address, uint32_t bytes, bool write) 
     if (!r->owners) return (void *)(uintptr_t)address;
     enum { WRITTEN = 1u << 30 };
     const uint32_t others = (1u << 30) - 1;
-    uint32_t block = m->block + 1;
+    uint32_t self = t->block->number + 1;
     uint32_t *owner = r->owners + (address - r->begin) / 4;
     for (uint32_t i = 0; i < bytes / 4; i++) {
         uint32_t who = owner[i] & others;
-        bool foreign = who && who != block;
+        bool foreign = who && who != self;
         if (foreign && (write || owner[i] & WRITTEN))
             machine_fail(t, "owner: %s, byte %llu, is %s; block %lld %s it", r->name,
                          (unsigned long long)(address - r->begin + 4 * i), verb, who == others ? -1LL : (long long)who - 1,
                          owner[i] & WRITTEN ? "wrote" : "read");
-        owner[i] = write ? block | WRITTEN : foreign ? others : owner[i] ? owner[i] : block;
+        owner[i] = write ? self | WRITTEN : foreign ? others : owner[i] ? owner[i] : self;
     }
     return (void *)(uintptr_t)address;
 }
@@ -241,6 +248,20 @@ void fk_store2_host(fk_u64 to, float a, float b) {
     memcpy(global_at(machine_self, to, 8, true), pair, 8);
 }
 void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
+
+/* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
+fk_u32 fk_take_host(fk_u64 counter) {
+    uint32_t *at = global_at(machine_self, counter, 4, true);
+    return (*at)++;
+}
+void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
+    thread *t = machine_self;
+    t->value = global_at(t, lock, 4, false);
+    t->seen = x;
+    t->state = MEETS_VALUE;
+    machine_pause(t);
+}
+void fk_release_host(fk_u64 lock, fk_u32 x) { memcpy(global_at(machine_self, lock, 4, true), &x, 4); }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ Test(kernels, random_programs) {
         if (cost > 64 || !fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, false)) continue;
         char *picture;
         fcp_plan *plan = make_plan(NULL, p, NULL, &picture);
-        if (plan) judge_plan(plan, seed, false, p->text);
+        if (plan) judge_plan(plan, seed % 2 ? &fibers_backend : &fibers_ordered_backend, seed, false, p->text);
         else refused++;
         run += plan != NULL;
         fcp_plan_free(plan);
@@ -80,7 +80,7 @@ Test(kernels, examples) {
         fcpc_options options = {.defines = defines, .define_count = count};
         fcp_plan *plan = make_plan(path, NULL, &options, &picture);
         cr_assert(plan, "%s: %s", path, picture);
-        judge_plan(plan, i, i % 4 == 0, path);
+        judge_plan(plan, i % 2 ? &fibers_backend : &fibers_ordered_backend, i, i % 4 == 0, path);
         fcp_plan_free(plan);
         free(picture);
     }
