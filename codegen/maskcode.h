@@ -173,12 +173,12 @@ void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch);
 /* A row of a score, in float: out[i] for (q, k0 + i) and s[i]; out may be s. `scratch` as for mc_eval_row. Bits do not
  * depend on the machine. */
-void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, const float *s,
-                       int64_t *scratch, float *out);
-/* The same for a tile of any size, times `factor`: out[i * ld + j] for (q0 + i, k0 + j) and s[i * ld + j]. What does not
- * depend on q and s is evaluated once for all rows. */
-void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
-                        const float *s, size_t ld, float factor, int64_t *scratch, float *out);
+void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
+                       const float *s, int64_t *scratch, float *out);
+/* The same for a tile of any size, times `factor`: out[i * ld + j] for (q0 + i, k0 + j) and s[i * ld + j]. What does
+ * not depend on q and s is evaluated once for all rows. */
+void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys,
+                        int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
 
 /* --- evaluation, faulting meaning ------------------------------------------------------------------------------- */
 

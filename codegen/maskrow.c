@@ -3,10 +3,10 @@
  * Requires: code that mc_check accepts, and scratch of mc_row_scratch words.
  * Gives: the total meaning, as mc_eval and, in float, as mc_eval_score; reals that depend on neither k nor s are
  *       evaluated in double and rounded once.
- * Cost: O(nodes) a call, a node that depends on neither q, k nor s once a tile, one on k alone once for all rows of MC_ROW
- *       keys, other nodes once a row: a scalar where they do not depend on k or s, else a loop over plain arrays that
- *       compilers vectorise. An integer that is linear in k is kept as base and step, as long as additions, negations and
- *       products with what does not depend on k make it.
+ * Cost: O(nodes) a call, a node that depends on neither q, k nor s once a tile, one on k alone once for all rows of
+ *       MC_ROW keys, other nodes once a row: a scalar where they do not depend on k or s, else a loop over plain arrays
+ *       that compilers vectorise. An integer that is linear in k is kept as base and step, as long as additions,
+ *       negations and products with what does not depend on k make it.
  * Units: positions in tokens from the start of the sequence.
  */
 #include <math.h>
@@ -16,8 +16,8 @@
 #include "realrow.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [a word per node: its value, or a line's base] [a word per node: its vector's place] [bytes: states, levels]
- *           [three spare vectors] [a vector per node that depends on k or s]
+ * scratch = [a word per node: its value, or a line's base] [a word per node: its vector's place]
+ *           [bytes: states, levels] [three spare vectors] [a vector per node that depends on k or s]
  * A vector is MC_ROW int64 of an int, floats of a real, bytes of a bool. The word before an int's vector is the step of
  * a line. */
 
@@ -122,7 +122,7 @@ static const float *real_vector(const rows *r, uint32_t i, int which) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The elements of one dimension that a load reads: of a table of two, those of a row, if it is the same for all keys. */
+/* The elements of one dimension that a load reads: of a table of two, those of a row if it is the same for all keys. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
     if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
@@ -434,8 +434,8 @@ void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t ro
     }
 }
 
-void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, const float *s,
-                       int64_t *scratch, float *out) {
+void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
+                       const float *s, int64_t *scratch, float *out) {
     if (width > MC_ROW) width = MC_ROW;
     mc_eval_score_tile(code, env, q, 1, k0, width, h, s, 0, 1, scratch, out);
 }

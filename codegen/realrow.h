@@ -4,9 +4,9 @@
  * subnormal numbers and signed zeros are as in IEEE 754's functions; the relative error is below 2^-21 (mc_fast_exp,
  * mc_fast_exp2, mc_fast_tanh) and 2^-22 (logarithms; of log and log2 near 1 too).
  *
- * Method: exponentials split the argument into whole multiples of ln 2 and a rest of at most ln 2 / 2, on which e^r - 1 is
- * r + r^2 times a polynomial; tanh(x) is e / (e + 2) with e = e^2x - 1. Logarithms split off the exponent so that the
- * rest 1 + f is in [sqrt 1/2, sqrt 2), and use log(1 + f) = 2 artanh(f / (2 + f)). The polynomials interpolate at
+ * Method: exponentials split the argument into whole multiples of ln 2 and a rest of at most ln 2 / 2, on which e^r - 1
+ * is r + r^2 times a polynomial; tanh(x) is e / (e + 2) with e = e^2x - 1. Logarithms split off the exponent so that
+ * the rest 1 + f is in [sqrt 1/2, sqrt 2), and use log(1 + f) = 2 artanh(f / (2 + f)). The polynomials interpolate at
  * Chebyshev's nodes.
  */
 #ifndef FCP_REALROW_H

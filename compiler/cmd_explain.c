@@ -218,7 +218,8 @@ static fcp_code read_logit(const char *word, double *out, fcp_error *err) {
 
 fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     uint64_t q = 0, k = 0, n = 0, h = 0, width = 0;
-    fcp_code code = cmd_position("q", line->more[0], &q, err);
+    bool before = line->more[0][0] == '-'; /* a query before the first key */
+    fcp_code code = cmd_position("q", line->more[0] + before, &q, err);
     if (code == FCP_OK) code = cmd_position("k", line->more[1], &k, err);
     if (code == FCP_OK && line->value[OPT_LENGTH]) code = cmd_position("--length", line->value[OPT_LENGTH], &n, err);
     if (code == FCP_OK && line->value[OPT_LENGTH] && !n)
@@ -233,7 +234,7 @@ fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (code == FCP_OK) code = read_subject(line, input, &about, err);
     if (code == FCP_OK && !input->diagnostics) input->diagnostics = fcpc_diagnostics_new();
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    explanation out = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = (int64_t)h, .s = logit,
+    explanation out = {.q = before ? -(int64_t)q : (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = (int64_t)h, .s = logit,
                        .sequence = sequence, .asked = line->value[OPT_SEQ] != NULL, .plan = about.plan};
     if (code == FCP_OK) {
         fcpc_options options = {.defines = line->defines, .define_count = line->define_count,

@@ -184,13 +184,13 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Faults of the score, for pairs that the mask allows. Where it reads no field, once for each length, or for the longest
- * sequence where the length does not matter. */
+/* Faults of the score, for pairs that the mask allows. Where it reads no field and queries and keys are as many, once for each
+ * length, or for the longest sequence where the length does not matter. */
 static fcp_code check_score(run *r) {
     const struct fcpc_program *g = r->program;
     const problem *p = &r->problem;
     if (g->check.nodes == g->mask.nodes) return FCP_OK;
-    bool each = reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
+    bool each = p->split || reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
     uint64_t *order = ARENA_NEW(&r->scratch, uint64_t, p->sequences), *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
     uint32_t *kept = ARENA_NEW(&r->scratch, uint32_t, p->sequences), count = 0;
     cells *check = cells_new(g->check, g->heads);
@@ -432,10 +432,6 @@ static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch,
     if (!r.lengths) {
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
-    }
-    if (batch->queries) {
-        diag_error(d, FCP_E_UNSUPPORTED, SPAN_NONE, "queries of another number than keys are not built into this version");
-        return FCP_E_UNSUPPORTED;
     }
     r.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);

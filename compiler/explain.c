@@ -553,9 +553,20 @@ static fcp_code find_field(sema *s, const program_array **out) {
     return FCP_OK;
 }
 
+/* The position of a sequence's first query. */
+static int64_t first_query(const sema *s, const explanation *o, size_t i) {
+    if (o->plan) return o->plan->sequences[i].q_first;
+    if (s->out->align == FCP_TOP_LEFT) return 0;
+    return (int64_t)batch_length(s, i, FCP_KEYS) - (int64_t)batch_length(s, i, FCP_QUERIES);
+}
+
+static bool has_query(const sema *s, const explanation *o, size_t i) {
+    int64_t first = first_query(s, o, i);
+    return o->q >= first && o->q - first < (int64_t)batch_length(s, i, FCP_QUERIES);
+}
+
 /* Chooses the sequence: out->n and out->sequence, and where it lies. */
 static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
-    const struct fcpc_program *p = s->out;
     const program_array *field;
     fcp_code code = find_field(s, &field);
     if (code != FCP_OK) return code;
@@ -583,13 +594,17 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
         diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
         return FCP_E_VALUE;
     }
+    for (size_t i = at; here && !alone && !o->asked && i < count; i++) { /* of those as long, the first that has the query */
+        if (KEYS_OF(i) != KEYS_OF(at) || !has_query(s, o, i)) continue;
+        at = i;
+        break;
+    }
     if (!o->n) o->n = count ? (int64_t)KEYS_OF(at) : (o->q > o->k ? o->q : o->k) + 1;
     *out = (whereabouts){.n = o->n, .queries = o->n};
 #undef KEYS_OF
     if (here && !alone) {
         out->queries = (int64_t)batch_length(s, at, FCP_QUERIES);
-        if (o->plan) out->q_first = o->plan->sequences[at].q_first;
-        else if (p->align == FCP_BOTTOM_RIGHT) out->q_first = out->n - out->queries;
+        out->q_first = first_query(s, o, at);
         for (size_t i = 0; i < at; i++)
             for (int side = 0; side < FCP_SIDES; side++) out->first[side] += batch_length(s, i, (fcp_side)side);
     }

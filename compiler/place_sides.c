@@ -2,7 +2,7 @@
  *
  * requires  a problem with its tiles; for place_keys a home for every block.
  * gives     tokens and reads of each block (place.h); then homes of KV blocks with readers that are not at one of them
- *           moved to one, where a rank has room for it.
+ *           moved to one, where a rank has room for it; no rank loses its last block by that.
  * cost      linear in blocks and tiles.
  * units     tokens; in a split plan by weight: a token of Q keeps Q and O at home, one of KV keeps K and V, so they weigh
  *           as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
@@ -65,15 +65,19 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
     uint64_t *held = ARENA_ZNEW(scratch, uint64_t, p->ranks), cap = place_token_cap(in);
     uint32_t *first = ARENA_ZNEW(scratch, uint32_t, p->block_count + (size_t)2);
     uint32_t *reader = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
-    if (!held || !first || !reader) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) held[home[b]] += in->tokens[b];
+    uint32_t *blocks = ARENA_ZNEW(scratch, uint32_t, p->ranks);
+    if (!held || !first || !reader || !blocks) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        held[home[b]] += in->tokens[b];
+        blocks[home[b]]++;
+    }
     for (uint32_t t = 0; t < p->tile_count; t++) first[p->tile_k[t] + 2]++;
     for (uint32_t b = 0; b < p->block_count; b++) first[b + 2] += first[b + 1];
     for (uint32_t q = 0; q < p->block_count; q++)
         for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) reader[first[p->tile_k[t] + 1]++] = home[q];
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t best = FCP_NONE;
-        if (p->blocks[b].holds != FCP_HOLDS_KV) continue;
+        if (p->blocks[b].holds != FCP_HOLDS_KV || blocks[home[b]] == 1) continue;
         for (uint32_t i = first[b]; i < first[b + 1]; i++) {
             uint32_t r = reader[i];
             if (r == home[b]) best = r;
@@ -83,6 +87,8 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
         if (best == FCP_NONE || best == home[b]) continue;
         held[home[b]] -= in->tokens[b];
         held[best] += in->tokens[b];
+        blocks[home[b]]--;
+        blocks[best]++;
         home[b] = best;
     }
     return FCP_OK;

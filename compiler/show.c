@@ -240,10 +240,13 @@ static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across,
     return width;
 }
 
-static void grid_title(const show_grid *g, char *out, size_t size) {
+/* `brief`: beside another. */
+static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
     char length[SHOW_LENGTH], alike[SHOW_COUNT + 32] = "", count[SHOW_COUNT];
     if (g->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, g->alike));
-    snprintf(out, size, "sequence %" PRIu32 ": %s%s", g->sequence, show_length(length, g->queries, g->length), alike);
+    if (brief && !show_square(g)) snprintf(length, sizeof length, "%" PRIu64 ":%" PRIu64 " tokens", g->queries, g->length);
+    else show_length(length, g->queries, g->length);
+    snprintf(out, size, "sequence %" PRIu32 ": %s%s", g->sequence, length, alike);
 }
 
 /* Ends a line without the spaces that pad it. */
@@ -258,7 +261,7 @@ static void draw_masks(const drawing *d) {
     if (!m->grid_count) return;
     const show_grid *g = &m->grids[0];
     uint32_t across, down, room = d->width - GUTTER - OWNERS - 3;
-    grid_title(g, title, sizeof title);
+    grid_title(g, false, title, sizeof title);
     heading(d, "MASK", title);
     grid_zoom(g, room, &across, &down);
     for (uint32_t line = 0; line < grid_lines(g, down); line++) {
@@ -273,8 +276,8 @@ static void draw_masks(const drawing *d) {
     if (b && grid_lines(b, zoom[1][1]) > lines) lines = grid_lines(b, zoom[1][1]);
     if (a) {
         char other[160] = "";
-        grid_title(a, title, sizeof title);
-        if (b) grid_title(b, other, sizeof other);
+        grid_title(a, true, title, sizeof title);
+        if (b) grid_title(b, true, other, sizeof other);
         text_printf(d->out, "  %-*s%s", (int)d->width / 2 - 2, title, other);
         end_line(d->out);
     }

@@ -148,10 +148,16 @@ static void add_cost(facts *f, const show_model *m) {
         100 * x.density, m->pair_heads > 1 ? ", summed over heads" : "",
         summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
         backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
-    add(f, "balance",
-        "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
-        "fullest %.4f x the mean tokens",
-        x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
+    if (fcp_plan_split(m->plan))
+        add(f, "balance",
+            "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f), the "
+            "fullest %.4f x the mean queries, another or the same %.4f x the mean keys",
+            x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean, x.key_tokens_max_over_mean);
+    else
+        add(f, "balance",
+            "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
+            "fullest %.4f x the mean tokens",
+            x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
     add(f, "traffic",
         "%s between ranks, %s of it between nodes; the busiest sender has %.2f x the mean, the busiest receiver %.2f x",
         summary_number(f->number[0], (double)s->bytes_total, "B"),

@@ -160,8 +160,8 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
                              : "queries",
                  sequences, plural(sequences), rows == 1 ? "s" : "",
                  rows > example.end - example.first ? "for instance " : "", which, head, s, size);
-    diag_hint(b->d,
-              "their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see itself");
+    diag_hint(b->d, "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
+              g->sink ? "the sink's logit" : "-inf");
     return FCP_OK;
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "../../compiler/fcpc.h"
-#include "../../runtime/plan.h"
 #include "../../runtime/tensors.h"
 #include "bench.h"
 
@@ -30,8 +29,9 @@ static double median(double *x, int count) {
     return x[count / 2];
 }
 
-static fcp_plan *make_plan(const char *dtype, int ranks, int tokens) {
-    char text[400];
+/* `score`: "" or "score = ...; ". */
+static fcp_plan *make_plan(const char *dtype, int ranks, int tokens, const char *score) {
+    char text[500];
     fcp_plan *plan = NULL;
     fcpc_program *program = NULL;
     fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -39,8 +39,8 @@ static fcp_plan *make_plan(const char *dtype, int ranks, int tokens) {
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = %s }\n"
              "cluster { nodes = 1; gpus = %d; gpu = cpu }\n"
              "batch { lengths = [%d] }\n"
-             "plan { mask = causal; block = 2048; strategy = fcp; passes = forward, backward }\n",
-             HEADS, HEADS, HEAD_DIM, dtype, ranks, tokens);
+             "plan { mask = causal; %sblock = 2048; strategy = fcp; passes = forward, backward }\n",
+             HEADS, HEADS, HEAD_DIM, dtype, ranks, tokens, score);
     fcp_code code = fcpc_parse_text("bench.fcp", text, strlen(text), NULL, d, &program);
     if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
     if (code != FCP_OK) {
@@ -83,88 +83,52 @@ static void measure(fcp_session *session, const fcp_plan *plan, fcp_pass pass, f
 
 /* --- scores ------------------------------------------------------------------------------------------------------- */
 
-static mc_node node(mc_op op, uint32_t a, uint32_t b, double real, int64_t imm) {
-    mc_node x = {.op = op, .a = a, .b = b, .c = MC_NONE, .guard = MC_NONE, .imm = imm};
-    if (op == MC_CONST_F) memcpy(&x.imm, &real, sizeof x.imm);
-    return x;
-}
-
-/* s + (k - q) 2^(-8 (h + 1) / heads), or 20 tanh(s / 20); and their slopes. Returns the numbers of nodes. */
-static void score_code(bool alibi, mc_node *score, uint64_t *score_count, mc_node *slope, uint64_t *slope_count) {
-    const uint32_t none = MC_NONE;
-    if (alibi) {
-        const mc_node nodes[] = {node(MC_S, none, none, 0, 0), node(MC_K, none, none, 0, 0),
-                                 node(MC_Q, none, none, 0, 0), node(MC_SUB, 1, 2, 0, 0),
-                                 node(MC_H, none, none, 0, 0), node(MC_CONST_I, none, none, 0, 1),
-                                 node(MC_ADD, 4, 5, 0, 0), node(MC_TO_F, 6, none, 0, 0),
-                                 node(MC_CONST_F, none, none, -8.0 / HEADS, 0), node(MC_MUL_F, 7, 8, 0, 0),
-                                 node(MC_EXP2_F, 9, none, 0, 0), node(MC_TO_F, 3, none, 0, 0),
-                                 node(MC_MUL_F, 11, 10, 0, 0), node(MC_ADD_F, 0, 12, 0, 0)};
-        memcpy(score, nodes, sizeof nodes);
-        *score_count = sizeof nodes / sizeof *nodes;
-        slope[0] = node(MC_CONST_F, none, none, 1, 0);
-        *slope_count = 1;
-        return;
-    }
-    const mc_node nodes[] = {node(MC_S, none, none, 0, 0), node(MC_CONST_F, none, none, 20, 0),
-                             node(MC_DIV_F, 0, 1, 0, 0), node(MC_TANH_F, 2, none, 0, 0)};
-    memcpy(score, nodes, sizeof nodes);
-    memcpy(slope, nodes, sizeof nodes);
-    score[4] = node(MC_MUL_F, 1, 3, 0, 0);
-    *score_count = 5;
-    slope[4] = node(MC_CONST_F, none, none, 1, 0);
-    slope[5] = node(MC_MUL_F, 3, 3, 0, 0);
-    slope[6] = node(MC_SUB_F, 4, 5, 0, 0);
-    *slope_count = 7;
-}
-
 /* A row each: the median over the runs of the rate with a score over the rate without, measured in turns. */
 static void measure_scores(void) {
-    static const char *const names[] = {"alibi", "soft-cap"};
-    fcp_plan *plan = make_plan("fp32", 1, SCORE_TOKENS);
+    static const struct { const char *name, *text; } scores[] = {{"alibi", "score = alibi; "},
+                                                                 {"soft-cap", "score = softcap(c = 20.0); "}};
+    enum { PLANS = 1 + sizeof scores / sizeof *scores };
+    fcp_plan *plans[PLANS] = {make_plan("fp32", 1, SCORE_TOKENS, "")};
+    fcp_session *sessions[PLANS] = {0};
     fcp_packed packed = {0};
     fcp_shape shape;
-    fcp_error err;
-    if (!plan) return;
-    fcp_plan_shape(plan, &shape);
-    bool ok = fcp_packed_alloc(&shape, (1u << FCP_TENSORS) - 1, &packed, &err) == FCP_OK;
+    fcp_error err = {.message = "no plan"};
+    bool ok = true;
+    for (int i = 1; i < PLANS; i++) plans[i] = make_plan("fp32", 1, SCORE_TOKENS, scores[i - 1].text);
+    for (int i = 0; ok && i < PLANS; i++)
+        ok = plans[i] && fcp_session_create(plans[i], NULL, &sessions[i], &err) == FCP_OK;
+    if (ok) fcp_plan_shape(plans[0], &shape);
+    ok = ok && fcp_packed_alloc(&shape, (1u << FCP_TENSORS) - 1, &packed, &err) == FCP_OK;
     if (ok) fcp_packed_draw(&shape, (1u << FCP_TENSORS) - 1, 1, &packed);
-    for (int pass = 0; ok && pass < FCP_PASSES; pass++)
-        for (int i = 0; ok && i < 2; i++) {
-            mc_node score[16], slope[16];
-            double ratios[RUNS], with = 0, without = 0;
-            char name[80], note[120];
-            for (int run = 0; ok && run < RUNS; run++) {
-                fcp_session *session = NULL;
-                plan->score = score;
-                plan->slope = slope;
-                for (int scored = 0; ok && scored < 2; scored++) {
-                    if (scored) score_code(i == 0, score, &plan->score_count, slope, &plan->slope_count);
-                    else plan->score_count = plan->slope_count = 0;
-                    ok = fcp_session_create(plan, NULL, &session, &err) == FCP_OK &&
-                         fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, scored ? &with : &without,
-                                                &err) == FCP_OK;
-                    fcp_session_free(session);
-                    session = NULL;
-                }
-                ratios[run] = without / with;
+    for (int pass = 0; ok && pass < FCP_PASSES; pass++) {
+        double seconds[PLANS] = {0}, ratios[PLANS][RUNS];
+        for (int run = 0; ok && run < RUNS; run++)
+            for (int i = 0; ok && i < PLANS; i++) {
+                ok = fcp_session_run_packed(sessions[i], plans[i], (fcp_pass)pass, &packed, &seconds[i], &err) ==
+                     FCP_OK;
+                ratios[i][run] = seconds[0] / seconds[i];
             }
-            plan->score_count = plan->slope_count = 0;
-            if (!ok) break;
-            double ratio = median(ratios, RUNS);
-            snprintf(name, sizeof name, "host %s, %s, over the same without", pass ? "backward" : "forward", names[i]);
-            snprintf(note, sizeof note, "the last run: %.2f s, without %.2f s", with, without);
+        for (int i = 1; ok && i < PLANS; i++) {
+            char name[80], note[120];
+            double ratio = median(ratios[i], RUNS);
+            snprintf(name, sizeof name, "host %s, 4K causal, %s, over the same without", pass ? "backward" : "forward",
+                     scores[i - 1].name);
+            snprintf(note, sizeof note, "the last run: %.2f s, without %.2f s", seconds[i], seconds[0]);
             bench_row(name, ratio, "x", ">= 0.6", ratio >= 0.6, note);
         }
+    }
     if (!ok) bench_row("host", 0, "", "runs", false, err.message);
     fcp_packed_free(&packed);
-    fcp_plan_free(plan);
+    for (int i = 0; i < PLANS; i++) {
+        fcp_session_free(sessions[i]);
+        fcp_plan_free(plans[i]);
+    }
 }
 
 static void measure_dtype(const char *dtype, const struct product *x) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     int ranks = processors < 1 ? 1 : processors > 8 ? 8 : (int)processors;
-    fcp_plan *plan = make_plan(dtype, ranks, TOKENS);
+    fcp_plan *plan = make_plan(dtype, ranks, TOKENS, "");
     fcp_session *session = NULL;
     fcp_packed packed = {0};
     fcp_shape shape;

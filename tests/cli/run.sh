@@ -210,6 +210,10 @@ plan a.fcp bf16.plan -D model.dtype=bf16
 plan a.fcp fp16.plan -D model.dtype=fp16
 ok "run bf16" "$fcpc" run bf16.plan
 ok "run fp16" "$fcpc" run fp16.plan
+printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2; gpu = cpu }\nbatch { lengths = [300, 60] }\nplan { mask = late; score = softcap(c = 2.0); sink = [0.5, -1.0, 0, 3]; block = 128 }\n' > scored.fcp
+plan scored.fcp scored.plan
+ok "run with a score and sinks" "$fcpc" run scored.plan --json
+holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
 
 # tensors: the run's own outputs are inputs of the right shapes
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
@@ -276,6 +280,38 @@ bad "explain a head that is not there" 1 E206 explain a.fcp 3 2 --head 4
 bad "explain an unknown mask" 1 E200 explain cuasal 3 2
 holds "the nearest mask of them" grep -q "'causal'" stderr
 bad "explain a file that is not there" 1 E010 explain none.fcp 3 2
+
+# --- queries and keys of different lengths --------------------------------------------------------------------------------
+program cross.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }
+cluster { nodes = 2; gpus = 2 }
+batch { lengths = [100:700, 1:300 x 4, 150:40, 64] }
+plan { mask = causal; block = 128; layout = contiguous; strategy = fcp(coalesce = 2) }'
+ok "compile unequal lengths" "$fcpc" cross.fcp -o cross.plan
+holds "the summary counts both sides" grep -q "318 queries and 2004 keys in 7 sequences" stderr
+holds "rows above the keys see nothing" grep -q "q = -110 to -1 of sequence 5 (150 queries, 40 keys)" stderr
+ok "the summary as JSON" "$fcpc" cross.fcp -o cross.plan --json
+holds "tokens are queries" json '.tokens == 318 and .key_tokens == 2004'
+ok "run it" "$fcpc" run cross.plan --out co.npy --lse cl.npy --dq cdq.npy --dk cdk.npy --dv cdv.npy
+holds "shapes of both sides" sh -c 'head -c 128 co.npy | grep -aq "(318, 2, 16)" && head -c 128 cdk.npy | grep -aq "(2004, 1, 16)"'
+ok "run on tensors of different lengths" "$fcpc" run cross.plan --q co.npy --k cdk.npy --v cdv.npy --do cdq.npy --dk cdk2.npy --dq cdq2.npy --check --json
+holds "which is right" json '.ok and .tensors.dk.ok'
+bad "keys where queries belong" 1 E701 run cross.plan --q cdk.npy --k cdk.npy --v cdv.npy --out out/x.npy
+golden show/cross.txt "$fcpc" show cross.plan --width 80
+golden show/cross-zoom.txt "$fcpc" show cross.plan --seq 5 --rows 90..150 --width 80
+bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 200..300
+ok "a picture of it" "$fcpc" show cross.plan --svg cross.svg
+holds "with positions of queries" grep -q "queries 600..700" cross.svg
+printf '100:700 # a chunk\n1 300\n64\n' > cross.lengths
+ok "a file of them" "$fcpc" cross.fcp --lengths cross.lengths -o cross2.plan --json
+holds "its sides" json '.tokens == 165 and .key_tokens == 1064 and .sequences == 3'
+ok "aligned at the top left" "$fcpc" cross.fcp -D batch.align=top_left -q -o cross3.plan
+holds "which is in the plan" sh -c "$fcpc dump cross3.plan | grep -q '^sequence 0 queries=100 keys=700 q_first=0\$'"
+ok "explain a query before the keys" "$fcpc" explain cross.fcp -n 40 -- -5 3
+holds "sees nothing" grep -q "q = -5 does not see k = 3 (n = 40)" stdout
+ok "the same of a plan" "$fcpc" explain cross.plan -n 40 -- -110 3
+bad "a query before the first" 1 E206 explain cross.plan -n 40 -- -111 3
+bad "a position that no query has" 1 E206 explain cross.fcp 2000 3
+bad "no queries" 1 E300 cross.fcp -D 'batch.lengths=[0:5]' -o out/x.plan
 
 # --- help -------------------------------------------------------------------------------------------------------------
 ok "--help" "$fcpc" --help

@@ -31,6 +31,8 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
+#include "random_score.h"
+
 /* --- expressions ----------------------------------------------------------------------------------------------------- */
 
 typedef enum kind {
@@ -57,6 +59,7 @@ typedef struct random_program {
     expr pool[MAX_EXPRS];
     uint32_t used;
     expr *mask;
+    random_score score;
     /* when not NULL, what the mask means, instead of the tree; its parameters */
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
@@ -349,6 +352,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->views = p->view_room;
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
+    draw_score(&p->score, d, p->heads);
 
     put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
         dtypes[p->dtype]);
@@ -363,7 +367,11 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);
     put(p, "}\nmask drawn = ");
     put_expr(p, p->mask);
-    put(p, "\nplan {\n  mask = drawn\n  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
+    if (p->score.root) put(p, "\nscore logit = %s", p->score.text);
+    put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
+    for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
+        put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
+    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
         strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }

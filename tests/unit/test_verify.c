@@ -33,6 +33,17 @@ static const char *const programs[] = {
     MODEL "batch { lengths = [700, 260]; field doc = [0 x 500, 300 x 460]; field g = [0 x 959, 1] }\n"
     "cluster { gpus = 2 }\n"
     "plan { mask = m; block = 128; passes = forward }\nmask m = doc[q] == doc[k] or g[k] == 1",
+    /* split: queries and keys apart */
+    MODEL "batch { lengths = [300:3000, 1:1700 x 5, 1, 640, 700:130 x 3, 50 x 9, 1:1024] }\n"
+    "cluster { nodes = 2; gpus = 4 }\n"
+    "plan { mask = causal; block = 256; strategy = fcp(coalesce = 2, buffers = 3); layout = contiguous; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [2000:900, 500:2500, 1:300 x 7]; align = top_left }\ncluster { nodes = 3; gpus = 2 }\n"
+    "plan { mask = full; block = 256; strategy = ring(coalesce = 1, buffers = 2); layout = zigzag; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [400:1500, 900:200, 1:700 x 3, 256] }\ncluster { nodes = 2; gpus = 2 }\n"
+    "plan { mask = full; block = 128; strategy = fcp(coalesce = 1, buffers = 2); layout = contiguous; "
+    "passes = forward, backward }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
