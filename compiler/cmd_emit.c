@@ -12,7 +12,7 @@
 #include "cmd.h"
 
 typedef struct emission {
-    unsigned passes;
+    unsigned passes, skeletons;
     char *source;
     const char *arch; /* NULL: the source is what is asked for */
     fcp_jit *jit;
@@ -36,6 +36,12 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
     return FCP_OK;
 }
 
+static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) |
+                   (e->passes & 1u << FCP_BACKWARD ? emit_backward(plan->problem->head_dim) : 0);
+    return fcp_kernel_source(plan, e->skeletons, &e->source, err);
+}
+
 static fcp_code compile(emission *e, fcp_error *err) {
     double start = cmd_now();
     fcp_code code = fcp_jit_open(NULL, &e->jit, err);
@@ -57,7 +63,7 @@ static void print_text(const emission *e) {
         const emit_kernel *k = &e->kernels[i];
         const fcp_kernel_cost *c = cost_of(e, k->name);
         if (!c) continue;
-        fprintf(stderr, "%-16s %3" PRIu32 " registers of %3" PRIu32 ", %" PRIu32 " threads, %" PRIu32 " bytes of shared memory, %"
+        fprintf(stderr, "%-19s %3" PRIu32 " registers of %3" PRIu32 ", %" PRIu32 " threads, %" PRIu32 " bytes of shared memory, %"
                 PRIu32 " bytes spilled\n", k->name, c->registers, k->registers, k->threads, k->shared + c->shared,
                 c->spill_stores + c->spill_loads);
     }
@@ -122,11 +128,10 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
         code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
-    if (code == FCP_OK) code = fcp_kernel_source(input->plan, e->passes, &e->source, err);
+    if (code == FCP_OK) code = make_source(input->plan, e, err);
     if (code == FCP_OK && e->arch) code = compile(e, err);
     if (code != FCP_OK) return code;
-    e->kernel_count = emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->passes,
-                                     e->kernels);
+    e->kernel_count = emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
     const void *bytes = e->arch ? e->cubin.bytes : e->source;
     size_t size = e->arch ? e->cubin.size : strlen(e->source);
     if (e->arch && *fcp_jit_warning(e->jit) && !line->quiet) fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));

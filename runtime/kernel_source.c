@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(EMIT_FORWARD == 1 << FCP_FORWARD && EMIT_BACKWARD == 1 << FCP_BACKWARD, "passes are the same bits");
-
 /* Positions that a kernel computes with, though it does not use what comes of it: rows and keys to the end of a tile. */
 enum { BEYOND = 2 * FCP_CELL };
 
@@ -82,18 +80,23 @@ static fcp_code describe(const fcp_plan *plan, emit_program *out, emit_array **o
     return FCP_OK;
 }
 
-fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned passes, char **out_text, fcp_error *err) {
+fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
     emit_program program;
     emit_array *arrays = NULL;
     sheet s = {0};
     *out_text = NULL;
     fcp_code code = fcp_kernel_check(plan, err);
-    if (!code && (!passes || passes & ~plan->problem->passes))
+    unsigned passes = (skeletons & EMIT_FORWARD ? 1u << FCP_FORWARD : 0) |
+                      (skeletons & ~(unsigned)EMIT_FORWARD ? 1u << FCP_BACKWARD : 0);
+    if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
-                        passes & ~plan->problem->passes & 1u << FCP_BACKWARD ? "backward" : "forward");
+                        passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
+    if (!code && skeletons & EMIT_ORDERED && emit_backward(plan->problem->head_dim) != EMIT_ORDERED)
+        code = fcp_fail(err, FCP_E_HEADS, "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
+                        plan->problem->head_dim);
     if (!code) code = describe(plan, &program, &arrays, err);
     if (!code) {
-        const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16, passes};
+        const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16, skeletons};
         uint32_t node;
         const char *wrong = emit_kernels(&source, add_text, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;

@@ -305,9 +305,9 @@ static bool order_runs(struct columns *x) {
     fcp_kernel_work *w = x->w;
     struct turn {
         uint32_t lock, next;
-    } *turns = scratch(w, TURNS, x->a->home_first[x->a->homes], sizeof *turns);
+    } *turns = scratch(w, TURNS, x->a->home_first[FCP_QUERIES][x->a->homes], sizeof *turns);
     if (!turns) return false;
-    memset(turns, 0xff, x->a->home_first[x->a->homes] * sizeof *turns);
+    memset(turns, 0xff, x->a->home_first[FCP_QUERIES][x->a->homes] * sizeof *turns);
     w->lock_count = 0;
     for (uint32_t i = 0; i < w->key_count; i++)
         for (uint32_t j = w->keys[i].first; j < w->keys[i].first + w->keys[i].runs; j++) {

@@ -226,7 +226,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     }
     memset(w->owners, 0, a->bytes);
     uint64_t dq = locks ? launch->dq : launch->arena;
-    uint64_t dq_end = locks ? dq + a->home_first[a->homes] * p->heads * p->head_dim * 4 : dq;
+    uint64_t dq_end = locks ? dq + a->home_first[FCP_QUERIES][a->homes] * p->heads * p->head_dim * 4 : dq;
     const machine_range ranges[] = {
         {"the arena", launch->arena, dq, true, w->owners},
         {"dQ", dq, dq_end, true, NULL},
