@@ -104,15 +104,15 @@ typedef struct fk_launch {
 
 /* forward: FK_ROWS rows stay, keys stream by */
 #define FK_FORWARD_WARPS(d) ((d) > 64 ? 8 : 4)
-#define FK_FORWARD_KEYS(d) ((d) > 128 ? 32 : 64)
+#define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
-#define FK_FORWARD_REGISTERS(d) ((d) > 128 ? 255 : (d) > 64 ? 255 : 168)
+#define FK_FORWARD_REGISTERS(d) 255
 
 /* dKV: FK_DKV_KEYS keys stay, rows stream by, double-buffered; where head_dim is 256 two warps share the same keys, half
  * the columns each */
 #define FK_DKV_WARPS(d) 8
 #define FK_DKV_KEYS(d) ((d) > 128 ? 64 : 128)
-#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 64 ? 32 : 64)
+#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64) /* at most: half of it for 128 with a score */
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
 #define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
