@@ -103,8 +103,8 @@ typedef struct fk_launch {
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
 /* forward: FK_ROWS rows stay, keys stream by */
-#define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* with a score, 32 rows a warp would spill */
-#define FK_FORWARD_KEYS(d) ((d) > 128 ? 32 : 64)
+#define FK_FORWARD_WARPS(d) ((d) > 64 ? 8 : 4)
+#define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255
 
@@ -112,7 +112,7 @@ typedef struct fk_launch {
  * the columns each */
 #define FK_DKV_WARPS(d) 8
 #define FK_DKV_KEYS(d) ((d) > 128 ? 64 : 128)
-#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 64 ? 32 : 64)
+#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64) /* at most: half of it for 128 with a score */
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
 #define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255

@@ -24,12 +24,13 @@ FK_DEVICE fk_u32 fk_ordered_ticket(void) { return fk_ordered_ds() + FK_K_KEYS * 
 /* c = 16 rows of dS from `band` on, times the item's K, columns 8 (chunk + j) ... */
 FK_DEVICE void fk_ordered_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
     fk_u32 lane = fk_lane(), corner = fk_beside(fk_corner(fk_dkv_tile(0), 0), 0, chunk);
+    fk_u32 ds_corner = fk_ds_at(fk_ordered_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_O_CHUNKS; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
-    FK_UNROLL
+    FK_UNROLL_SOME
     for (fk_u32 k = 0; k < FK_K_KEYS; k += 16) {
         fk_u32 a[4];
-        fk_matrices_transposed(a, fk_ds_at(fk_ordered_ds(), k + lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2));
+        fk_matrices_transposed(a, ds_corner + k * FK_K_STEP * 2);
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_O_CHUNKS; j += 2) {
             fk_u32 b[4];

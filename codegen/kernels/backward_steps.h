@@ -50,7 +50,7 @@ enum {
     FK_K_BANDS = FK_K_KEYS / 16,
     FK_K_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_K_BANDS, /* warps that share a band's keys */
     FK_K_CHUNKS = FK_CHUNKS / FK_K_SPLIT,                /* of the sums, a warp's */
-    FK_K_STEP = FK_DKV_ROWS(FK_HEAD_DIM),
+    FK_K_STEP = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 16 : FK_DKV_ROWS(FK_HEAD_DIM),
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 

@@ -63,7 +63,7 @@ FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 x, fk_u32 r
     fk_u32 x_corner = fk_corner(x, row), y_corner = fk_corner_rows(y, 0);
     FK_UNROLL
     for (fk_u32 j = 0; j < columns; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
-    FK_UNROLL
+    FK_UNROLL_SOME
     for (fk_u32 d = 0; d < FK_CHUNKS; d += 2) {
         fk_u32 a[4];
         fk_matrices(a, fk_beside(x_corner, 0, d));

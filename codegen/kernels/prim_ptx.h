@@ -9,6 +9,7 @@
 #define FK_KERNEL(name, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name
 #define FK_PARAMETER const __grid_constant__
 #define FK_UNROLL _Pragma("unroll")
+#define FK_UNROLL_SOME _Pragma("unroll 2") /* enough to hide latency; more only takes registers */
 #define FK_ROLL _Pragma("unroll 1")
 
 FK_DEVICE fk_u32 fk_thread(void) { return threadIdx.x; }

@@ -13,6 +13,7 @@ void machine_note(const char *file, int line);
 #define FK_KERNEL(name, threads, blocks) static void name
 #define FK_PARAMETER const
 #define FK_UNROLL
+#define FK_UNROLL_SOME
 #define FK_ROLL
 
 #define FK_NOTED(name) (machine_note(__FILE__, __LINE__), name##_host)
