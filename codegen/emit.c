@@ -94,7 +94,7 @@ static range range_of(const printer *p, const mc_node *x) {
     int64_t n = p->program->positions;
     switch ((mc_op)x->op) {
     case MC_CONST_I: return (range){x->imm, x->imm, true};
-    case MC_Q: return (range){-n, n, true};
+    case MC_Q: return (range){p->program->negative ? -n : 0, n, true};
     case MC_K:
     case MC_N: return (range){0, n, true};
     case MC_H: return (range){0, p->program->heads ? p->program->heads - 1 : 0, true};
@@ -169,7 +169,8 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
         const char *unsigned_word = small ? "fk_u32" : "fk_u64";
         say(p, "(%s)((%s)%s %s (%s)%s)", type, unsigned_word, p->operand[0], rest ? "%" : "/", unsigned_word, p->operand[1]);
     } else {
-        say(p, "(%s)fk_%s%s(%s, %s)", type, rest ? "mod" : "div", small ? "32" : "64", p->operand[0], p->operand[1]);
+        const char *by = b.lo > 0 ? "_by" : ""; /* a divisor above 0 */
+        say(p, "(%s)fk_%s%s%s(%s, %s)", type, rest ? "mod" : "div", by, small ? "32" : "64", p->operand[0], p->operand[1]);
     }
 }
 
@@ -254,11 +255,13 @@ static void say_node(printer *p, uint32_t i) {
     case MC_ADD: case MC_SUB: case MC_MUL: say_arithmetic(p, x, i); return;
     case MC_DIV: case MC_MOD: say_division(p, x, i); return;
     case MC_NEG:
-        if (p->ranges[i].exact) say(p, "(%s)-(fk_i64)%s", type_of(p, i), p->operand[0]);
+        if (all_narrow(p, x, i)) say(p, "-%s", p->operand[0]);
+        else if (p->ranges[i].exact) say(p, "(%s)-(fk_i64)%s", type_of(p, i), p->operand[0]);
         else say(p, "(fk_i64)(0 - (fk_u64)%s)", p->operand[0]);
         return;
     case MC_ABS:
-        if (p->ranges[i].exact) say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
+        if (all_narrow(p, x, i)) say(p, "%s < 0 ? -%s : %s", p->operand[0], p->operand[0], p->operand[0]);
+        else if (p->ranges[i].exact) say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
         else say(p, "%s < 0 ? (fk_i64)(0 - (fk_u64)%s) : %s", p->operand[0], p->operand[0], p->operand[0]);
         return;
     case MC_MIN: say(p, "(%s)(%s < %s ? %s : %s)", type_of(p, i), p->operand[0], p->operand[1], p->operand[0], p->operand[1]); return;
@@ -298,10 +301,14 @@ static void say_node(printer *p, uint32_t i) {
 static const char helpers[] =
     "#ifndef FK_DIVISION\n"
     "#define FK_DIVISION\n"
+    "FK_DEVICE fk_i32 fk_div_by32(fk_i32 a, fk_i32 b) { return a / b - (a % b < 0); }\n"
+    "FK_DEVICE fk_i32 fk_mod_by32(fk_i32 a, fk_i32 b) { return a % b < 0 ? a % b + b : a % b; }\n"
+    "FK_DEVICE fk_i64 fk_div_by64(fk_i64 a, fk_i64 b) { return a / b - (a % b < 0); }\n"
+    "FK_DEVICE fk_i64 fk_mod_by64(fk_i64 a, fk_i64 b) { return a % b < 0 ? a % b + b : a % b; }\n"
     "FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0) return 0;\n"
-    "    fk_i64 d = (fk_i64)a / b;\n"
-    "    return (fk_i32)(d - ((fk_i64)a % b != 0 && (a < 0) != (b < 0)));\n"
+    "    if (b == -1) return (fk_i32)(0 - (fk_u32)a);\n"
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n"
     "}\n"
     "FK_DEVICE fk_i32 fk_mod32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0 || b == -1) return 0;\n"

@@ -26,6 +26,7 @@ typedef struct emit_program {
     const emit_array *arrays;
     uint32_t array_count, band_count;
     int64_t positions;          /* every position of a query is in (-positions, positions), every key and n in [0, positions] */
+    bool negative;              /* some query may be at a position below 0 */
     uint32_t heads;
 } emit_program;
 

@@ -57,6 +57,12 @@ static uint64_t farthest(const fcp_plan *plan) {
     return most;
 }
 
+static bool below_zero(const fcp_plan *plan) {
+    bool any = false;
+    for (uint64_t i = 0; i < plan->sequences_count; i++) any = any || plan->sequences[i].q_first < 0;
+    return any;
+}
+
 static fcp_code describe(const fcp_plan *plan, emit_program *out, emit_array **out_arrays, fcp_error *err) {
     emit_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
     *out_arrays = arrays;
@@ -76,6 +82,7 @@ static fcp_code describe(const fcp_plan *plan, emit_program *out, emit_array **o
                           .array_count = (uint32_t)plan->arrays_count,
                           .band_count = (uint32_t)plan->slices_count,
                           .positions = emit_positions(farthest(plan) + BEYOND),
+                          .negative = below_zero(plan),
                           .heads = plan->problem->heads};
     return FCP_OK;
 }
