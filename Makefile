@@ -26,7 +26,7 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-RT_LIBS = -lopenblas -lisal -lm
+RT_LIBS = -lopenblas -lisal -lcrypto -lm
 # `fcpc show --png` draws through librsvg; the program alone links it, the libraries never do
 RSVG := $(shell pkg-config --exists 'librsvg-2.0 >= 2.52' 2> /dev/null && echo librsvg-2.0)
 RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
@@ -44,7 +44,9 @@ FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
 C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
-FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o)
+FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
+# what a kernel's source is made of
+KERNEL_TEXT = abi prim_ptx common forward_mma backward_steps backward_mma backward_ordered_mma
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
 EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)
@@ -72,7 +74,7 @@ $(B)/libfcp.so: $(FCP_OBJ)
 $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lcrypto -lm
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
 $(B)/install/%.a:
@@ -101,6 +103,11 @@ $(B)/gen/prelude.c: grammar/prelude.fcp
 	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
 	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+$(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
+	@mkdir -p $(B)/gen
+	@echo '  array $^'
+	$(Q)(for part in $(KERNEL_TEXT); do echo "extern const char emit_text_$$part[]; const char emit_text_$$part[] = {"; \
+	 od -An -v -tu1 codegen/kernels/$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<
@@ -149,6 +156,12 @@ fuzz-replay: $(REPLAYS)
 $(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(RT_LIBS)
+# The seeds of the plan loader's corpus, made anew: for a changed format.
+$(B)/fuzz/make_seeds: $(B)/fuzz/make_seeds.o $(B)/libfcpc.a $(B)/libfcp.a
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
+fuzz-seeds: $(B)/fuzz/make_seeds
+	@rm -f fuzz/corpus/plan/*; $(B)/fuzz/make_seeds fuzz/corpus/plan
 fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='-O1 -g' SAN=address,undefined,fuzzer-no-link fuzz-build
@@ -195,10 +208,10 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
-	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' > $(L)/pkgconfig/fcpc.pc
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build demo bench \
+.PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
         examples setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

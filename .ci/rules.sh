@@ -29,7 +29,7 @@ violations=$(
         rule grammar 'grammar/ast\.h|compiler/ast\.h|generated/.*' grammar/*.l grammar/*.y
         rule codegen 'codegen/.*' $(find codegen -name '*.[ch]')
         rule runtime 'codegen/.*|runtime/.*' $(find runtime -name '*.[ch]' -o -name '*.def')
-        rule compiler 'compiler/.*|generated/.*|codegen/maskcode\.h|runtime/(fcp|plan)\.h' \
+        rule compiler 'compiler/.*|generated/.*|codegen/maskcode\.h|runtime/(fcp|plan|npy)\.h' \
             $(find compiler -name '*.[ch]' ! -name 'cmd*' ! -name main.c)
         rule commands 'compiler/.*|codegen/.*|runtime/.*' compiler/main.c compiler/cmd*
     }

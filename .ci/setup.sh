@@ -31,6 +31,7 @@ need jq jq
 header stdio.h libc6-dev
 header criterion/criterion.h libcriterion-dev
 header isa-l/crc.h libisal-dev
+header openssl/evp.h libssl-dev
 header openblas_config.h libopenblas-dev
 header librsvg-2.0/librsvg/rsvg.h librsvg2-dev
 if command -v clang > /dev/null 2>&1; then

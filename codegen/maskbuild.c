@@ -6,10 +6,15 @@
  *       A node whose operands cannot make it fault within those limits, or whose guard is never true, loses its guard:
  *       that lets nodes be shared between places that are reached under different conditions.
  * Keeps: a node that may fault is never simplified away while its guard may be true.
+ * Reals: constants are folded in double, and only where every machine agrees: + - * / sqrt floor and comparisons, which IEEE
+ *       754 fixes to the bit, and the few exact values of the other functions (exp 0, exp2 of a whole number, log2 of a
+ *       power of two, ...). A result that is not finite is not folded. x + 0.0 stays (of x = -0.0 it is +0.0), as do
+ *       x * 0.0 (infinities), x - x and x == x (NaN); the simplifications below are exact for every x, NaN and -0.0 included.
  * Cost: expected O(1) per emitted node (hashing); extraction O(nodes).
  */
 #include "maskcode.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +24,7 @@ typedef struct fact {
     uint32_t place;
     bool loose;      /* it, or something it needs, may fault */
     bool is_bool;
+    bool real;       /* it is a real, or a real decides it */
 } fact;
 
 struct mc_builder {
@@ -66,6 +72,8 @@ const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count) {
 }
 
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node) { return b->facts[node].place; }
+bool mc_builder_loose(const mc_builder *b, uint32_t node) { return b->facts[node].loose; }
+bool mc_builder_real(const mc_builder *b, uint32_t node) { return b->facts[node].real; }
 
 /* --- sharing ---------------------------------------------------------------------------------------------------- */
 
@@ -134,6 +142,19 @@ static uint32_t constant(mc_builder *b, bool is_bool, int64_t value, uint32_t pl
     return intern(b, &x, &f);
 }
 
+static double real_of(const mc_builder *b, uint32_t i) {
+    double x;
+    memcpy(&x, &b->nodes[i].imm, sizeof x);
+    return x;
+}
+
+static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
+    mc_node x = {.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
+    memcpy(&x.imm, &value, sizeof value);
+    fact f = {.lo = INT64_MIN, .hi = INT64_MAX, .place = place, .real = true};
+    return intern(b, &x, &f);
+}
+
 /* --- facts ------------------------------------------------------------------------------------------------------ */
 
 static wide wide_min(wide a, wide b) { return a < b ? a : b; }
@@ -191,6 +212,7 @@ static bool is_bool_op(mc_op op) { return mc_op_type(op) == 'b'; }
 static bool commutes(mc_op op) {
     switch (op) {
     case MC_ADD: case MC_MUL: case MC_MIN: case MC_MAX: case MC_EQ: case MC_NE: case MC_AND: case MC_OR: case MC_IFF:
+    case MC_ADD_F: case MC_MUL_F: case MC_EQ_F: case MC_NE_F:
         return true;
     default: return false;
     }
@@ -290,7 +312,7 @@ static uint32_t simplify_if(mc_builder *b, mc_op op, uint32_t p, uint32_t x, uin
     if (is_value(b, p, 1) && drop_y) return x;
     if (is_value(b, p, 0) && drop_x) return y;
     if (x == y && drop_p) return x;
-    if (op == MC_IF_I) return MC_NONE;
+    if (op != MC_IF_B) return MC_NONE;
     if (is_value(b, x, 1) && is_value(b, y, 0)) return p;
     if (is_value(b, x, 0) && is_value(b, y, 1)) return mc_emit(b, MC_NOT, p, MC_NONE, MC_NONE, 0, MC_NONE, place);
     if (is_value(b, y, 0)) return mc_emit(b, MC_AND, p, x, MC_NONE, 0, MC_NONE, place);
@@ -329,6 +351,101 @@ static bool fold(const mc_node *x, const mc_builder *b, int64_t *out) {
     }
 }
 
+/* --- reals -------------------------------------------------------------------------------------------------------- */
+
+static bool is_real_const(const mc_builder *b, uint32_t i) { return b->nodes[i].op == MC_CONST_F; }
+static bool is_real_value(const mc_builder *b, uint32_t i, double value) { /* -0.0 is not 0.0 */
+    return is_real_const(b, i) && memcmp(&b->nodes[i].imm, &value, sizeof value) == 0;
+}
+
+/* The value of a function at x where it is exact; false elsewhere. */
+static bool exact_value(mc_op op, double x, double *out) {
+    int power;
+    switch (op) {
+    case MC_FLOOR_F: *out = floor(x); return true;
+    case MC_SQRT_F: *out = sqrt(x); return true;
+    case MC_EXP_F: *out = 1; return x == 0;
+    case MC_EXP2_F:
+        if (!(x >= -1022 && x <= 1023) || x != floor(x)) return false;
+        *out = ldexp(1, (int)x);
+        return true;
+    case MC_LOG_F: *out = 0; return x == 1;
+    case MC_LOG2_F:
+        if (!(x > 0) || frexp(x, &power) != 0.5) return false;
+        *out = power - 1;
+        return true;
+    case MC_TANH_F: *out = x; return x == 0;
+    default: return false;
+    }
+}
+
+/* An operation on real constants; MC_NONE where it is not folded. */
+static uint32_t fold_real(mc_builder *b, const mc_node *n, uint32_t place) {
+    if (n->op == MC_TO_F) return is_const(b, n->a) ? real_constant(b, (double)b->nodes[n->a].imm, place) : MC_NONE;
+    if (n->op == MC_IF_F || n->a == MC_NONE || !is_real_const(b, n->a)) return MC_NONE;
+    if (n->b != MC_NONE && !is_real_const(b, n->b)) return MC_NONE;
+    double x = real_of(b, n->a), y = n->b != MC_NONE ? real_of(b, n->b) : 0, out = 0;
+    switch ((mc_op)n->op) {
+    case MC_LT_F: return constant(b, true, x < y, place);
+    case MC_LE_F: return constant(b, true, x <= y, place);
+    case MC_EQ_F: return constant(b, true, x == y, place);
+    case MC_NE_F: return constant(b, true, x != y, place);
+    case MC_ADD_F: out = x + y; break;
+    case MC_SUB_F: out = x - y; break;
+    case MC_MUL_F: out = x * y; break;
+    case MC_DIV_F: out = x / y; break;
+    case MC_NEG_F: out = -x; break;
+    case MC_ABS_F: out = fabs(x); break;
+    case MC_MIN_F: out = y < x ? y : x; break;
+    case MC_MAX_F: out = y > x ? y : x; break;
+    default:
+        if (!exact_value((mc_op)n->op, x, &out)) return MC_NONE;
+    }
+    return isfinite(out) ? real_constant(b, out, place) : MC_NONE;
+}
+
+/* Identities that hold for every x, NaN, infinities and -0.0 included. */
+static uint32_t simplify_real(mc_builder *b, mc_op op, uint32_t x, uint32_t y, uint32_t place) {
+    switch (op) {
+    case MC_ADD_F:
+        if (is_real_value(b, x, -0.0)) return y;
+        if (is_real_value(b, y, -0.0)) return x;
+        /* a whole number is never -0.0 */
+        if (is_real_value(b, x, 0.0) && b->nodes[y].op == MC_TO_F) return y;
+        if (is_real_value(b, y, 0.0) && b->nodes[x].op == MC_TO_F) return x;
+        break;
+    case MC_SUB_F:
+        if (is_real_value(b, y, 0.0)) return x;
+        break;
+    case MC_MUL_F:
+        if (is_real_value(b, x, 1)) return y;
+        if (is_real_value(b, y, 1)) return x;
+        if (is_real_value(b, x, -1)) return mc_emit(b, MC_NEG_F, y, MC_NONE, MC_NONE, 0, MC_NONE, place);
+        if (is_real_value(b, y, -1)) return mc_emit(b, MC_NEG_F, x, MC_NONE, MC_NONE, 0, MC_NONE, place);
+        break;
+    case MC_DIV_F: {
+        if (is_real_value(b, y, 1)) return x;
+        int power;
+        if (!is_real_const(b, y) || fabs(frexp(real_of(b, y), &power)) != 0.5 || power < -60 || power > 60) break;
+        uint32_t inverse = real_constant(b, 1 / real_of(b, y), place); /* of a power of two: exact */
+        return b->failed ? MC_NONE : mc_emit(b, MC_MUL_F, x, inverse, MC_NONE, 0, MC_NONE, place);
+    }
+    case MC_NEG_F:
+        if (b->nodes[x].op == MC_NEG_F) return b->nodes[x].a;
+        break;
+    case MC_ABS_F:
+        if (b->nodes[x].op == MC_ABS_F) return x;
+        if (b->nodes[x].op == MC_NEG_F) return mc_emit(b, MC_ABS_F, b->nodes[x].a, MC_NONE, MC_NONE, 0, MC_NONE, place);
+        break;
+    case MC_MIN_F:
+    case MC_MAX_F:
+        if (x == y) return x;
+        break;
+    default: break;
+    }
+    return MC_NONE;
+}
+
 /* --- the interface ---------------------------------------------------------------------------------------------- */
 
 /* The facts of a node about to be made; takes its guard away where it can never matter. */
@@ -338,6 +455,7 @@ static fact facts_of(const mc_builder *b, mc_node *x, uint32_t place) {
     const fact *z = x->c != MC_NONE ? &b->facts[x->c] : NULL;
     if (f.is_bool) f.lo = 0, f.hi = 1;
     f.loose = (u && u->loose) || (w && w->loose) || (z && z->loose);
+    f.real = mc_op_type(x->op) == 'f' || (u && u->real) || (w && w->real) || (z && z->real);
     switch ((mc_op)x->op) {
     case MC_CONST_I:
     case MC_CONST_B: f.lo = f.hi = x->imm; break;
@@ -373,10 +491,12 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     mc_node x = {.op = op, .a = a, .b = b_, .c = c, .guard = guard, .imm = imm};
     int64_t value;
     if (fold(&x, b, &value)) return constant(b, is_bool_op(op), value, place);
-    uint32_t simpler = MC_NONE;
-    if (op == MC_IF_I || op == MC_IF_B) simpler = simplify_if(b, op, a, b_, c, place);
+    uint32_t simpler = op >= MC_LT_F ? fold_real(b, &x, place) : MC_NONE;
+    if (simpler != MC_NONE || b->failed) return simpler;
+    if (op == MC_IF_I || op == MC_IF_B || op == MC_IF_F) simpler = simplify_if(b, op, a, b_, c, place);
     else if (op >= MC_ADD && op <= MC_MAX) simpler = simplify_int(b, op, a, b_, place);
     else if (op >= MC_EQ && op <= MC_IFF) simpler = simplify_bool(b, op, a, b_, place);
+    else if (op >= MC_LT_F) simpler = simplify_real(b, op, a, b_, place);
     if (simpler != MC_NONE || b->failed) return simpler;
     fact f = facts_of(b, &x, place);
     return intern(b, &x, &f);

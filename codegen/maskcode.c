@@ -1,46 +1,21 @@
-/* maskcode.c: mask code: check it, and evaluate it at one element or along a row.
+/* maskcode.c: mask code: check it, and evaluate it at one element. Rows: maskrow.c.
  *
  * Requires: evaluation takes code that mc_check accepts, and scratch of the size the header names.
- * Gives: the total meaning (mc_eval, mc_eval_row) and the faulting meaning (mc_eval_checked), see maskcode.h.
- * Cost: mc_check, mc_eval, mc_eval_checked O(nodes); mc_eval_row O(nodes + width * nodes that depend on k), in loops
- *       over plain arrays that compilers vectorise.
+ * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting meaning (mc_eval_checked), see maskcode.h.
+ * Cost: O(nodes).
  * Units: positions in tokens from the start of the sequence.
  */
 #include "maskcode.h"
 
 #include <math.h>
-#include <string.h>
 
-typedef struct op_info {
-    const char *name;
-    uint8_t arity;
-    char type;
-    char args[4];
-    uint8_t faults;
-} op_info;
+#include "maskparts.h"
 
-static const op_info OPS[MC_OP_COUNT] = {
+const mc_op_info mc_ops[MC_OP_COUNT] = {
 #define X(id, name, arity, type, args, faults) [MC_##id] = {name, arity, type, args, faults},
     MC_OPS(X)
 #undef X
 };
-
-static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-static int64_t wrap_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
-static int64_t wrap_abs(int64_t a) { return a < 0 ? wrap_neg(a) : a; }
-
-static double real(int64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static int64_t bits_of(double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 /* --- arrays and bands --------------------------------------------------------------------------------------------- */
 
@@ -55,24 +30,12 @@ const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q) {
 }
 
 bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k) {
-    const mc_band_rows *row = mc_band_row(bands, q);
-    for (uint32_t i = 0; row && i < row->count; i++) {
-        const mc_band *b = &bands->bands[row->first + i];
-        if (k < wrap_add(b->lo, b->lo_slope ? q : 0)) return false;
-        if (k < wrap_add(b->hi, b->hi_slope ? q : 0)) return true;
-    }
-    return false;
+    return in_bands_of(bands, mc_band_row(bands, q), q, k);
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-typedef struct place {
-    int64_t q, k, h;
-    double s;
-} place;
-
-/* One node from the values of earlier ones, total meaning; reals by their bits. */
-static int64_t eval_node(const mc_node *x, const mc_env *env, const place *at, const int64_t *v) {
+int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, const int64_t *v) {
     switch ((mc_op)x->op) {
     case MC_CONST_I:
     case MC_CONST_B: return x->imm;
@@ -154,9 +117,9 @@ static mc_fault node_faults(const mc_node *x, const mc_env *env, const int64_t *
     }
 }
 
-const char *mc_op_name(uint32_t op) { return op < MC_OP_COUNT ? OPS[op].name : "?"; }
-char mc_op_type(uint32_t op) { return op < MC_OP_COUNT ? OPS[op].type : '?'; }
-bool mc_op_faults(uint32_t op) { return op < MC_OP_COUNT && OPS[op].faults; }
+const char *mc_op_name(uint32_t op) { return op < MC_OP_COUNT ? mc_ops[op].name : "?"; }
+char mc_op_type(uint32_t op) { return op < MC_OP_COUNT ? mc_ops[op].type : '?'; }
+bool mc_op_faults(uint32_t op) { return op < MC_OP_COUNT && mc_ops[op].faults; }
 
 unsigned mc_uses(mc_code code) {
     unsigned uses = 0;
@@ -189,8 +152,8 @@ static const char *check_constant(const mc_node *x, const mc_decls *decls) {
     case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: {
         if (!decls || imm >= decls->array_count) return "an array that is not there";
         const mc_array *a = &decls->arrays[imm];
-        if ((a->width == MC_F64) != (OPS[x->op].type == 'f')) return "an array of another type";
-        if ((a->columns != 0) != (OPS[x->op].arity == 2)) return "an array of other dimensions";
+        if ((a->width == MC_F64) != (mc_ops[x->op].type == 'f')) return "an array of another type";
+        if ((a->columns != 0) != (mc_ops[x->op].arity == 2)) return "an array of other dimensions";
         return NULL;
     }
     default: return imm ? "a constant where there can be none" : NULL;
@@ -207,7 +170,7 @@ const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t
         const mc_node *x = &code.nodes[i];
         *node = i;
         if (x->op >= MC_OP_COUNT) return "unknown operation";
-        const op_info *op = &OPS[x->op];
+        const mc_op_info *op = &mc_ops[x->op];
         if (kind == MC_MASK && (op->type == 'f' || (op->arity && op->args[0] == 'f'))) return "a real in a mask";
         const uint32_t operands[3] = {x->a, x->b, x->c};
         for (unsigned j = 0; j < 3; j++) {
@@ -216,311 +179,49 @@ const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t
                 continue;
             }
             if (operands[j] >= i) return "an operand that is not an earlier node";
-            if (OPS[code.nodes[operands[j]].op].type != op->args[j]) return "an operand of the wrong type";
+            if (mc_ops[code.nodes[operands[j]].op].type != op->args[j]) return "an operand of the wrong type";
         }
         if (x->guard != MC_NONE) {
             if (!op->faults) return "a guard on an operation that cannot fault";
             if (x->guard >= i) return "a guard that is not an earlier node";
-            if (OPS[code.nodes[x->guard].op].type != 'b') return "a guard that is not bool";
+            if (mc_ops[code.nodes[x->guard].op].type != 'b') return "a guard that is not bool";
         }
         if (x->pad != 0) return "padding that is not zero";
         const char *wrong = check_constant(x, decls);
         if (wrong) return wrong;
     }
-    char answer = OPS[code.nodes[code.count - 1].op].type;
+    char answer = mc_ops[code.nodes[code.count - 1].op].type;
     if (kind == MC_MASK && answer != 'b') return "the answer is not bool";
     if (kind == MC_SCORE && answer != 'f') return "the answer is not real";
     return NULL;
 }
 
 bool mc_eval(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch) {
-    const place at = {q, k, h, 0};
-    for (uint32_t i = 0; i < code.count; i++) scratch[i] = eval_node(&code.nodes[i], env, &at, scratch);
+    const mc_point at = {q, k, h, 0};
+    for (uint32_t i = 0; i < code.count; i++) scratch[i] = mc_eval_node(&code.nodes[i], env, &at, scratch);
     return scratch[code.count - 1] != 0;
 }
 
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch) {
-    const place at = {q, k, h, s};
-    for (uint32_t i = 0; i < code.count; i++) scratch[i] = eval_node(&code.nodes[i], env, &at, scratch);
+    const mc_point at = {q, k, h, s};
+    for (uint32_t i = 0; i < code.count; i++) scratch[i] = mc_eval_node(&code.nodes[i], env, &at, scratch);
     return real(scratch[code.count - 1]);
 }
 
 mc_fault mc_eval_checked(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch, bool *out,
                          uint32_t *node) {
-    const place at = {q, k, h, 0};
+    const mc_point at = {q, k, h, 0};
     for (uint32_t i = 0; i < code.count; i++) {
         const mc_node *x = &code.nodes[i];
-        if (OPS[x->op].faults && (x->guard == MC_NONE || scratch[x->guard])) {
+        if (mc_ops[x->op].faults && (x->guard == MC_NONE || scratch[x->guard])) {
             mc_fault fault = node_faults(x, env, scratch);
             if (fault != MC_OK) {
                 if (node) *node = i;
                 return fault;
             }
         }
-        scratch[i] = eval_node(x, env, &at, scratch);
+        scratch[i] = mc_eval_node(x, env, &at, scratch);
     }
     if (out) *out = scratch[code.count - 1] != 0;
     return MC_OK;
-}
-
-/* --- rows ----------------------------------------------------------------------------------------------------------
- * scratch = [one word per node][flags][spare][vectors]. A node that depends on k or s has a vector (MC_ROW int64 for an
- * int, MC_ROW floats for a real, MC_ROW bytes for a bool) and its word is the vector's place; any other node's word is
- * its value. */
-
-enum { BOOL_WORDS = MC_ROW / 8, REAL_WORDS = MC_ROW / 2 };
-
-static size_t vector_words(unsigned op) {
-    return OPS[op].type == 'i' ? MC_ROW : OPS[op].type == 'f' ? REAL_WORDS : BOOL_WORDS;
-}
-
-static bool node_varies(const mc_node *x, const uint8_t *varies) {
-    if (x->op == MC_K || x->op == MC_S) return true;
-    unsigned arity = OPS[x->op].arity;
-    return (arity > 0 && varies[x->a]) || (arity > 1 && varies[x->b]) || (arity > 2 && varies[x->c]);
-}
-
-size_t mc_row_scratch(mc_code code) {
-    /* values, flags (bytes, rounded up), two int vectors for spread scalars, one vector per node at worst */
-    size_t words = code.count + (code.count + 7) / 8 + 3 * (size_t)MC_ROW;
-    for (uint32_t i = 0; i < code.count; i++) words += vector_words(code.nodes[i].op);
-    return words;
-}
-
-/* An int operand as a vector: its own, or its scalar spread into `spare`. */
-static const int64_t *int_vector(uint32_t i, const uint8_t *varies, const int64_t *scratch, uint32_t width,
-                                 int64_t *spare) {
-    if (varies[i]) return scratch + scratch[i];
-    for (uint32_t j = 0; j < width; j++) spare[j] = scratch[i];
-    return spare;
-}
-
-static const uint8_t *bool_vector(uint32_t i, const uint8_t *varies, const int64_t *scratch, uint32_t width,
-                                  int64_t *spare) {
-    if (varies[i]) return (const uint8_t *)(scratch + scratch[i]);
-    memset(spare, (int)scratch[i], width);
-    return (const uint8_t *)spare;
-}
-
-static const float *real_vector(uint32_t i, const uint8_t *varies, const int64_t *scratch, uint32_t width,
-                                int64_t *spare) {
-    if (varies[i]) return (const float *)(scratch + scratch[i]);
-    float *to = (float *)spare, value = (float)real(scratch[i]);
-    for (uint32_t j = 0; j < width; j++) to[j] = value;
-    return to;
-}
-
-/* x / b and x % b for one b: by shifts for powers of two, in 32 bits where everything fits. */
-static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
-    if (b > 0 && (b & (b - 1)) == 0) {
-        int shift = __builtin_ctzll((uint64_t)b);
-        if (rest)
-            for (uint32_t j = 0; j < width; j++) out[j] = x[j] & (b - 1);
-        else
-            for (uint32_t j = 0; j < width; j++) out[j] = x[j] >> shift;
-        return;
-    }
-    uint64_t all = b > 0 ? (uint64_t)b : UINT64_MAX;
-    for (uint32_t j = 0; j < width; j++) all |= (uint64_t)x[j];
-    if (all <= UINT32_MAX) {
-        uint32_t d = (uint32_t)b;
-        if (rest)
-            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] % d;
-        else
-            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] / d;
-        return;
-    }
-    if (rest)
-        for (uint32_t j = 0; j < width; j++) out[j] = mc_mod(x[j], b);
-    else
-        for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
-}
-
-#define INT_ROW(expression)                                                                                            \
-    for (uint32_t j = 0; j < width; j++) {                                                                             \
-        int64_t u = x[j], w = y[j];                                                                                    \
-        to[j] = (expression);                                                                                          \
-    }
-#define BOOL_ROW(expression)                                                                                           \
-    for (uint32_t j = 0; j < width; j++) to[j] = (uint8_t)(expression);
-
-static void int_row(const mc_node *node, const mc_env *env, int64_t k0, uint32_t width, const uint8_t *varies,
-                    const int64_t *scratch, int64_t *spare, int64_t *restrict to) {
-    if (node->op == MC_K) {
-        for (uint32_t j = 0; j < width; j++) to[j] = wrap_add(k0, j);
-        return;
-    }
-    if (node->op == MC_IF_I) {
-        const uint8_t *restrict p = bool_vector(node->a, varies, scratch, width, spare + 2 * MC_ROW);
-        const int64_t *restrict x = int_vector(node->b, varies, scratch, width, spare);
-        const int64_t *restrict y = int_vector(node->c, varies, scratch, width, spare + MC_ROW);
-        for (uint32_t j = 0; j < width; j++) to[j] = p[j] ? x[j] : y[j];
-        return;
-    }
-    const int64_t *restrict x = int_vector(node->a, varies, scratch, width, spare);
-    if ((node->op == MC_DIV || node->op == MC_MOD) && !varies[node->b]) {
-        div_row(x, scratch[node->b], width, node->op == MC_MOD, to);
-        return;
-    }
-    if (node->op == MC_NEG || node->op == MC_ABS) {
-        bool negate = node->op == MC_NEG;
-        for (uint32_t j = 0; j < width; j++) to[j] = negate || x[j] < 0 ? wrap_neg(x[j]) : x[j];
-        return;
-    }
-    if (node->op == MC_LOAD) {
-        for (uint32_t j = 0; j < width; j++) to[j] = mc_load(&env->arrays[node->imm], x[j], 0);
-        return;
-    }
-    const int64_t *restrict y = int_vector(node->b, varies, scratch, width, spare + MC_ROW);
-    switch (node->op) {
-    case MC_LOAD2: INT_ROW(mc_load(&env->arrays[node->imm], u, w)) break;
-    case MC_ADD: INT_ROW(wrap_add(u, w)) break;
-    case MC_SUB: INT_ROW(wrap_sub(u, w)) break;
-    case MC_MUL: INT_ROW(wrap_mul(u, w)) break;
-    case MC_DIV: INT_ROW(mc_div(u, w)) break;
-    case MC_MOD: INT_ROW(mc_mod(u, w)) break;
-    case MC_MIN: INT_ROW(u < w ? u : w) break;
-    case MC_MAX: INT_ROW(u > w ? u : w) break;
-    default: break;
-    }
-}
-
-static void bool_row(const mc_node *node, const mc_env *env, uint32_t width, const uint8_t *varies,
-                     const int64_t *scratch, int64_t *spare, uint8_t *restrict to) {
-    if (OPS[node->op].args[0] == 'f') {
-        const float *restrict x = real_vector(node->a, varies, scratch, width, spare);
-        const float *restrict y = real_vector(node->b, varies, scratch, width, spare + MC_ROW);
-        switch (node->op) {
-        case MC_LT_F: BOOL_ROW(x[j] < y[j]) break;
-        case MC_LE_F: BOOL_ROW(x[j] <= y[j]) break;
-        case MC_EQ_F: BOOL_ROW(x[j] == y[j]) break;
-        default: BOOL_ROW(x[j] != y[j]) break;
-        }
-        return;
-    }
-    if (OPS[node->op].args[0] == 'i') {
-        const int64_t *restrict x = int_vector(node->a, varies, scratch, width, spare);
-        const int64_t *restrict y = int_vector(node->b, varies, scratch, width, spare + MC_ROW);
-        switch (node->op) {
-        case MC_EQ: BOOL_ROW(x[j] == y[j]) break;
-        case MC_NE: BOOL_ROW(x[j] != y[j]) break;
-        case MC_LT: BOOL_ROW(x[j] < y[j]) break;
-        case MC_LE: BOOL_ROW(x[j] <= y[j]) break;
-        case MC_BANDS: BOOL_ROW(mc_in_bands(&env->bands[node->imm], x[j], y[j])) break;
-        default: break;
-        }
-        return;
-    }
-    const uint8_t *restrict x = bool_vector(node->a, varies, scratch, width, spare);
-    if (node->op == MC_NOT) {
-        BOOL_ROW(x[j] ^ 1)
-        return;
-    }
-    const uint8_t *restrict y = bool_vector(node->b, varies, scratch, width, spare + MC_ROW);
-    if (node->op == MC_IF_B) {
-        const uint8_t *restrict z = bool_vector(node->c, varies, scratch, width, spare + 2 * MC_ROW);
-        BOOL_ROW((x[j] & y[j]) | ((x[j] ^ 1) & z[j]))
-        return;
-    }
-    switch (node->op) {
-    case MC_AND: BOOL_ROW(x[j] & y[j]) break;
-    case MC_OR: BOOL_ROW(x[j] | y[j]) break;
-    case MC_IFF: BOOL_ROW(x[j] ^ y[j] ^ 1) break;
-    default: break;
-    }
-}
-
-#define REAL_ROW(expression)                                                                                           \
-    for (uint32_t j = 0; j < width; j++) to[j] = (expression);
-
-static void real_row(const mc_node *node, const mc_env *env, const float *s, uint32_t width, const uint8_t *varies,
-                     const int64_t *scratch, int64_t *spare, float *restrict to) {
-    if (node->op == MC_S) {
-        memcpy(to, s, width * sizeof *to);
-        return;
-    }
-    if (node->op == MC_TO_F || node->op == MC_LOAD_F || node->op == MC_LOAD2_F) {
-        const int64_t *restrict x = int_vector(node->a, varies, scratch, width, spare);
-        if (node->op == MC_TO_F) {
-            REAL_ROW((float)x[j])
-            return;
-        }
-        const mc_array *a = &env->arrays[node->imm];
-        const int64_t *restrict y =
-            node->op == MC_LOAD2_F ? int_vector(node->b, varies, scratch, width, spare + MC_ROW) : x;
-        REAL_ROW((float)mc_load_real(a, x[j], y[j]))
-        return;
-    }
-    if (node->op == MC_IF_F) {
-        const uint8_t *restrict p = bool_vector(node->a, varies, scratch, width, spare + 2 * MC_ROW);
-        const float *restrict x = real_vector(node->b, varies, scratch, width, spare);
-        const float *restrict y = real_vector(node->c, varies, scratch, width, spare + MC_ROW);
-        REAL_ROW(p[j] ? x[j] : y[j])
-        return;
-    }
-    const float *restrict x = real_vector(node->a, varies, scratch, width, spare);
-    const float *restrict y = x;
-    if (OPS[node->op].arity > 1) y = real_vector(node->b, varies, scratch, width, spare + MC_ROW);
-    switch (node->op) {
-    case MC_ADD_F: REAL_ROW(x[j] + y[j]) break;
-    case MC_SUB_F: REAL_ROW(x[j] - y[j]) break;
-    case MC_MUL_F: REAL_ROW(x[j] * y[j]) break;
-    case MC_DIV_F: REAL_ROW(x[j] / y[j]) break;
-    case MC_MIN_F: REAL_ROW(y[j] < x[j] ? y[j] : x[j]) break;
-    case MC_MAX_F: REAL_ROW(y[j] > x[j] ? y[j] : x[j]) break;
-    case MC_NEG_F: REAL_ROW(-x[j]) break;
-    case MC_ABS_F: REAL_ROW(fabsf(x[j])) break;
-    case MC_FLOOR_F: REAL_ROW(floorf(x[j])) break;
-    case MC_SQRT_F: REAL_ROW(sqrtf(x[j])) break;
-    case MC_EXP_F: REAL_ROW(expf(x[j])) break;
-    case MC_EXP2_F: REAL_ROW(exp2f(x[j])) break;
-    case MC_LOG_F: REAL_ROW(logf(x[j])) break;
-    case MC_LOG2_F: REAL_ROW(log2f(x[j])) break;
-    case MC_TANH_F: REAL_ROW(tanhf(x[j])) break;
-    default: break;
-    }
-}
-
-/* All nodes of a row; afterwards the answer's flag and word are in place. */
-static const uint8_t *eval_nodes(mc_code code, const mc_env *env, const place *at, uint32_t width, const float *s,
-                                 int64_t *scratch) {
-    uint8_t *varies = (uint8_t *)(scratch + code.count);
-    int64_t *spare = scratch + code.count + (code.count + 7) / 8;
-    size_t next = (size_t)(spare - scratch) + 3 * (size_t)MC_ROW;
-    for (uint32_t i = 0; i < code.count; i++) {
-        const mc_node *x = &code.nodes[i];
-        varies[i] = node_varies(x, varies);
-        if (!varies[i]) {
-            scratch[i] = eval_node(x, env, at, scratch);
-            continue;
-        }
-        scratch[i] = (int64_t)next;
-        if (OPS[x->op].type == 'i') int_row(x, env, at->k, width, varies, scratch, spare, scratch + next);
-        else if (OPS[x->op].type == 'b') bool_row(x, env, width, varies, scratch, spare, (uint8_t *)(scratch + next));
-        else real_row(x, env, s, width, varies, scratch, spare, (float *)(scratch + next));
-        next += vector_words(x->op);
-    }
-    return varies;
-}
-
-void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
-                 uint8_t *out) {
-    if (width > MC_ROW) width = MC_ROW;
-    const place at = {q, k0, h, 0};
-    const uint8_t *varies = eval_nodes(code, env, &at, width, NULL, scratch);
-    uint32_t root = code.count - 1;
-    if (varies[root]) memcpy(out, scratch + scratch[root], width);
-    else memset(out, (int)scratch[root], width);
-}
-
-void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, const float *s,
-                       int64_t *scratch, float *out) {
-    if (width > MC_ROW) width = MC_ROW;
-    const place at = {q, k0, h, 0};
-    const uint8_t *varies = eval_nodes(code, env, &at, width, s, scratch);
-    uint32_t root = code.count - 1;
-    float value = (float)real(scratch[root]);
-    if (varies[root]) memcpy(out, scratch + scratch[root], width * sizeof *out);
-    else
-        for (uint32_t j = 0; j < width; j++) out[j] = value;
 }

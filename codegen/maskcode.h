@@ -171,9 +171,14 @@ void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_
 
 /* A score at one element, in double. `scratch` has code.count int64. */
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch);
-/* A row of a score, in float: out[i] for (q, k0 + i) and s[i]; out may be s. `scratch` as for mc_eval_row. */
-void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, const float *s,
-                       int64_t *scratch, float *out);
+/* A row of a score, in float: out[i] for (q, k0 + i) and s[i]; out may be s. `scratch` as for mc_eval_row. Bits do not
+ * depend on the machine. */
+void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
+                       const float *s, int64_t *scratch, float *out);
+/* The same for a tile of any size, times `factor`: out[i * ld + j] for (q0 + i, k0 + j) and s[i * ld + j]. What does
+ * not depend on q and s is evaluated once for all rows. */
+void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys,
+                        int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
 
 /* --- evaluation, faulting meaning ------------------------------------------------------------------------------- */
 
@@ -247,7 +252,9 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
 bool mc_builder_failed(const mc_builder *b);
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count);
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node);
-/* Extracts the code that `root` (a bool node) needs, renumbered in the same order, root last, guards included.
+bool mc_builder_loose(const mc_builder *b, uint32_t node); /* it, or something it needs, may fault */
+bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or a real decides it */
+/* Extracts the code that `root` needs, renumbered in the same order, root last, guards included.
  * *nodes and *places are malloc'd (caller frees). False when out of memory. A faulting node is kept only if the root or
  * a guard of a kept node reaches it. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);

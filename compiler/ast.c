@@ -109,6 +109,11 @@ static void print_string(const char *string, text *out) {
     text_puts(out, "\"");
 }
 
+static const char *declared_word(declared_as as) {
+    static const char *const words[] = {[IS_VALUE] = "", [IS_FIELD] = "field ", [IS_TABLE] = "table "};
+    return words[as];
+}
+
 /* Arguments or elements, separated by commas; a long list is broken into lines. */
 static void print_args(const arg *first, bool break_lines, text *out) {
     size_t line = out->size;
@@ -118,6 +123,7 @@ static void print_args(const arg *first, bool break_lines, text *out) {
             text_puts(out, "\n        ");
             line = out->size;
         }
+        if (a->as) text_puts(out, declared_word(a->as));
         if (a->name) text_printf(out, a->value ? "%s = " : "%s", a->name);
         if (a->value) print_at(a->value, 0, out);
     }
@@ -151,6 +157,10 @@ static void print_at(const expr *e, int least, text *out) {
         print_at(e->a, PREC_PRIMARY, out);
         text_puts(out, "[");
         print_at(e->b, 0, out);
+        if (e->c) {
+            text_puts(out, ", ");
+            print_at(e->c, 0, out);
+        }
         text_puts(out, "]");
         break;
     case EXPR_UNARY:
@@ -169,6 +179,11 @@ static void print_at(const expr *e, int least, text *out) {
     case EXPR_RANGE:
         print_at(e->a, PREC_IF + 1, out);
         text_puts(out, "..");
+        print_at(e->b, PREC_IF + 1, out);
+        break;
+    case EXPR_PAIR:
+        print_at(e->a, PREC_IF + 1, out);
+        text_puts(out, ":");
         print_at(e->b, PREC_IF + 1, out);
         break;
     case EXPR_REPEAT:
@@ -217,7 +232,7 @@ static void print_mask(const mask *m, text *out) {
 }
 
 static void print_entry(const entry *e, text *out) {
-    text_printf(out, "    %s%s = ", e->field ? "field " : "", e->key);
+    text_printf(out, "    %s%s = ", declared_word(e->as), e->key);
     expr_print(e->value, out);
     text_puts(out, "\n");
 }
@@ -228,10 +243,10 @@ static void print_section(const section *s, section_id id, text *out) {
     for (int k = 0; k < KEY_COUNT; k++) {
         if (key_table[k].section != id) continue;
         for (const entry *e = s->entries; e; e = e->next)
-            if (!e->field && !strcmp(e->key, key_table[k].name)) print_entry(e, out);
+            if (!e->as && !strcmp(e->key, key_table[k].name)) print_entry(e, out);
     }
     for (const entry *e = s->entries; e; e = e->next)
-        if (e->field || key_find(id, e->key) == KEY_COUNT) print_entry(e, out);
+        if (e->as || key_find(id, e->key) == KEY_COUNT) print_entry(e, out);
     text_puts(out, "}\n");
 }
 

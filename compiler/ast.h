@@ -68,12 +68,13 @@ typedef enum expr_kind {
     EXPR_STRING,   /* name, unescaped */
     EXPR_NAME,     /* name */
     EXPR_CALL,     /* name, args */
-    EXPR_INDEX,    /* a[b] */
+    EXPR_INDEX,    /* a[b], or a[b, c] */
     EXPR_UNARY,    /* op a */
     EXPR_BINARY,   /* a op b */
     EXPR_IF,       /* a then b else c */
     EXPR_RANGE,    /* a..b */
     EXPR_REPEAT,   /* a x b */
+    EXPR_PAIR,     /* a:b */
     EXPR_LIST,     /* args, unnamed */
     EXPR_TUPLE     /* args, unnamed: a, b, c without brackets */
 } expr_kind;
@@ -81,12 +82,16 @@ typedef enum expr_kind {
 typedef struct expr expr;
 typedef struct arg arg;
 
+/* What a key or parameter is declared as. */
+typedef enum declared_as { IS_VALUE, IS_FIELD, IS_TABLE } declared_as;
+
 /* An argument of a call, an element, or a parameter (value NULL: without a default). */
 struct arg {
     arg *next;
     const char *name; /* NULL: positional */
     span name_at;
     expr *value;
+    declared_as as; /* of parameters */
 };
 typedef struct arg_list {
     arg *first, *last;
@@ -111,13 +116,13 @@ struct expr {
     };
 };
 
-/* key = value, or field key = value */
+/* key = value, field key = value or table key = value */
 typedef struct entry {
     struct entry *next;
     const char *key;
     span key_at;
     expr *value;
-    bool field;
+    declared_as as;
 } entry;
 typedef struct entry_list {
     entry *first, *last;
@@ -176,7 +181,7 @@ void expr_print(const expr *e, text *out);
     X(CLUSTER, INTER, "inter") X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops")                               \
     X(CLUSTER, MEMORY, "memory") X(CLUSTER, MEMORY_BANDWIDTH, "memory_bandwidth") X(CLUSTER, FABRIC, "fabric")         \
     X(CLUSTER, OVERSUBSCRIPTION, "oversubscription")                                                                   \
-    X(BATCH, LENGTHS, "lengths")                                                                                       \
+    X(BATCH, LENGTHS, "lengths") X(BATCH, ALIGN, "align")                                                              \
     X(PLAN, MASK, "mask") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink") X(PLAN, BLOCK, "block")                        \
     X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, MARGIN, "margin")        \
     X(PLAN, DETERMINISTIC, "deterministic")
@@ -248,8 +253,9 @@ expr *make_call(parse *p, span at, const char *name, span name_at, arg_list args
 expr *make_list(parse *p, span at, expr_kind kind, arg_list elements);
 expr *make_parens(expr *e, span at);
 arg_list make_arg(parse *p, const char *name, span name_at, expr *value);
+arg_list make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value);
 arg_list join_args(arg_list list, arg_list more);
-entry_list make_entry(parse *p, bool field, const char *key, span key_at, expr *value);
+entry_list make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value);
 entry_list join_entries(entry_list list, entry_list more);
 definition_list make_definition(parse *p, const char *name, span name_at, bool function, arg_list params, expr *body);
 definition_list join_definitions(definition_list list, definition_list more);

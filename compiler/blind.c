@@ -33,8 +33,9 @@ struct blind {
     bool by_length, never, given_up;
     uint64_t limit; /* boxes and rows */
     int64_t known_n, back, ahead; /* least distances, of a mask of q - k alone: for lengths up to known_n */
-    mc_env env; /* of the sequence asked for */
-    int64_t n;
+    mc_env env; /* of the sequence asked for: n keys; queries at [q_first, q_end) */
+    int64_t n, q_first, q_end;
+    bool itself, data; /* queries and keys are the same; the mask reads arrays */
     open_span *spans;
     size_t span_count, span_room;
     blind_rows *out;
@@ -46,6 +47,7 @@ blind *blind_new(mc_code mask, uint32_t heads, uint64_t effort) {
     unsigned uses = mc_uses(mask);
     b->heads = uses & MC_USES_H ? heads : 1;
     b->by_length = uses & MC_USES_N;
+    b->data = uses & MC_USES_DATA;
     b->limit = effort;
     b->mask = cells_new(mask, heads);
     if (b->mask) return b;
@@ -99,18 +101,11 @@ static bool effort_left(blind *b) {
 static void found(blind *b, int64_t first, int64_t end, uint32_t head) {
     blind_rows *o = b->out;
     if (!o->rows) {
-        o->first = (uint64_t)first;
-        o->end = (uint64_t)end;
+        o->first = (uint64_t)(first - b->q_first);
+        o->end = (uint64_t)(end - b->q_first);
         o->head = head;
-    } else if (o->end == (uint64_t)first && o->head == head) o->end = (uint64_t)end;
+    } else if (o->end == (uint64_t)(first - b->q_first) && o->head == head) o->end = (uint64_t)(end - b->q_first);
     o->rows += (uint64_t)(end - first);
-}
-
-/* Prepares a mask for the length: its program. */
-static const box_program *program_of(const blind *b, cells *c) {
-    if (c->base_n != b->n && (c->base_n < 0 || b->by_length)) box_program_make(c->mask, &b->env, c->base);
-    c->base_n = b->n;
-    return c->base;
 }
 
 /* --- rows without a witness: searched ----------------------------------------------------------------------------- */
@@ -173,7 +168,7 @@ static fcp_code search(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t f
 /* Rows of which nothing is known. */
 static fcp_code search_all(blind *b, int64_t q0, int64_t q1, uint32_t head) {
     size_t base = b->span_count;
-    fcp_code code = push(b, 0, b->n, program_of(b, b->mask));
+    fcp_code code = push(b, 0, b->n, b->mask->base);
     if (code == FCP_OK) code = search(b, q0, q1, head, base, base + 1);
     b->span_count = base;
     return code;
@@ -192,6 +187,21 @@ static fcp_code rows_one_by_one(blind *b, int64_t q0, int64_t q1, uint32_t head,
 
 static fcp_code halves(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p, unsigned depth,
                        bool *out_all);
+static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uint32_t head, const box_program *p,
+                                unsigned depth, bool *out_all);
+
+/* Rows [q0, q1) that do not see key 0: those that are keys too may see themselves. */
+static fcp_code see_themselves(blind *b, int64_t q0, int64_t q1, uint32_t head, bool *out_all) {
+    const int64_t from = q0 > 0 ? q0 : 0, to = q1 < b->n ? q1 : b->n;
+    if (from >= to) return search_all(b, q0, q1, head);
+    bool all = false;
+    fcp_code code = FCP_OK;
+    if (q0 < from) code = search_all(b, q0, from, head);
+    if (code == FCP_OK) code = without_witness(b, true, from, to, head, b->self->base, 0, &all);
+    if (code == FCP_OK && to < q1) code = search_all(b, to, q1, head);
+    *out_all = all && q0 == from && q1 == to;
+    return code;
+}
 
 /* Rows [q0, q1): those that do not see key 0 (`self`: themselves) go on to the next test. *out_all: there were none.
  * What is known to see itself is remembered relative to its place: a mask with a period meets itself once a period. */
@@ -207,8 +217,8 @@ static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uin
     *out_all = cls == BOX_FULL;
     if (code == FCP_OK && cls == BOX_MIXED && self && q1 - q0 > 1) {
         size_t words = box_words(c, ANSWER_CELLS, &x, p);
-        uint64_t hash = memo_hash(c->key, words);
-        const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+        uint64_t hash;
+        const memo_entry *known = find_words(c, c->key, words, &hash);
         int64_t *key = known ? NULL : keep_words(c, words);
         *out_all = known && known->answer[0];
         if (!known && !key) code = FCP_E_NO_MEMORY;
@@ -216,13 +226,12 @@ static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uin
         else if (key) code = rows_one_by_one(b, q0, q1, head, out_all);
         else if (!*out_all) code = search_all(b, q0, q1, head);
         const uint64_t answer[3] = {*out_all};
-        if (code == FCP_OK && key && !b->given_up && !memo_add(&c->memo, &c->keys, key, words, hash, answer))
+        if (code == FCP_OK && key && words && !b->given_up && !memo_add(&c->memo, &c->keys, key, words, hash, answer))
             code = FCP_E_NO_MEMORY;
     } else if (code == FCP_OK && cls == BOX_MIXED && q1 - q0 > FEW_ROWS) {
         code = halves(b, self, q0, q1, head, p, depth, out_all);
     } else if (code == FCP_OK && cls != BOX_FULL) {
-        code = self ? search_all(b, q0, q1, head)
-                    : without_witness(b, true, q0, q1, head, program_of(b, b->self), 0, out_all);
+        code = self ? search_all(b, q0, q1, head) : see_themselves(b, q0, q1, head, out_all);
     }
     stack_back(&c->stack, mark);
     return code;
@@ -241,10 +250,10 @@ static fcp_code halves(blind *b, bool self, int64_t q0, int64_t q1, uint32_t hea
     return code;
 }
 
-/* Is the whole of rows [0, n), all heads, allowed at key 0 (or, of the mask with k := q, at all)? */
+/* Are all rows, of all heads, allowed at key 0 (or, of the mask with k := q, at all)? */
 static fcp_code all_allowed(blind *b, cells *c, bool *out) {
-    const box_program *p = program_of(b, c);
-    box x = {{0, 0, 0}, {b->n, 1, b->heads}};
+    const box_program *p = c->base;
+    box x = {{b->q_first, 0, 0}, {b->q_end, 1, b->heads}};
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
     fcp_code code = classify(c, &x, &p, &cls);
@@ -277,19 +286,21 @@ static fcp_code least_allowed(blind *b, box x, int d, const box_program *p, int6
 }
 
 static void known_distance(blind *b) {
-    int64_t first = b->ahead < b->n ? b->n - b->ahead : 0, end = b->back < b->n ? b->back : b->n;
+    int64_t first = b->n - b->ahead, end = b->back < b->q_end ? b->back : b->q_end;
+    if (first < b->q_first) first = b->q_first;
     for (uint32_t h = 0; h < b->heads && first < end; h++) found(b, first, end, h);
 }
 
 static fcp_code by_distance(blind *b, const box_program *p) {
-    box x = {{0, 0, 0}, {b->n, 1, 1}};
+    /* distances that occur; where there is none, all of the range */
+    box x = {{0, 0, 0}, {b->q_end, 1, 1}};
     fcp_code code = least_allowed(b, x, BOX_Q, p, &b->back);
     x.hi[BOX_Q] = 1;
-    x.hi[BOX_K] = b->n;
+    x.hi[BOX_K] = b->n - b->q_first;
     if (code == FCP_OK) code = least_allowed(b, x, BOX_K, p, &b->ahead);
     if (code != FCP_OK || b->given_up) return code;
     known_distance(b);
-    if (!b->by_length) b->known_n = b->n;
+    if (!b->by_length && !b->data && b->itself) b->known_n = b->n;
     return FCP_OK;
 }
 
@@ -300,34 +311,46 @@ fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out) {
     b->out = out;
     b->env = *env;
     b->n = env->n;
+    b->q_first = env->q_first;
+    b->q_end = env->q_first + env->queries;
+    b->itself = env->q_first == 0 && env->queries == env->n;
     b->never = b->given_up = false;
-    if (b->known_n >= b->n) { /* of distances, and known */
+    if (env->queries == 0) return FCP_OK;
+    if (b->n == 0) { /* no row sees anything */
+        for (uint32_t h = 0; h < b->heads; h++) found(b, b->q_first, b->q_end, h);
+        return FCP_OK;
+    }
+    if (b->itself && b->known_n >= b->n) { /* of distances, and known */
         known_distance(b);
         return FCP_OK;
     }
     bool all = false;
-    fcp_code code = all_allowed(b, b->mask, &all);
+    const bool inside = b->q_first >= 0 && b->q_end <= b->n; /* all queries are keys too */
+    const bool every_length = b->itself && !b->by_length && !b->data;
+    fcp_code code = set_sequence(b->mask, env);
+    if (code == FCP_OK) code = all_allowed(b, b->mask, &all);
     if (code == FCP_OK && !all && !b->self) code = make_self(b);
-    if (code == FCP_OK && !all) code = all_allowed(b, b->self, &all);
+    if (code == FCP_OK && !all) code = set_sequence(b->self, env);
+    if (code == FCP_OK && !all && inside) code = all_allowed(b, b->self, &all);
     if (code != FCP_OK || all) {
-        b->never = code == FCP_OK && !b->by_length;
+        b->never = code == FCP_OK && every_length;
         return code;
     }
-    /* the program of the whole square tells whether it is one of q - k */
-    const box_program *p = program_of(b, b->mask);
-    box x = {{0, 0, 0}, {b->n, b->n, b->heads}};
+    /* the program of all rows and keys tells whether it is one of q - k */
+    const box_program *p = b->mask->base;
+    box x = {{b->q_first, 0, 0}, {b->q_end, b->n, b->heads}};
     box_class cls;
     stack_mark mark = stack_here(&b->mask->stack);
     code = classify(b->mask, &x, &p, &cls);
-    if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->on_h && !p->loose) {
+    if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->on_h && !p->loose && inside) {
         code = by_distance(b, p);
     } else {
         bool each = true; /* row has a witness */
         for (uint32_t h = 0; h < b->heads && code == FCP_OK && !b->given_up; h++) {
-            code = without_witness(b, false, 0, b->n, h, program_of(b, b->mask), 0, &all);
+            code = without_witness(b, false, b->q_first, b->q_end, h, b->mask->base, 0, &all);
             each &= all;
         }
-        b->never = code == FCP_OK && each && !b->given_up && !b->by_length;
+        b->never = code == FCP_OK && each && !b->given_up && every_length;
     }
     stack_back(&b->mask->stack, mark);
     out->at_least = b->given_up;

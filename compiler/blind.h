@@ -10,7 +10,7 @@ typedef struct blind blind;
 blind *blind_new(mc_code mask, uint32_t heads, uint64_t effort);
 void blind_free(blind *b);
 
-/* Of a sequence of n tokens. Where the mask names h, a row is a query of one head. */
+/* Of a sequence: rows are counted from its first query. Where the mask names h, a row is a query of one head. */
 typedef struct blind_rows {
     uint64_t rows;         /* how many see nothing */
     uint64_t first, end;   /* the first stretch of them, */

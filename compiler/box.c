@@ -4,6 +4,8 @@
  * Gives: box.h. An answer of NONE or FULL is a proof; MIXED may be a lack of one (then the caller splits).
  * Cost: O(nodes of the program) per box; specialised programs shrink as boxes do.
  * Units: positions in tokens, heads by number.
+ * Arrays: a load has the range of the elements that it may read, and a few of them that it cannot be (mod 64); where they
+ *      are in progression and the index is linear, so is the load.
  * Method: interval arithmetic (Moore 1966) with affine forms kept symbolic, so that a comparison of forms is decided at
  *       corners; congruence information as in Granger's arithmetical congruence analysis (1989). */
 #include "box.h"
@@ -39,6 +41,11 @@ static void set_range(box_value *v, wide lo, wide hi) {
 }
 
 static bool fits(wide lo, wide hi) { return lo >= INT64_MIN && hi <= INT64_MAX; }
+
+static uint64_t value_set(const box_value *v) {
+    if (v->lo == v->hi) return (uint64_t)1 << (v->lo & 63);
+    return v->linear ? UINT64_MAX : v->set;
+}
 
 static uint64_t value_stride(const box_value *v, const box *b) {
     return v->linear ? form_stride(&v->f, b) : (uint64_t)v->stride;
@@ -243,6 +250,10 @@ static void compare(box_value *v, unsigned op, const box_value *x, const box_val
         set_bool(v, op == MC_EQ);
         return;
     }
+    if (!(value_set(x) & value_set(y))) {
+        set_bool(v, op == MC_NE);
+        return;
+    }
     uint64_t g = gcd(value_stride(x, b), value_stride(y, b));
     if (g > 1) {
         wide apart = (wide)x->lo - y->lo;
@@ -252,10 +263,84 @@ static void compare(box_value *v, unsigned op, const box_value *x, const box_val
 
 /* --- evaluation ------------------------------------------------------------------------------------------------- */
 
+/* The elements that a load may read, as a range of the array's; false if it may read none. */
+static bool load_range(const box_array *a, const box_value *row, const box_value *column, uint64_t *from, uint64_t *to,
+                       bool *out_all) {
+    const mc_array *m = &a->array;
+    wide end = (wide)m->first + m->count, lo = row->lo, hi = row->hi;
+    int64_t first = 0, last = 0;
+    *out_all = lo >= m->first && hi < end;
+    if (lo < m->first) lo = m->first;
+    if (hi >= end) hi = end - 1;
+    if (lo > hi) return false;
+    *from = (uint64_t)(lo - m->first);
+    *to = (uint64_t)(hi - m->first) + 1;
+    if (!m->columns) return true;
+    first = column->lo < 0 ? 0 : column->lo;
+    last = column->hi >= m->columns ? (int64_t)m->columns - 1 : column->hi;
+    *out_all = *out_all && first == column->lo && last == column->hi;
+    if (first > last) return false;
+    *from = *from * m->columns + (uint64_t)first;
+    *to = (*to - 1) * m->columns + (uint64_t)last + 1;
+    return true;
+}
+
+/* LOAD and LOAD2. Returns whether the array has every element asked for. */
+static bool load(box_value *v, const box_array *a, const box_value *row, const box_value *column, const box *b) {
+    uint64_t from, to, end;
+    bool all, one_row = !column || row->lo == row->hi;
+    if (!load_range(a, row, column, &from, &to, &all)) {
+        set_const(v, 0);
+        return false;
+    }
+    const array_run *r = box_array_run(a, from, &end);
+    array_facts f;
+    if (r && to <= end) { /* the elements are in progression: so is what is linear in them */
+        const box_value *along = column && row->lo == row->hi ? column : row;
+        int64_t first = run_at(r, from), last = run_at(r, to - 1), at;
+        form g;
+        if (all && first == last) {
+            set_const(v, first);
+            return true;
+        }
+        if (all && one_row && along->linear && form_scale(&along->f, r->s, &g) &&
+            !__builtin_mul_overflow(along->lo, r->s, &at) && !__builtin_sub_overflow(first, at, &at) &&
+            !__builtin_add_overflow(g.c, at, &g.c)) {
+            set_form(v, &g, b);
+            return true;
+        }
+        f = (array_facts){first < last ? first : last, first < last ? last : first, UINT64_MAX};
+    } else {
+        f = box_array_facts(a, from, to);
+    }
+    if (!all) { /* 0 where there is no element */
+        f.lo = f.lo < 0 ? f.lo : 0;
+        f.hi = f.hi > 0 ? f.hi : 0;
+        f.set |= 1;
+    }
+    set_range(v, f.lo, f.hi);
+    v->set = f.set;
+    return all;
+}
+
+/* Are two elements of one array surely unlike, as their numbers are? */
+static bool unlike(const box_array *a, const box_value *x, const box_value *y) {
+    uint64_t from[2], to[2];
+    bool all;
+    rank_range r[2];
+    if (!a->ranks || a->array.columns) return false;
+    for (int i = 0; i < 2; i++)
+        if (!load_range(a, i ? y : x, NULL, &from[i], &to[i], &all) || !all ||
+            !box_array_ranks(a, from[i], to[i], &r[i]))
+            return false;
+    return r[0].hi < r[1].lo || r[1].hi < r[0].lo;
+}
+
 static bool is_true(const box_value *v) { return v->lo == 1; }
 static bool is_false(const box_value *v) { return v->hi == 0; }
 
-static void evaluate_bool(box_value *v, const box_node *x, const box_value *values, const box *b) {
+static void evaluate_bool(box_value *v, const box_node *x, const box_program *program, const box_value *values,
+                          const box *b) {
     v->lo = 0;
     v->hi = 1;
     v->linear = false;
@@ -299,17 +384,35 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_value *valu
         }
         break;
     }
-    default: compare(v, x->op, &values[x->a], &values[x->b], b); break;
+    case MC_EQ:
+    case MC_NE:
+    case MC_LT:
+    case MC_LE: {
+        const box_node *y = &program->nodes[x->a], *z = &program->nodes[x->b];
+        if (values[x->a].same == values[x->b].same) {
+            set_bool(v, x->op == MC_EQ || x->op == MC_LE);
+            break;
+        }
+        compare(v, x->op, &values[x->a], &values[x->b], b);
+        if (v->lo == v->hi || y->op != MC_LOAD || z->op != MC_LOAD || y->f.c != z->f.c || x->op > MC_NE) break;
+        if (unlike(&program->arrays[y->f.c], &values[y->a], &values[z->a])) set_bool(v, x->op == MC_NE);
+        break;
+    }
+    default: break; /* of bands nothing is known */
     }
 }
 
 /* Returns whether the node is safe; leaves everything in v's range when it is not. */
-static bool evaluate_int(box_value *v, const box_node *x, const box_value *values, const box *b) {
+static bool evaluate_int(box_value *v, const box_node *x, const box_program *program, const box_value *values,
+                         const box *b) {
     v->lo = INT64_MIN;
     v->hi = INT64_MAX;
     v->stride = 1;
     v->linear = false;
+    v->set = UINT64_MAX;
     switch (x->op) {
+    case MC_LOAD: return load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
+    case MC_LOAD2: return load(v, &program->arrays[x->f.c], &values[x->a], &values[x->b], b);
     case MC_ADD: return sum(v, &values[x->a], &values[x->b], false, b);
     case MC_SUB: return sum(v, &values[x->a], &values[x->b], true, b);
     case MC_MUL: return product(v, &values[x->a], &values[x->b], b);
@@ -337,7 +440,10 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_value *value
         if (is_true(p)) set_same(v, values, x->b);
         else if (is_false(p)) set_same(v, values, x->c);
         else if (r->same == s->same) set_same(v, values, x->b);
-        else set_range(v, r->lo < s->lo ? r->lo : s->lo, r->hi > s->hi ? r->hi : s->hi);
+        else {
+            set_range(v, r->lo < s->lo ? r->lo : s->lo, r->hi > s->hi ? r->hi : s->hi);
+            v->set = value_set(r) | value_set(s);
+        }
         return true;
     }
     default: return true;
@@ -351,7 +457,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
     if (program->count == 1) { /* most boxes: one comparison of forms */
         values->same = 0;
         values->flags = program->nodes[0].flags;
-        evaluate_bool(values, program->nodes, values, b);
+        evaluate_bool(values, program->nodes, program, values, b);
         *out_simpler = false;
         return values->lo != values->hi ? BOX_MIXED : values->lo ? BOX_FULL : BOX_NONE;
     }
@@ -361,7 +467,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
         v->same = i;
         v->flags = x->flags;
         if (is_bool_op(x->op)) {
-            evaluate_bool(v, x, values, b);
+            evaluate_bool(v, x, program, values, b);
             if (x->op >= BOX_GE) simpler |= v->lo == v->hi;
             else simpler |= x->op != MC_CONST_B && (v->lo == v->hi || v->linear || v->same != i);
             continue;
@@ -371,7 +477,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
             set_form(v, &x->f, b);
             continue;
         }
-        if (evaluate_int(v, x, values, b)) v->flags |= BOX_SAFE | BOX_QUIET;
+        if (evaluate_int(v, x, program, values, b)) v->flags |= BOX_SAFE | BOX_QUIET;
         else if (x->guard != MC_NONE && is_false(&values[x->guard])) v->flags |= BOX_QUIET;
         if (!(v->flags & BOX_SAFE) && v->linear && !form_is_const(&v->f)) v->linear = false;
         loose |= !(v->flags & BOX_QUIET);
@@ -388,8 +494,8 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
 
 size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
 
-void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
-    *out = (box_program){.count = mask.count, .root = mask.count - 1};
+void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays, box_program *out) {
+    *out = (box_program){.count = mask.count, .root = mask.count - 1, .arrays = arrays ? arrays->at : NULL};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         box_node *y = &out->nodes[i];
@@ -405,7 +511,12 @@ void box_program_make(mc_code mask, const mc_env *env, box_program *out) {
             y->op = MC_CONST_B;
             y->f.c = x->imm;
             break;
-        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS: case MC_LOAD: case MC_LOAD2:
+        case MC_LOAD:
+        case MC_LOAD2:
+            y->f.c = x->imm;
+            out->placed = true;
+            /* fall through */
+        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS:
             y->flags = 0;
             out->loose = true;
             /* fall through */
@@ -430,6 +541,11 @@ static unsigned form_op(unsigned op) {
     return op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : op >= BOX_GE ? op : BOX_GE;
 }
 
+/* Does a load of this operand move with the box? Along q - k it does not. */
+static bool moves(const box_node *index) {
+    return index->op == BOX_LINEAR && index->f.x[BOX_Q] != (int64_t)(0 - (uint64_t)index->f.x[BOX_K]);
+}
+
 static void note_form(box_program *p, const form *f) {
     p->on_q |= f->x[BOX_Q] != 0;
     p->on_k |= f->x[BOX_K] != 0;
@@ -451,7 +567,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (x->c != MC_NONE) numbers[values[x->c].same] = 1;
         if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) numbers[values[x->guard].same] = 1;
     }
-    *out = (box_program){.root = MC_NONE, .diagonal = true};
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays};
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
@@ -476,9 +592,37 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
             if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
             if (x->c != MC_NONE) y->c = numbers[values[x->c].same];
             if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
+            if (x->op == MC_LOAD || x->op == MC_LOAD2) {
+                y->f.c = x->f.c;
+                out->placed |= moves(&out->nodes[y->a]) || (y->b != MC_NONE && moves(&out->nodes[y->b]));
+            }
             out->loose |= loose;
         }
         numbers[i] = out->count++;
     }
     out->root = numbers[values[program->root].same];
+}
+
+void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out) {
+    memset(numbers, 0, program->count * sizeof *numbers);
+    numbers[node] = 1;
+    for (uint32_t i = node + 1; i-- > 0;) {
+        const box_node *x = &program->nodes[i];
+        const uint32_t operand[4] = {x->a, x->b, x->c, x->guard};
+        for (int o = 0; o < 4 && numbers[i]; o++)
+            if (operand[o] != MC_NONE) numbers[operand[o]] = 1;
+    }
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays, .placed = program->placed};
+    for (uint32_t i = 0; i <= node; i++) {
+        if (!numbers[i]) continue;
+        box_node *y = &out->nodes[out->count];
+        *y = program->nodes[i];
+        uint32_t *const operand[4] = {&y->a, &y->b, &y->c, &y->guard};
+        for (int o = 0; o < 4; o++)
+            if (*operand[o] != MC_NONE) *operand[o] = numbers[*operand[o]];
+        if (y->op >= BOX_LINEAR) note_form(out, &y->f);
+        out->loose |= !is_bool_op(y->op) && !(y->flags & BOX_QUIET);
+        numbers[i] = out->count++;
+    }
+    out->root = out->count - 1;
 }

@@ -7,9 +7,10 @@
 #ifndef FCPC_BOX_H
 #define FCPC_BOX_H
 #include "../codegen/maskcode.h"
+#include "box_array.h"
 #include "form.h"
 
-/* Operations of a program: those of mask code without Q K N H CONST_I, and these on forms. */
+/* Operations of a program: those of mask code without Q K N H CONST_I, and these on forms. LOAD and LOAD2 read array f.c. */
 enum box_op {
     BOX_LINEAR = MC_OP_COUNT, /* int: the form */
     BOX_GE,                   /* bool: form >= 0 */
@@ -33,6 +34,8 @@ typedef struct box_program {
     bool on_q, on_k, on_h; /* a node depends on it */
     bool diagonal;    /* every form is one of q - k */
     bool loose;       /* a node is not quiet: somewhere it may fault */
+    bool placed;      /* an array is read at a place that moves with q or k: no other box will be like this one */
+    const box_array *arrays;
     box_node nodes[]; /* operands before the nodes that use them */
 } box_program;
 
@@ -44,13 +47,15 @@ typedef struct box_value {
     uint32_t same;  /* an earlier node of the same value everywhere on the box, or the node itself */
     uint8_t flags;
     bool linear;
+    uint64_t set; /* ints that are not linear: bit x mod 64 for every value x */
 } box_value;
 
 typedef enum box_class { BOX_NONE, BOX_FULL, BOX_MIXED } box_class;
 
 size_t box_program_size(uint32_t count); /* bytes */
-/* The program of a whole mask for a sequence. `out` has box_program_size(mask.count) bytes. */
-void box_program_make(mc_code mask, const mc_env *env, box_program *out);
+/* The program of a whole mask for a sequence, whose arrays are bound to `arrays` (NULL if the mask reads none), which
+ * stays for as long as programs made from this one do. `out` has box_program_size(mask.count) bytes. */
+void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays, box_program *out);
 /* Evaluates: NONE and FULL only if nothing can fault in the box. `values` has program->count records, filled;
  * *out_simpler tells whether specialising would make the program any simpler. */
 box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler);
@@ -58,10 +63,17 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
  * object; `numbers` has program->count words. */
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out);
 
+/* The program of one node of a program, for the same boxes. `numbers`, `out`: as above. */
+void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out);
+
 /* For a program specialised to the box: a place in dimension `dim` to cut the box at, so that on either side the
  * program is simpler: where a node that depends on that dimension alone turns (a comparison, x / m, x % m, min, max,
  * abs). lo < *at < hi. False if there is none, or they come thick. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
+
+/* Likewise, where the elements that a load reads begin another run, however many runs there are: the place nearest to the
+ * box's middle. */
+bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
 /* For a program specialised to the box: the longest period, in positions of dimension `dim` and shorter than the box's
  * side there, at whose steps x / m or x % m of that dimension alone turns; 0 if there is none. The steps are at *first
@@ -69,7 +81,7 @@ bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first);
 
 /* The program as words that are equal for two boxes of equal sides exactly when the programs are alike up to the shift
- * of the boxes (but for unlike encodings of one function, which cost only time). Writes at most box_key_room(count)
+ * of the boxes (but for unlike encodings of one function, which cost only time) and read arrays of the same contents. Writes at most box_key_room(count)
  * words; `offsets` has program->count. Returns the number written. */
 size_t box_key_room(uint32_t count);
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out);

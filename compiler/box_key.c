@@ -42,6 +42,25 @@ static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
     return *at < b->hi[dim];
 }
 
+/* The first position after lo at which the element's run is another, of few. */
+static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
+    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim])), hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
+    int64_t least = x > 0 ? lo : hi, most = x > 0 ? hi : lo, first = a->array.first;
+    uint64_t end;
+    if ((x != 1 && x != -1) || least < first || (wide)most - first >= a->array.count) return false;
+    const array_run *r = box_array_run(a, (uint64_t)(least - first), &end);
+    uint32_t turns = 0;
+    uint64_t last = 0, next = 0;
+    for (; r && end <= (uint64_t)(most - first) && turns <= TURNS_MAX; turns++) {
+        if (turns == 0) next = end;
+        last = end;
+        box_array_run(a, last, &end);
+    }
+    if (turns == 0 || turns > TURNS_MAX) return false;
+    *at = b->lo[dim] + (x > 0 ? (int64_t)next - (least - first) : (most - first) - (int64_t)last + 1);
+    return true;
+}
+
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
@@ -65,6 +84,10 @@ bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
             if (u->op != BOX_LINEAR) continue;
             f = u->f;
             break;
+        case MC_LOAD:
+            if (u->op == BOX_LINEAR && only_on(&u->f, dim) && run_turn(&program->arrays[x->f.c], &u->f, b, dim, at))
+                return true;
+            continue;
         case MC_MIN:
         case MC_MAX:
             if (u->op != BOX_LINEAR || v->op != BOX_LINEAR || !form_sub(&u->f, &v->f, &f) ||
@@ -74,6 +97,27 @@ bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
         default: continue;
         }
         if (only_on(&f, dim) && first_turn(&f, m, b, dim, at)) return true;
+    }
+    return false;
+}
+
+bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at) {
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i], *u = x->op == MC_LOAD ? &program->nodes[x->a] : NULL;
+        if (!u || u->op != BOX_LINEAR || !only_on(&u->f, dim) || u->f.x[dim] != 1) continue;
+        const box_array *a = &program->arrays[x->f.c];
+        const int64_t apart = wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
+        const int64_t lo = wrap_add(b->lo[dim], apart), hi = wrap_add(b->hi[dim], apart);
+        uint64_t end;
+        if (lo < 0 || hi <= lo || (uint64_t)hi > a->total) continue;
+        const int64_t middle = lo + (hi - lo) / 2;
+        const array_run *r = box_array_run(a, (uint64_t)middle, &end);
+        if (!r) continue;
+        const int64_t before = (int64_t)r->start, after = (int64_t)end;
+        if (before <= lo && after >= hi) continue;
+        bool first = before > lo && (after >= hi || middle - before < after - middle);
+        *at = (first ? before : after) - apart;
+        return true;
     }
     return false;
 }
@@ -207,6 +251,12 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
             }
             break;
         case MC_ABS: whole = true; break;
+        case MC_LOAD:
+        case MC_LOAD2: /* elements are not moved: the index whole */
+            tag |= (uint64_t)x->f.c << 32;
+            *w++ = (int64_t)program->arrays[x->f.c].content;
+            whole = true;
+            break;
         default: break; /* bools of bools */
         }
         if (whole) {

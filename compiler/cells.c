@@ -24,14 +24,16 @@ enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 
-/* A rectangle of cells, of n tokens in all. */
+/* A rectangle of cells; by BOX_Q, BOX_K. */
 typedef struct cell_rect {
-    uint64_t n, lo[2], hi[2]; /* by BOX_Q, BOX_K */
+    uint64_t lo[2], hi[2];
 } cell_rect;
 
 static box rect_box(const cells *c, const cell_rect *r) {
-    uint64_t q1 = r->hi[BOX_Q] * FCP_CELL, k1 = r->hi[BOX_K] * FCP_CELL;
-    return make_box(c, r->lo[BOX_Q] * FCP_CELL, q1 < r->n ? q1 : r->n, r->lo[BOX_K] * FCP_CELL, k1 < r->n ? k1 : r->n);
+    const int64_t first = c->env.q_first, queries = c->env.queries, n = c->env.n;
+    int64_t q1 = (int64_t)(r->hi[BOX_Q] * FCP_CELL), k1 = (int64_t)(r->hi[BOX_K] * FCP_CELL);
+    return make_box(c, first + (int64_t)(r->lo[BOX_Q] * FCP_CELL), first + (q1 < queries ? q1 : queries),
+                    (int64_t)(r->lo[BOX_K] * FCP_CELL), k1 < n ? k1 : n);
 }
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
@@ -50,7 +52,9 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
+    if (p->placed) return lo + split_cells(b, p, d);
     if (period > 0) {
+        first = mc_mod(first - (b->lo[d] - (int64_t)(lo * FCP_CELL)), period); /* counted from the first cell */
         uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
         if (alike < box_side(b, d)) at = split_at_step(lo, hi, (uint64_t)first, alike);
         if (!at) at = split_at_step(lo, hi, (uint64_t)first, step);
@@ -77,15 +81,17 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         here[0] = here[2] == area;
         here[1] = here[2] > 0 && here[2] < area;
     } else {
+        bool whole;
+        if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
+        if (code == FCP_OK) code = count_whole(c, &b, p, here, &whole);
+        if (code != FCP_OK || whole) goto sum;
         bool few = down * across <= FEW_CELLS; /* which are remembered one by one */
         size_t words = few ? 0 : box_words(c, ANSWER_CELLS, &b, p);
-        uint64_t hash = memo_hash(c->key, words);
-        const memo_entry *known = few ? NULL : memo_find(&c->memo, c->key, words, hash);
+        uint64_t hash;
+        const memo_entry *known = find_words(c, c->key, words, &hash);
         if (known) {
-            c->stats.memo_hits++;
             memcpy(here, known->answer, sizeof here);
         } else {
-            if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             int64_t *key = keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
             uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
@@ -96,9 +102,10 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
                 for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
                 if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
             }
-            if (!few && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
+            if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
         }
     }
+sum:
     for (int i = 0; i < 3 && code == FCP_OK; i++)
         if (__builtin_add_overflow(sum[i], here[i], &sum[i])) code = FCP_E_PLAN_SIZE;
 done:
@@ -108,20 +115,27 @@ done:
 
 /* --- whole grids ------------------------------------------------------------------------------------------------ */
 
-/* Prepares the mask for a sequence. */
-static void set_sequence(cells *c, const mc_env *env) {
-    int64_t n = env->n;
+fcp_code set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
-    if (c->base_n == n) return;
-    if (c->base_n < 0 || c->uses & MC_USES_N) box_program_make(c->mask, env, c->base);
-    c->base_n = n;
+    if (!box_arrays_bind(&c->arrays, env)) {
+        c->base_n = -1;
+        return FCP_E_NO_MEMORY;
+    }
+    if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
+        box_program_make(c->mask, env, &c->arrays, c->base);
+    c->base_n = env->n;
+    return FCP_OK;
 }
 
-static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+/* *out is 0 where what the mask reads comes but once. */
+static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&
                 (q_cuts == k_cuts || memcmp(q_cuts, k_cuts, ((size_t)q_pieces + 1) * sizeof *q_cuts) == 0);
-    size_t need = 5 + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    size_t need = 6 + c->arrays.count + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    *out = 0;
+    for (uint32_t i = 0; i < c->arrays.count; i++)
+        if (c->arrays.at[i].used && !c->arrays.at[i].again) return FCP_OK;
     if (need > c->key_room) {
         int64_t *key = realloc(c->key, need * sizeof *key);
         if (!key) return FCP_E_NO_MEMORY;
@@ -131,7 +145,9 @@ static fcp_code grid_words(cells *c, uint64_t n, const uint64_t *q_cuts, uint32_
     int64_t *w = c->key;
     *w++ = ANSWER_GRID;
     *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
-    *w++ = c->uses & MC_USES_N ? (int64_t)n : -1;
+    *w++ = c->uses & MC_USES_N ? c->env.n : -1;
+    *w++ = c->env.q_first;
+    for (uint32_t i = 0; i < c->arrays.count; i++) *w++ = (int64_t)c->arrays.at[i].content;
     *w++ = same;
     memcpy(w, q_cuts, ((size_t)q_pieces + 1) * sizeof *w);
     w += (size_t)q_pieces + 1;
@@ -168,14 +184,17 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->heads = c->uses & MC_USES_H ? heads : 1;
     c->base_n = -1;
     c->key_room = box_key_room(mask.count) + 4;
+    bool arrays = box_arrays_new(&c->arrays, mask);
     c->base = malloc(box_program_size(mask.count));
     c->values = malloc(mask.count * sizeof *c->values);
     c->numbers = malloc(mask.count * sizeof *c->numbers);
     c->offsets = malloc(mask.count * sizeof *c->offsets);
     c->eval_scratch = malloc(mask.count * sizeof *c->eval_scratch);
+    c->depends = malloc(mask.count);
+    c->lanes = lanes_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
-    if (!c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->key || !c->rows) {
+    if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends || !c->lanes || !c->key || !c->rows) {
         cells_free(c);
         return NULL;
     }
@@ -184,11 +203,14 @@ cells *cells_new(mc_code mask, uint32_t heads) {
 
 void cells_free(cells *c) {
     if (!c) return;
+    box_arrays_free(&c->arrays);
     free(c->base);
     free(c->values);
     free(c->numbers);
     free(c->offsets);
     free(c->eval_scratch);
+    free(c->depends);
+    lanes_free(c->lanes);
     free(c->key);
     rows_free(c->rows);
     stack_free(&c->stack);
@@ -215,28 +237,24 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
     for (uint32_t i = 0; i < k_pieces; i++)
         if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
     size_t words;
-    uint64_t n = (uint64_t)env->n;
-    fcp_code code = grid_words(c, n, q_cuts, q_pieces, k_cuts, k_pieces, &words);
+    fcp_code code = set_sequence(c, env);
+    if (code == FCP_OK) code = grid_words(c, q_cuts, q_pieces, k_cuts, k_pieces, &words);
     if (code != FCP_OK) return code;
-    uint64_t hash = memo_hash(c->key, words);
-    const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+    uint64_t hash;
+    const memo_entry *known = find_words(c, c->key, words, &hash);
     if (known) {
-        c->stats.memo_hits++;
         *out_entries = c->grids[known->answer[0]].entries;
         *out_count = c->grids[known->answer[0]].count;
         return FCP_OK;
     }
-    set_sequence(c, env);
     stack_mark mark = stack_here(&c->stack);
     int64_t *key = keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
     c->entry_count = 0;
     code = walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
-    if (code == FCP_OK) code = keep_grid(c, key, words, hash);
+    if (code == FCP_OK && words) code = keep_grid(c, key, words, hash);
     stack_back(&c->stack, mark);
-    if (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW) {
-        if (fault) *fault = c->fault;
-    }
+    if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out_entries = c->entries;
     *out_count = c->entry_count;
@@ -252,12 +270,14 @@ const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp
 }
 
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault) {
-    uint64_t n = (uint64_t)env->n, cells_side = n / FCP_CELL + (n % FCP_CELL != 0), all, sum[3] = {0};
-    if (__builtin_mul_overflow(cells_side, cells_side, &all) || n > INT64_MAX) return FCP_E_PLAN_SIZE;
-    set_sequence(c, env);
-    const cell_rect square = {.n = n, .hi = {cells_side, cells_side}};
-    fcp_code code = n ? count_rect(c, &square, c->base, sum) : FCP_OK;
-    if (fault && (code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW)) *fault = c->fault;
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
+    uint64_t all, sum[3] = {0};
+    if (__builtin_mul_overflow(down, across, &all)) return FCP_E_PLAN_SIZE;
+    const cell_rect square = {.hi = {down, across}};
+    fcp_code code = set_sequence(c, env);
+    if (code == FCP_OK && all) code = count_rect(c, &square, c->base, sum);
+    if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;
@@ -266,7 +286,7 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
-    size_t bytes = sizeof *c + c->keys.total + c->stack.total + rows_bytes(c->rows);
+    size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total + rows_bytes(c->rows) + lanes_bytes(c->lanes);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
     bytes += box_program_size(c->mask.count) + c->mask.count * per_node;
     bytes += c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids;

@@ -33,7 +33,7 @@ typedef struct cell_entry {
 
 /* A sequence cut for queries at q_cuts[0] < ... < q_cuts[q_pieces], which count from its first query, and for keys
  * likewise (the first cut need not be 0 nor the last the length): all piece pairs with an allowed pair, in order of (q_piece, k_piece). *out_entries stays
- * valid until the next call or cells_free. Errors: FCP_E_NO_MEMORY; FCP_E_MASK_DIV_ZERO, FCP_E_MASK_OVERFLOW with *fault
+ * valid until the next call or cells_free. Errors: FCP_E_NO_MEMORY; FCP_E_MASK_DIV_ZERO, _OVERFLOW, _INDEX with *fault
  * filled (a fault is found wherever it is reachable in the given box, and only then); FCP_E_PLAN_SIZE when a number of
  * pairs does not fit 64 bits or a piece is of 2^32 tokens or more. */
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
@@ -42,9 +42,9 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
 /* The shapes made so far and their runs (fcp_shape_rec.first_run indexes runs). Valid until the next cells_grid. */
 const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs, uint32_t *out_run_count);
 
-/* Counts cells and pairs of [0,n) x [0,n) without making lists: memory follows the boundary. */
+/* Counts cells and pairs of all queries and keys without making lists: memory follows the boundary. */
 typedef struct cells_counts {
-    uint64_t full, partial, none; /* cells, counted from position 0 */
+    uint64_t full, partial, none; /* cells, counted from the first query and key */
     uint64_t pairs;
 } cells_counts;
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);

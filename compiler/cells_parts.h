@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "box.h"
+#include "lanes.h"
 #include "memo.h"
 #include "rows.h"
 #include "stack.h"
@@ -27,7 +28,7 @@ typedef struct span {
 /* One side of a grid: pieces at given cuts, or cells of a stretch. */
 typedef struct units {
     const uint64_t *cuts; /* NULL: cells */
-    uint64_t start, end;  /* of the cells */
+    int64_t start, end;   /* where cuts count from; of the cells */
     uint32_t count;
 } units;
 
@@ -71,12 +72,15 @@ struct cells {
     const volatile int *stop;
 
     mc_env env;        /* of the sequence under way */
-    box_program *base; /* the mask for sequences of base_n tokens */
+    box_arrays arrays; /* of it */
+    box_program *base; /* the mask for sequences of base_n tokens; -1: none yet */
     int64_t base_n;
     box_value *values;
     uint32_t *numbers;
     int64_t *offsets;
     int64_t *eval_scratch;
+    uint8_t *depends; /* of the nodes of a program under way */
+    lanes *lanes;
     rows *rows;
     stack stack; /* specialised programs of the boxes under way */
     cells_fault fault;
@@ -118,23 +122,44 @@ struct cells {
 bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size);
 #define RESERVE(array, room, count, more) cells_reserve((void **)&(array), &(room), (count), (more), sizeof *(array))
 
-static inline box make_box(const cells *c, uint64_t q0, uint64_t q1, uint64_t k0, uint64_t k1) {
-    return (box){{(int64_t)q0, (int64_t)k0, 0}, {(int64_t)q1, (int64_t)k1, c->heads}};
+static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+    return (box){{q0, k0, 0}, {q1, k1, c->heads}};
 }
 static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
 
 static inline bool cells_stopped(const cells *c) { return c->stop && *c->stop; }
 
+/* Prepares the mask for a sequence. FCP_E_NO_MEMORY. */
+fcp_code set_sequence(cells *c, const mc_env *env);
+static inline bool is_fault(fcp_code code) {
+    return code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX;
+}
+
 /* All elements of a box; FCP_E_PLAN_SIZE if they do not fit 64 bits. */
 fcp_code box_area(const box *b, uint64_t *out);
 /* Evaluates a box; where MIXED, *program becomes the program specialised to it, on the stack. */
 fcp_code classify(cells *c, const box *b, const box_program **program, box_class *out);
-/* Writes the key of a box and its program to c->key; returns its words. */
+/* Writes the key of a box and its program to c->key; returns its words, or 0 if no other box is like it: it is not worth
+ * remembering then. */
 size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
+/* The answer of a key; NULL: none. */
+const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
 /* The key's words, on the stack: c->key is used again by whatever comes next. NULL: out of memory. */
 int64_t *keep_words(cells *c, size_t words);
 /* Pairs of a MIXED box of at most a cell, from memory if it was met before. */
 fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
+
+/* How many cells to split a box of more than one off at, in dimension d, for a program that reads arrays: near a place
+ * where an array's elements begin another run, if there is one, else in halves. */
+uint64_t split_cells(const box *b, const box_program *p, int d);
+
+/* --- cells_whole.c: rectangles of cells ------------------------------------------------------------------------- */
+
+/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows it to
+ * be counted whole (*out_known). */
+fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
+/* The pairs of a box under one bound on q - k alone; false if the program is not that. */
+bool line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- cells_walk.c: a grid, in order ----------------------------------------------------------------------------- */
 

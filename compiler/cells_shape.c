@@ -97,10 +97,9 @@ fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *ou
 
 fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out) {
     size_t words = box_words(c, ANSWER_SHAPE, b, p);
-    uint64_t hash = memo_hash(c->key, words);
-    const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+    uint64_t hash;
+    const memo_entry *known = find_words(c, c->key, words, &hash);
     if (known) {
-        c->stats.memo_hits++;
         *out = (uint32_t)known->answer[0];
         return FCP_OK;
     }
@@ -114,7 +113,7 @@ fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out)
     if (code == FCP_OK && c->row_run_count)
         code = intern_shape(c, (uint32_t)box_side(b, BOX_Q), (uint32_t)box_side(b, BOX_K), out);
     const uint64_t answer[3] = {*out};
-    if (code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, answer)) code = FCP_E_NO_MEMORY;
+    if (code == FCP_OK && words && !memo_add(&c->memo, &c->keys, key, words, hash, answer)) code = FCP_E_NO_MEMORY;
     stack_back(&c->stack, mark);
     return code;
 }

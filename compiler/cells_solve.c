@@ -54,6 +54,7 @@ fcp_code classify(cells *c, const box *b, const box_program **program, box_class
 }
 
 size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p) {
+    if (p->placed) return 0;
     c->key[0] = kind;
     c->key[1] = (int64_t)box_side(b, BOX_Q);
     c->key[2] = (int64_t)box_side(b, BOX_K);
@@ -61,9 +62,26 @@ size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p)
     return 4 + box_key(p, b, c->offsets, c->key + 4);
 }
 
+const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash) {
+    *out_hash = words ? memo_hash(key, words) : 0;
+    const memo_entry *known = words ? memo_find(&c->memo, key, words, *out_hash) : NULL;
+    c->stats.memo_hits += known != NULL;
+    return known;
+}
+
 int64_t *keep_words(cells *c, size_t words) {
     int64_t *key = stack_take(&c->stack, words * sizeof *key);
     return key ? memcpy(key, c->key, words * sizeof *key) : NULL;
+}
+
+uint64_t split_cells(const box *b, const box_program *p, int d) {
+    const uint64_t count = (box_side(b, d) + FCP_CELL - 1) / FCP_CELL;
+    int64_t at;
+    if (box_run_turn(p, b, d, &at)) {
+        uint64_t cell = (uint64_t)(at - b->lo[d]) / FCP_CELL; /* it holds the place, or begins there */
+        return cell > 0 ? cell : 1;
+    }
+    return (uint64_t)1 << (63 - __builtin_clzll(count - 1));
 }
 
 enum { TURN_DEPTH = 6 }; /* a cell is cut at turns into at most 2^6 boxes */
@@ -119,7 +137,19 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     int64_t at;
     if (p->on_h && box_side(b, BOX_H) > 1)
         return solve_parts(c, b, p, BOX_H, b->lo[BOX_H] + (b->hi[BOX_H] - b->lo[BOX_H]) / 2, depth, pairs);
-    if (p->on_q && p->diagonal && !p->loose) return solve_diagonals(c, b, p, pairs);
+    if (p->on_q && p->diagonal && !p->loose && !p->placed) return solve_diagonals(c, b, p, pairs);
+    if (!p->loose && p->placed) {
+        box one = *b;
+        bool known;
+        uint64_t found;
+        one.hi[BOX_H] = one.lo[BOX_H] + 1;
+        if (!lanes_cell(c->lanes, p, &one, &found, &known)) return FCP_E_NO_MEMORY;
+        if (known) {
+            c->stats.rows += box_side(b, BOX_Q);
+            *pairs += found * box_side(b, BOX_H);
+            return FCP_OK;
+        }
+    }
     if (p->on_q && p->count > 1 && depth < TURN_DEPTH) {
         if (box_turn(p, b, BOX_Q, &at)) return solve_parts(c, b, p, BOX_Q, at, depth + 1, pairs);
         if (box_turn(p, b, BOX_K, &at)) return solve_parts(c, b, p, BOX_K, at, depth + 1, pairs);
@@ -134,11 +164,11 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
 }
 
 fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
+    if (line_pairs(b, p, out)) return FCP_OK;
     size_t words = box_words(c, ANSWER_CELLS, b, p);
-    uint64_t hash = memo_hash(c->key, words);
-    const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
+    uint64_t hash;
+    const memo_entry *known = find_words(c, c->key, words, &hash);
     if (known) {
-        c->stats.memo_hits++;
         *out = known->answer[2];
         return FCP_OK;
     }
@@ -146,7 +176,7 @@ fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out)
     uint64_t area;
     fcp_code code = box_area(b, &area);
     if (code == FCP_OK) code = solve(c, b, p, 0, out);
-    if (code != FCP_OK) return code;
+    if (code != FCP_OK || words == 0) return code;
     const uint64_t answer[3] = {*out == area, *out > 0 && *out < area, *out};
     return memo_add(&c->memo, &c->keys, c->key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
 }

@@ -23,24 +23,25 @@ enum { TURN_DEPTH = 40 }; /* deeper than this, splits are in the middle: that bo
 
 /* --- units ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t unit_at(const units *u, uint32_t i) {
-    if (u->cuts) return u->cuts[i];
-    uint64_t at = u->start + (uint64_t)i * FCP_CELL;
+static int64_t unit_at(const units *u, uint32_t i) {
+    if (u->cuts) return u->start + (int64_t)u->cuts[i];
+    int64_t at = u->start + (int64_t)i * FCP_CELL;
     return at < u->end ? at : u->end;
 }
 
 /* The unit of [first, end) that holds a position. */
-static uint32_t unit_of(const units *u, uint32_t first, uint32_t end, uint64_t position) {
-    if (!u->cuts) return (uint32_t)((position - u->start) / FCP_CELL);
+static uint32_t unit_of(const units *u, uint32_t first, uint32_t end, int64_t position) {
+    const uint64_t after = (uint64_t)(position - u->start);
+    if (!u->cuts) return (uint32_t)(after / FCP_CELL);
     while (end - first > 1) {
         uint32_t middle = first + (end - first) / 2;
-        if (u->cuts[middle] <= position) first = middle;
+        if (u->cuts[middle] <= after) first = middle;
         else end = middle;
     }
     return first;
 }
 
-static units cell_units(uint64_t start, uint64_t end) {
+static units cell_units(int64_t start, int64_t end) {
     return (units){.start = start, .end = end, .count = (uint32_t)((end - start + FCP_CELL - 1) / FCP_CELL)};
 }
 
@@ -53,7 +54,7 @@ static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_pr
                       unsigned depth) {
     int64_t at;
     if (p && depth < TURN_DEPTH && box_turn(p, b, d, &at)) {
-        uint32_t unit = unit_of(u, first, end, (uint64_t)at);
+        uint32_t unit = unit_of(u, first, end, at);
         return unit > first ? unit : first + 1;
     }
     return first + (end - first) / 2;
@@ -236,7 +237,7 @@ static bool even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
 }
 
 fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces) {
-    walk w = {.c = c, .rows = {.cuts = q_cuts, .count = q_pieces}, .cols = {.cuts = k_cuts, .count = k_pieces},
+    walk w = {.c = c, .rows = {.cuts = q_cuts, .start = c->env.q_first, .count = q_pieces}, .cols = {.cuts = k_cuts, .count = k_pieces},
               .pieces = true};
     if (q_pieces && k_pieces) {
         uint64_t unit = q_pieces > 1 ? q_cuts[1] - q_cuts[0] : k_cuts[1] - k_cuts[0];
@@ -246,8 +247,8 @@ fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const 
 }
 
 fcp_code walk_cells(cells *c, const box *b, const box_program *p) {
-    walk w = {.c = c, .rows = cell_units((uint64_t)b->lo[BOX_Q], (uint64_t)b->hi[BOX_Q]),
-              .cols = cell_units((uint64_t)b->lo[BOX_K], (uint64_t)b->hi[BOX_K]), .unit = FCP_CELL};
+    walk w = {.c = c, .rows = cell_units(b->lo[BOX_Q], b->hi[BOX_Q]),
+              .cols = cell_units(b->lo[BOX_K], b->hi[BOX_K]), .unit = FCP_CELL};
     c->row_run_count = 0;
     c->shape_pairs = 0;
     return walk_all(&w, p);

@@ -19,9 +19,11 @@
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
+    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward]",                              \
+      "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin")                                  \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
-    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not")
+    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not, and what a score makes of it")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -35,21 +37,27 @@ typedef enum cmd_command {
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT)) /* those that bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
-    X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
+    X(OUTPUT, "output", 'o', "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT),                                                 \
+      "write the plan here; without it nothing is written; emit: the source or cubin; default: standard output")        \
+    X(ARCH, "arch", 0, "ARCH", CMD_BIT(EMIT), "compile for sm_80, sm_90a, sm_100, ...; needs NVRTC and no GPU")          \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
     X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH, "the batch: one length a line, in place of the program's")             \
+    X(FIELD, "field", 0, "NAME=FILE", CMD_BATCH,                                                                      \
+      "the values of a field of the batch; run PLAN: where the file is that the plan was made from")                   \
     X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \
     X(HTML, "html", 0, "FILE", CMD_BIT(SHOW), "draw into a self-contained HTML page")                                  \
     X(LENGTH, "length", 'n', "TOKENS", CMD_BIT(EXPLAIN), "of the sequence; default: the batch's longest, or q or k + 1") \
     X(HEAD, "head", 0, "H", CMD_BIT(EXPLAIN), "the query head, for a mask that names h; default 0")                    \
+    X(LOGIT, "s", 0, "LOGIT", CMD_BIT(EXPLAIN), "the scaled logit that the plan's score is given; default 0")           \
     X(PNG, "png", 0, "FILE", CMD_BIT(SHOW), "draw into a PNG file")                                                    \
     X(ROWS, "rows", 0, "A..B", CMD_BIT(SHOW), "draw these queries only: 0..4K; `A..` goes to the end")                 \
     X(COLS, "cols", 0, "A..B", CMD_BIT(SHOW), "draw these keys only")                                                  \
-    X(SEQ, "seq", 0, "N", CMD_BIT(SHOW), "draw the mask of this sequence, from 0; with --rows, --cols: default the longest") \
+    X(SEQ, "seq", 0, "N", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "this sequence of the batch, from 0; default: the longest") \
     X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
-    X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN), "forward, or forward,backward; default: what the plan and inputs allow") \
+    X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN) | CMD_BIT(EMIT),                                                         \
+      "forward, or forward,backward; emit: backward too; default: what the plan and inputs allow")                      \
     X(Q, "q", 0, "F.npy", CMD_BIT(RUN), "queries  [tokens, heads, head_dim]")                                          \
     X(K, "k", 0, "F.npy", CMD_BIT(RUN), "keys     [tokens, kv_heads, head_dim]")                                       \
     X(V, "v", 0, "F.npy", CMD_BIT(RUN), "values   [tokens, kv_heads, head_dim]")                                       \
@@ -88,6 +96,8 @@ typedef struct cmd_line {
     const char *value[OPT_COUNT];  /* NULL: not given; a flag that was given is "" */
     const char **defines;          /* of every -D, in order; malloc'd */
     size_t define_count;
+    const char **fields;           /* of every --field, likewise */
+    size_t field_count;
     bool json, quiet;
 } cmd_line;
 
@@ -157,6 +167,10 @@ fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
 void cmd_file_abandon(cmd_file *f); /* harmless after commit */
 /* An fcp_emit for a FILE *; errors stay in the stream. */
 void cmd_emit(void *context, const char *text, size_t size);
+
+/* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder, then from
+ * the current one) or where --field says: E322 if one is there and is not the same (cmd_field.c). */
+fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
 /* Writes an SVG image as PNG (cmd_png.c). */
 fcp_code cmd_png(const text *svg, const char *path, fcp_error *err);

@@ -4,7 +4,7 @@
  * Gives:    a cmd_line whose texts point into argv; or E001 (E210 for a command of a later version).
  * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first other
  *           argument is a command or, failing that, the file to compile. An option given twice: the last one counts
- *           (-D: all of them, in order).
+ *           (-D and --field: all of them, in order).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const struct option { const char *name; char letter; const char *metavar;
 #undef X
 };
 
-static const char *const later[] = {"sim", "emit"};
+static const char *const later[] = {"sim"};
 
 /* One name that was typed, against all of a kind; NULL when none is near. */
 static const char *near_option(const char *name, size_t length) {
@@ -79,6 +79,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
                         options[found].metavar);
     out->value[found] = value ? value : "";
     if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
+    if (found == OPT_FIELD) out->fields[out->field_count++] = value;
     return FCP_OK;
 }
 
@@ -135,7 +136,8 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     size_t room = (size_t)argc + 1;
     const char **words = calloc(room, sizeof *words);
     out->defines = calloc(room, sizeof *out->defines);
-    fcp_code code = words && out->defines ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    out->fields = calloc(room, sizeof *out->fields);
+    fcp_code code = words && out->defines && out->fields ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {
@@ -161,6 +163,8 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
 void cmd_line_free(cmd_line *line) {
     free(line->defines);
     line->defines = NULL;
+    free(line->fields);
+    line->fields = NULL;
 }
 
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,

@@ -158,6 +158,9 @@ bool cmd_is_plan(const char *path) {
 static fcp_code load_plan(const cmd_line *line, cmd_input *out, fcp_error *err) {
     if (line->define_count || line->value[OPT_LENGTHS])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
+    if (line->field_count && line->command != CMD_RUN)
+        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which has the values of its fields: --field applies to a program",
+                        line->file);
     double start = cmd_now();
     cmd_doing("loading and verifying");
     fcp_code code = fcp_plan_load(line->file, &out->plan, err);
@@ -173,6 +176,8 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *out, fcp_error 
     fcpc_options options = {.defines = line->defines,
                             .define_count = line->define_count,
                             .lengths_file = line->value[OPT_LENGTHS],
+                            .fields = line->fields,
+                            .field_count = line->field_count,
                             .need_lengths = true};
     fcpc_program *program = NULL;
     fcp_code code = fcpc_parse_file(line->file, &options, out->diagnostics, &program);

@@ -105,12 +105,18 @@ static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PA
     return FCP_OK;
 }
 
+static uint64_t tokens_of(const fcp_shape *shape, int t) {
+    uint64_t dims[3];
+    fcp_tensor_shape(shape, (fcp_tensor)t, dims);
+    return dims[0];
+}
+
 /* Refuses what the machine cannot hold, rather than to die of it: tensors, and as much again cut by rank. */
 static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
     double need = 0, pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     for (int t = 0; t < FCP_TENSORS; t++)
         if (set & 1u << t)
-            need += 2.0 * (double)fcp_tensor_token_bytes(&work->shape, (fcp_tensor)t) * (double)work->shape.tokens;
+            need += 2.0 * (double)fcp_tensor_token_bytes(&work->shape, (fcp_tensor)t) * (double)tokens_of(&work->shape, t);
     if (pages <= 0 || need <= pages * page) return FCP_OK;
     return fcp_fail(err, FCP_E_NO_MEMORY, "the tensors alone need %.1f GB, this machine has %.1f GB", need / 1e9,
                     pages * page / 1e9);
@@ -207,8 +213,12 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
     summary_figures f = summary_derive(plan);
     double flops[FCP_PASSES] = {f.flops_forward, f.flops_backward};
     char number[SUMMARY_NUMBER];
-    printf("%s: %" PRIu64 " tokens, %" PRIu32 ":%" PRIu32 " heads of %" PRIu32 ", %s, on %" PRIu32 " %s rank%s over %s; inputs %s\n",
-           line->file, work->shape.tokens, work->shape.heads, work->shape.kv_heads, work->shape.head_dim,
+    char tokens[64];
+    if (fcp_plan_split(plan))
+        snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", work->shape.tokens, work->shape.key_tokens);
+    else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", work->shape.tokens);
+    printf("%s: %s, %" PRIu32 ":%" PRIu32 " heads of %" PRIu32 ", %s, on %" PRIu32 " %s rank%s over %s; inputs %s\n",
+           line->file, tokens, work->shape.heads, work->shape.kv_heads, work->shape.head_dim,
            fcp_dtype_name(work->shape.dtype), work->shape.ranks, work->backend, work->shape.ranks == 1 ? "" : "s",
            work->transport, work->drawn ? "drawn" : "from files");
     for (int p = 0; p < FCP_PASSES; p++)
@@ -267,6 +277,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     bool wanted[FCP_PASSES] = {false};
     fcp_code code = check_options(line, work, wanted, err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code != FCP_OK) return code;
+    if (!input->compiled) code = cmd_check_fields(line, input->plan, err);
     if (code != FCP_OK) return code;
     fcp_plan_shape(input->plan, &work->shape);
     code = settle(line, work, wanted, err);

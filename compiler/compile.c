@@ -1,6 +1,7 @@
 /* compile.c: the pipeline, on one page: fcpc_plan.
  *
- *   program + lengths
+ *   program + batch
+ *     -> binding    fields and tables                       bind.c
  *     -> problem    blocks and tiles                        problem.c, cells.c (box.c, rows.c)
  *     -> homes      the strategy                            place_*.c
  *     -> traffic    fetches                                 traffic.c
@@ -22,6 +23,8 @@
 #include "clock.h"
 #include "lower.h"
 #include "place.h"
+#include "sort.h"
+#include "text.h"
 #include "warn.h"
 #include "workspace.h"
 
@@ -31,8 +34,12 @@ typedef struct run {
     diags *d;
     uint32_t shift;      /* of the program's spans in d */
     fcpc_times times;
+    const uint64_t *lengths, *queries; /* of the batch; queries NULL: as many as keys */
+    size_t count;
     arena memory, work, scratch;
     cells *cells;
+    binding binding;
+    uint32_t fault_sequence; /* in which the mask faults */
     problem problem;
     uint32_t *home;
 } run;
@@ -63,11 +70,17 @@ static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
     return rest->op == MC_MOD && rest->a == *a && rest->b == *b;
 }
 
-static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t b) {
-    mc_code mask = r->program->mask;
+/* The values of all nodes where the mask, or the code that finds the score's faults, faults. */
+static int64_t *fault_values(run *r, mc_code mask, const cells_fault *f) {
     int64_t *values = ARENA_NEW(&r->scratch, int64_t, mask.count);
+    const mc_env env = bind_sequence(&r->binding, r->fault_sequence);
+    if (values) mc_eval(mask, &env, f->q, f->k, f->h, values);
+    return values;
+}
+
+static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cells_fault *f, uint32_t a, uint32_t b) {
+    int64_t *values = fault_values(r, mask, f);
     if (!values) return FCP_E_NO_MEMORY;
-    mc_eval(mask, MC_LENGTH(f->n), f->q, f->k, f->h, values);
     const int64_t dividend = values[a], divisor = values[b];
     bool fixed = true; /* of n alone: no q, k or h among what the two need */
     memset(values, 0, mask.count * sizeof *values);
@@ -75,12 +88,12 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     for (uint32_t i = f->node; i-- > 0;) {
         const mc_node *x = &mask.nodes[i];
         if (!values[i]) continue;
-        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && x->op != MC_LOAD && x->op != MC_LOAD2;
         if (x->a != MC_NONE) values[x->a] = 1;
         if (x->b != MC_NONE) values[x->b] = 1;
         if (x->c != MC_NONE) values[x->c] = 1;
     }
-    span at = r->program->mask_spans[f->node];
+    span at = spans[f->node];
     diag_error(r->d, FCP_E_MASK_EXACT, place_of(r, at), "%lld is not a multiple of %lld in a sequence of %lld tokens",
                (long long)dividend, (long long)divisor, (long long)f->n);
     if (!fixed)
@@ -89,13 +102,46 @@ static fcp_code report_exact(run *r, const cells_fault *f, uint32_t a, uint32_t 
     return FCP_E_MASK_EXACT;
 }
 
-static fcp_code report_fault(run *r, fcp_code code, const cells_fault *f) {
+/* An element that an array does not have: which, and what it has. */
+static fcp_code report_index(run *r, mc_code mask, const span *spans, const cells_fault *f) {
+    const mc_node *x = &mask.nodes[f->node];
+    const program_array *a = &r->program->arrays[x->imm];
+    const mc_env env = bind_sequence(&r->binding, r->fault_sequence);
+    const mc_array *bound = &env.arrays[x->imm];
+    const int64_t *values = fault_values(r, mask, f);
+    if (!values) return FCP_E_NO_MEMORY;
+    text what = {0};
+    long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
+    if (a->record.kind != FCP_TABLE)
+        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first, end - 1);
+    else if (x->op == MC_LOAD2)
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end, bound->columns);
+    else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
+    if (mc_uses(mask) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
+    else text_puts(&what, ", for");
+    char *line = text_take(&what);
+    if (!line) return FCP_E_NO_MEMORY;
+    diag_error(r->d, FCP_E_MASK_INDEX, place_of(r, spans[f->node]),
+               "%s q = %lld, k = %lld in a sequence of %lld tokens", line, (long long)f->q, (long long)f->k,
+               (long long)f->n);
+    free(line);
+    if (r->problem.sequences != 1 && a->record.kind != FCP_TABLE)
+        diag_hint(r->d, "sequence %u of the batch", r->fault_sequence);
+    if (mask.nodes == r->program->mask.nodes)
+        diag_hint(r->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
+    else diag_hint(r->d, "min and max keep an index inside, or a condition: if q > 0 then ...[q - 1] else 0.0");
+    return FCP_E_MASK_INDEX;
+}
+
+/* A fault of the mask, or of the code that finds the score's. */
+static fcp_code report_fault(run *r, fcp_code code, mc_code mask, const span *spans, const cells_fault *f) {
     uint32_t a, b;
-    if (f->kind == MC_DIV_ZERO && f->node < r->program->mask.count && is_exact(r->program->mask, f->node, &a, &b))
-        return report_exact(r, f, a, b);
+    if (f->kind == MC_INDEX && f->node < mask.count) return report_index(r, mask, spans, f);
+    if (f->kind == MC_DIV_ZERO && f->node < mask.count && is_exact(mask, f->node, &a, &b))
+        return report_exact(r, mask, spans, f, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
-    span at = f->node < r->program->mask.count ? r->program->mask_spans[f->node] : r->program->mask_span;
-    if (mc_uses(r->program->mask) & MC_USES_H)
+    span at = f->node < mask.count ? spans[f->node] : r->program->mask_span;
+    if (mc_uses(mask) & MC_USES_H)
         diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens", what,
                    (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
     else
@@ -114,17 +160,72 @@ static span span_of_error(const run *r, fcp_code code) {
     }
 }
 
-static fcp_code build_problem(run *r, const uint64_t *lengths, size_t count, uint32_t block, arena *plan, arena *work,
-                              problem *out) {
+static fcp_code build_problem(run *r, uint32_t block, arena *plan, arena *work, problem *out) {
     cells_fault fault;
     fcp_error err = {0};
-    fcp_code code = problem_build(r->program, lengths, count, block, r->cells, plan, work, &r->scratch, out, &fault, &err);
+    fcp_code code = problem_build(r->program, r->lengths, r->queries, r->count, &r->binding, block, r->cells, plan, work,
+                                  &r->scratch, out, &fault, &err);
     arena_reset(&r->scratch);
     if (!code) return FCP_OK;
-    if (fault.kind != MC_OK) return report_fault(r, code, &fault);
+    r->fault_sequence = out->sequence;
+    if (fault.kind != MC_OK) return report_fault(r, code, r->program->mask, r->program->mask_spans, &fault);
     report(r, code, span_of_error(r, code), &err);
     if (code == FCP_E_RANKS && r->program->strategy == FCP_STRATEGY_FCP && block > FCP_CELL)
         diag_hint(r->d, "a smaller block gives more of them: plan.block = %u", block / 2 / FCP_CELL * FCP_CELL);
+    return code;
+}
+
+/* Does code read a field, of which every sequence has its own part? */
+static bool reads_field(const struct fcpc_program *g, mc_code code) {
+    for (uint32_t i = 0; i < code.count; i++)
+        if ((code.nodes[i].op == MC_LOAD || code.nodes[i].op == MC_LOAD2) &&
+            g->arrays[code.nodes[i].imm].record.kind != FCP_TABLE)
+            return true;
+    return false;
+}
+
+/* Faults of the score, for pairs that the mask allows. Where it reads no field and queries and keys are as many, once for each
+ * length, or for the longest sequence where the length does not matter. */
+static fcp_code check_score(run *r) {
+    const struct fcpc_program *g = r->program;
+    const problem *p = &r->problem;
+    if (g->check.nodes == g->mask.nodes) return FCP_OK;
+    bool each = p->split || reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
+    uint64_t *order = ARENA_NEW(&r->scratch, uint64_t, p->sequences), *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
+    uint32_t *kept = ARENA_NEW(&r->scratch, uint32_t, p->sequences), count = 0;
+    cells *check = cells_new(g->check, g->heads);
+    fcp_code code = order && room && kept && check ? FCP_OK : FCP_E_NO_MEMORY;
+    if (!code) {
+        cells_set_stop(check, r->stop);
+        memcpy(order, p->lengths, p->sequences * sizeof *order);
+        sort_u64(order, room, p->sequences);
+        for (uint32_t i = 0; i < p->sequences; i++) /* the distinct ones */
+            if (i + 1 == p->sequences || (order[i] != order[i + 1] && by_length)) order[count++] = order[i];
+        uint32_t lengths = count;
+        count = 0;
+        memset(room, 0, p->sequences * sizeof *room);
+        for (uint32_t s = 0; s < p->sequences; s++) {
+            uint32_t lo = 0, hi = lengths;
+            while (lo < hi) {
+                uint32_t middle = lo + (hi - lo) / 2;
+                if (order[middle] < p->lengths[s]) lo = middle + 1;
+                else hi = middle;
+            }
+            bool first = lo < lengths && order[lo] == p->lengths[s] && !room[lo];
+            if (first) room[lo] = 1; /* this length has its sequence */
+            if (first || each) kept[count++] = s;
+        }
+    }
+    for (uint32_t i = 0; i < count && !code; i++) {
+        cells_counts counts;
+        cells_fault fault = {0};
+        const mc_env env = bind_sequence(&r->binding, kept[i]);
+        code = cells_count(check, &env, &counts, &fault);
+        r->fault_sequence = kept[i];
+        if (code && fault.kind != MC_OK) code = report_fault(r, code, g->check, g->check_spans, &fault);
+    }
+    cells_free(check);
+    arena_reset(&r->scratch);
     return code;
 }
 
@@ -133,13 +234,13 @@ static bool too_heavy(const run *r, const problem *p) {
 }
 
 /* Whether, at a block size, one block is heavier than the mean rank. */
-static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t block, bool *out_heavy) {
+static fcp_code probe(run *r, uint32_t block, bool *out_heavy) {
     arena memory = {0};
     problem p;
     cells *kept = r->cells; /* a plan keeps the shapes of its own size only */
     r->cells = cells_new(r->program->mask, r->program->heads);
     if (r->cells) cells_set_stop(r->cells, r->stop);
-    fcp_code code = r->cells ? build_problem(r, lengths, count, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
+    fcp_code code = r->cells ? build_problem(r, block, &memory, &memory, &p) : FCP_E_NO_MEMORY;
     if (!code) *out_heavy = too_heavy(r, &p);
     cells_free(r->cells);
     r->cells = kept;
@@ -150,16 +251,17 @@ static fcp_code probe(run *r, const uint64_t *lengths, size_t count, uint32_t bl
 /* block = auto: of the sizes 16K, 8K, ... 512 at which no block is heavier than the mean rank, the largest that leaves
  * every rank eight blocks to balance with; but if computing one of its tiles does not cover fetching the tile's KV over
  * the slower fabric, the smallest size that does. Where every size is too heavy, 512. */
-static fcp_code choose_block(run *r, const uint64_t *lengths, size_t count, uint32_t *out) {
+static fcp_code choose_block(run *r, uint32_t *out) {
     const struct fcpc_program *g = r->program;
     uint64_t ranks = (uint64_t)g->nodes * g->gpus, bandwidth = g->nodes > 1 ? g->cluster.inter : g->cluster.intra;
     unsigned __int128 tokens = 0;
-    for (size_t i = 0; i < count; i++) tokens += lengths[i];
+    for (size_t i = 0; i < r->count; i++) /* that blocks are made of */
+        tokens += r->lengths[i] + (r->queries ? r->queries[i] : 0);
     *out = 512;
     for (uint32_t block = 16384; block >= 512; block /= 2) {
         if (tokens / block < ranks) continue;
         bool heavy;
-        fcp_code code = probe(r, lengths, count, block, &heavy);
+        fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (heavy) continue;
         /* 4 heads head_dim block^2 / flops >= 2 kv_heads head_dim bytes block / bandwidth */
@@ -173,13 +275,13 @@ static fcp_code choose_block(run *r, const uint64_t *lengths, size_t count, uint
 }
 
 /* A block heavier than the mean rank cannot be balanced at its home: say which size could. */
-static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
+static fcp_code warn_heavy(run *r) {
     problem *p = &r->problem;
     if (!too_heavy(r, p)) return FCP_OK;
     uint32_t would = 0;
     for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL; block = block / 2 / FCP_CELL * FCP_CELL) {
         bool heavy;
-        fcp_code code = probe(r, lengths, count, block, &heavy);
+        fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (!heavy) {
             would = block;
@@ -201,13 +303,15 @@ static fcp_code warn_heavy(run *r, const uint64_t *lengths, size_t count) {
 
 static fcp_code place(run *r) {
     problem *p = &r->problem;
-    uint32_t *tokens = ARENA_NEW(&r->scratch, uint32_t, p->block_count);
     r->home = ARENA_NEW(&r->work, uint32_t, p->block_count);
-    if (!tokens || !r->home) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
-    place_input in = {.ranks = p->ranks, .gpus = r->program->gpus, .blocks = p->block_count, .block = p->block,
-                      .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k, .stop = r->stop};
-    if (r->program->strategy == FCP_STRATEGY_FCP) return place_fcp(&in, &r->scratch, r->home);
+    if (!r->home) return FCP_E_NO_MEMORY;
+    place_input in = {.stop = r->stop};
+    fcp_code code = place_input_of(p, &r->scratch, &in);
+    if (code) return code;
+    if (r->program->strategy == FCP_STRATEGY_FCP) {
+        code = place_fcp(&in, &r->scratch, r->home);
+        return code || !p->split ? code : place_keys(p, &in, &r->scratch, r->home);
+    }
     uint32_t per_rank = r->program->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1;
     uint32_t *chunk_home = ARENA_NEW(&r->scratch, uint32_t, (size_t)p->ranks * per_rank);
     if (!chunk_home) return FCP_E_NO_MEMORY;
@@ -315,14 +419,17 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     return FCP_OK;
 }
 
-static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
+static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
     run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
     r.times.parse = program->parse_seconds;
-    if (!lengths) lengths = program->lengths, count = program->length_count;
+    bool own = !batch->lengths;
+    r.lengths = own ? program->lengths : batch->lengths;
+    r.queries = own ? program->queries : batch->queries;
+    r.count = own ? program->length_count : batch->count;
     fcp_code code = FCP_OK;
-    if (!lengths) {
+    if (!r.lengths) {
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
     }
@@ -332,11 +439,13 @@ static fcp_code plan_batch(const fcpc_program *program, const uint64_t *lengths,
     r.cells = cells_new(program->mask, program->heads);
     if (r.cells) cells_set_stop(r.cells, stop);
     else code = FCP_E_NO_MEMORY;
+    if (!code) code = bind_batch(program, batch, &r.memory, &r.work, d, r.shift, &r.binding);
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)
-        code = choose_block(&r, lengths, count, &block);
-    if (!code) code = build_problem(&r, lengths, count, block, &r.memory, &r.work, &r.problem);
-    if (!code) code = warn_heavy(&r, lengths, count);
+        code = choose_block(&r, &block);
+    if (!code) code = build_problem(&r, block, &r.memory, &r.work, &r.problem);
+    if (!code) code = check_score(&r);
+    if (!code) code = warn_heavy(&r);
     if (!code) code = warn_batch(program, &r.problem, r.cells, stop, d, r.shift, &r.scratch);
     arena_reset(&r.scratch);
     r.times.classify = now() - start;
@@ -356,7 +465,7 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, batch->lengths, batch->count, stop, d ? d : unheard, out_times, out_plan);
+    fcp_code code = plan_batch(program, batch, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }

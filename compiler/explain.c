@@ -1,4 +1,4 @@
-/* explain.c: evaluates a mask for one pair on its syntax tree, and keeps what every sub-expression came to.
+/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came to.
  *
  * Requires: a program that checks. Gives: the steps of the evaluation, in order; the conditions that decide the answer.
  * Meaning: that of the language: from left to right, stopping where the answer is known, a fault only where it is
@@ -9,37 +9,49 @@
 #include "explain.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
+#include "expr.h"
 #include "memo.h"
-#include "sema.h"
+#include "real.h"
 
 enum { TEXT_MAX = 2000 };
 
 typedef struct known {
     explain_kind kind;
-    int64_t value;
+    int64_t value; /* of a real, its bits */
 } known;
 
-/* Where an expression stands: see expr.c. */
-typedef struct frame {
+/* Where an expression stands: as in expr.h, with values that are known. */
+typedef struct scene {
     const mask *m;
     const known *args;
     const definition *def;
     const known *def_args;
-} frame;
+    known s; /* of a score */
+} scene;
+
+/* The sequence a pair is of: its positions, and where its tokens begin in the batch. */
+typedef struct whereabouts {
+    int64_t n, q_first, queries;
+    uint64_t first[FCP_SIDES];
+} whereabouts;
 
 typedef struct explaining {
     sema *s;
     explanation *out;
     size_t room;
-    memo memo;
+    memo memo, quiet; /* of bodies; quiet: of those that were not told */
+    const whereabouts *where;
+    uint32_t in_index; /* inside [ ], where `/` rounds down */
     bool strict; /* a call with an argument that faults faults */
     bool lazy;   /* such a call did not, as it is not strict */
     bool failed;
 } explaining;
 
-static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told);
+static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
+static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
@@ -91,25 +103,58 @@ static known end_step(explaining *x, size_t step, known v, text *with) {
     if (step == SIZE_MAX) return v;
     explain_step *s = &x->out->steps[step];
     s->kind = v.kind;
-    s->value = v.value;
+    if (v.kind == EXPLAIN_REAL) memcpy(&s->real, &v.value, sizeof s->real);
+    else s->value = v.value;
     s->with = kept;
     return v;
 }
 
-static void print_known(text *t, known v) {
-    if (v.kind == EXPLAIN_NUMBER) text_printf(t, "%" PRId64, v.value);
+static void print_known(const explaining *x, text *t, known v) {
+    double shown;
+    memcpy(&shown, &v.value, sizeof shown);
+    if (v.kind == EXPLAIN_ARRAY) text_puts(t, x->s->arrays[v.value]->name);
+    else if (v.kind == EXPLAIN_REAL) real_print_short(shown, t);
+    else if (v.kind == EXPLAIN_NUMBER) text_printf(t, "%" PRId64, v.value);
     else if (v.kind == EXPLAIN_CONDITION) text_puts(t, v.value ? "true" : "false");
     else text_puts(t, "?");
 }
 
 static known fault(void) { return (known){EXPLAIN_FAULT, 0}; }
+static known array(uint32_t a) { return (known){EXPLAIN_ARRAY, a}; }
 static known number(int64_t v) { return (known){EXPLAIN_NUMBER, v}; }
+static known real(double v) {
+    known k = {EXPLAIN_REAL, 0};
+    memcpy(&k.value, &v, sizeof v);
+    return k;
+}
+static double real_of(known v) {
+    double x;
+    memcpy(&x, &v.value, sizeof x);
+    return v.kind == EXPLAIN_REAL ? x : (double)v.value;
+}
 static known condition(bool v) { return (known){EXPLAIN_CONDITION, v}; }
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
+static known apply_real(expr_op op, double x, double y) {
+    switch (op) {
+    case OP_LT: return condition(x < y);
+    case OP_LE: return condition(x <= y);
+    case OP_GT: return condition(x > y);
+    case OP_GE: return condition(x >= y);
+    case OP_EQ: return condition(x == y);
+    case OP_NE: return condition(x != y);
+    case OP_ADD: return real(x + y);
+    case OP_SUB: return real(x - y);
+    case OP_MUL: return real(x * y);
+    case OP_DIV: return real(x / y);
+    default: return fault();
+    }
+}
+
 static known apply(expr_op op, known a, known b) {
     if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) return apply_real(op, real_of(a), real_of(b));
     int64_t v = 0, x = a.value, y = b.value;
     switch (op) {
     case OP_LT: return condition(x < y);
@@ -128,7 +173,7 @@ static known apply(expr_op op, known a, known b) {
 }
 
 /* a op b op c ..., of one precedence and without parentheses, as one step. `and` and `or` stop where they may. */
-static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t depth, bool told) {
+static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t depth, bool told) {
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
     const expr *e = top;
@@ -141,7 +186,7 @@ static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t
                        : SIZE_MAX;
     text with = {0};
     known v = eval(x, e->a, f, depth + 1, told);
-    if (!logic) print_known(&with, v);
+    if (!logic) print_known(x, &with, v);
     for (;; e = e->up) {
         if (logic && !done) done = v.kind == EXPLAIN_FAULT || (v.value != 0) == (kind == OP_OR);
         if (logic && done) {
@@ -150,8 +195,10 @@ static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t
             known b = eval(x, e->b, f, depth + 1, told);
             if (!logic) {
                 text_printf(&with, " %s ", op_spelling((expr_op)e->op));
-                print_known(&with, b);
+                print_known(x, &with, b);
             }
+            /* two whole numbers under a score's `/` are branches of an `if` that is real */
+            if (e->op == OP_DIV && f->m->score && !x->in_index && v.kind == EXPLAIN_NUMBER) v = real(real_of(v));
             v = logic ? b : apply((expr_op)e->op, v, b);
         }
         if (e == top) break;
@@ -159,32 +206,59 @@ static known eval_chain(explaining *x, const expr *top, const frame *f, uint32_t
     return end_step(x, step, v, &with);
 }
 
-static known eval_unary(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+static known eval_unary(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     bool is_not = e->op == OP_NOT;
     size_t step = told ? begin_step(x, e, depth, is_not ? EXPLAIN_NOT : EXPLAIN_LEAF) : SIZE_MAX;
     known v = eval(x, e->a, f, depth + 1, told);
     text with = {0};
     if (!is_not) {
         text_puts(&with, "-");
-        print_known(&with, v);
+        print_known(x, &with, v);
     }
     if (v.kind == EXPLAIN_CONDITION) v = condition(!v.value);
     else if (v.kind == EXPLAIN_NUMBER) v = apply(OP_SUB, number(0), v);
+    else if (v.kind == EXPLAIN_REAL) v = real(-real_of(v));
     return end_step(x, step, v, &with);
 }
 
-static known eval_if(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_IF) : SIZE_MAX;
     known c = eval(x, e->a, f, depth + 1, told), v = fault();
     if (c.kind == EXPLAIN_CONDITION) {
         if (!c.value && told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF);
         v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
         if (c.value && told) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF);
+        /* a whole number is real where the other branch is */
+        if (f->m->score && v.kind == EXPLAIN_NUMBER && eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
+            v = real(real_of(v));
     }
     return end_step(x, step, v, NULL);
 }
 
-static known eval_builtin(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+static known real_function(uint32_t which, double x) {
+    switch (which) {
+    case BUILTIN_EXP: return real(exp(x));
+    case BUILTIN_EXP2: return real(exp2(x));
+    case BUILTIN_LOG: return real(log(x));
+    case BUILTIN_LOG2: return real(log2(x));
+    case BUILTIN_TANH: return real(tanh(x));
+    case BUILTIN_SQRT: return real(sqrt(x));
+    default: return real(floor(x));
+    }
+}
+
+/* min or max so far, and one more. */
+static known extreme(bool least, known a, known b) {
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) {
+        double u = real_of(a), w = real_of(b);
+        return real((least ? w < u : w > u) ? w : u);
+    }
+    return (least ? b.value < a.value : b.value > a.value) ? b : a;
+}
+
+static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    if (e->index == BUILTIN_RUN) return eval_run(x, e, f, depth, told);
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
     known v = {EXPLAIN_UNREACHED, 0};
     text with = {0};
@@ -192,14 +266,84 @@ static known eval_builtin(explaining *x, const expr *e, const frame *f, uint32_t
     for (const arg *a = e->args; a; a = a->next) {
         known b = eval(x, a->value, f, depth + 1, told);
         if (a != e->args) text_puts(&with, ", ");
-        print_known(&with, b);
-        if (!strcmp(e->name, "abs")) v = b.kind == EXPLAIN_NUMBER && b.value < 0 ? apply(OP_SUB, number(0), b) : b;
-        else if (a == e->args || v.kind == EXPLAIN_FAULT) v = v.kind == EXPLAIN_FAULT ? v : b;
-        else if (b.kind == EXPLAIN_FAULT) v = b;
-        else if (!strcmp(e->name, "exact")) v = b.value && mc_mod(v.value, b.value) ? fault() : apply(OP_DIV, v, b);
-        else if (!strcmp(e->name, "min") ? b.value < v.value : b.value > v.value) v = b;
+        print_known(x, &with, b);
+        if (e->index >= MASK_BUILTINS) v = b.kind == EXPLAIN_FAULT ? b : real_function(e->index, real_of(b));
+        else if (e->index == BUILTIN_ABS && b.kind == EXPLAIN_REAL) v = real(fabs(real_of(b)));
+        else if (e->index == BUILTIN_ABS) v = b.kind == EXPLAIN_NUMBER && b.value < 0 ? apply(OP_SUB, number(0), b) : b;
+        else if (a == e->args) v = b;
+        else if (e->index != BUILTIN_EXACT) v = extreme(e->index == BUILTIN_MIN, v, b);
+        else if (v.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) v = fault();
+        else v = b.value && mc_mod(v.value, b.value) ? fault() : apply(OP_DIV, v, b);
     }
     text_puts(&with, ")");
+    return end_step(x, step, v, &with);
+}
+
+/* --- fields and tables -------------------------------------------------------------------------------------------- */
+
+/* An array as the sequence explained sees it. */
+static mc_array bound_array(const program_array *a, const whereabouts *w) {
+    const fcp_array *r = &a->record;
+    mc_array out = {.data = a->data, .count = (int64_t)r->count, .columns = (uint32_t)r->columns, .width = (mc_width)r->width};
+    if (r->kind == FCP_TABLE) return out;
+    out.data = (const char *)a->data + w->first[array_side(a)] * r->width;
+    out.count = array_side(a) == FCP_QUERIES ? w->queries : w->n;
+    out.first = array_side(a) == FCP_QUERIES ? w->q_first : 0;
+    return out;
+}
+
+/* The same of a declared one, loaded if need be. */
+static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
+    sema *s = x->s;
+    if (!load_array(s, number_of)) return false;
+    const array_decl *a = s->arrays[number_of];
+    if (!a->array.data) {
+        diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->name);
+        diag_hint(s->d, "--field %s=FILE gives them", a->name);
+        return false;
+    }
+    *out = bound_array(&a->array, x->where);
+    return true;
+}
+
+static known read_element(explaining *x, known a, known i, known j, text *with) {
+    mc_array bound;
+    if (a.kind != EXPLAIN_ARRAY || !bind_array(x, (uint32_t)a.value, &bound)) {
+        x->failed = true;
+        return fault();
+    }
+    text_printf(with, "%s[", x->s->arrays[a.value]->name);
+    print_known(x, with, i);
+    if (bound.columns) {
+        text_puts(with, ", ");
+        print_known(x, with, j);
+    }
+    text_puts(with, "]");
+    uint64_t at;
+    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at)) return fault();
+    if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value));
+    return number(mc_int_at(&bound, at));
+}
+
+static known eval_index(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    x->in_index++;
+    known a = eval(x, e->a, f, depth + 1, false), i = eval(x, e->b, f, depth + 1, told);
+    known j = e->c ? eval(x, e->c, f, depth + 1, told) : number(0);
+    x->in_index--;
+    text with = {0};
+    known v = x->failed ? fault() : read_element(x, a, i, j, &with);
+    return end_step(x, step, v, &with);
+}
+
+static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
+    text with = {0};
+    uint32_t derived =
+        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : derive_run(x->s, (uint32_t)a.value);
+    if (derived == ARRAY_ANY) x->failed = true;
+    known v = x->failed ? fault() : read_element(x, array(derived), t, number(0), &with);
     return end_step(x, step, v, &with);
 }
 
@@ -211,11 +355,12 @@ static known variable(const explaining *x, uint32_t index) {
 }
 
 /* Is it a number or the name of one, which is no step? */
-static bool is_plain(const expr *e, const frame *f) {
-    if (e->kind == EXPR_INT) return true;
+static bool is_plain(const expr *e, const scene *f) {
+    if (e->kind == EXPR_INT || e->kind == EXPR_FLOAT) return true;
     if (e->kind != EXPR_NAME) return false;
+    if (e->ref == REF_ARRAY) return true;
     if (e->ref == REF_PARAM) return f->args[e->index].kind != EXPLAIN_CONDITION;
-    return e->ref == REF_VAR || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
+    return e->ref == REF_VAR || e->ref == REF_MODEL || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
 /* Is there an argument that faults, and does that count? */
@@ -227,9 +372,9 @@ static bool argument_faults(explaining *x, const known *args, uint32_t count) {
 }
 
 /* Evaluates a body with its arguments in place; what was told before is not told again. */
-static known eval_body(explaining *x, const void *what, const expr *body, const frame *inner, uint32_t count,
+static known eval_body(explaining *x, const void *what, const expr *body, const scene *inner, uint32_t count,
                        size_t step, uint32_t depth, bool told) {
-    uint32_t own = inner->def ? inner->def->param_count : 0, words = 1 + 2 * (own + count);
+    uint32_t own = inner->def ? inner->def->param_count : 0, words = 3 + 2 * (own + count);
     int64_t *key = ARENA_NEW(x->s->scratch, int64_t, words);
     if (!key) {
         x->failed = true;
@@ -239,26 +384,32 @@ static known eval_body(explaining *x, const void *what, const expr *body, const 
     key[w++] = (int64_t)(uintptr_t)what;
     for (uint32_t i = 0; i < own; i++) key[w++] = inner->def_args[i].kind, key[w++] = inner->def_args[i].value;
     for (uint32_t i = 0; i < count; i++) key[w++] = inner->args[i].kind, key[w++] = inner->args[i].value;
+    key[w++] = inner->s.kind;
+    key[w++] = inner->s.value;
     uint64_t hash = memo_hash(key, words);
-    const memo_entry *before = memo_find(&x->memo, key, words, hash);
+    memo *known_before = told ? &x->memo : &x->quiet;
+    const memo_entry *before = memo_find(known_before, key, words, hash);
     if (before) {
         if (step != SIZE_MAX) x->out->steps[step].again = true;
         return (known){(explain_kind)before->answer[0], (int64_t)before->answer[1]};
     }
+    uint32_t in_index = x->in_index;
+    x->in_index = 0;
     known v = eval(x, body, inner, depth + 1, told);
+    x->in_index = in_index;
     const uint64_t answer[3] = {v.kind, (uint64_t)v.value, 0};
-    if (!memo_add(&x->memo, x->s->scratch, key, words, hash, answer)) x->failed = true;
+    if (!memo_add(known_before, x->s->scratch, key, words, hash, answer)) x->failed = true;
     return v;
 }
 
-static void print_args(text *t, const arg *params, const known *values) {
+static void print_args(const explaining *x, text *t, const arg *params, const known *values) {
     for (const arg *p = params; p; p = p->next, values++) {
         text_printf(t, "%s%s = ", p == params ? "" : ", ", p->name);
-        print_known(t, *values);
+        print_known(x, t, *values);
     }
 }
 
-static known eval_definition(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+static known eval_definition(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     const definition *d = e->target;
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
     known *args = ARENA_NEW(x->s->scratch, known, d->param_count + 1);
@@ -270,14 +421,14 @@ static known eval_definition(explaining *x, const expr *e, const frame *f, uint3
     for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
         args[i++] = eval(x, a->value, f, depth + 1, told);
     text with = {0};
-    print_args(&with, d->params, args);
-    frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args};
+    print_args(x, &with, d->params, args);
+    scene inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
     if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
     known v = eval_body(x, d, d->body, &inner, f->m->param_count, step, depth, told);
     return end_step(x, step, v, &with);
 }
 
-static known eval_mask(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     const mask *m = e->target;
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
     arg **given = ARENA_NEW(x->s->scratch, arg *, m->param_count + 1);
@@ -289,45 +440,67 @@ static known eval_mask(explaining *x, const expr *e, const frame *f, uint32_t de
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         int64_t v = 0;
-        if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told);
-        else if (p->value->kind == EXPR_BOOL) args[i] = condition(p->value->integer);
+        figure n;
+        if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told && !p->as);
+        else if (p->as) args[i] = array(array_argument(x->s, p, p->value));
+        else if (m->score && p->value->kind != EXPR_BOOL) {
+            if (!eval_number(x->s, p->value, p->name, &n)) x->failed = true;
+            else args[i] = n.real ? real(n.value) : number(n.integer);
+        } else if (p->value->kind == EXPR_BOOL) args[i] = condition(p->value->integer);
         else if (eval_constant(x->s, p->value, p->name, &v)) args[i] = number(v);
         else x->failed = true;
+        if (m->score && !x->failed && score_param_type(p) == TYPE_REAL && args[i].kind == EXPLAIN_NUMBER)
+            args[i] = real(real_of(args[i]));
     }
     text with = {0};
-    print_args(&with, m->params, args);
-    frame inner = {.m = m, .args = args};
+    print_args(x, &with, m->params, args);
+    scene inner = {.m = m, .args = args, .s = f->s};
+    if (m->score && given[i]) {
+        inner.s = eval(x, given[i]->value, f, depth + 1, told);
+        if (inner.s.kind == EXPLAIN_NUMBER) inner.s = real(real_of(inner.s));
+        text_puts(&with, i ? ", s = " : "s = ");
+        print_known(x, &with, inner.s);
+    }
     if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
     known v = eval_body(x, m, m->body, &inner, m->param_count, step, depth, told);
+    if (m->score && v.kind == EXPLAIN_NUMBER) v = real(real_of(v));
     return end_step(x, step, v, &with);
 }
 
-static known eval(explaining *x, const expr *e, const frame *f, uint32_t depth, bool told) {
+static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     if (x->failed) return fault();
     if (is_plain(e, f)) told = false;
     known v;
     switch ((expr_kind)e->kind) {
     case EXPR_INT: return number(e->integer);
+    case EXPR_FLOAT: {
+        double exact;
+        return real_parse(e->name, &exact) ? real(exact) : fault(); /* which was refused before */
+    }
     case EXPR_BOOL:
         v = condition(e->integer);
         return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
-    case EXPR_UNARY: return eval_unary(x, e, f, depth, told && !(e->op == OP_NEG && e->a->kind == EXPR_INT));
+    case EXPR_UNARY: return eval_unary(x, e, f, depth, told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
     case EXPR_BINARY: return eval_chain(x, e, f, depth, told);
     case EXPR_IF: return eval_if(x, e, f, depth, told);
     case EXPR_NAME:
     case EXPR_CALL:
         switch (e->ref) {
-        case REF_VAR: return variable(x, e->index);
+        case REF_VAR: return e->index == VARIABLE_S ? f->s : variable(x, e->index);
+        case REF_MODEL: return number(e->index == 0 ? x->s->out->heads : x->s->out->kv_heads);
         case REF_PARAM:
         case REF_DEF_PARAM:
             v = e->ref == REF_PARAM ? f->args[e->index] : f->def_args[e->index];
             return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
+        case REF_ARRAY: return array(e->index);
         case REF_DEF: return eval_definition(x, e, f, depth, told);
-        case REF_MASK: return eval_mask(x, e, f, depth, told);
+        case REF_MASK:
+        case REF_SCORE: return eval_mask(x, e, f, depth, told);
         case REF_BUILTIN: return eval_builtin(x, e, f, depth, told);
         default: break;
         }
         break;
+    case EXPR_INDEX: return eval_index(x, e, f, depth, told);
     default: break;
     }
     diag_error(x->s->d, FCP_E_UNSUPPORTED, e->at, "explain does not know this kind of expression");
@@ -365,20 +538,94 @@ static void because(explaining *x, size_t i) {
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-static int64_t longest(const struct fcpc_program *p) {
-    uint64_t most = 0;
-    for (size_t i = 0; i < p->length_count; i++)
-        if (p->lengths[i] > most) most = p->lengths[i];
-    return (int64_t)most;
+/* A field without values, or any field at all. */
+static fcp_code find_field(sema *s, const program_array **out) {
+    const struct fcpc_program *p = s->out;
+    *out = NULL;
+    for (uint32_t i = 0; i < p->array_count; i++) {
+        const program_array *a = &p->arrays[i];
+        if (a->record.kind != FCP_TABLE && !*out) *out = a;
+        if (a->data) continue;
+        diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->run_of ? a->run_of : a->name);
+        diag_hint(s->d, "--field %s=FILE gives them", a->run_of ? a->run_of : a->name);
+        return FCP_E_FIELD;
+    }
+    return FCP_OK;
 }
 
-static bool check_pair(sema *s, explanation *o) {
-    const int64_t at[2] = {o->q, o->k};
+/* The position of a sequence's first query. */
+static int64_t first_query(const sema *s, const explanation *o, size_t i) {
+    if (o->plan) return o->plan->sequences[i].q_first;
+    if (s->out->align == FCP_TOP_LEFT) return 0;
+    return (int64_t)batch_length(s, i, FCP_KEYS) - (int64_t)batch_length(s, i, FCP_QUERIES);
+}
+
+static bool has_query(const sema *s, const explanation *o, size_t i) {
+    int64_t first = first_query(s, o, i);
+    return o->q >= first && o->q - first < (int64_t)batch_length(s, i, FCP_QUERIES);
+}
+
+/* Chooses the sequence: out->n and out->sequence, and where it lies. */
+static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
+    const program_array *field;
+    fcp_code code = find_field(s, &field);
+    if (code != FCP_OK) return code;
+    const bool alone = !batch_count(s) && field; /* the field as one sequence */
+    const size_t count = alone ? 1 : batch_count(s);
+    size_t at = 0;
+#define KEYS_OF(i) (alone ? field->record.count : batch_length(s, i, FCP_KEYS))
+    if (o->asked && o->sequence >= count) {
+        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0", o->sequence,
+                   count);
+        return FCP_E_VALUE;
+    }
+    if (o->asked) at = (size_t)o->sequence;
+    else if (o->n)
+        while (at < count && KEYS_OF(at) != (uint64_t)o->n) at++;
+    else
+        for (size_t i = 1; i < count; i++)
+            if (KEYS_OF(i) > KEYS_OF(at)) at = i;
+    bool here = at < count && (!o->n || KEYS_OF(at) == (uint64_t)o->n);
+    if (field && !here) {
+        if (!o->asked) diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
+        else
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "sequence %" PRIu64 " has %" PRIu64 " tokens, not %" PRId64,
+                       o->sequence, KEYS_OF(at), o->n);
+        diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
+        return FCP_E_VALUE;
+    }
+    for (size_t i = at; here && !alone && !o->asked && i < count; i++) { /* of those as long, the first that has the query */
+        if (KEYS_OF(i) != KEYS_OF(at) || !has_query(s, o, i)) continue;
+        at = i;
+        break;
+    }
+    if (!o->n) o->n = count ? (int64_t)KEYS_OF(at) : (o->q > o->k ? o->q : o->k) + 1;
+    *out = (whereabouts){.n = o->n, .queries = o->n};
+#undef KEYS_OF
+    if (here && !alone) {
+        out->queries = (int64_t)batch_length(s, at, FCP_QUERIES);
+        out->q_first = first_query(s, o, at);
+        for (size_t i = 0; i < at; i++)
+            for (int side = 0; side < FCP_SIDES; side++) out->first[side] += batch_length(s, i, (fcp_side)side);
+    }
+    o->by_field = field != NULL;
+    o->sequence = at;
+    return FCP_OK;
+}
+
+static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
+    const int64_t at[2] = {o->q, o->k}, lo[2] = {w->q_first, 0}, hi[2] = {w->q_first + w->queries, w->n};
     for (int i = 0; i < 2; i++) {
-        if (at[i] >= 0 && at[i] < o->n) continue;
-        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
-                   mask_variables[i], at[i], o->n);
-        diag_hint(s->d, "-n sets the length");
+        if (at[i] >= lo[i] && at[i] < hi[i]) continue;
+        if (w->queries == w->n && !w->q_first) {
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
+                       mask_variables[i], at[i], w->n);
+            diag_hint(s->d, "-n sets the length");
+        } else {
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64,
+                       mask_variables[i], at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
+            diag_hint(s->d, "--seq says which sequence of the batch is meant");
+        }
         return false;
     }
     if (o->h >= 0 && o->h < s->out->heads) return true;
@@ -386,46 +633,93 @@ static bool check_pair(sema *s, explanation *o) {
     return false;
 }
 
+/* What the code sees of the sequence explained. */
+static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
+    mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
+    if (!arrays) return false;
+    for (uint32_t i = 0; i < p->array_count; i++) arrays[i] = bound_array(&p->arrays[i], w);
+    *out = (mc_env){.n = w->n, .q_first = w->q_first, .queries = w->queries, .arrays = arrays, .bands = p->slices};
+    return true;
+}
+
 /* Is the answer that of the mask code? */
-static bool agrees(const struct fcpc_program *p, const explanation *o, arena *scratch, bool *out) {
+static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch, bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
     bool allowed = false;
     uint32_t node;
-    if (!values) return false;
-    mc_fault f = mc_eval_checked(p->mask, MC_LENGTH(o->n), o->q, o->k, o->h, values, &allowed, &node);
+    mc_env env;
+    if (!values || !bind_program(p, w, scratch, &env)) return false;
+    mc_fault f = mc_eval_checked(p->mask, &env, o->q, o->k, o->h, values, &allowed, &node);
     *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
     return true;
+}
+
+/* The plan's score, told after the mask. */
+static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, size_t room) {
+    const struct fcpc_program *p = s->out;
+    const mask *m = s->plan_score;
+    explaining x = {.s = s, .out = o, .where = w, .room = room, .strict = true};
+    known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
+    int64_t *values = ARENA_NEW(s->scratch, int64_t, p->score.count + (size_t)1);
+    o->score = arena_copy(&o->arena, p->score_name, strlen(p->score_name));
+    if (!args || !values || !o->score) return FCP_E_NO_MEMORY;
+    uint32_t i = 0;
+    for (const arg *a = m->params; a; a = a->next, i++) {
+        const figure *n = &s->plan_numbers[i];
+        args[i] = a->as ? array((uint32_t)n->integer)
+                  : score_param_type(a) == TYPE_BOOL ? condition(n->integer) : n->real ? real(n->value) : number(n->integer);
+    }
+    const scene f = {.m = m, .args = args, .s = real(o->s)};
+    o->score_first = o->count;
+    known v = eval(&x, m->body, &f, 0, true);
+    memo_free(&x.memo);
+    memo_free(&x.quiet);
+    if (x.failed) return diag_errors(s->d) ? diag_first_code(s->d) : FCP_E_NO_MEMORY;
+    o->score_faults = v.kind == EXPLAIN_FAULT;
+    if (o->score_faults) return FCP_OK;
+    o->scored = real_of(v);
+    mc_env env;
+    if (!bind_program(p, w, s->scratch, &env)) return FCP_E_NO_MEMORY;
+    double made = p->score.count ? mc_eval_score(p->score, &env, o->q, o->k, o->h, o->s, values) : o->s;
+    if (made == o->scored || (isnan(made) && isnan(o->scored))) return FCP_OK;
+    diag_error(s->d, FCP_E_INTERNAL, p->score_span,
+               "the score's code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
+    return FCP_E_INTERNAL;
 }
 
 static fcp_code explain_mask(sema *s, void *context) {
     explanation *o = context;
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_mask;
-    if (!o->n) o->n = p->length_count ? longest(p) : (o->q > o->k ? o->q : o->k) + 1;
-    if (!check_pair(s, o)) return FCP_E_VALUE;
+    whereabouts w;
+    fcp_code code = choose_sequence(s, o, &w);
+    if (code != FCP_OK) return code;
+    if (!check_pair(s, o, &w)) return FCP_E_VALUE;
     explaining x;
     known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
     o->mask = arena_copy(&o->arena, p->mask_name, strlen(p->mask_name));
     if (!args || !o->mask) return FCP_E_NO_MEMORY;
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++)
-        args[i] = a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i]) : number(s->plan_values[i]);
-    frame f = {.m = m, .args = args};
+        args[i] = a->as ? array((uint32_t)s->plan_values[i])
+                  : a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i]) : number(s->plan_values[i]);
+    scene f = {.m = m, .args = args};
     o->by_head = mc_uses(p->mask) & MC_USES_H;
     bool same = false;
     for (int strict = 0; strict < 2 && !same; strict++) {
-        x = (explaining){.s = s, .out = o, .strict = strict};
+        x = (explaining){.s = s, .out = o, .strict = strict, .where = &w};
         o->count = o->left_out = o->reasons = 0;
         known v = eval(&x, m->body, &f, 0, true);
         memo_free(&x.memo);
+        memo_free(&x.quiet);
         o->kind = v.kind;
         o->allowed = v.kind == EXPLAIN_CONDITION && v.value;
         if (!x.failed && o->count) because(&x, 0);
         if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
-        if (x.failed || !agrees(p, o, s->scratch, &same)) return FCP_E_NO_MEMORY;
+        if (x.failed || !agrees(p, o, &w, s->scratch, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;
     }
-    if (same) return FCP_OK;
+    if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
     diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
                "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
@@ -434,7 +728,7 @@ static fcp_code explain_mask(sema *s, void *context) {
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out) {
     fcpc_program *p = NULL;
-    fcp_code code = sema_text(name, bytes, size, options, d, &p, explain_mask, out);
+    fcp_code code = sema_text(name, bytes, size, options, out->plan, d, &p, explain_mask, out);
     fcpc_program_free(p);
     return code;
 }

@@ -1,4 +1,5 @@
-/* expr.c: types and meaning of masks: from typed expressions to mask code, by inlining.
+/* expr.c: types and meaning of masks and scores: from typed expressions to mask code, by inlining. What reals add is in
+ * score.c.
  *
  * Names are those of names.c. In the prelude's own masks a mask's name means the prelude's, whatever the program
  * defines.
@@ -18,15 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sema.h"
+#include "expr.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
 #define ANY_GUARD (MC_NONE - 1) /* remembered for every guard */
 
-typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL } value_type;
-typedef struct value {
-    uint32_t type, node;
-} value;
 static const value poison = {TYPE_POISON, 0};
 
 struct memo {
@@ -36,15 +33,7 @@ struct memo {
     value result;
 };
 
-/* Where an expression stands: in mask m, perhaps in a definition of it, with these arguments. */
-typedef struct frame {
-    mask *m;
-    const value *args;
-    definition *def; /* NULL: in the mask's body */
-    const value *def_args;
-} frame;
-
-static const mc_op variable_ops[MASK_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H};
+static const mc_op variable_ops[SCORE_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H, MC_S};
 
 static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
 
@@ -56,14 +45,13 @@ static void builder_failed(sema *s, span at) {
     uint32_t count;
     mc_builder_nodes(s->builder, &count);
     if (count >= MC_MAX_NODES - 1) {
-        diag_error(s->d, FCP_E_TOO_LARGE, at, "this mask needs more than %u operations when expanded", MC_MAX_NODES);
+        diag_error(s->d, FCP_E_TOO_LARGE, at, "this %s needs more than %u operations when expanded",
+                   s->plan_score ? "score" : "mask", MC_MAX_NODES);
         s->failed = true;
     } else no_memory(s);
 }
 
-/* The number of an expression's span, for diagnostics of later passes. */
-static uint32_t place_of(sema *s, expr *e) {
-    if (e->place) return e->place;
+uint32_t expr_place(sema *s, span at) {
     if (s->place_count == s->place_room) {
         uint32_t room = s->place_room ? s->place_room * 2 : 256;
         span *grown = realloc(s->places, room * sizeof *grown);
@@ -75,18 +63,12 @@ static uint32_t place_of(sema *s, expr *e) {
         s->place_room = room;
         if (!s->place_count) s->places[s->place_count++] = SPAN_NONE;
     }
-    s->places[s->place_count] = e->at;
-    return e->place = s->place_count++;
+    s->places[s->place_count] = at;
+    return s->place_count++;
 }
 
-static bool can_fault(mc_op op) {
-    static const bool faults[MC_OP_COUNT] = {
-#define X(id, name, arity, type, args, faulting) [MC_##id] = faulting,
-        MC_OPS(X)
-#undef X
-    };
-    return faults[op];
-}
+/* The number of an expression's span, for diagnostics of later passes. */
+static uint32_t place_of(sema *s, expr *e) { return e->place ? e->place : (e->place = expr_place(s, e->at)); }
 
 static uint32_t emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
@@ -95,28 +77,43 @@ static uint32_t emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_
         builder_failed(s, e->at);
         return 0;
     }
-    if (can_fault(op)) {
+    if (mc_op_faults(op)) {
         uint32_t count;
         const mc_node *nodes = mc_builder_nodes(s->builder, &count);
         if (guard == MC_NONE ? nodes[node].op != MC_CONST_I
                              : nodes[guard].op == MC_CONST_B || nodes[node].guard != MC_NONE)
             s->guarded++;
     }
+    if (op >= MC_LT_F) score_finite(s, e, op, node, a, b, guard);
     return node;
+}
+
+uint32_t expr_emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard) {
+    return emit(s, e, op, a, b, c, imm, guard);
 }
 
 static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t guard) {
     return emit(s, e, op, a, b, MC_NONE, 0, guard);
 }
 
+/* What of a condition no real decides: a guard that holds wherever the condition does. MC_NONE: nothing. */
+static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
+    if (!mc_builder_real(s->builder, node)) return node;
+    uint32_t count;
+    const mc_node x = mc_builder_nodes(s->builder, &count)[node];
+    if (x.op != MC_AND) return MC_NONE;
+    uint32_t a = whole_part(s, e, x.a), b = whole_part(s, e, x.b);
+    return a == MC_NONE ? b : b == MC_NONE ? a : emit2(s, e, MC_AND, a, b, MC_NONE);
+}
+
 /* The guard of what is reached only where `guard` and `node` (negated: not node) hold. */
 static uint32_t both(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
     if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
     uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
-    if (s->failed) return guard;
+    if (s->failed || (node = whole_part(s, e, node)) == MC_NONE) return guard;
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(s->builder, &count);
-    if (nodes[node].op == MC_CONST_B && nodes[node].imm) return guard;
+    if (nodes[node].op == MC_CONST_B) return nodes[node].imm ? guard : node;
     return guard == MC_NONE ? node : emit2(s, e, MC_AND, guard, node, MC_NONE);
 }
 
@@ -127,16 +124,29 @@ static value constant_value(sema *s, expr *e, value_type type, int64_t imm) {
 
 /* --- types -------------------------------------------------------------------------------------------------------- */
 
-static const char *type_text(uint32_t type) { return type == TYPE_BOOL ? "a condition" : "a number"; }
+const char *expr_type_text(uint32_t type) {
+    return type == TYPE_BOOL ? "a condition" : type == TYPE_REAL ? "a real number"
+           : type == TYPE_ARRAY ? "a field or table" : "a number";
+}
+
+static void hint_array(sema *s, value v, const expr *e) {
+    if (v.type == TYPE_ARRAY && e->kind == EXPR_NAME)
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+}
 
 /* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;
-    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, type_text(type), type_text(v.type));
-    if (type == TYPE_BOOL) diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
+    const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : expr_type_text(type);
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, expr_type_text(v.type));
+    hint_array(s, v, e);
+    if (type == TYPE_BOOL && v.type != TYPE_ARRAY)
+        diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
     return false;
 }
+
+bool expr_needs(sema *s, value v, value_type type, const expr *e, const char *who) { return needs(s, v, type, e, who); }
 
 static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
     static const mc_op codes[OP_COUNT] = {[OP_OR] = MC_OR, [OP_AND] = MC_AND, [OP_LT] = MC_LT, [OP_LE] = MC_LE,
@@ -150,9 +160,14 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
     value_type result = logic || op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
     if (equality) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
+        if (a.type == TYPE_ARRAY || b.type == TYPE_ARRAY) {
+            needs(s, a, TYPE_INT, e->a, who);
+            needs(s, b, TYPE_INT, e->b, who);
+            return (value){TYPE_BOOL, 0};
+        }
         if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
             diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
-                       type_text(a.type), type_text(b.type));
+                       expr_type_text(a.type), expr_type_text(b.type));
             return (value){TYPE_BOOL, 0};
         }
         if (a.type == TYPE_BOOL) {
@@ -178,7 +193,7 @@ static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
     for (;; e = e->up) {
         uint32_t inner = e->op == OP_AND || e->op == OP_OR ? both(s, e->a, guard, left, e->op == OP_OR) : guard;
         value right = lower(s, e->b, f, inner);
-        left = apply_binary(s, e, left, right, guard);
+        left = f->m->score ? score_binary(s, e, left, right, guard) : apply_binary(s, e, left, right, guard);
         if (e == top || s->failed) return s->failed ? poison : left;
     }
 }
@@ -189,14 +204,20 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower(s, e->b, f, both(s, e->a, guard, c, false));
     value b = lower(s, e->c, f, both(s, e->a, guard, c, true));
     if (a.type == TYPE_POISON || b.type == TYPE_POISON) return a.type == TYPE_POISON ? b : a;
+    if (f->m->score) score_branches(s, e, &a, &b);
     uint32_t type = a.type == TYPE_ANY ? b.type : a.type;
+    if (type == TYPE_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "'if' chooses between numbers or conditions, not fields or tables");
+        hint_array(s, a, e->b);
+        return poison;
+    }
     if (b.type != TYPE_ANY && b.type != type) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", type_text(a.type),
-                   type_text(b.type));
+        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", expr_type_text(a.type),
+                   expr_type_text(b.type));
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
-    return (value){type, emit(s, e, type == TYPE_BOOL ? MC_IF_B : MC_IF_I, c.node, a.node, b.node, 0, MC_NONE)};
+    return (value){type, emit(s, e, type == TYPE_BOOL ? MC_IF_B : type == TYPE_REAL ? MC_IF_F : MC_IF_I, c.node, a.node, b.node, 0, MC_NONE)};
 }
 
 /* What a name means from here; remembered in the node. */
@@ -205,8 +226,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
     span at = e->kind == EXPR_CALL ? e->name_at : e->at;
     const char *name = e->name;
     const symbol *found;
-    int variable = find_word(mask_variables, MASK_VARIABLES, name),
-        builtin = find_word(mask_builtins, MASK_BUILTINS, name);
+    bool score = f->m->score;
+    int variable = find_word(mask_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, name),
+        builtin = find_word(mask_builtins, score ? SCORE_BUILTINS : MASK_BUILTINS, name);
     if (variable >= 0) {
         e->index = (uint32_t)variable;
         return e->ref = REF_VAR;
@@ -239,15 +261,32 @@ static int resolve(sema *s, expr *e, const frame *f) {
         }
         return e->ref = REF_WRONG;
     }
-    mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name);
+    uint32_t array = f->m->builtin ? ARRAY_ANY : find_array(s, name);
+    if (array != ARRAY_ANY) {
+        e->index = array;
+        return e->ref = REF_ARRAY;
+    }
+    mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
+    if (m && m->score && !score) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score; a mask is made of whole numbers and conditions", name);
+        return e->ref = REF_WRONG;
+    }
     if (m) {
         e->target = m;
-        return e->ref = REF_MASK;
+        return e->ref = m->score ? REF_SCORE : REF_MASK;
+    }
+    int of_model = find_word(model_figures, MODEL_FIGURES, name);
+    if (of_model >= 0) {
+        e->index = (uint32_t)of_model;
+        return e->ref = REF_MODEL;
     }
     static const char *const later[] = {"rect", "slices", "file"};
     if (e->kind == EXPR_CALL && find_word(later, 3, name) >= 0)
         diag_error(s->d, FCP_E_UNSUPPORTED, at, "'%s(...)' in masks is not built into this version", name);
-    else {
+    else if (e->kind == EXPR_CALL && find_word(mask_builtins, SCORE_BUILTINS, name) >= 0) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
+        diag_hint(s->d, "masks are in whole numbers");
+    } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
         const char *nearest = nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
@@ -318,7 +357,10 @@ static value inline_body(sema *s, const void *what, expr *body, const value *arg
         return result;
     }
     uint64_t before = s->guarded;
+    uint32_t in_index = s->in_index;
+    s->in_index = 0; /* which is a matter of where it is written */
     result = lower(s, body, f, guard);
+    s->in_index = in_index;
     if (s->failed) return poison;
     if (count) {
         key.args = ARENA_NEW(s->scratch, value, count);
@@ -332,6 +374,11 @@ static value inline_body(sema *s, const void *what, expr *body, const value *arg
     key.result = result;
     memo_add(s, &key);
     return result;
+}
+
+value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
+                  uint32_t guard) {
+    return inline_body(s, what, body, args, count, f, guard);
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
@@ -354,7 +401,50 @@ static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t g
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
 
+uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) { return lower_exact(s, e, a, b, guard); }
+
+/* name[i], name[i, j] */
+static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
+    s->in_index++;
+    value a = lower(s, e->a, f, guard), i = lower(s, e->b, f, guard);
+    value j = e->c ? lower(s, e->c, f, guard) : (value){TYPE_INT, MC_NONE};
+    s->in_index--;
+    mc_op op = MC_LOAD;
+    bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
+    good = needs(s, i, TYPE_INT, e->b, "an index") && good;
+    good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
+    if (good && a.type == TYPE_ARRAY) good = index_array(s, a.node, e, f->m->score, &op);
+    /* what a table that is not known yet holds, only its values tell */
+    bool unknown = f->m->score && (!good || a.node == ARRAY_ANY);
+    value_type type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
+    if (!good) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
+}
+
+/* run(field, t): where the run of equal values that holds position t begins. */
+static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const value result = {TYPE_INT, 0};
+    if (e->arg_count != 2 || e->args->name || e->args->next->name) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "'run' takes a field and a position: run(doc, k)");
+        return result;
+    }
+    value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
+    bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
+    if (of && (of->table || of->array.record.kind == FCP_FIELD_QUERIES)) {
+        diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
+                   of->table ? "a table" : "over queries");
+        good = false;
+    }
+    good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
+    if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
+    uint32_t array = derive_run(s, a.node);
+    if (array == ARRAY_ANY) return poison;
+    return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
+}
+
 static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (e->index == BUILTIN_RUN) return lower_run(s, e, f, guard);
     bool is_abs = e->index == BUILTIN_ABS, is_exact = e->index == BUILTIN_EXACT;
     if (is_abs ? e->arg_count != 1 : is_exact ? e->arg_count != 2 : e->arg_count < 2) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : is_exact ? "'%s' takes two numbers"
@@ -420,18 +510,19 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
             if (args[i].type == TYPE_POISON) return poison;
     }
     if (d->broken) return poison;
-    frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args};
+    frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
     /* a definition means something else for other arguments of its mask: those are part of what is remembered */
     const void *what = d;
-    if (s->builder && f->m->param_count) {
-        uint32_t own = d->param_count, all = own + f->m->param_count;
+    if (s->builder && (f->m->param_count || f->m->score)) {
+        uint32_t own = d->param_count, all = own + f->m->param_count + f->m->score;
         value some[2 * FEW], *key = all <= 2 * FEW ? some : ARENA_NEW(s->scratch, value, all);
         if (!key) {
             no_memory(s);
             return poison;
         }
         if (own) memcpy(key, args, own * sizeof *key);
-        memcpy(key + own, f->args, f->m->param_count * sizeof *key);
+        if (f->m->param_count) memcpy(key + own, f->args, f->m->param_count * sizeof *key);
+        if (f->m->score) key[all - 1] = f->s;
         return inline_body(s, what, d->body, key, all, &inner, guard);
     }
     size_t errors = diag_errors(s->d);
@@ -441,17 +532,30 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
 }
 
 /* The type of a parameter is its default's. */
-static value_type param_type(const arg *p) { return p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT; }
+value_type mask_param_type(const arg *p) {
+    return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
+}
 
 /* The constant value of an argument or default. */
-static bool constant_argument(sema *s, const arg *param, const expr *e, int64_t *out) {
-    if (param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
+    if (mask_param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+    if (param->as) {
+        uint32_t array = array_argument(s, param, e);
+        *out = array;
+        return array != ARRAY_ANY;
+    }
     if (e->kind != EXPR_BOOL) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", param->name);
         return false;
     }
     *out = e->integer;
     return true;
+}
+
+/* A constant argument as a value. */
+value mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
+    if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
+    return constant_value(s, e, mask_param_type(param), v);
 }
 
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -481,11 +585,13 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
             args[i] = lower(s, given[i]->value, f, guard);
-            if (!needs(s, args[i], param_type(p), given[i]->value, p->name) && s->builder) return poison;
+            bool good = needs(s, args[i], mask_param_type(p), given[i]->value, p->name);
+            if (good && args[i].type == TYPE_ARRAY) good = fits_param(s, p, args[i].node, given[i]->value->at);
+            if (!good && s->builder) return poison;
         } else {
             int64_t constant_default = 0;
-            if (s->builder && !constant_argument(s, p, p->value, &constant_default)) return poison;
-            args[i] = constant_value(s, p->value, param_type(p), constant_default);
+            if (s->builder && !mask_constant(s, p, p->value, &constant_default)) return poison;
+            args[i] = mask_argument(s, p->value, p, constant_default);
         }
     }
     if (!s->builder || s->failed) return result;
@@ -496,19 +602,28 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
 static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     int ref = resolve(s, e, f);
     bool call = e->kind == EXPR_CALL;
-    if (call && (ref == REF_VAR || ref == REF_PARAM || ref == REF_DEF_PARAM)) {
+    if (call && (ref == REF_VAR || ref == REF_MODEL || ref == REF_PARAM || ref == REF_DEF_PARAM)) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is not a function", e->name);
+        return poison;
+    }
+    if (call && ref == REF_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, array_word(s, e->index));
+        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
         return poison;
     }
     switch (ref) {
     case REF_VAR:
+        if (e->index == VARIABLE_S) return f->s;
         return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
     case REF_PARAM: return f->args[e->index];
     case REF_DEF_PARAM: return f->def_args[e->index];
+    case REF_ARRAY: return (value){TYPE_ARRAY, e->index};
     case REF_DEF: return lower_definition(s, e, f, guard);
     case REF_MASK: return lower_mask(s, e, f, guard);
+    case REF_SCORE: return score_call(s, e, f, guard);
+    case REF_MODEL: return constant_value(s, e, TYPE_INT, e->index == 0 ? s->out->heads : s->out->kv_heads);
     case REF_BUILTIN:
-        if (call) return lower_builtin(s, e, f, guard);
+        if (call) return f->m->score ? score_builtin(s, e, f, guard) : lower_builtin(s, e, f, guard);
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is a function and needs its arguments", e->name);
         return poison;
     default: return poison;
@@ -518,6 +633,7 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
 static value lower_unary(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower(s, e->a, f, guard);
     bool is_not = e->op == OP_NOT;
+    if (f->m->score && !is_not) return score_negate(s, e, a, guard);
     value_type type = is_not ? TYPE_BOOL : TYPE_INT;
     if (!needs(s, a, type, e->a, is_not ? "'not'" : "'-'")) return s->builder ? poison : (value){type, 0};
     return (value){type, emit(s, e, is_not ? MC_NOT : MC_NEG, a.node, MC_NONE, MC_NONE, 0, guard)};
@@ -531,7 +647,8 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (++s->steps > STEPS_MAX) {
-        diag_error(s->d, FCP_E_TOO_LARGE, f->m->name_at, "mask '%s' is too large when expanded", f->m->name);
+        diag_error(s->d, FCP_E_TOO_LARGE, f->m->name_at, "%s '%s' is too large when expanded",
+                   f->m->score ? "score" : "mask", f->m->name);
         s->failed = true;
         return poison;
     }
@@ -546,148 +663,58 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     case EXPR_BINARY: v = lower_binary(s, e, f, guard); break;
     case EXPR_IF: v = lower_if(s, e, f, guard); break;
     case EXPR_FLOAT:
-        diag_error(s->d, FCP_E_TYPE, e->at, "masks are in whole numbers");
+        if (f->m->score) v = score_literal(s, e);
+        else {
+            diag_error(s->d, FCP_E_TYPE, e->at, "masks are in whole numbers");
+            diag_hint(s->d, "a number with a point has its place in a score");
+        }
         break;
     case EXPR_QUANTITY:
-        diag_error(s->d, FCP_E_UNIT, e->at, "numbers in a mask have no units");
+        diag_error(s->d, FCP_E_UNIT, e->at, "numbers in a %s have no units", f->m->score ? "score" : "mask");
         break;
-    case EXPR_INDEX:
-        diag_error(s->d, FCP_E_UNSUPPORTED, e->at, "per-token fields are not built into this version");
-        break;
+    case EXPR_INDEX: v = lower_index(s, e, f, guard); break;
     case EXPR_STRING:
     case EXPR_RANGE:
     case EXPR_REPEAT:
+    case EXPR_PAIR:
     case EXPR_LIST:
     case EXPR_TUPLE:
-        diag_error(s->d, FCP_E_TYPE, e->at, "a mask is made of numbers and conditions");
+        diag_error(s->d, FCP_E_TYPE, e->at, "a %s is made of numbers and conditions", f->m->score ? "score" : "mask");
         break;
     }
     s->depth--;
     return v;
 }
 
-/* --- masks -------------------------------------------------------------------------------------------------------- */
+value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
 
-void check_mask(sema *s, mask *m) {
-    if (m->state != MASK_NEW || m->score || s->builder || s->failed) return;
-    m->state = MASK_BUSY;
-    if (!s->depth) s->steps = 0;
-    size_t before = diag_errors(s->d);
-    value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    if (!args) {
-        no_memory(s);
-        return;
-    }
-    uint32_t i = 0;
-    for (arg *p = m->params; p; p = p->next) {
-        int64_t ignored;
-        args[i++] = (value){param_type(p), 0};
-        if (p->value) constant_argument(s, p, p->value, &ignored);
-    }
-    for (definition *d = m->definitions; d; d = d->next) {
-        value *any = ARENA_NEW(s->scratch, value, d->param_count + 1);
-        if (!any) {
-            no_memory(s);
-            return;
-        }
-        for (uint32_t j = 0; j < d->param_count; j++) any[j] = (value){TYPE_ANY, 0};
-        size_t errors = diag_errors(s->d);
-        frame f = {.m = m, .args = args, .def = d, .def_args = any};
-        lower(s, d->body, &f, MC_NONE);
-        d->broken = diag_errors(s->d) > errors;
-    }
-    frame f = {.m = m, .args = args};
-    value body = lower(s, m->body, &f, MC_NONE);
-    if (body.type == TYPE_INT) {
-        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is a number");
-        diag_hint(s->d, "say which pairs (q, k) are allowed, for instance k <= q");
-    }
-    m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
-}
+/* --- the code -------------------------------------------------------------------------------------------------------- */
 
-/* "lambda(sink = 64, window = 8192)" */
-static const char *call_text(sema *s, const mask *m, const int64_t *values) {
-    text t = {0};
-    text_puts(&t, m->name);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++) {
-        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
-        else text_printf(&t, "%" PRId64, values[i]);
-    }
-    if (i) text_puts(&t, ")");
-    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
-    text_free(&t);
-    return copy;
-}
-
-/* What the parameters of the plan's mask are, for warnings of the batch. */
-static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
-    struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p && kept; p = p->next, i++) {
-        kept[i] = (struct program_param){.value = values[i], .is_number = param_type(p) == TYPE_INT,
-                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
-        kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
-        if (!kept[i].name) kept = NULL;
-    }
-    s->out->mask_params = kept;
-    s->out->mask_param_count = kept ? m->param_count : 0;
-    s->out->mask_own = !m->builtin && !m->adopted;
-    return kept ? true : no_memory(s);
-}
-
-/* Moves the finished code into the program. */
-static bool extract(sema *s, uint32_t root) {
+bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans) {
     mc_node *nodes = NULL;
     uint32_t *places = NULL, count = 0;
-    bool good = mc_extract(s->builder, root, &nodes, &places, &count);
+    bool good = mc_extract(b, root, &nodes, &places, &count);
     mc_node *own = good ? ARENA_NEW(&s->out->arena, mc_node, count) : NULL;
     span *spans = good ? ARENA_NEW(&s->out->arena, span, count) : NULL;
     if (own && spans) {
         memcpy(own, nodes, count * sizeof *own);
         for (uint32_t i = 0; i < count; i++) spans[i] = places[i] < s->place_count ? s->places[places[i]] : SPAN_NONE;
-        s->out->mask = (mc_code){own, count};
-        s->out->mask_spans = spans;
+        *out = (mc_code){own, count};
+        *out_spans = spans;
     }
     free(nodes);
     free(places);
     return own && spans ? true : no_memory(s);
 }
 
-bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
-    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
-    value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
-    if (!given || !values || !numbers) return no_memory(s);
-    if (!bind_args(s, m, args, call, given)) return false;
-    bool good = true;
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        good &= constant_argument(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
-    if (!good || m->state != MASK_GOOD) return false;
-    s->plan_mask = m;
-    s->plan_values = numbers;
-    if (!keep_params(s, m, given, numbers, call)) return false;
-
+bool expr_begin(sema *s) {
     memo_clear(s);
     s->steps = 0;
     s->builder = mc_builder_new();
-    if (!s->builder) return no_memory(s);
-    i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        values[i] = constant_value(s, given[i] ? given[i]->value : p->value, param_type(p), numbers[i]);
-    frame f = {.m = m, .args = values};
-    value root = lower(s, m->body, &f, MC_NONE);
-    if (!s->failed && root.type != TYPE_BOOL) {
-        diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
-        s->failed = true;
-    }
-    if (!s->failed) extract(s, root.node);
+    return s->builder ? true : no_memory(s);
+}
+
+void expr_end(sema *s) {
     mc_builder_free(s->builder);
     s->builder = NULL;
-    s->out->mask_name = call_text(s, m, numbers);
-    s->out->mask_span = call;
-    if (!s->out->mask_name) no_memory(s);
-    return !s->failed;
 }

@@ -38,7 +38,9 @@ typedef struct fcpc_program fcpc_program;
 typedef struct fcpc_options {
     const char *const *defines;  /* "cluster.nodes=32", as after -D; applied in order, a later one wins */
     size_t define_count;
-    const char *lengths_file;    /* replaces the batch's lengths; NULL: none. One length a line, # comments */
+    const char *lengths_file;    /* replaces the batch's lengths; NULL: none. A length a line, or QUERIES:KEYS; # comments */
+    const char *const *fields;   /* "doc=FILE": the values of field doc are those of the file */
+    size_t field_count;
     bool need_lengths;           /* a program without a batch is an error (off: lengths come with fcpc_plan) */
 } fcpc_options;
 
@@ -51,8 +53,10 @@ void fcpc_program_free(fcpc_program *program);
 /* The program in canonical form, overrides applied; parsing it gives a program that prints the same.
  * malloc'd, caller frees; NULL when out of memory. */
 char *fcpc_program_print(const fcpc_program *program);
-/* The batch's own lengths, NULL and 0 when the program has none. */
+/* The batch's own lengths, NULL and 0 when the program has none; and the queries of each sequence, NULL where all have as
+ * many as keys. */
 const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count);
+const uint64_t *fcpc_program_queries(const fcpc_program *program);
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
 
@@ -70,7 +74,7 @@ typedef struct fcpc_field {
 
 /* A batch. Everything is borrowed for the call. */
 typedef struct fcpc_batch {
-    const uint64_t *lengths; /* keys of each sequence; NULL: the program's own batch, fields included */
+    const uint64_t *lengths; /* keys of each sequence; NULL: the program's own batch, queries and fields included */
     const uint64_t *queries; /* queries of each sequence; NULL: as many as keys */
     size_t count;
     const fcpc_field *fields; /* of the program's fields, those that are not its own file's */

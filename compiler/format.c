@@ -134,7 +134,7 @@ static void read_pieces(format *f, const token_list *tokens, uint32_t size) {
 
 static bool is_word(int kind) {
     return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD;
+           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
 }
 
 static bool ends_operand(int kind) {
@@ -150,7 +150,8 @@ static bool is_sign(const format *f, uint32_t i) {
 /* Does a space stand between pieces i - 1 and i of a statement? */
 static bool space_before(const format *f, uint32_t i) {
     int a = f->pieces[i - 1].kind, b = f->pieces[i].kind;
-    if (a == '(' || a == '[' || a == T_DOTS || b == ')' || b == ']' || b == ',' || b == T_DOTS) return false;
+    if (a == '(' || a == '[' || a == T_DOTS || b == ')' || b == ']' || b == ',' || b == T_DOTS || a == ':' || b == ':')
+        return false;
     if ((b == '(' && is_word(a)) || (b == '[' && ends_operand(a))) return false;
     return !is_sign(f, i - 1);
 }

@@ -1,8 +1,8 @@
 /* lengths.c: batches: lists of sequence lengths, files of them, and the language's own long-tailed generator.
  *
  * Requires: the value of batch.lengths: a number, a list of numbers, repeats, file("...") and lognormal(...), or one of
- *           the latter two alone. Gives: lengths of 1 token or more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens
- *           at most.
+ *           the latter two alone; a:b for a number where a sequence has a queries and b keys. Gives: lengths of 1 token or
+ *           more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens on either side at most.
  * Cost:     O(lengths); a file is read once.
  * lognormal draws exp(ln median + sigma z), z standard normal, in integers only, so that every machine draws the same:
  *   - uniform bits: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014);
@@ -153,20 +153,34 @@ static uint64_t draw(const lognormal *l, const uint64_t *sums, uint64_t *state) 
 
 typedef enum outcome { ADDED, TOO_MANY_TOKENS, TOO_MANY_SEQUENCES, NO_MEMORY } outcome;
 
-static outcome push(lengths *out, uint64_t length, uint64_t repeats) {
+static bool reserve(uint64_t **at, size_t room) {
+    uint64_t *grown = realloc(*at, room * sizeof *grown);
+    if (grown) *at = grown;
+    return grown;
+}
+
+static outcome push(lengths *out, uint64_t queries, uint64_t keys, uint64_t repeats) {
     if (repeats > LENGTHS_MAX || out->count + repeats > LENGTHS_MAX) return TOO_MANY_SEQUENCES;
-    if (length > LENGTHS_SUM_MAX || (repeats && length > (LENGTHS_SUM_MAX - out->sum) / repeats))
+    if (keys > LENGTHS_SUM_MAX || queries > LENGTHS_SUM_MAX ||
+        (repeats && (keys > (LENGTHS_SUM_MAX - out->sum) / repeats ||
+                     queries > (LENGTHS_SUM_MAX - out->query_sum) / repeats)))
         return TOO_MANY_TOKENS;
     if (out->count + repeats > out->room) {
         size_t room = out->room * 2 > out->count + repeats ? out->room * 2 : out->count + repeats;
         if (room < 64) room = 64;
-        uint64_t *grown = realloc(out->at, room * sizeof *grown);
-        if (!grown) return NO_MEMORY;
-        out->at = grown;
+        if (!reserve(&out->at, room) || (out->queries && !reserve(&out->queries, room))) return NO_MEMORY;
         out->room = room;
     }
-    for (uint64_t i = 0; i < repeats; i++) out->at[out->count++] = length;
-    out->sum += length * repeats;
+    if (queries != keys && !out->queries) {
+        if (!(out->queries = malloc(out->room * sizeof *out->queries))) return NO_MEMORY;
+        memcpy(out->queries, out->at, out->count * sizeof *out->queries);
+    }
+    for (uint64_t i = 0; i < repeats; i++) {
+        if (out->queries) out->queries[out->count] = queries;
+        out->at[out->count++] = keys;
+    }
+    out->sum += keys * repeats;
+    out->query_sum += queries * repeats;
     return ADDED;
 }
 
@@ -190,7 +204,7 @@ static outcome draw_all(const lognormal *l, uint64_t count, uint64_t tokens, len
         uint64_t length = draw(l, sums, &state);
         if (!count && length > left) length = left;
         if (!count) left -= length;
-        o = push(out, length, 1);
+        o = push(out, length, length, 1);
     }
     free(sums);
     return o;
@@ -202,9 +216,7 @@ bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* Reads a whole file; malloc'd. NULL: reported at `at`. */
-static char *read_file(sema *s, const char *path, span at, size_t *out_size) {
-    enum { FILE_MAX = 1 << 30 };
+char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size) {
     FILE *f = fopen(path, "rb");
     size_t size = 0, room = 1 << 16;
     char *bytes = f ? malloc(room) : NULL;
@@ -217,7 +229,7 @@ static char *read_file(sema *s, const char *path, span at, size_t *out_size) {
             if (ferror(f)) failure = errno ? errno : EIO;
             break;
         }
-        big = room >= FILE_MAX;
+        big = room >= most;
         char *grown = big ? NULL : realloc(bytes, room *= 2);
         if (!grown) free(bytes);
         bytes = grown;
@@ -229,54 +241,70 @@ static char *read_file(sema *s, const char *path, span at, size_t *out_size) {
     }
     free(bytes);
     if (failure) diag_error(s->d, FCP_E_READ, at, "cannot read '%s': %s", path, strerror(failure));
-    else if (big) diag_error(s->d, FCP_E_READ, at, "'%s' has more than a gigabyte", path);
+    else if (big) diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
     else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory reading '%s'", path);
     return NULL;
 }
 
-/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
-static span file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end,
-                      span fallback) {
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback) {
     uint32_t number = diag_source(s->d, path, bytes, size, false);
     return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
 }
 
 static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-/* One length a line; blank lines and # comments. Stops at the first error. */
+/* Reads digits at bytes[*i]; more than LENGTHS_SUM_MAX is one more. False: there are none. */
+static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out) {
+    size_t begin = *i;
+    *out = 0;
+    for (; *i < end && bytes[*i] >= '0' && bytes[*i] <= '9'; ++*i) {
+        *out = *out * 10 + (uint64_t)(bytes[*i] - '0');
+        if (*out > LENGTHS_SUM_MAX) *out = LENGTHS_SUM_MAX + 1;
+    }
+    return *i > begin;
+}
+
+static void skip_blanks(const char *bytes, size_t *i, size_t end) {
+    while (*i < end && blank(bytes[*i])) ++*i;
+}
+
+/* One length a line, or a:b, or a b; blank lines and # comments. Stops at the first error. */
 static bool parse_file(sema *s, const char *path, const char *bytes, size_t size, span at, lengths *out) {
     size_t before = out->count;
     for (size_t i = 0; i < size;) {
         const char *newline = memchr(bytes + i, '\n', size - i);
         size_t line_end = newline ? (size_t)(newline - bytes) : size, next = line_end + 1;
-        while (i < line_end && blank(bytes[i])) i++;
+        skip_blanks(bytes, &i, line_end);
         size_t begin = i;
-        uint64_t length = 0;
-        bool over = false;
-        for (; i < line_end && bytes[i] >= '0' && bytes[i] <= '9'; i++) {
-            length = length * 10 + (uint64_t)(bytes[i] - '0');
-            over |= length > LENGTHS_SUM_MAX;
-            if (over) length = LENGTHS_SUM_MAX + 1;
-        }
+        uint64_t queries = 0, keys;
+        parse_number(bytes, &i, line_end, &queries);
         size_t end = i;
-        while (i < line_end && blank(bytes[i])) i++;
-        bool rest = i < line_end && bytes[i] != '#';
-        if (rest || (end > begin && length == 0)) {
+        keys = queries;
+        skip_blanks(bytes, &i, line_end);
+        bool colon = end > begin && i < line_end && bytes[i] == ':';
+        if (colon) skip_blanks(bytes, (i++, &i), line_end);
+        bool pair = end > begin && parse_number(bytes, &i, line_end, &keys);
+        if (pair) end = i;
+        else if (!colon) keys = queries;
+        skip_blanks(bytes, &i, line_end);
+        bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
+        if (rest || (end > begin && (queries == 0 || keys == 0))) {
             size_t stop = line_end;
             while (stop > begin && blank(bytes[stop - 1])) stop--;
             bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
             for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
-            span where = file_span(s, path, bytes, size, begin, rest ? stop : end, at);
+            span where = sema_file_span(s, path, bytes, size, begin, rest ? stop : end, at);
             if (rest && !negative) {
                 diag_error(s->d, FCP_E_LENGTHS_FILE, where, "this is not a length");
-                diag_hint(s->d, "a file of lengths has one whole number a line; '#' begins a comment");
-            } else diag_error(s->d, FCP_E_LENGTHS, where, "a length must be at least 1");
+                diag_hint(s->d, "a file of lengths has one whole number a line, or QUERIES:KEYS; '#' begins a comment");
+            } else diag_error(s->d, FCP_E_LENGTHS, where,
+                              pair ? "a sequence has at least 1 query and 1 key" : "a length must be at least 1");
             diag_also(s->d, at, "the file is named here");
             return false;
         }
-        outcome o = end > begin ? push(out, length, 1) : ADDED;
+        outcome o = end > begin ? push(out, queries, keys, 1) : ADDED;
         if (o != ADDED) {
-            report(s, o, o == NO_MEMORY ? at : file_span(s, path, bytes, size, begin, end, at));
+            report(s, o, o == NO_MEMORY ? at : sema_file_span(s, path, bytes, size, begin, end, at));
             diag_also(s->d, at, "the file is named here");
             return false;
         }
@@ -287,20 +315,26 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
     return false;
 }
 
+char *sema_path(sema *s, const expr *e) {
+    bool relative = e->name[0] != '/' && e->at.source == s->main_source;
+    text path = {0};
+    text_printf(&path, "%s%s", relative ? s->folder : "", e->name);
+    char *full = text_take(&path);
+    if (!full) no_memory(s);
+    return full;
+}
+
 static bool eval_file(sema *s, const expr *e, lengths *out) {
+    enum { FILE_MAX = 1 << 30 };
     const arg *a = e->args;
     if (e->arg_count != 1 || a->name || a->value->kind != EXPR_STRING) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "file takes one path: file(\"a.lengths\")");
         return false;
     }
-    const char *name = a->value->name;
-    bool relative = name[0] != '/' && e->at.source == s->main_source;
-    text path = {0};
-    text_printf(&path, "%s%s", relative ? s->folder : "", name);
-    char *full = text_take(&path);
-    if (!full) return report(s, NO_MEMORY, e->at);
+    char *full = sema_path(s, a->value);
+    if (!full) return false;
     size_t size = 0;
-    char *bytes = read_file(s, full, a->value->at, &size);
+    char *bytes = sema_read_file(s, full, a->value->at, FILE_MAX, &size);
     bool good = bytes && parse_file(s, full, bytes, size, a->value->at, out);
     free(bytes);
     free(full);
@@ -388,21 +422,29 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
     return good && report(s, draw_all(&l, count, tokens, out), e->at);
 }
 
-/* A length, or value x count. */
+/* One number of a length. */
+static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) {
+    if (!eval_constant(s, e, what, out)) return false;
+    if (*out >= 1) return true;
+    diag_error(s->d, FCP_E_LENGTHS, e->at, "%s must be at least 1, this is %" PRId64, what, *out);
+    return false;
+}
+
+/* A length, queries:keys, or either x count. */
 static bool eval_number(sema *s, const expr *e, lengths *out) {
     const expr *length = e->kind == EXPR_REPEAT ? e->a : e;
-    int64_t n = 0, repeats = 1;
-    if (!eval_constant(s, length, "a length", &n)) return false;
+    int64_t queries = 0, keys = 0, repeats = 1;
+    if (length->kind == EXPR_PAIR) {
+        bool good = eval_tokens(s, length->a, "the number of queries", &queries);
+        if (!eval_tokens(s, length->b, "the number of keys", &keys) || !good) return false;
+    } else if (!eval_tokens(s, length, "a length", &queries)) return false;
+    else keys = queries;
     if (e->kind == EXPR_REPEAT && !eval_constant(s, e->b, "a count", &repeats)) return false;
-    if (n < 1) {
-        diag_error(s->d, FCP_E_LENGTHS, length->at, "a length must be at least 1, this is %" PRId64, n);
-        return false;
-    }
     if (repeats < 1) {
         diag_error(s->d, FCP_E_LENGTHS, e->b->at, "a count must be at least 1, this is %" PRId64, repeats);
         return false;
     }
-    return report(s, push(out, (uint64_t)n, (uint64_t)repeats), e->at);
+    return report(s, push(out, (uint64_t)queries, (uint64_t)keys, (uint64_t)repeats), e->at);
 }
 
 static bool eval_element(sema *s, const expr *e, lengths *out) {
@@ -415,7 +457,7 @@ static bool eval_element(sema *s, const expr *e, lengths *out) {
     }
     if (e->kind == EXPR_NAME || e->kind == EXPR_LIST || e->kind == EXPR_TUPLE || e->kind == EXPR_RANGE) {
         diag_error(s->d, FCP_E_TYPE, e->at, "this is not a length");
-        diag_hint(s->d, "lengths = [131072, 8192 x 32], file(\"a.lengths\") or lognormal(...)");
+        diag_hint(s->d, "lengths = [131072, 8192 x 32, 100:4096], file(\"a.lengths\") or lognormal(...)");
         return false;
     }
     return eval_number(s, e, out);

@@ -26,7 +26,7 @@ typedef struct emitter {
     size_t comm_room;
     fcp_stream *streams;
     /* of the pass at hand */
-    uint32_t *begin, *copies, *sides; /* per rank: its transfers: copies in, sides of rounds, copies out */
+    uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its transfers: copies in, sides of rounds, copies out */
     uint32_t *at;                     /* per rank: scratch */
     uint32_t *side_of;                /* per transfer of a round: 4 * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: fetches whose returns it reduces, in order */
@@ -62,20 +62,29 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
     side_of[receive] = m->round * 4 + (m->cls == FCP_OUT ? 0 : SIDE_RECEIVES);
 }
 
+/* Does a segment bring back anything? */
+static bool has_results(const lowering *l, const segment *s, fcp_pass pass) {
+    return pass == FCP_BACKWARD || l->p->blocks[s->block].holds & FCP_HOLDS_Q;
+}
+
 /* A pass's transfers: per rank its copies in, its rounds' sends and receives in launch order, its copies out. */
-static void pass_transfers(emitter *e, const pass_schedule *ps) {
+static void pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
     const lowering *l = e->l;
     uint32_t ranks = l->p->ranks;
     memset(e->copies, 0, ranks * sizeof *e->copies);
+    memset(e->copies_out, 0, ranks * sizeof *e->copies_out);
     memset(e->sides, 0, ranks * sizeof *e->sides);
     for (uint32_t i = 0; i < l->r->count; i++) {
         const segment *s = &l->r->segments[i];
-        e->copies[s->caller] += s->caller == l->home[s->block];
+        if (s->caller != l->home[s->block]) continue;
+        e->copies[s->caller]++;
+        e->copies_out[s->caller] += has_results(l, s, pass);
     }
     for (uint32_t i = 0; i < ps->move_count; i++) e->sides[ps->moves[i].src]++, e->sides[ps->moves[i].dst]++;
     for (uint32_t r = 0; r < ranks; r++) {
         e->begin[r] = e->at[r] = e->transfer_count;
-        e->transfer_count += 2 * e->copies[r] + e->sides[r];
+        e->transfer_count += e->copies[r] + e->sides[r] + e->copies_out[r];
+        e->copies_out[r] = 0; /* counted again below */
     }
     for (uint32_t i = 0; i < l->r->count; i++) {
         const segment *s = &l->r->segments[i];
@@ -83,11 +92,11 @@ static void pass_transfers(emitter *e, const pass_schedule *ps) {
         if (r != l->home[s->block]) continue;
         fcp_transfer copy = {.peer = r, .cls = FCP_IN, .fabric = FCP_LOCAL, .dir = FCP_SEND, .block = s->block,
                              .first = s->first, .tokens = s->tokens, .place = s->place};
-        uint32_t in = e->at[r]++;
-        e->transfers[in] = copy;
+        e->transfers[e->at[r]++] = copy;
+        if (!has_results(l, s, pass)) continue;
         copy.cls = FCP_OUT;
         copy.dir = FCP_RECV;
-        e->transfers[in + e->copies[r] + e->sides[r]] = copy;
+        e->transfers[e->begin[r] + e->copies[r] + e->sides[r] + e->copies_out[r]++] = copy;
     }
     uint32_t *at = e->at, *side_of = e->side_of;
     fcp_transfer *transfers = e->transfers;
@@ -183,7 +192,7 @@ static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t partial_befo
 static void emit_rank(rank_emitter *x) {
     emitter *e = x->e;
     uint32_t stages = x->ps->stages, buffers = e->l->p->program->buffers;
-    uint32_t copies = e->copies[x->rank], first = e->begin[x->rank];
+    uint32_t copies = e->copies[x->rank], copies_out = e->copies_out[x->rank], first = e->begin[x->rank];
     if (copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = first, .b = copies});
     uint32_t copied = x->compute.count;
     launch_stage(x, 0, false, 0); /* IN */
@@ -202,16 +211,16 @@ static void emit_rank(rank_emitter *x) {
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2]);
     launch_stage(x, stages, true, x->computed[stages - 1]);
-    if (copies)
+    if (copies_out)
         push(&x->compute,
-             (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first + copies + e->sides[x->rank], .b = copies});
+             (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first + copies + e->sides[x->rank], .b = copies_out});
 }
 
 static fcp_code emit_pass(emitter *e, fcp_pass pass) {
     const lowering *l = e->l;
     const pass_schedule *ps = &l->s->pass[pass];
     uint32_t ranks = l->p->ranks;
-    pass_transfers(e, ps);
+    pass_transfers(e, ps, pass);
     memset(e->reduce_start, 0, (ranks + (size_t)1) * sizeof *e->reduce_start);
     fcp_code code = pass == FCP_BACKWARD ? pass_reduces(e, ps) : FCP_OK;
     rank_emitter x = {.e = e, .ps = ps, .pass = pass};
@@ -250,10 +259,11 @@ void lower_problem(const lowering *l, fcp_problem *out) {
     const struct fcpc_program *g = p->program;
     *out = (fcp_problem){.ranks = p->ranks, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads, .kv_heads = g->kv_heads,
                          .head_dim = g->head_dim, .head_groups = 1, .dtype = g->dtype, .layout = g->layout,
-                         .strategy = g->strategy, .topology = g->topology, .block = p->block, .max_block = p->max_block,
+                         .strategy = g->strategy, .topology = g->topology, .block = p->block,
+                         .max_block = p->max_block[FCP_KEYS], .max_q_block = p->max_block[FCP_QUERIES],
                          .unit = p->unit, .coalesce = l->coalesce, .buffers = g->buffers, .margin = g->margin,
-                         .deterministic = g->deterministic, .mask_uses = mc_uses(g->mask), .tokens = p->tokens,
-                         .memory_cap = g->memory_cap, .scale = g->scale};
+                         .deterministic = g->deterministic, .mask_uses = mc_uses(g->mask), .align = p->split ? g->align : FCP_BOTTOM_RIGHT, .tokens = p->tokens,
+                         .key_tokens = p->key_tokens, .memory_cap = g->memory_cap, .scale = g->scale};
     for (int pass = 0; pass < FCP_PASSES; pass++) out->passes |= (uint32_t)g->passes[pass] << pass;
 }
 
@@ -291,7 +301,7 @@ static fcp_code count_traffic(const lowering *l, const fcp_problem *fp, arena *s
     const problem *p = l->p;
     const pass_schedule *ahead = &l->s->pass[FCP_FORWARD], *back = &l->s->pass[FCP_BACKWARD];
     uint64_t *sent = ARENA_ZNEW(scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(scratch, uint64_t, p->ranks);
-    uint64_t total = 0, net = 0, between = 0, send_max = 0, recv_max = 0;
+    uint64_t total = 0, net = 0, between[FCP_HOLDS_BOTH + 1] = {0}, send_max = 0, recv_max = 0;
     if (!sent || !received) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < l->t->count; f++) {
         const fetch *x = &l->t->fetches[f];
@@ -305,16 +315,19 @@ static fcp_code count_traffic(const lowering *l, const fcp_problem *fp, arena *s
         if (sent[r] > send_max) send_max = sent[r];
         if (received[r] > recv_max) recv_max = received[r];
     }
-    for (uint32_t i = 0; i < l->r->count; i++)
-        if (l->r->segments[i].caller != l->home[l->r->segments[i].block]) between += l->r->segments[i].tokens;
+    for (uint32_t i = 0; i < l->r->count; i++) {
+        const segment *s = &l->r->segments[i];
+        if (s->caller != l->home[s->block]) between[p->blocks[s->block].holds] += s->tokens;
+    }
     if (p->program->passes[FCP_FORWARD]) {
         uint64_t kv = fcp_class_bytes(fp, FCP_KV, FCP_FORWARD);
         out->bytes_total = total * kv;
         out->bytes_inter_node = net * kv;
         out->send_max = send_max * kv;
         out->recv_max = recv_max * kv;
-        out->bytes_reshuffle =
-            between * (fcp_class_bytes(fp, FCP_IN, FCP_FORWARD) + fcp_class_bytes(fp, FCP_OUT, FCP_FORWARD));
+        for (uint32_t holds = 1; holds <= FCP_HOLDS_BOTH; holds++)
+            out->bytes_reshuffle += between[holds] * (fcp_held_bytes(fp, holds, FCP_IN, FCP_FORWARD) +
+                                                      fcp_held_bytes(fp, holds, FCP_OUT, FCP_FORWARD));
         out->rounds = ahead->independent;
         out->rounds_lower_bound = ahead->independent; /* Delta: the colouring reaches it, the verifier counts it */
         out->rounds_dependent = ahead->dependent;
@@ -339,8 +352,8 @@ uint64_t lower_memory_peak(const lowering *l, const fcp_problem *fp) {
     for (uint32_t r = 0; r < l->p->ranks; r++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!l->p->program->passes[pass]) continue;
-            uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[r], s->kv_count[r], s->state_count[r],
-                                             s->dkv_count[r]);
+            uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
+                                             s->home_tokens[FCP_KEYS][r], s->kv_count[r], s->state_count[r], s->dkv_count[r]);
             if (bytes > peak) peak = bytes;
         }
     return peak;
@@ -356,7 +369,9 @@ static fcp_code summarise(const lowering *l, const fcp_problem *fp, arena *scrat
     for (uint32_t b = 0; b < p->block_count; b++) work[l->home[b]] += p->work[b];
     for (uint32_t r = 0; r < p->ranks; r++) {
         if (work[r] > out->pairs_max_rank) out->pairs_max_rank = work[r];
-        if (l->slots->home_tokens[r] > out->tokens_max_rank) out->tokens_max_rank = l->slots->home_tokens[r];
+        const uint64_t *q = &l->slots->home_tokens[FCP_QUERIES][r], *k = &l->slots->home_tokens[FCP_KEYS][r];
+        if (*q > out->tokens_max_rank) out->tokens_max_rank = *q;
+        if (*k > out->key_tokens_max_rank) out->key_tokens_max_rank = *k;
         if (p->program->passes[FCP_FORWARD] && l->slots->kv_count[r] > out->slots_max) out->slots_max = l->slots->kv_count[r];
         uint64_t both = (uint64_t)l->slots->kv_count[r] + l->slots->dkv_count[r];
         if (p->program->passes[FCP_BACKWARD] && both > out->backward_slots_max) out->backward_slots_max = both;
@@ -391,6 +406,7 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     e.side_of = ARENA_NEW(scratch, uint32_t, room + 1);
     e.begin = ARENA_NEW(scratch, uint32_t, ranks);
     e.copies = ARENA_NEW(scratch, uint32_t, ranks);
+    e.copies_out = ARENA_NEW(scratch, uint32_t, ranks);
     e.sides = ARENA_NEW(scratch, uint32_t, ranks);
     e.at = ARENA_NEW(scratch, uint32_t, ranks);
     e.reduce_start = ARENA_NEW(scratch, uint32_t, ranks + (size_t)1);
@@ -398,7 +414,7 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     fcp_problem *problem_out = ARENA_ZNEW(memory, fcp_problem, 1);
     fcp_summary *summary = ARENA_ZNEW(memory, fcp_summary, 1);
     fcp_cluster *cluster = ARENA_ZNEW(memory, fcp_cluster, 1);
-    uint64_t *sequences = ARENA_NEW(memory, uint64_t, p->sequences);
+    fcp_sequence *sequences = ARENA_NEW(memory, fcp_sequence, p->sequences);
     fcp_shape_rec *shapes = ARENA_NEW(memory, fcp_shape_rec, p->shape_count + (size_t)1);
     fcp_run *runs = ARENA_NEW(memory, fcp_run, p->run_count + (size_t)1);
     fcp_round *all_rounds = ARENA_NEW(memory, fcp_round, rounds + 1);
@@ -406,7 +422,7 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     mc_node *mask = ARENA_NEW(memory, mc_node, g->mask.count);
     size_t source_size = strlen(g->plan_source);
     char *source = arena_copy(memory, g->plan_source, source_size);
-    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.sides || !e.at ||
+    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.copies_out || !e.sides || !e.at ||
         !e.reduce_start || !e.reduce || !problem_out || !summary || !cluster || !sequences || !shapes || !runs ||
         !all_rounds || !round_starts || !mask || !source)
         return FCP_E_NO_MEMORY;
@@ -415,7 +431,8 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
         p->blocks[b].home = l->home[b];
         p->blocks[b].home_slot = l->slots->home_slot[b];
     }
-    memcpy(sequences, p->lengths, p->sequences * sizeof *sequences);
+    for (uint32_t s = 0; s < p->sequences; s++)
+        sequences[s] = (fcp_sequence){p->queries[s], p->lengths[s], problem_q_first(p, s)};
     if (p->shape_count) memcpy(shapes, p->shapes, p->shape_count * sizeof *shapes);
     if (p->run_count) memcpy(runs, p->runs, p->run_count * sizeof *runs);
     memcpy(mask, g->mask.nodes, g->mask.count * sizeof *mask);
@@ -454,9 +471,13 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     TABLE(streams, e.streams, (uint64_t)FCP_PASSES * ranks * FCP_QUEUES);
     TABLE(instrs, e.instrs, e.instr_count);
     TABLE(transfers, e.transfers, e.transfer_count);
-    TABLE(layout_starts, l->r->starts, ranks + (uint64_t)1);
-    TABLE(layout, l->r->spans, l->r->starts[ranks]);
+    TABLE(layout_starts, l->r->starts[FCP_QUERIES], ranks + (uint64_t)1);
+    TABLE(layout, l->r->spans[FCP_QUERIES], l->r->starts[FCP_QUERIES][ranks]);
+    if (p->split) {
+        TABLE(key_layout_starts, l->r->starts[FCP_KEYS], ranks + (uint64_t)1);
+        TABLE(key_layout, l->r->spans[FCP_KEYS], l->r->starts[FCP_KEYS][ranks]);
+    }
     TABLE(mask, mask, g->mask.count);
 #undef TABLE
-    return lower_data(g, memory, plan);
+    return lower_data(p, memory, plan);
 }

@@ -23,5 +23,5 @@ void lower_problem(const lowering *l, fcp_problem *out);
 /* The largest rank's memory over the plan's passes, as the summary states it; needs no tables. */
 uint64_t lower_memory_peak(const lowering *l, const fcp_problem *fp);
 /* lower_data.c: score, sinks, fields, tables and slices. */
-fcp_code lower_data(const struct fcpc_program *g, arena *memory, fcp_plan *plan);
+fcp_code lower_data(const problem *p, arena *memory, fcp_plan *plan);
 #endif

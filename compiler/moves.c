@@ -169,6 +169,7 @@ static void put_segments(const builder *b, fcp_class cls, const uint32_t *done, 
     for (uint32_t i = 0; i < b->r->count; i++) {
         const segment *s = &b->r->segments[i];
         uint32_t home = b->home[s->block], other = s->caller;
+        if (cls == FCP_OUT && !b->backward && p->blocks[s->block].holds == FCP_HOLDS_KV) continue; /* no results */
         if (other == home || (done && (done[s->block] + 1 >= b->out->stages) != late)) continue;
         uint32_t slot = b->slots->home_slot[s->block];
         b->moves[b->out->move_count++] =

@@ -1,6 +1,7 @@
-/* names.c: the names of masks: declared, found, suggested; constants; and named arguments put in their places.
+/* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact run;
+ * within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's where nothing else does.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
@@ -11,8 +12,10 @@
 
 #include "sema.h"
 
-const char *const mask_variables[MASK_VARIABLES] = {"q", "k", "n", "h"};
-const char *const mask_builtins[MASK_BUILTINS] = {"min", "max", "abs", "exact"};
+const char *const mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
+const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max", "abs", "exact", "run", "exp", "exp2", "log", "log2", "tanh",
+                                                   "sqrt", "floor"};
+const char *const model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
 
 int find_word(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
@@ -72,17 +75,24 @@ static bool add_symbol(sema *s, symbol new, const symbol **old) {
 /* Declares a name inside a mask; one that has a meaning already is an error. */
 static bool declare(sema *s, const mask *m, const definition *def, const char *name, span at, void *target,
                     uint32_t index) {
-    if (find_word(mask_variables, MASK_VARIABLES, name) >= 0 || find_word(mask_builtins, MASK_BUILTINS, name) >= 0) {
-        bool variable = find_word(mask_variables, MASK_VARIABLES, name) >= 0;
-        diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every mask", name);
-        diag_hint(s->d, variable ? "q and k are positions, n is the length, h the head; call this something else"
-                                 : "min, max, abs and exact are functions of the language; call this something else");
+    int variable = find_word(mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
+    int builtin = find_word(mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    if (variable >= 0 || builtin >= 0) {
+        diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every %s", name,
+                   m->score ? "score" : "mask");
+        if (variable == VARIABLE_S) diag_hint(s->d, "s is the scaled logit of query and key; call this something else");
+        else if (builtin >= MASK_BUILTINS)
+            diag_hint(s->d, "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
+        else
+            diag_hint(s->d,
+                      variable >= 0 ? "q and k are positions, n is the length, h the head; call this something else"
+                                    : "min, max, abs, exact and run are functions of the language; call this something else");
         return true;
     }
     const symbol *old = def ? find_symbol(s, m, name) : NULL;
     if (!old && !add_symbol(s, (symbol){def ? (const void *)def : m, name, target, index, at}, &old)) return false;
     if (!old) return true;
-    diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' is already defined in this mask", name);
+    diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' is already defined in this %s", name, m->score ? "score" : "mask");
     diag_also(s->d, old->at, "first defined here");
     return true;
 }
@@ -106,19 +116,17 @@ bool declare_masks(sema *s) {
     ast *const both[] = {&s->prelude, &s->program};
     for (int i = 0; i < 2; i++) {
         for (mask *m = both[i]->masks; m; m = m->next) {
-            if (m->score) {
-                diag_error(s->d, FCP_E_UNSUPPORTED, m->name_at, "scores are not built into this version");
-                continue;
-            }
-            if (find_word(mask_variables, MASK_VARIABLES, m->name) >= 0 ||
-                find_word(mask_builtins, MASK_BUILTINS, m->name) >= 0) {
-                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every mask", m->name);
+            if (find_word(mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
+                find_word(mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
+                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
+                           m->score ? "score" : "mask");
                 continue;
             }
             const symbol *old;
             if (!add_symbol(s, (symbol){both[i], m->name, m, 0, m->name_at}, &old)) return false;
             if (old) {
-                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "mask '%s' is defined twice", m->name);
+                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "%s '%s' is defined twice",
+                           m->score && ((mask *)old->target)->score ? "score" : "mask", m->name);
                 diag_also(s->d, old->at, "first defined here");
                 m->state = MASK_BROKEN;
                 continue;
@@ -134,9 +142,11 @@ mask *find_mask(const sema *s, const ast *where, const char *name) {
     return found ? found->target : NULL;
 }
 
-mask *visible_mask(const sema *s, const char *name) {
-    mask *m = find_mask(s, &s->program, name);
-    return m ? m : find_mask(s, &s->prelude, name);
+mask *visible_mask(const sema *s, const char *name, mask_kind kind) {
+    mask *own = find_mask(s, &s->program, name), *given = find_mask(s, &s->prelude, name);
+    if (own && (kind == KIND_ANY || own->score == (kind == KIND_SCORE))) return own;
+    if (given && (kind == KIND_ANY || given->score == (kind == KIND_SCORE))) return given;
+    return own ? own : given;
 }
 
 /* --- suggestions -------------------------------------------------------------------------------------------------- */
@@ -158,14 +168,16 @@ static void offer(sema *s, names *n, const char *name) {
     n->at[n->count++] = name;
 }
 
-static void offer_masks(sema *s, names *n) {
-    for (const mask *m = s->program.masks; m; m = m->next) offer(s, n, m->name);
-    for (const mask *m = s->prelude.masks; m; m = m->next) offer(s, n, m->name);
+static void offer_masks(sema *s, names *n, mask_kind kind) {
+    const mask *const lists[] = {s->program.masks, s->prelude.masks};
+    for (int i = 0; i < 2; i++)
+        for (const mask *m = lists[i]; m; m = m->next)
+            if (kind == KIND_ANY || m->score == (kind == KIND_SCORE)) offer(s, n, m->name);
 }
 
-const char *nearest_mask(const sema *s, const char *name) {
+const char *nearest_mask(const sema *s, const char *name, mask_kind kind) {
     names n = {0};
-    offer_masks((sema *)s, &n);
+    offer_masks((sema *)s, &n, kind);
     return diag_nearest(name, strlen(name), n.at, n.count);
 }
 
@@ -175,8 +187,10 @@ const char *nearest_name(sema *s, const char *name, const mask *m, const definit
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
     for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
     for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
-    for (int i = 0; i < MASK_BUILTINS; i++) offer(s, &n, mask_builtins[i]);
-    offer_masks(s, &n);
+    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, mask_builtins[i]);
+    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, model_figures[i]);
+    for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
+    offer_masks(s, &n, m->score ? KIND_ANY : KIND_MASK);
     return diag_nearest(name, strlen(name), n.at, n.count);
 }
 
@@ -208,7 +222,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
     int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
-    if (f < 0 || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+    if (f < 0 || f == BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
         return false;
@@ -275,10 +289,10 @@ bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out) {
 
 bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
-    for (uint32_t i = 0; i < m->param_count; i++) out[i] = NULL;
+    for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
     for (const arg *a = args; a; a = a->next) {
         if (!a->name) {
-            diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "masks are called with named arguments");
+            diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments", m->score ? "scores" : "masks");
             if (m->params) diag_hint(s->d, "write %s(%s = ...)", m->name, m->params->name);
             good = false;
             continue;
@@ -286,8 +300,9 @@ bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
         uint32_t i = 0;
         const arg *p = m->params;
         while (p && strcmp(p->name, a->name)) p = p->next, i++;
-        if (!p) {
-            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "mask '%s' has no parameter '%s'", m->name, a->name);
+        if (!p && !(m->score && !strcmp(a->name, mask_variables[VARIABLE_S]))) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s '%s' has no parameter '%s'", m->score ? "score" : "mask",
+                       m->name, a->name);
             names n = {0};
             for (p = m->params; p; p = p->next) offer(s, &n, p->name);
             const char *nearest = diag_nearest(a->name, strlen(a->name), n.at, n.count);
@@ -303,7 +318,8 @@ bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     uint32_t i = 0;
     for (const arg *p = m->params; p && good; p = p->next, i++) {
         if (out[i] || p->value) continue;
-        diag_error(s->d, FCP_E_ARGUMENT, call, "mask '%s' needs its parameter '%s'", m->name, p->name);
+        diag_error(s->d, FCP_E_ARGUMENT, call, "%s '%s' needs its parameter '%s'", m->score ? "score" : "mask", m->name,
+                   p->name);
         diag_also(s->d, p->name_at, "it has no default");
         good = false;
     }

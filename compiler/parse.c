@@ -149,7 +149,7 @@ static bool goes_on_after(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
     case T_LE: case T_GE: case T_EQ: case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%':
-    case '=': case ',': case '(': case '[': return true;
+    case '=': case ',': case ':': case '(': case '[': return true;
     default: return false;
     }
 }
@@ -158,7 +158,7 @@ static bool goes_on_after(int kind) {
 static bool goes_on_before(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_THEN: case T_ELSE: case T_WHERE: case T_DOTS: case T_LE: case T_GE: case T_EQ:
-    case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%': case '=': case ',': case '{':
+    case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%': case '=': case ',': case ':': case '{':
         return true;
     default: return false;
     }
@@ -166,7 +166,7 @@ static bool goes_on_before(int kind) {
 
 static bool is_name(int kind) {
     return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD;
+           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
 }
 
 static bool ends_operand(int kind) {
@@ -300,7 +300,7 @@ static bool has(const char *const *names, unsigned count, const char *name) {
 
 static bool is_operator_text(const char *name) {
     static const char *const all[] = {"'and'", "'or'", "'<'", "'<='", "'>'", "'>='", "'=='",
-                                      "'!='",  "'+'",  "'-'", "'*'",  "'/'", "'%'",  "'..'"};
+                                      "'!='",  "'+'",  "'-'", "'*'",  "'/'", "'%'",  "'..'", "':'"};
     return has(all, sizeof all / sizeof *all, name);
 }
 
@@ -328,7 +328,7 @@ static unsigned in_words(const parse *p, const char *const *names, unsigned coun
             continue;
         if (any_name && (!strcmp(n, "a name") || !strcmp(n, "'model'") || !strcmp(n, "'cluster'") ||
                          !strcmp(n, "'batch'") || !strcmp(n, "'mask'") || !strcmp(n, "'plan'") ||
-                         !strcmp(n, "'score'") || !strcmp(n, "'field'")))
+                         !strcmp(n, "'score'") || !strcmp(n, "'field'") || !strcmp(n, "'table'")))
             continue;
         words[used++] = p->lone_value && !strcmp(n, "end of file") ? "the end" : n;
     }
@@ -378,6 +378,11 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
         bool misfit = (p->last == ')' || p->last == ']' || p->last == '}') && p->last != closer_of(open);
         if ((open != '{' || misfit) && has(expected, count, close))
             diag_also(p->d, p->inner.at, "to close this '%c'", open);
+    }
+    if (length == 1 && left && *here == ':') {
+        if (has(expected, count, "'='")) diag_hint(p->d, "a key is set with '='");
+        else diag_hint(p->d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
+        return;
     }
     bool operators = has(expected, count, "'*'");
     if (p->last == '=' && operators && p->joined.source != UINT32_MAX)
@@ -510,6 +515,12 @@ arg_list make_arg(parse *p, const char *name, span name_at, expr *value) {
     return (arg_list){a, a, 1, value ? value->depth : 0};
 }
 
+arg_list make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value) {
+    arg_list one = make_arg(p, name, name_at, value);
+    if (one.first) one.first->as = as;
+    return one;
+}
+
 arg_list join_args(arg_list list, arg_list more) {
     if (!list.first) return more;
     if (!more.first) return list;
@@ -517,10 +528,10 @@ arg_list join_args(arg_list list, arg_list more) {
     return (arg_list){list.first, more.last, list.count + more.count, deeper(list.depth, more.depth)};
 }
 
-entry_list make_entry(parse *p, bool field, const char *key, span key_at, expr *value) {
+entry_list make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value) {
     entry *e = value ? fresh(p, sizeof *e) : NULL;
     if (!e) return (entry_list){0};
-    *e = (entry){.key = key, .key_at = key_at, .value = value, .field = field};
+    *e = (entry){.key = key, .key_at = key_at, .value = value, .as = as};
     return (entry_list){e, e};
 }
 

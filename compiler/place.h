@@ -11,6 +11,11 @@
 #include "../runtime/plan.h"
 #include "arena.h"
 
+typedef struct problem problem;
+
+/* Where the plan is split (plan.h), a block that holds KV alone has no work and reads itself: it is then at no cost where
+ * some other block reads it, and one transfer dearer elsewhere, as it is. Tokens count by the bytes they keep at home: see
+ * place_sides.c, which makes such an input of a problem. */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* node of rank r: r / gpus */
     uint32_t blocks;
@@ -41,4 +46,9 @@ typedef struct place_cost {
     uint64_t send_max, recv_max;    /* transfers of the busiest sender, receiver: flat, without node combining */
 } place_cost;
 fcp_code place_measure(const place_input *in, arena *scratch, const uint32_t *home, place_cost *out);
+
+/* place_sides.c. What a problem is to the strategies; all but `stop` of *out. */
+fcp_code place_input_of(const problem *p, arena *scratch, place_input *out);
+/* Moves KV blocks that lie where nobody reads them to a reader that has room: cap in `in`'s tokens. */
+fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 #endif

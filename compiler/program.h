@@ -14,6 +14,7 @@ typedef struct program_array {
     fcp_array record;        /* name, file and offset unset; lo and hi: of the values, or as declared */
     bool declared;           /* lo and hi were stated: values of another batch must keep to them */
     int64_t declared_lo, declared_hi;
+    const char *run_of;      /* it is run(...) of the field of that name, or NULL */
     const void *data;        /* record.count * max(1, columns) values of record.width */
     span at;
 } program_array;
@@ -37,8 +38,10 @@ struct fcpc_program {
     uint64_t memory_cap; /* bytes per rank */
 
     /* batch */
-    const uint64_t *lengths; /* NULL when the program has none */
+    const uint64_t *lengths; /* keys of each sequence; NULL when the program has none */
+    const uint64_t *queries; /* of each sequence; NULL: as many as keys */
     size_t length_count;
+    fcp_align align;
 
     /* mask: the call in `plan`, inlined, its parameters constant */
     mc_code mask;
@@ -55,10 +58,18 @@ struct fcpc_program {
     const mc_bands *slices;
     uint32_t slices_count;
 
+    const char *const *fields; /* names of all declared */
+    uint32_t field_count;
+
     /* score: empty where it is s. slope: its derivative by s. Reads arrays and slices as the mask does. */
     mc_code score, slope;
     const span *score_spans; /* per node of score */
-    span score_span;
+    const char *score_name;  /* "softcap(c = 50.0)", NULL: the plan has none */
+    span score_span;         /* of the call */
+    /* the mask, but that it also faults where the score would, for a pair that the mask allows: the mask's own nodes where
+     * the score cannot fault */
+    mc_code check;
+    const span *check_spans;
     const double *sink; /* per query head, or NULL */
 
     /* plan */

@@ -8,6 +8,7 @@
  * contiguous  the packed batch cut in `ranks` equal parts at floor(i T / ranks).
  * zigzag      every sequence cut in 2 ranks chunks at floor(i n / (2 ranks)); rank r holds chunks r and 2 ranks - 1 - r of
  *             each, sequence after sequence.
+ * Where the plan is split, the rule holds for the queries, and again, by itself, for the keys.
  */
 #include "reshuffle.h"
 
@@ -25,8 +26,11 @@ typedef struct state {
     reshuffle *out;
     arena *plan, *memory, *scratch;
     size_t room;
-    uint64_t *filled; /* per rank: tokens so far */
+    fcp_side side;    /* at hand */
+    uint64_t *filled; /* per rank: its tokens so far */
 } state;
+
+static bool of_side(const state *s, uint32_t block) { return s->p->blocks[block].holds >> s->side & 1; }
 
 static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
     reshuffle *out = s->out;
@@ -53,21 +57,23 @@ static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t t
 
 static fcp_code planned(state *s) {
     const problem *p = s->p;
-    reshuffle *out = s->out;
-    out->spans = ARENA_NEW(s->plan, fcp_span, p->piece_count);
-    uint32_t *at = ARENA_ZNEW(s->scratch, uint32_t, p->ranks + (size_t)1);
-    if (!out->spans || !at) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) out->starts[s->home[b] + 1] += p->blocks[b].pieces;
+    fcp_span *spans = ARENA_NEW(s->plan, fcp_span, p->piece_count);
+    uint32_t *at = ARENA_ZNEW(s->scratch, uint32_t, p->ranks + (size_t)1), *starts = s->out->starts[s->side];
+    if (!spans || !at) return FCP_E_NO_MEMORY;
+    s->out->spans[s->side] = spans;
+    for (uint32_t b = 0; b < p->block_count; b++)
+        if (of_side(s, b)) starts[s->home[b] + 1] += p->blocks[b].pieces;
     for (uint32_t r = 0; r < p->ranks; r++) {
-        at[r] = out->starts[r];
-        out->starts[r + 1] += out->starts[r];
+        at[r] = starts[r];
+        starts[r + 1] += starts[r];
     }
     for (uint32_t b = 0; b < p->block_count; b++) {
         const fcp_block *blk = &p->blocks[b];
+        if (!of_side(s, b)) continue;
         uint32_t r = s->home[b];
         for (uint32_t i = 0; i < blk->pieces; i++) {
             const fcp_piece *piece = &p->pieces[blk->first_piece + i];
-            out->spans[at[r]++] = (fcp_span){piece->sequence, piece->length, piece->start};
+            spans[at[r]++] = (fcp_span){piece->sequence, piece->length, piece->start};
         }
         fcp_code code = add_segment(s, b, 0, blk->tokens, r, (uint32_t)s->filled[r]);
         if (code) return code;
@@ -79,11 +85,11 @@ static fcp_code planned(state *s) {
 /* The runs of sequence `seq`, which begins at `offset` of the packed batch, in order of start. */
 static uint32_t runs_contiguous(state *s, uint32_t seq, uint64_t offset, uint32_t *rank, held *runs) {
     const problem *p = s->p;
-    uint64_t n = p->lengths[seq], at = 0;
+    uint64_t n = problem_length(p, seq, s->side), all = s->side == FCP_KEYS ? p->key_tokens : p->tokens, at = 0;
     uint32_t count = 0;
     while (at < n) {
         uint64_t end;
-        while ((end = (uint64_t)((unsigned __int128)p->tokens * (*rank + 1) / p->ranks)) <= offset + at) ++*rank;
+        while ((end = (uint64_t)((unsigned __int128)all * (*rank + 1) / p->ranks)) <= offset + at) ++*rank;
         end = end - offset < n ? end - offset : n;
         runs[count++] = (held){*rank, (uint32_t)s->filled[*rank], at, end};
         s->filled[*rank] += end - at;
@@ -94,7 +100,7 @@ static uint32_t runs_contiguous(state *s, uint32_t seq, uint64_t offset, uint32_
 
 static uint32_t runs_zigzag(state *s, uint32_t seq, held *runs) {
     const problem *p = s->p;
-    uint64_t n = p->lengths[seq], parts = 2 * (uint64_t)p->ranks, at = 0;
+    uint64_t n = problem_length(p, seq, s->side), parts = 2 * (uint64_t)p->ranks, at = 0;
     uint32_t count = 0;
     while (at < n) {
         /* the chunk that holds `at`: the largest i with floor(i n / parts) <= at, that is i n < (at + 1) parts */
@@ -110,10 +116,10 @@ static uint32_t runs_zigzag(state *s, uint32_t seq, held *runs) {
 
 static fcp_code stated(state *s, bool zigzag) {
     const problem *p = s->p;
-    reshuffle *out = s->out;
+    uint32_t *starts = s->out->starts[s->side];
     uint64_t parts = zigzag ? 2 * (uint64_t)p->ranks : p->ranks, most = 0, total = 0;
     for (uint32_t q = 0; q < p->sequences; q++) {
-        uint64_t m = p->lengths[q] < parts ? p->lengths[q] : parts;
+        uint64_t n = problem_length(p, q, s->side), m = n < parts ? n : parts;
         if (m > most) most = m;
         total += zigzag ? m : 1;
     }
@@ -121,20 +127,22 @@ static fcp_code stated(state *s, bool zigzag) {
     if (total > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
     held *runs = ARENA_NEW(s->scratch, held, most + 1);
     struct tagged { fcp_span span; uint32_t rank; } *all = arena_alloc(s->scratch, total, sizeof *all, 8);
-    out->spans = ARENA_NEW(s->plan, fcp_span, total);
-    if (!runs || !all || !out->spans) return FCP_E_NO_MEMORY;
+    fcp_span *listed = ARENA_NEW(s->plan, fcp_span, total);
+    if (!runs || !all || !listed) return FCP_E_NO_MEMORY;
+    s->out->spans[s->side] = listed;
+    const uint32_t *piece_start = p->piece_start[s->side], *pieces = p->sequence_piece[s->side];
     uint32_t spans = 0, rank = 0;
     uint64_t offset = 0;
     for (uint32_t q = 0; q < p->sequences; q++) {
         uint32_t count = zigzag ? runs_zigzag(s, q, runs) : runs_contiguous(s, q, offset, &rank, runs), at = 0;
-        offset += p->lengths[q];
+        offset += problem_length(p, q, s->side);
         for (uint32_t i = 0; i < count; i++) {
             all[spans].span = (fcp_span){q, (uint32_t)(runs[i].end - runs[i].start), runs[i].start};
             all[spans++].rank = runs[i].rank;
-            out->starts[runs[i].rank + 1]++;
+            starts[runs[i].rank + 1]++;
         }
-        for (uint32_t i = p->piece_start[q]; i < p->piece_start[q + 1]; i++) { /* pieces and runs, both in order */
-            const fcp_piece *piece = &p->pieces[p->sequence_piece[i]];
+        for (uint32_t i = piece_start[q]; i < piece_start[q + 1]; i++) { /* pieces and runs, both in order */
+            const fcp_piece *piece = &p->pieces[pieces[i]];
             uint64_t from = piece->start, end = piece->start + piece->length;
             while (from < end) {
                 while (runs[at].end <= from) at++;
@@ -150,10 +158,10 @@ static fcp_code stated(state *s, bool zigzag) {
     uint32_t *at = ARENA_NEW(s->scratch, uint32_t, p->ranks);
     if (!at) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < p->ranks; r++) {
-        at[r] = out->starts[r];
-        out->starts[r + 1] += out->starts[r];
+        at[r] = starts[r];
+        starts[r + 1] += starts[r];
     }
-    for (uint32_t i = 0; i < spans; i++) out->spans[at[all[i].rank]++] = all[i].span;
+    for (uint32_t i = 0; i < spans; i++) listed[at[all[i].rank]++] = all[i].span;
     return FCP_OK;
 }
 
@@ -162,20 +170,20 @@ fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, ar
     *out = (reshuffle){0};
     state s = {.p = p, .home = home, .out = out, .plan = plan, .memory = memory, .scratch = scratch,
                .room = p->piece_count + (size_t)p->ranks + 16};
-    out->starts = ARENA_ZNEW(plan, uint32_t, p->ranks + (size_t)1);
     out->moved = ARENA_ZNEW(memory, bool, p->block_count);
     out->segments = ARENA_NEW(memory, segment, s.room);
     s.filled = ARENA_ZNEW(scratch, uint64_t, p->ranks);
-    if (!out->starts || !out->moved || !out->segments || !s.filled)
-        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    fcp_code code;
-    switch (p->program->layout) {
-    case FCP_LAYOUT_CONTIGUOUS: code = stated(&s, false); break;
-    case FCP_LAYOUT_ZIGZAG: code = stated(&s, true); break;
-    default: code = planned(&s); break;
+    if (!out->moved || !out->segments || !s.filled) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = FCP_OK;
+    for (int side = 0; !code && side < (p->split ? FCP_SIDES : 1); side++) {
+        s.side = (fcp_side)side;
+        memset(s.filled, 0, p->ranks * sizeof *s.filled);
+        if (!(out->starts[side] = ARENA_ZNEW(plan, uint32_t, p->ranks + (size_t)1))) code = FCP_E_NO_MEMORY;
+        else if (p->program->layout == FCP_LAYOUT_PLANNED) code = planned(&s);
+        else code = stated(&s, p->program->layout == FCP_LAYOUT_ZIGZAG);
+        for (uint32_t r = 0; !code && r < p->ranks; r++)
+            if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
     }
-    for (uint32_t r = 0; !code && r < p->ranks; r++)
-        if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
     if (code == FCP_E_PLAN_SIZE)
         return fcp_fail(err, code, "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens on "
                                    "a rank, or 2^30 runs");

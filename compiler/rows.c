@@ -5,7 +5,7 @@
  * Cost: O(rows * nodes * segments), a row being a (q, h); one row for all q (or h) where the program does not depend
  *       on it. An integer that is linear in k is one segment; x / m and x % m break it at multiples of m; min, max,
  *       abs and if at crossings. Only a product or quotient of two integers that both vary, and values near overflow,
- *       are evaluated element by element.
+ *       are evaluated element by element, and so are elements of an array that has no runs.
  * Units: segments and bits count keys from the box's first.
  */
 #include "rows.h"
@@ -201,6 +201,32 @@ static bool choose(rows *r, row_node *n, const stretch *p, bool greater) {
     return true;
 }
 
+/* Elements of an array, 0 where it has none. */
+static void load(rows *r, row_node *n, const box_array *a, const stretch *p) {
+    for (uint32_t j = p->at; j < p->end;) {
+        int64_t value = 0, step = 0;
+        uint64_t at, end;
+        uint32_t run = 1;
+        bool there = mc_place(&a->array, along(p->x, p->dx, j - p->at), along(p->y, p->dy, j - p->at), &at);
+        const array_run *of = there && p->dx == 1 && !a->array.columns ? box_array_run(a, at, &end) : NULL;
+        if (!there) {
+            set_bits(n->bits, j, j + 1);
+        } else if (p->dx == 0 && p->dy == 0) {
+            value = mc_int_at(&a->array, at);
+            run = p->end - j;
+        } else if (of) {
+            value = run_at(of, at);
+            step = of->s;
+            run = end - at < p->end - j ? (uint32_t)(end - at) : p->end - j;
+        } else {
+            value = mc_int_at(&a->array, at);
+            r->elements++;
+        }
+        push(r, n, j, value, run > 1 ? step : 0);
+        j += run;
+    }
+}
+
 static bool compare(row_node *n, unsigned op, const stretch *p) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
@@ -270,7 +296,7 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
 
 /* --- a row ------------------------------------------------------------------------------------------------------ */
 
-static void solve_operands(rows *r, row_node *n, unsigned op, const row_node *a, const row_node *b) {
+static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *array, const row_node *a, const row_node *b) {
     const segment *x = r->pool + a->first, *x_end = x + a->count;
     const segment none = {0}, *y = b ? r->pool + b->first : &none, *y_end = y + (b ? b->count : 1);
     for (uint32_t at = 0; at < r->width;) {
@@ -278,7 +304,8 @@ static void solve_operands(rows *r, row_node *n, unsigned op, const row_node *a,
         if (x + 1 < x_end && x[1].start < end) end = x[1].start;
         if (y + 1 < y_end && y[1].start < end) end = y[1].start;
         stretch p = {at, end, along(x->v, x->s, at - x->start), x->s, along(y->v, y->s, at - y->start), y->s};
-        solve_stretch(r, n, op, &p);
+        if (array) load(r, n, array, &p);
+        else solve_stretch(r, n, op, &p);
         if (x + 1 < x_end && x[1].start == end) x++;
         if (y + 1 < y_end && y[1].start == end) y++;
         at = end;
@@ -326,9 +353,10 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
         return true;
     case BOX_LINEAR: push(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0); return true;
     case MC_IF_I: solve_if(r, n, a->bits, c, d); return true;
-    case MC_NE: solve_operands(r, n, MC_EQ, a, c); break;
+    case MC_NE: solve_operands(r, n, MC_EQ, NULL, a, c); break;
     default: {
-        solve_operands(r, n, x->op, a, c);
+        const bool loads = x->op == MC_LOAD || x->op == MC_LOAD2;
+        solve_operands(r, n, x->op, loads ? &program->arrays[x->f.c] : NULL, a, c);
         if (x->op >= MC_EQ || (x->flags & BOX_QUIET)) return true;
         const row_node *guard = x->guard != MC_NONE ? &r->nodes[x->guard] : NULL;
         if (!guard) return !(n->bits[0] | n->bits[1]);

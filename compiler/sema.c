@@ -86,9 +86,16 @@ static bool keep_sources(sema *s, uint32_t base) {
     p->source_count = count;
     span *spans = (span *)p->mask_spans;
     for (uint32_t i = 0; i < p->mask.count; i++) shift(&spans[i], base);
+    spans = (span *)p->score_spans;
+    for (uint32_t i = 0; i < p->score.count; i++) shift(&spans[i], base);
+    if (!p->check.count) p->check = p->mask, p->check_spans = p->mask_spans;
+    spans = (span *)p->check_spans;
+    for (uint32_t i = 0; i < p->check.count && spans != p->mask_spans; i++) shift(&spans[i], base);
     struct program_param *params = (struct program_param *)p->mask_params;
     for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
-    span *const others[] = {&p->mask_span,    &p->block_span,  &p->ranks_span,
+    program_array *arrays = (program_array *)p->arrays;
+    for (uint32_t i = 0; i < p->array_count; i++) shift(&arrays[i].at, base);
+    span *const others[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) shift(others[i], base);
     return true;
@@ -118,7 +125,9 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     for (size_t i = 0; options && i < options->define_count; i++)
         if (!override(s, options->defines[i])) return;
     if (options && options->lengths_file && !override_lengths(s, options->lengths_file)) return;
-    if (diag_errors(s->d) > errors || !declare_masks(s)) return;
+    for (size_t i = 0; options && i < options->field_count; i++)
+        if (!override_field(s, options->fields[i])) return;
+    if (diag_errors(s->d) > errors || !declare_masks(s) || !declare_arrays(s)) return;
     for (mask *m = s->program.masks; m; m = m->next) check_mask(s, m);
     check_keys(s, options);
     if (diag_errors(s->d) > errors) return;
@@ -129,8 +138,8 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing */
 }
 
-fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, fcpc_diagnostics *d,
-                   fcpc_program **out_program, sema_use *use, void *context) {
+fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
+                   fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context) {
     double start = now();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
@@ -142,8 +151,8 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
     size_t errors = d ? diag_errors(d) : 0, kept = d ? fcpc_diagnostics_count(d) : 0;
     uint32_t base = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
     if (base != UINT32_MAX) {
-        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder};
-        p->mask_span = SPAN_NONE;
+        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder, .plan = plan};
+        p->mask_span = p->score_span = SPAN_NONE;
         run(&s, options, base, errors);
         code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);
@@ -166,7 +175,7 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
-    return sema_text(name, bytes, size, options, d, out_program, NULL, NULL);
+    return sema_text(name, bytes, size, options, NULL, d, out_program, NULL, NULL);
 }
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
@@ -207,3 +216,5 @@ const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_co
     *out_count = program->length_count;
     return program->lengths;
 }
+
+const uint64_t *fcpc_program_queries(const fcpc_program *program) { return program->queries; }

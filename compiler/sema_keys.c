@@ -88,12 +88,7 @@ static void collect(sema *s, keys *k) {
         }
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
-            if (e->field) {
-                if (id == SECTION_BATCH)
-                    diag_error(s->d, FCP_E_UNSUPPORTED, e->key_at, "per-token fields are not built into this version");
-                else diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "a field stands in the section batch");
-                continue;
-            }
+            if (e->as) continue; /* arrays.c */
             key_id key = key_find(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
@@ -173,9 +168,8 @@ static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dime
     return true;
 }
 
-/* mantissa * 10^exponent as the nearest double, in integers: (mantissa * 2^shift) / 10^-exponent, rounded once to even.
- * False: outside 10^-19 .. 10^19. */
-static bool nearest_double(uint64_t mantissa, int exponent, double *out) {
+/* In integers: (mantissa * 2^shift) / 10^-exponent, rounded once to even. */
+bool nearest_double(uint64_t mantissa, int exponent, double *out) {
     if (!mantissa || exponent < -19 || exponent > 19) return false;
     unsigned __int128 top = mantissa, divisor = 1;
     for (int i = 0; i < exponent; i++) top *= 10; /* below 10^18 * 10^19 < 2^127 */
@@ -229,10 +223,6 @@ static bool flag_key(sema *s, const keys *k, key_id key, bool *out) {
     }
     diag_error(s->d, FCP_E_TYPE, e->value->at, "%s must be true or false", e->key);
     return false;
-}
-
-static void later_key(sema *s, const keys *k, key_id key, const char *what) {
-    if (k->at[key]) diag_error(s->d, FCP_E_UNSUPPORTED, k->at[key]->key_at, "%s are not built into this version", what);
 }
 
 /* --- sections ----------------------------------------------------------------------------------------------------- */
@@ -315,6 +305,10 @@ static void check_cluster(sema *s, const keys *k) {
 
 static void check_batch(sema *s, const keys *k, bool needed) {
     struct fcpc_program *p = s->out;
+    static const char *const aligns[] = {[FCP_BOTTOM_RIGHT] = "bottom_right", [FCP_TOP_LEFT] = "top_left"};
+    int align = FCP_BOTTOM_RIGHT;
+    choice_key(s, k, KEY_ALIGN, aligns, 2, &align);
+    p->align = (fcp_align)align;
     const entry *e = k->at[KEY_LENGTHS];
     p->lengths_span = e ? e->value->at : SPAN_NONE;
     if (!e) {
@@ -327,13 +321,17 @@ static void check_batch(sema *s, const keys *k, bool needed) {
     lengths found = {0};
     if (eval_lengths(s, e->value, &found)) {
         uint64_t *own = ARENA_NEW(&p->arena, uint64_t, found.count);
-        if (own) {
+        uint64_t *queries = found.queries ? ARENA_NEW(&p->arena, uint64_t, found.count) : NULL;
+        if (own && !found.queries == !queries) {
             memcpy(own, found.at, found.count * sizeof *own);
+            if (queries) memcpy(queries, found.queries, found.count * sizeof *queries);
             p->lengths = own;
+            p->queries = queries;
             p->length_count = found.count;
         } else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
     }
     free(found.at);
+    free(found.queries);
 }
 
 static void check_block(sema *s, const keys *k) {
@@ -457,8 +455,10 @@ static void check_plan_mask(sema *s, const keys *k) {
         const section *plan = k->sections[SECTION_PLAN];
         if (k->misspelled) return;
         diag_error(s->d, FCP_E_MISSING, plan ? plan->name_at : s->program.end, "the plan names no mask");
-        diag_hint(s->d, count ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
-                  count ? s->program.masks->name : "causal");
+        const mask *first = s->program.masks;
+        while (first && first->score) first = first->next;
+        diag_hint(s->d, first ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
+                  first ? first->name : "causal");
         return;
     }
     const expr *v = e->value;
@@ -467,16 +467,45 @@ static void check_plan_mask(sema *s, const keys *k) {
         diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
         return;
     }
-    mask *m = visible_mask(s, v->name);
+    mask *m = visible_mask(s, v->name, KIND_MASK);
     span at = v->kind == EXPR_CALL ? v->name_at : v->at;
-    if (m) {
+    if (m && m->score) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
+        diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
+    } else if (m) {
         check_mask(s, m); /* one of the prelude is checked only now */
         lower_plan_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
     } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices")))
         diag_error(s->d, FCP_E_UNSUPPORTED, at, "masks by '%s' are not built into this version", v->name);
     else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
-        const char *nearest = nearest_mask(s, v->name);
+        const char *nearest = nearest_mask(s, v->name, KIND_MASK);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+}
+
+/* The plan's score and sinks; without the key, a score of the program's own is not used. */
+static void check_plan_score(sema *s, const keys *k) {
+    const entry *e = k->at[KEY_SCORE];
+    const expr *v = e ? e->value : NULL;
+    if (k->at[KEY_SINK]) lower_plan_sink(s, k->at[KEY_SINK]->value);
+    if (!e) return;
+    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
+        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
+        return;
+    }
+    mask *m = visible_mask(s, v->name, KIND_SCORE);
+    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
+    if (m && m->score) {
+        check_mask(s, m);
+        lower_plan_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+    } else if (m) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
+        diag_hint(s->d, "plan { mask = %s }", v->name);
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
+        const char *nearest = nearest_mask(s, v->name, KIND_SCORE);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }
@@ -486,12 +515,11 @@ static void check_plan(sema *s, const keys *k) {
     static const char *const layouts[] = {[FCP_LAYOUT_PLANNED] = "planned", [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
                                           [FCP_LAYOUT_ZIGZAG] = "zigzag"};
     int layout = FCP_LAYOUT_PLANNED;
-    later_key(s, k, KEY_SCORE, "scores");
-    later_key(s, k, KEY_SINK, "sink logits");
     check_plan_mask(s, k);
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
+    check_plan_score(s, k);
     choice_key(s, k, KEY_LAYOUT, layouts, 3, &layout);
     p->layout = (fcp_layout)layout;
     p->margin = 16;
@@ -507,4 +535,5 @@ void check_keys(sema *s, const fcpc_options *options) {
     check_cluster(s, &k);
     check_batch(s, &k, options && options->need_lengths);
     check_plan(s, &k);
+    finish_arrays(s);
 }

@@ -1,7 +1,7 @@
 /* sema_override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
  * print shows what was set.
  *
- * A path names a key (plan.block), an argument of a key's call (plan.mask.window, plan.strategy.coalesce), or a mask's
+ * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window, plan.strategy.coalesce), or a mask's
  * default (lambda.window). Shorter paths are allowed where they mean one thing: a key alone (block, mask.window), a
  * strategy's knob (coalesce), a parameter of the plan's mask or of another mask of the program (window).
  * A prelude mask whose default is set becomes the program's own. Later overrides win.
@@ -27,9 +27,10 @@ typedef struct path {
 
 /* What a path may mean. */
 typedef struct target {
-    enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT } kind;
+    enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT, TO_ARRAY } kind;
     key_id key;         /* TO_KEY, TO_ARGUMENT */
     mask *mask;         /* TO_DEFAULT */
+    entry *entry;       /* TO_ARRAY: of a field or table */
     const char *name;   /* of the argument or parameter */
     span at;            /* of the name in the path */
 } target;
@@ -56,7 +57,7 @@ entry *find_entry(const ast *a, section_id where, const char *key) {
     for (section *x = a->sections; x; x = x->next) {
         if (strcmp(x->name, section_names[where])) continue;
         for (entry *e = x->entries; e; e = e->next)
-            if (!e->field && !strcmp(e->key, key)) return e;
+            if (!e->as && !strcmp(e->key, key)) return e;
     }
     return NULL;
 }
@@ -129,21 +130,34 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
 
 /* --- what a path means -------------------------------------------------------------------------------------------- */
 
-/* A mask by name, the program's before the prelude's; names are not declared yet. */
-static mask *own_mask(const sema *s, const char *name) {
-    for (mask *m = s->program.masks; m; m = m->next)
-        if (!m->score && !strcmp(m->name, name)) return m;
-    for (mask *m = s->prelude.masks; m; m = m->next)
-        if (!strcmp(m->name, name)) return m;
+/* A mask or score by name, the program's before the prelude's; names are not declared yet. */
+static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
+    mask *const lists[] = {s->program.masks, s->prelude.masks};
+    for (int i = 0; i < 2; i++)
+        for (mask *m = lists[i]; m; m = m->next)
+            if ((kind == KIND_ANY || m->score == (kind == KIND_SCORE)) && !strcmp(m->name, name)) return m;
     return NULL;
 }
 
 /* The mask that the plan calls: by its key, else the program's only one. */
 static mask *plan_mask(const sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "mask");
-    if (e) return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? own_mask(s, e->value->name) : NULL;
-    mask *m = s->program.masks;
-    return m && !m->next ? m : NULL;
+    if (e)
+        return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? own_mask(s, e->value->name, KIND_MASK) : NULL;
+    mask *only = NULL;
+    for (mask *m = s->program.masks; m; m = m->next) {
+        if (m->score) continue;
+        if (only) return NULL;
+        only = m;
+    }
+    return only;
+}
+
+/* The score that the plan calls. */
+static mask *plan_score(const sema *s) {
+    const entry *e = find_entry(&s->program, SECTION_PLAN, "score");
+    if (!e || (e->value->kind != EXPR_NAME && e->value->kind != EXPR_CALL)) return NULL;
+    return own_mask(s, e->value->name, KIND_SCORE);
 }
 
 static const arg *find_param(const mask *m, const char *name) {
@@ -158,7 +172,15 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
 }
 
-/* An argument of a key's call: mask and strategy have some. */
+/* A field of the batch, or a table of the model; `where` SECTION_COUNT: either. */
+static entry *find_declared(const sema *s, section_id where, const char *name) {
+    for (section *x = s->program.sections; x; x = x->next)
+        for (entry *e = x->entries; e; e = e->next)
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || section_find(x->name) == where)) return e;
+    return NULL;
+}
+
+/* An argument of a key's call: mask, score and strategy have some. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
@@ -167,13 +189,14 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
         unknown(s, at, "a strategy has no parameter", name, knobs, KNOBS);
         return false;
     }
-    if (key == KEY_MASK) {
-        const mask *m = plan_mask(s);
+    if (key == KEY_MASK || key == KEY_SCORE) {
+        const mask *m = key == KEY_MASK ? plan_mask(s) : plan_score(s);
         if (!m || find_param(m, name)) return true; /* an unknown or missing mask is reported later */
         const char *names[CANDIDATES];
         size_t count = 0;
         for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
-        unknown(s, at, "the plan's mask has no parameter", name, names, count);
+        unknown(s, at, key == KEY_MASK ? "the plan's mask has no parameter" : "the plan's score has no parameter", name, names,
+                count);
         return false;
     }
     diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", key_table[key].name);
@@ -188,11 +211,19 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
             diag_error(s->d, FCP_E_UNKNOWN_NAME, p->whole, "'%s' is a section; which of its keys?", p->part[0]);
             return false;
         }
+        entry *declared = key == KEY_COUNT && p->count == 2 ? find_declared(s, where, p->part[1]) : NULL;
+        if (declared) {
+            *out = (target){.kind = TO_ARRAY, .entry = declared, .at = p->at[1]};
+            return true;
+        }
         if (key == KEY_COUNT) {
-            const char *names[KEY_COUNT];
+            const char *names[KEY_COUNT + CANDIDATES];
             size_t count = 0;
             for (int k = 0; k < KEY_COUNT; k++)
                 if (key_table[k].section == where) names[count++] = key_table[k].name;
+            for (const section *x = s->program.sections; x; x = x->next)
+                for (const entry *e = section_find(x->name) == where ? x->entries : NULL; e; e = e->next)
+                    if (e->as && count < KEY_COUNT + CANDIDATES) names[count++] = e->key;
             unknown(s, p->at[1], "unknown key", p->part[1], names, count);
             return false;
         }
@@ -208,7 +239,8 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
             const char *names[CANDIDATES];
             size_t count = 0;
             for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
-            unknown(s, p->at[1], "the mask has no parameter", p->part[1], names, count);
+            unknown(s, p->at[1], m->score ? "the score has no parameter" : "the mask has no parameter", p->part[1], names,
+                    count);
             return false;
         }
     }
@@ -227,11 +259,15 @@ static bool short_target(sema *s, const path *p, target *out) {
     bool knob = false;
     for (int i = 0; i < KNOBS; i++) knob |= !strcmp(knobs[i], name);
     if (knob) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
-    mask *used = plan_mask(s);
+    mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
+    if (find_param(score, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_SCORE, .name = name, .at = at};
     for (mask *m = s->program.masks; m && count < CANDIDATES; m = m->next)
-        if (m != used && !m->adopted && find_param(m, name))
+        if (m != used && m != score && !m->adopted && find_param(m, name))
             found[count++] = (target){.kind = TO_DEFAULT, .mask = m, .name = name, .at = at};
+
+    entry *declared = find_declared(s, SECTION_COUNT, name);
+    if (declared && count < CANDIDATES) found[count++] = (target){.kind = TO_ARRAY, .entry = declared, .at = at};
 
     if (count == 1 && p->count == 1) {
         *out = found[0];
@@ -244,14 +280,18 @@ static bool short_target(sema *s, const path *p, target *out) {
         for (size_t i = 0; i < count && i < 6; i++) {
             const target *t = &found[i];
             if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
+            else if (t->kind == TO_ARRAY)
+                diag_hint(s->d, "%s.%s", section_names[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
             else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", section_names[key_table[t->key].section], name);
             else diag_hint(s->d, "%s.%s.%s", section_names[SECTION_PLAN], key_table[t->key].name, name);
         }
         return false;
     }
-    if (p->count == 1 && own_mask(s, name)) {
-        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is a mask; which of its parameters?", name);
-        diag_hint(s->d, "%s.parameter=value sets a default, plan.mask=%s uses the mask", name, name);
+    const mask *called = p->count == 1 ? own_mask(s, name, KIND_ANY) : NULL;
+    if (called) {
+        const char *kind = called->score ? "score" : "mask";
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is a %s; which of its parameters?", name, kind);
+        diag_hint(s->d, "%s.parameter=value sets a default, plan.%s=%s uses the %s", name, kind, name, kind);
         return false;
     }
     const char *names[CANDIDATES * 3];
@@ -260,6 +300,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     for (int k = 0; k < KEY_COUNT; k++) names[count++] = key_table[k].name;
     for (int i = 0; i < KNOBS; i++) names[count++] = knobs[i];
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
+    for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
     for (const mask *m = s->program.masks; m && count < CANDIDATES * 3 - 16; m = m->next) names[count++] = m->name;
     for (const mask *m = s->prelude.masks; m && count < CANDIDATES * 3; m = m->next) names[count++] = m->name;
     unknown(s, at, "nothing is called", name, names, count);
@@ -290,8 +331,8 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
     entry *e = find_entry(&s->program, SECTION_PLAN, key_table[t->key].name);
     if (!e) {
         const mask *m = t->key == KEY_MASK ? plan_mask(s) : NULL;
-        if (t->key == KEY_MASK && !m) {
-            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no mask to take this");
+        if ((t->key == KEY_MASK || t->key == KEY_SCORE) && !m) {
+            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no %s to take this", key_table[t->key].name);
             return;
         }
         expr *call = new_expr(s, EXPR_NAME, whole);
@@ -326,7 +367,7 @@ static mask *adopt(sema *s, const mask *m) {
         x->builtin = false;
         x->adopted = true;
         /* the only mask of a program is its plan's: say so before there are two */
-        mask *used = plan_mask(s);
+        mask *used = x->score ? NULL : plan_mask(s);
         if (used && !find_entry(&s->program, SECTION_PLAN, "mask")) {
             expr *e = new_expr(s, EXPR_NAME, used->name_at);
             if (!e) return NULL;
@@ -358,7 +399,7 @@ void apply_override(sema *s, uint32_t number) {
     target t = {0};
     section_id where = section_find(p.part[0]);
     /* a mask's name takes a parameter; alone it may be a parameter's name as well (window) */
-    mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0]) : NULL;
+    mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0], KIND_ANY) : NULL;
     if (where < SECTION_COUNT || m) {
         if (!full_target(s, &p, where, m, &t)) return;
     } else if (!short_target(s, &p, &t)) return;
@@ -371,7 +412,10 @@ void apply_override(sema *s, uint32_t number) {
     }
     span whole = {number, 0, (uint32_t)size};
     if (t.kind == TO_KEY) set_entry(s, key_table[t.key].section, t.key, value, t.at);
-    else if (t.kind == TO_ARGUMENT) set_argument(s, &t, whole, value);
+    else if (t.kind == TO_ARRAY) {
+        t.entry->value = value;
+        t.entry->key_at = t.at;
+    } else if (t.kind == TO_ARGUMENT) set_argument(s, &t, whole, value);
     else {
         if (t.mask->builtin) t.mask = adopt(s, t.mask);
         if (t.mask) set_arg(s, &t.mask->params, &t.mask->param_count, t.name, t.at, value);

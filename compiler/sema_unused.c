@@ -31,6 +31,7 @@ static void mark(const expr *e, uses *u) {
     case EXPR_INDEX:
         mark(e->a, u);
         mark(e->b, u);
+        mark(e->c, u);
         break;
     case EXPR_LIST:
     case EXPR_TUPLE:
@@ -38,6 +39,7 @@ static void mark(const expr *e, uses *u) {
         break;
     case EXPR_RANGE:
     case EXPR_REPEAT:
+    case EXPR_PAIR:
         mark(e->a, u);
         mark(e->b, u);
         break;
@@ -45,9 +47,35 @@ static void mark(const expr *e, uses *u) {
     }
 }
 
+/* Does a score's expression name s, or call a score without giving it another? */
+static bool names_s(const expr *e) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a)
+        if (names_s(e->b)) return true;
+    if (!e) return false;
+    switch ((expr_kind)e->kind) {
+    case EXPR_NAME:
+    case EXPR_CALL:
+        if ((e->ref == REF_VAR && e->index == VARIABLE_S) || e->ref == REF_SCORE) return true;
+        for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
+            if (names_s(a->value)) return true;
+        return false;
+    case EXPR_UNARY: return names_s(e->a);
+    case EXPR_IF: return names_s(e->a) || names_s(e->b) || names_s(e->c);
+    default: return false;
+    }
+}
+
 static void warn_mask(sema *s, const mask *m) {
     uint32_t count = 0, i = 0;
     for (const definition *d = m->definitions; d; d = d->next) count++;
+    if (m->score) {
+        bool found = names_s(m->body);
+        for (const definition *d = m->definitions; d; d = d->next) found |= names_s(d->body);
+        if (!found) {
+            diag_warning(s->d, m->body->at, "the score '%s' does not name s: queries and keys do not matter", m->name);
+            diag_hint(s->d, "s is the scaled logit: s + ...");
+        }
+    }
     if (!count && !m->params) return;
     uses u = {ARENA_ZNEW(s->scratch, bool, m->param_count + 1), ARENA_ZNEW(s->scratch, bool, count + (size_t)1)};
     const definition **all = ARENA_NEW(s->scratch, const definition *, count + (size_t)1);
@@ -59,17 +87,24 @@ static void warn_mask(sema *s, const mask *m) {
     for (i = 0; i < count; i++) {
         if (u.definitions[i]) continue;
         diag_warning(s->d, all[i]->name_at, "'%s' is defined and never used", all[i]->name);
-        diag_hint(s->d, "the mask '%s' means the same without it", m->name);
+        diag_hint(s->d, "the %s '%s' means the same without it", m->score ? "score" : "mask", m->name);
     }
     i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (u.params[i]) continue;
         diag_warning(s->d, p->name_at, "parameter '%s' is never used", p->name);
-        diag_hint(s->d, "setting it does not change the mask '%s'", m->name);
+        diag_hint(s->d, "setting it does not change the %s '%s'", m->score ? "score" : "mask", m->name);
     }
 }
 
 void warn_unused(sema *s) {
     for (const mask *m = s->program.masks; m; m = m->next)
-        if (!m->score && !m->adopted && m->state == MASK_GOOD) warn_mask(s, m);
+        if (!m->adopted && m->state == MASK_GOOD) warn_mask(s, m);
+    if (s->plan_score) return;
+    for (const mask *m = s->program.masks; m; m = m->next) {
+        if (!m->score || m->adopted) continue;
+        diag_warning(s->d, m->name_at, "the plan has no score");
+        diag_hint(s->d, "plan { score = %s } would use this one", m->name);
+        return;
+    }
 }

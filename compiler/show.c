@@ -167,7 +167,8 @@ static void grid_zoom(const show_grid *g, uint32_t room, uint32_t *across, uint3
 
 /* The ranks that own a row's queries, in order of position, each once: as many as fit in OWNERS characters. */
 static void row_owners(const show_grid *g, uint32_t row, char out[OWNERS + 1]) {
-    const show_stretch *s = show_stretch_at(g, g->row_cut[row]), *end = g->stretches + g->stretch_count;
+    const show_stretch *s = show_stretch_at(g, FCP_QUERIES, g->row_cut[row]);
+    const show_stretch *end = g->stretches[FCP_QUERIES] + g->stretch_count[FCP_QUERIES];
     uint32_t used = 0, last = FCP_NONE;
     out[0] = 0;
     for (; s < end && s->start < g->row_cut[row + 1]; s++) {
@@ -188,10 +189,11 @@ static void row_owners(const show_grid *g, uint32_t row, char out[OWNERS + 1]) {
 static uint32_t grid_lines(const show_grid *g, uint32_t down) { return 3 + g->rows * down; }
 
 /* A position in GUTTER - 1 characters. */
-static void position_name(char out[SHOW_COUNT], uint64_t position) {
-    if (position < 10000000) snprintf(out, SHOW_COUNT, "%" PRIu64, position);
-    else if (position < 1000000u * (uint64_t)1024) snprintf(out, SHOW_COUNT, "%" PRIu64 "K", position / 1024);
-    else snprintf(out, SHOW_COUNT, "%" PRIu64 "M", position / 1024 / 1024);
+static void position_name(char out[SHOW_COUNT], int64_t position) {
+    if (position < 10000000 && position > -1000000) snprintf(out, SHOW_COUNT, "%" PRId64, position);
+    else if (position < 1000000 * (int64_t)1024 && position > -100000 * (int64_t)1024)
+        snprintf(out, SHOW_COUNT, "%" PRId64 "K", position / 1024);
+    else snprintf(out, SHOW_COUNT, "%" PRId64 "M", position / 1024 / 1024);
 }
 
 /* Line `line` of a grid: keys, frame, rows, frame. Returns the characters it takes, those of trailing spaces
@@ -226,10 +228,10 @@ static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across,
         char owners[OWNERS + 1] = "";
         if (first) row_owners(g, row, owners);
         char position[SHOW_COUNT] = "";
-        if (first) position_name(position, g->row_cut[row]);
+        if (first) position_name(position, g->q_first + (int64_t)g->row_cut[row]);
         text_printf(t, "%*s ", GUTTER - 1, position);
         text_puts(t, d->signs->down);
-        paint_rank(d, show_stretch_at(g, g->row_cut[row])->home);
+        paint_rank(d, show_stretch_at(g, FCP_QUERIES, g->row_cut[row])->home);
         for (uint32_t col = 0; col < g->cols; col++)
             repeat(t, d->signs->shade[show_level(d->m, g, row, col, d->signs->shades)], across);
         paint(d, "0");
@@ -238,10 +240,13 @@ static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across,
     return width;
 }
 
-static void grid_title(const show_grid *g, char *out, size_t size) {
-    char length[SHOW_COUNT], alike[SHOW_COUNT + 32] = "", count[SHOW_COUNT];
+/* `brief`: beside another. */
+static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
+    char length[SHOW_LENGTH], alike[SHOW_COUNT + 32] = "", count[SHOW_COUNT];
     if (g->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, g->alike));
-    snprintf(out, size, "sequence %" PRIu32 ": %s tokens%s", g->sequence, show_count(length, g->length), alike);
+    if (brief && !show_square(g)) snprintf(length, sizeof length, "%" PRIu64 ":%" PRIu64 " tokens", g->queries, g->length);
+    else show_length(length, g->queries, g->length);
+    snprintf(out, size, "sequence %" PRIu32 ": %s%s", g->sequence, length, alike);
 }
 
 /* Ends a line without the spaces that pad it. */
@@ -256,7 +261,7 @@ static void draw_masks(const drawing *d) {
     if (!m->grid_count) return;
     const show_grid *g = &m->grids[0];
     uint32_t across, down, room = d->width - GUTTER - OWNERS - 3;
-    grid_title(g, title, sizeof title);
+    grid_title(g, false, title, sizeof title);
     heading(d, "MASK", title);
     grid_zoom(g, room, &across, &down);
     for (uint32_t line = 0; line < grid_lines(g, down); line++) {
@@ -271,8 +276,8 @@ static void draw_masks(const drawing *d) {
     if (b && grid_lines(b, zoom[1][1]) > lines) lines = grid_lines(b, zoom[1][1]);
     if (a) {
         char other[160] = "";
-        grid_title(a, title, sizeof title);
-        if (b) grid_title(b, other, sizeof other);
+        grid_title(a, true, title, sizeof title);
+        if (b) grid_title(b, true, other, sizeof other);
         text_printf(d->out, "  %-*s%s", (int)d->width / 2 - 2, title, other);
         end_line(d->out);
     }

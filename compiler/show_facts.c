@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "show_model.h"
 #include "summary.h"
@@ -53,7 +54,46 @@ __attribute__((format(printf, 3, 4))) static void add(facts *f, const char *labe
     va_end(args);
 }
 
+/* Text of a plan as it may be printed: control characters and what is no UTF-8 become '?'. */
+static void plain(char *out, size_t size, const char *from) {
+    size_t left = strlen(from), at = 0;
+    while (left) {
+        size_t n = show_utf8(from, left), taken = n ? n : 1;
+        if (at + taken >= size) break;
+        if (n) memcpy(out + at, from, n);
+        else out[at] = '?';
+        at += taken;
+        from += taken;
+        left -= taken;
+    }
+    out[at] = 0;
+}
+
 static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
+/* The fields and tables that are read: where from, and what their values are. */
+static void add_arrays(facts *f, const fcp_plan *plan) {
+    show_fact *fact = &f->out[f->count++];
+    size_t at = 0, room = sizeof fact->sentence;
+    *fact = (show_fact){.label = "reads", .cost = f->cost};
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        char name[64], file[80];
+        if (room - at < 2 * (sizeof name + sizeof file)) { /* what is left out does not cut a name */
+            snprintf(fact->sentence + at, room - at, "; and %" PRIu64 " more", plan->arrays_count - i);
+            return;
+        }
+        plain(name, sizeof name, plan->names + a->name);
+        plain(file, sizeof file, a->file == FCP_NONE ? "" : plan->names + a->file);
+        int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "", a->kind == FCP_TABLE ? "table " : "field ",
+                         name, *file ? " from " : "", file);
+        at += n > 0 ? (size_t)n : 0;
+        const char *over = a->kind == FCP_FIELD_QUERIES ? ", over queries" : "";
+        if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, ", reals");
+        else n = snprintf(fact->sentence + at, room - at, "%s, %" PRId64 " to %" PRId64, over, a->lo, a->hi);
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
 
 static void add_problem(facts *f, const show_model *m) {
     const fcp_plan *plan = m->plan;
@@ -65,7 +105,7 @@ static void add_problem(facts *f, const show_model *m) {
     for (char *s = gpu; *s; s++)
         if (*s < ' ' || *s == 127) *s = '?';
     for (uint64_t s = 0; s < plan->sequences_count; s++)
-        if (plan->sequences[s] > longest) longest = plan->sequences[s];
+        if (plan->sequences[s].keys > longest) longest = plan->sequences[s].keys;
     if (p->memory_cap && p->memory_cap != UINT64_MAX)
         snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
     add(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
@@ -76,9 +116,18 @@ static void add_problem(facts *f, const show_model *m) {
         p->ranks, plural(p->ranks), p->nodes, plural(p->nodes), p->gpus, plural(p->gpus), gpu, memory,
         summary_number(f->number[0], (double)c->intra, "B/s"), summary_number(f->number[1], (double)c->inter, "B/s"),
         (double)c->latency_ns / 1000, p->topology == FCP_RAIL ? "rails" : "fat tree");
-    add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
-        plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    if (fcp_plan_split(plan))
+        add(f, "batch", "%s sequence%s, %s quer%s and %s keys; the longest has %s keys; queries aligned at the %s",
+            show_count(f->number[0], plan->sequences_count), plural(plan->sequences_count),
+            show_count(f->number[1], p->tokens), p->tokens == 1 ? "y" : "ies", show_count(f->number[2], p->key_tokens),
+            show_count(f->number[3], longest), p->align == FCP_TOP_LEFT ? "top left" : "bottom right");
+    else
+        add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
+            plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
     add(f, "mask", "%s", m->mask);
+    if (m->score) add(f, "score", "%s", m->score);
+    if (m->sink) add(f, "sink", "%s", m->sink);
+    if (plan->arrays_count) add_arrays(f, plan);
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",
@@ -99,10 +148,16 @@ static void add_cost(facts *f, const show_model *m) {
         100 * x.density, m->pair_heads > 1 ? ", summed over heads" : "",
         summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
         backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
-    add(f, "balance",
-        "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
-        "fullest %.4f x the mean tokens",
-        x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
+    if (fcp_plan_split(m->plan))
+        add(f, "balance",
+            "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f), the "
+            "fullest %.4f x the mean queries, another or the same %.4f x the mean keys",
+            x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean, x.key_tokens_max_over_mean);
+    else
+        add(f, "balance",
+            "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
+            "fullest %.4f x the mean tokens",
+            x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
     add(f, "traffic",
         "%s between ranks, %s of it between nodes; the busiest sender has %.2f x the mean, the busiest receiver %.2f x",
         summary_number(f->number[0], (double)s->bytes_total, "B"),

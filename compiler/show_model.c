@@ -10,6 +10,8 @@
  */
 #include "show_model.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,51 +41,66 @@ uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint3
     return show_share(pairs, area, levels);
 }
 
-const show_stretch *show_stretch_at(const show_grid *g, uint64_t position) {
-    uint32_t low = 0, high = g->stretch_count;
+const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t token) {
+    uint32_t low = 0, high = g->stretch_count[side];
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (g->stretches[middle].start <= position) low = middle;
+        if (g->stretches[side][middle].start <= token) low = middle;
         else high = middle;
     }
-    return &g->stretches[low];
+    return &g->stretches[side][low];
+}
+
+const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys) {
+    char q[SHOW_COUNT], k[SHOW_COUNT];
+    if (queries == keys) snprintf(out, SHOW_LENGTH, "%s tokens", show_count(k, keys));
+    else snprintf(out, SHOW_LENGTH, "%s quer%s, %s key%s", show_count(q, queries), queries == 1 ? "y" : "ies",
+                  show_count(k, keys), keys == 1 ? "" : "s");
+    return out;
 }
 
 /* --- which sequences --------------------------------------------------------------------------------------------- */
 
 static int by_length(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
+    const fcp_sequence *x = a, *y = b;
+    if (x->keys != y->keys) return x->keys < y->keys ? 1 : -1;
+    return x->queries < y->queries ? 1 : x->queries > y->queries ? -1 : 0;
 }
 
-/* Chooses up to `most` lengths: the longest, the one at the middle of all tokens, the shortest of at least SHORTEST;
+static bool are_alike(const fcp_sequence *a, const fcp_sequence *b) {
+    return a->keys == b->keys && a->queries == b->queries;
+}
+
+/* Chooses up to `most` lengths: the longest, the one at the middle of all keys, the shortest of at least SHORTEST;
  * and for each the first sequence that has it. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
     uint64_t count = plan->sequences_count, tokens = 0, sum = 0;
     if (!count || !most) return FCP_OK;
-    uint64_t *sorted = ARENA_NEW(memory, uint64_t, count);
+    fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, count);
     if (!sorted) return FCP_E_NO_MEMORY;
     memcpy(sorted, plan->sequences, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, by_length);
-    for (uint64_t s = 0; s < count; s++) tokens += sorted[s];
-    uint64_t lengths[SHOW_GRIDS] = {sorted[0], 0, 0};
+    for (uint64_t s = 0; s < count; s++) tokens += sorted[s].keys;
+    fcp_sequence lengths[SHOW_GRIDS] = {sorted[0]};
     for (uint64_t s = 0; s < count; s++) {
-        sum += sorted[s];
-        if (sum >= tokens / 2 && sorted[s] != sorted[0]) {
+        sum += sorted[s].keys;
+        if (sum >= tokens / 2 && !are_alike(&sorted[s], &sorted[0])) {
             lengths[1] = sorted[s];
             break;
         }
     }
-    for (uint64_t s = count; s-- > 0 && !lengths[2];)
-        if (sorted[s] >= SHORTEST) lengths[2] = sorted[s];
+    for (uint64_t s = count; s-- > 0 && !lengths[2].keys;)
+        if (sorted[s].keys >= SHORTEST) lengths[2] = sorted[s];
     for (uint32_t i = 0; i < SHOW_GRIDS && out->grid_count < most; i++) {
-        bool new = lengths[i] > 0;
-        for (uint32_t j = 0; j < out->grid_count; j++) new &= out->grids[j].length != lengths[i];
+        bool new = lengths[i].keys > 0;
+        for (uint32_t j = 0; j < out->grid_count; j++)
+            new &= out->grids[j].length != lengths[i].keys || out->grids[j].queries != lengths[i].queries;
         if (!new) continue;
         show_grid *g = &out->grids[out->grid_count++];
-        *g = (show_grid){.length = lengths[i], .sequence = FCP_NONE};
+        *g = (show_grid){.length = lengths[i].keys, .queries = lengths[i].queries, .q_first = lengths[i].q_first,
+                         .sequence = FCP_NONE};
         for (uint64_t s = count; s-- > 0;)
-            if (plan->sequences[s] == lengths[i]) {
+            if (are_alike(&plan->sequences[s], &lengths[i])) {
                 g->sequence = (uint32_t)s;
                 g->alike++;
             }
@@ -108,48 +125,69 @@ static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
 }
 
 /* Positions at which groups of `group` cells begin, `count` of them, and the end. */
-static void fill_cuts(const show_grid *g, uint64_t group, uint32_t count, uint64_t *cut) {
+static void fill_cuts(const show_grid *g, fcp_side side, uint64_t group, uint32_t count, uint64_t *cut) {
+    const show_stretch *s = g->stretches[side];
     for (uint32_t i = 0, at = 0; i < count; i++) {
         uint64_t cell = i * group;
-        while (at + 1 < g->stretch_count && g->stretches[at + 1].first_cell <= cell) at++;
-        cut[i] = g->stretches[at].start + (cell - g->stretches[at].first_cell) * FCP_CELL;
+        while (at + 1 < g->stretch_count[side] && s[at + 1].first_cell <= cell) at++;
+        cut[i] = s[at].start + (cell - s[at].first_cell) * FCP_CELL;
     }
-    cut[count] = g->length;
+    cut[count] = side == FCP_KEYS ? g->length : g->queries;
 }
 
-/* Lists a grid's stretches, numbers its cells (first_cell, per piece of the plan) and makes its empty table. */
-static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena *memory, show_grid *g, uint8_t *grid_of,
-                           uint64_t *first_cell, uint8_t number) {
-    for (uint64_t i = 0; i < plan->pieces_count; i++) g->stretch_count += plan->pieces[i].sequence == g->sequence;
-    g->stretches = ARENA_NEW(memory, show_stretch, (size_t)g->stretch_count + 1);
-    if (!g->stretches) return FCP_E_NO_MEMORY;
+/* Is the piece one of the grid's, on this side? */
+static bool is_on(const fcp_plan *plan, const fcp_piece *p, const show_grid *g, fcp_side side) {
+    return p->sequence == g->sequence && plan->blocks[p->block].holds >> side & 1;
+}
+
+/* Lists a grid's stretches of a side and numbers its cells (first_cell, per piece of the plan). */
+static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g, fcp_side side, uint8_t *grid_of,
+                               uint64_t *first_cell, uint8_t number) {
     uint32_t n = 0;
+    for (uint64_t i = 0; i < plan->pieces_count; i++) n += is_on(plan, &plan->pieces[i], g, side);
+    show_stretch *list = ARENA_NEW(memory, show_stretch, (size_t)n + 1);
+    if (!list) return FCP_E_NO_MEMORY;
+    g->stretches[side] = list;
+    g->stretch_count[side] = n;
+    n = 0;
     for (uint64_t i = 0; i < plan->pieces_count; i++) {
         const fcp_piece *p = &plan->pieces[i];
-        if (p->sequence != g->sequence) continue;
         /* first_cell holds the piece until the stretches are in order */
-        g->stretches[n++] = (show_stretch){p->start, p->length, p->block, plan->blocks[p->block].home, i};
+        if (is_on(plan, p, g, side))
+            list[n++] = (show_stretch){p->start, p->length, p->block, plan->blocks[p->block].home, i};
     }
-    qsort(g->stretches, n, sizeof *g->stretches, by_start);
+    qsort(list, n, sizeof *list, by_start);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t piece = g->stretches[i].first_cell;
+        uint64_t piece = list[i].first_cell;
         grid_of[piece] = number;
-        first_cell[piece] = g->stretches[i].first_cell = g->cells;
-        g->cells += cells_of(g->stretches[i].length);
+        first_cell[piece] = list[i].first_cell = g->cells[side];
+        g->cells[side] += cells_of(list[i].length);
     }
+    return g->cells[side] ? FCP_OK : FCP_E_INTERNAL; /* a checked plan has pieces for every token */
+}
+
+/* Lists a grid's stretches and makes its empty table. */
+static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena *memory, show_grid *g, uint8_t *grid_of,
+                           uint64_t *first_cell, uint8_t number) {
+    for (int side = 0; side < FCP_SIDES; side++) {
+        fcp_code code = list_stretches(plan, memory, g, (fcp_side)side, grid_of, first_cell, number);
+        if (code) return code;
+    }
+    const uint64_t down = g->cells[FCP_QUERIES], across = g->cells[FCP_KEYS];
     uint32_t max_cols = number == 1 ? scale->grid_cols : scale->minor_cols;
     uint32_t max_rows = number == 1 ? scale->grid_rows : scale->minor_rows;
-    if (!g->cells) return FCP_E_INTERNAL; /* a checked plan has pieces for every token */
-    g->col_group = choose_group(g->cells, g->cells <= max_rows ? max_rows : max_cols, plan->problem->block);
-    g->row_group = g->cells <= max_rows ? g->col_group : g->col_group * (max_cols / max_rows);
-    g->cols = (uint32_t)((g->cells + g->col_group - 1) / g->col_group);
-    g->rows = (uint32_t)((g->cells + g->row_group - 1) / g->row_group);
+    g->col_group = choose_group(across, across <= max_rows ? max_rows : max_cols, plan->problem->block);
+    g->row_group = !show_square(g)       ? choose_group(down, max_rows, plan->problem->block)
+                   : across <= max_rows ? g->col_group
+                                        : g->col_group * (max_cols / max_rows);
+    g->cols = (uint32_t)((across + g->col_group - 1) / g->col_group);
+    g->rows = (uint32_t)((down + g->row_group - 1) / g->row_group);
     g->row_cut = ARENA_ZNEW(memory, uint64_t, (size_t)g->rows + 1);
     g->col_cut = ARENA_ZNEW(memory, uint64_t, (size_t)g->cols + 1);
     g->pairs = ARENA_ZNEW(memory, uint64_t, (size_t)g->rows * g->cols);
     if (!g->row_cut || !g->col_cut || !g->pairs) return FCP_E_NO_MEMORY;
-    fill_cuts(g, g->row_group, g->rows, g->row_cut);
-    fill_cuts(g, g->col_group, g->cols, g->col_cut);
+    fill_cuts(g, FCP_QUERIES, g->row_group, g->rows, g->row_cut);
+    fill_cuts(g, FCP_KEYS, g->col_group, g->cols, g->col_cut);
     return FCP_OK;
 }
 
@@ -256,7 +294,7 @@ static void add_launch(show_model *m, fcp_pass pass, uint32_t rank, const fcp_in
     uint64_t bytes[2] = {0, 0};
     for (uint32_t i = in->a; i < in->a + in->b; i++) {
         const fcp_transfer *t = &plan->transfers[i];
-        uint64_t size = t->tokens * fcp_class_bytes(plan->problem, t->cls, pass);
+        uint64_t size = t->tokens * fcp_held_bytes(plan->problem, plan->blocks[t->block].holds, t->cls, pass);
         if (t->cls == FCP_IN || t->cls == FCP_OUT) {
             if (pass != m->pass) continue;
             m->ranks[rank].reshuffled += size;
@@ -361,27 +399,33 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
 
 /* --- the source -------------------------------------------------------------------------------------------------- */
 
-/* What follows "mask =" on its line, in the plan's canonical source; "?" when there is no such line. */
-static fcp_code find_mask(const fcp_plan *plan, arena *memory, show_model *out) {
-    const char *s = plan->source, *end = s + plan->source_count;
-    static const char key[] = "mask = ";
-    out->mask = "?";
+/* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes last.
+ * *out stays where there is none. */
+static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, const char **out) {
+    const char *s = plan->source, *end = s + plan->source_count, *found = NULL, *found_end = NULL;
+    size_t key_size = strlen(key);
     while (s < end) {
         const char *line = s, *stop = memchr(s, '\n', (size_t)(end - s));
         if (!stop) stop = end;
         s = stop + 1;
         while (line < stop && *line == ' ') line++;
-        if ((size_t)(stop - line) < sizeof key || memcmp(line, key, sizeof key - 1) != 0) continue;
-        line += sizeof key - 1;
-        char *text = arena_copy(memory, line, (size_t)(stop - line));
-        if (!text) return FCP_E_NO_MEMORY;
-        for (size_t i = 0, n, size = (size_t)(stop - line); i < size; i += n ? n : 1) {
-            n = show_utf8(text + i, size - i);
-            if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
-        }
-        out->mask = text;
-        return FCP_OK;
+        if ((size_t)(stop - line) <= key_size || memcmp(line, key, key_size) != 0) continue;
+        found = line + key_size;
+        found_end = stop;
     }
+    if (!found) return FCP_OK;
+    size_t size = (size_t)(found_end - found);
+    bool more = size > 1 && found_end[-1] == ' ' && found_end[-2] == ','; /* a long list, broken into lines */
+    char *text = ARENA_NEW(memory, char, size + 4);
+    if (!text) return FCP_E_NO_MEMORY;
+    memcpy(text, found, size);
+    for (size_t i = 0, n; i < size; i += n ? n : 1) {
+        n = show_utf8(text + i, size - i);
+        if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
+    }
+    memcpy(text + size, "...", 4);
+    if (!more) text[size] = 0;
+    *out = text;
     return FCP_OK;
 }
 
@@ -393,6 +437,9 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
     fcp_code code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
     if (!code) code = fill_grids(plan, scale, memory, out);
     if (!code) code = fill_ranks(plan, scale, memory, out);
-    if (!code) code = find_mask(plan, memory, out);
+    out->mask = "?";
+    if (!code) code = find_line(plan, "mask = ", memory, &out->mask);
+    if (!code && plan->score_count) code = find_line(plan, "score = ", memory, &out->score);
+    if (!code && plan->sink_count) code = find_line(plan, "sink = ", memory, &out->sink);
     return code;
 }

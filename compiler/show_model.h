@@ -20,18 +20,22 @@ typedef struct show_stretch {
     uint64_t first_cell; /* cells of 128 before it, counted piece by piece */
 } show_stretch;
 
-/* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]). */
+/* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]), counted from
+ * the first, which is at position q_first. */
 typedef struct show_grid {
-    uint32_t sequence, alike; /* `alike` sequences have this length */
-    uint64_t length;
-    uint64_t cells;                /* a side */
+    uint32_t sequence, alike; /* `alike` sequences have this many queries and keys */
+    uint64_t length, queries; /* length: of keys */
+    int64_t q_first;
+    uint64_t cells[FCP_SIDES];
     uint64_t row_group, col_group; /* cells in a row's, a column's group */
     uint32_t rows, cols;
     uint64_t *row_cut, *col_cut;
     uint64_t *pairs; /* rows x cols */
-    show_stretch *stretches;
-    uint32_t stretch_count;
+    show_stretch *stretches[FCP_SIDES];
+    uint32_t stretch_count[FCP_SIDES];
 } show_grid;
+/* Are its rows and columns of the same tokens? */
+static inline bool show_square(const show_grid *g) { return g->queries == g->length; }
 
 /* Figures of one rank, in the pass drawn; bytes are those of KV (and partials), without the reshuffle. */
 typedef struct show_rank {
@@ -68,6 +72,7 @@ typedef struct show_model {
     show_cell *cell;
     uint64_t cell_pairs_max, cell_bytes_max;
     const char *mask; /* "lambda(sink = 64)", from the source; NUL-terminated */
+    const char *score, *sink; /* likewise; NULL: none */
 } show_model;
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out);
@@ -84,11 +89,14 @@ enum { SHOW_RAMP = 9 };
 const char *show_share_colour(uint32_t level);
 /* value * steps / most, rounded up: 0 only for 0. */
 uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps);
-/* The stretch that holds a position. */
-const show_stretch *show_stretch_at(const show_grid *g, uint64_t position);
+/* The stretch that holds a token of a side, counted from its first. */
+const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t token);
+/* "8192 tokens", or "100 queries, 4096 keys". */
+enum { SHOW_LENGTH = 80 };
+const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 
 /* show_facts.c: the problem and its cost in plain words: a label and a sentence each. */
-enum { SHOW_FACTS = 12, SHOW_SENTENCE = 512 };
+enum { SHOW_FACTS = 18, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* of the plan; else of the problem */

@@ -172,8 +172,9 @@ static void draw_facts(pen *p) {
 
 /* --- the mask ---------------------------------------------------------------------------------------------------- */
 
+/* Of rows or columns, both as long as the image. */
 static int cut_at(const show_grid *g, const uint64_t *cut, uint32_t i, int side) {
-    return scale_to(cut[i], g->length, side);
+    return scale_to(cut[i], cut == g->row_cut ? g->queries : g->length, side);
 }
 
 static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
@@ -188,8 +189,9 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
                           (double)(g->col_cut[end] - g->col_cut[col]) * p->m->pair_heads;
             char title[160];
             snprintf(title, sizeof title,
-                     "queries %" PRIu64 "..%" PRIu64 ", keys %" PRIu64 "..%" PRIu64 ": %.1f %% of the pairs",
-                     g->row_cut[row], g->row_cut[row + 1], g->col_cut[col], g->col_cut[end],
+                     "queries %" PRId64 "..%" PRId64 ", keys %" PRIu64 "..%" PRIu64 ": %.1f %% of the pairs",
+                     g->q_first + (int64_t)g->row_cut[row], g->q_first + (int64_t)g->row_cut[row + 1], g->col_cut[col],
+                     g->col_cut[end],
                      100 * (double)pairs / area);
             int left = cut_at(g, g->col_cut, col, side), right = cut_at(g, g->col_cut, end, side);
             if (level) rect(p, x + left, y + top, right - left, bottom - top, show_share_colour(level), title);
@@ -198,41 +200,58 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
-/* The owners along the queries (left) and the keys (top): by block, or by row where blocks are too many. */
-static void draw_owners(pen *p, const show_grid *g, int x, int y, int side, int thick) {
-    bool by_block = g->stretch_count <= 128;
-    uint32_t count = by_block ? g->stretch_count : g->rows;
+/* The owners along the queries (left) and the keys (top), or both where they are the same: by block, or by row or column
+ * where blocks are too many. */
+static void draw_owners_of(pen *p, const show_grid *g, fcp_side of, bool left, bool above, int x, int y, int side,
+                           int thick) {
+    const uint64_t *cut = of == FCP_KEYS ? g->col_cut : g->row_cut, length = of == FCP_KEYS ? g->length : g->queries;
+    bool by_block = g->stretch_count[of] <= 128;
+    uint32_t count = by_block ? g->stretch_count[of] : of == FCP_KEYS ? g->cols : g->rows;
     for (uint32_t i = 0; i < count; i++) {
-        const show_stretch *s = by_block ? &g->stretches[i] : show_stretch_at(g, g->row_cut[i]);
-        uint64_t begin = by_block ? s->start : g->row_cut[i];
-        uint64_t end = by_block ? s->start + s->length : g->row_cut[i + 1];
-        int from = scale_to(begin, g->length, side), to = scale_to(end, g->length, side);
+        const show_stretch *s = by_block ? &g->stretches[of][i] : show_stretch_at(g, of, cut[i]);
+        uint64_t begin = by_block ? s->start : cut[i];
+        uint64_t end = by_block ? s->start + s->length : cut[i + 1];
+        int from = scale_to(begin, length, side), to = scale_to(end, length, side);
         char title[160], number[16];
         snprintf(title, sizeof title,
                  "tokens %" PRIu64 "..%" PRIu64 ": %sblock %" PRIu32 ", rank %" PRIu32 ", node %" PRIu32, begin, end,
                  by_block ? "" : "from ", s->block, s->home, fcp_node_of(p->m->plan->problem, s->home));
-        rect(p, x - thick - 20, y + from, thick, to - from, rank_colour(s->home), title);
-        rect(p, x + from, y - thick - 20, to - from, thick, rank_colour(s->home), title);
+        if (left) rect(p, x - thick - 20, y + from, thick, to - from, rank_colour(s->home), title);
+        if (above) rect(p, x + from, y - thick - 20, to - from, thick, rank_colour(s->home), title);
         snprintf(number, sizeof number, "%" PRIu32, s->home);
-        if (to - from >= 90) label(p, x - thick - 50, y + (from + to) / 2 + 35, "s-e", number);
+        if (left && to - from >= 90) label(p, x - thick - 50, y + (from + to) / 2 + 35, "s-e", number);
     }
 }
 
-/* Ticks at multiples of a power of two, four to eight of them (half as many at a small grid), and at the end. */
-static void draw_ticks(pen *p, const show_grid *g, int x, int y, int side) {
+static void draw_owners(pen *p, const show_grid *g, int x, int y, int side, int thick) {
+    bool square = show_square(g);
+    draw_owners_of(p, g, FCP_QUERIES, true, square, x, y, side, thick);
+    if (!square) draw_owners_of(p, g, FCP_KEYS, false, true, x, y, side, thick);
+}
+
+/* Ticks at multiples of a power of two from the first token on, four to eight of them (half as many at a small grid), and
+ * at the end; along the bottom, along the right, or both. */
+static void draw_ticks_of(pen *p, uint64_t length, int64_t first, bool below, bool right, int x, int y, int side) {
     uint64_t step = 1;
-    while (step * (side > 3000 ? 8 : 4) < g->length) step *= 2;
+    while (step * (side > 3000 ? 8 : 4) < length) step *= 2;
     for (uint64_t at = 0;; at += step) {
-        if (at + step * 3 / 4 > g->length) at = g->length; /* none beside the end */
+        if (at + step * 3 / 4 > length) at = length; /* none beside the end */
         char name[24];
-        int px = scale_to(at, g->length, side);
-        position(name, at);
-        line(p, x + px, y + side, x + px, y + side + 40, "a");
-        label(p, x + px, y + side + 140, at == 0 ? "s" : at == g->length ? "s-e" : "s-m", name);
-        line(p, x + side, y + px, x + side + 40, y + px, "a");
-        label(p, x + side + 60, y + px + 35, "s", name);
-        if (at >= g->length) return;
+        int px = scale_to(at, length, side);
+        if (first < 0 || (first && step < 1024)) snprintf(name, sizeof name, "%" PRId64, first + (int64_t)at);
+        else position(name, (uint64_t)first + at);
+        if (below) line(p, x + px, y + side, x + px, y + side + 40, "a");
+        if (below) label(p, x + px, y + side + 140, at == 0 ? "s" : at == length ? "s-e" : "s-m", name);
+        if (right) line(p, x + side, y + px, x + side + 40, y + px, "a");
+        if (right) label(p, x + side + 60, y + px + 35, "s", name);
+        if (at >= length) return;
     }
+}
+
+static void draw_ticks(pen *p, const show_grid *g, int x, int y, int side) {
+    bool square = show_square(g);
+    draw_ticks_of(p, g->length, 0, true, square, x, y, side);
+    if (!square) draw_ticks_of(p, g->queries, g->q_first, false, true, x, y, side);
 }
 
 static void draw_grid(pen *p, const show_grid *g, int x, int y, int side, const char *corner) {
@@ -259,10 +278,10 @@ static void draw_masks(pen *p) {
     int top = p->y + 200;
     for (uint32_t i = 0; i < m->grid_count; i++) {
         const show_grid *g = &m->grids[i];
-        char title[160], length[SHOW_COUNT], count[SHOW_COUNT], alike[64] = "";
+        char title[200], length[SHOW_LENGTH], count[SHOW_COUNT], alike[64] = "";
         if (g->alike > 1) snprintf(alike, sizeof alike, " (%s of this length)", show_count(count, g->alike));
-        snprintf(title, sizeof title, "Sequence %" PRIu32 ": %s tokens%s", g->sequence, show_count(length, g->length),
-                 alike);
+        snprintf(title, sizeof title, "Sequence %" PRIu32 ": %s%s", g->sequence,
+                 show_length(length, g->queries, g->length), alike);
         if (i == 0) draw_grid(p, g, MARGIN + 500, top, MAIN, title);
         else draw_grid(p, g, WIDTH - MARGIN - MINOR - 900, top + (int)(i - 1) * (MINOR + 1000), MINOR, title);
     }

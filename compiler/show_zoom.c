@@ -83,28 +83,34 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
                         v->sequence, count);
     z->sequence = v->sequence == FCP_NONE ? 0 : (uint32_t)v->sequence;
     for (uint32_t s = 0; s < count && v->sequence == FCP_NONE; s++)
-        if (plan->sequences[s] > plan->sequences[z->sequence]) z->sequence = s;
-    z->n = plan->sequences[z->sequence];
-    for (uint64_t s = 0; s < count; s++) z->alike += plan->sequences[s] == z->n;
+        if (plan->sequences[s].keys > plan->sequences[z->sequence].keys) z->sequence = s;
+    z->n = plan->sequences[z->sequence].keys;
+    z->queries = plan->sequences[z->sequence].queries;
+    z->q_first = plan->sequences[z->sequence].q_first;
+    for (uint64_t s = 0; s < count; s++)
+        z->alike += plan->sequences[s].keys == z->n && plan->sequences[s].queries == z->queries;
+    if (plan->problem->mask_uses & MC_USES_DATA) z->alike = 1;
     const uint64_t asked[4] = {v->row, v->row_end, v->col, v->col_end};
     for (int i = 0; i < 2; i++) {
+        uint64_t length = i ? z->n : z->queries;
         range[2 * i] = asked[2 * i];
-        range[2 * i + 1] = asked[2 * i + 1] && asked[2 * i + 1] < z->n ? asked[2 * i + 1] : z->n;
+        range[2 * i + 1] = asked[2 * i + 1] && asked[2 * i + 1] < length ? asked[2 * i + 1] : length;
         if (range[2 * i] >= range[2 * i + 1])
             return fcp_fail(err, FCP_E_VALUE,
-                            "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " tokens", sides[i],
-                            asked[2 * i], asked[2 * i + 1] ? asked[2 * i + 1] : z->n, z->sequence, z->n);
+                            "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " %s", sides[i],
+                            asked[2 * i], asked[2 * i + 1] ? asked[2 * i + 1] : length, z->sequence, length,
+                            z->n == z->queries ? "tokens" : i ? "keys" : "queries");
     }
     return FCP_OK;
 }
 
-static fcp_code count_pairs(cells *c, zoom *z) {
+static fcp_code count_pairs(cells *c, const mc_env *env, zoom *z) {
     const cell_entry *entries;
     size_t count;
     uint32_t shape_count, run_count;
     const fcp_run *runs;
     cells_fault fault;
-    fcp_code code = cells_grid(c, MC_LENGTH((int64_t)z->n), z->row_cut, z->rows, z->col_cut, z->cols, &entries, &count, &fault);
+    fcp_code code = cells_grid(c, env, z->row_cut, z->rows, z->col_cut, z->cols, &entries, &count, &fault);
     if (code != FCP_OK) return code;
     const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
     for (size_t i = 0; i < count; i++) {
@@ -112,13 +118,13 @@ static fcp_code count_pairs(cells *c, zoom *z) {
         z->pairs[(size_t)entries[i].q_piece * z->cols + entries[i].k_piece] = pairs;
         z->pairs_drawn += pairs;
     }
-    return cells_count(c, MC_LENGTH((int64_t)z->n), &z->all, &fault);
+    return cells_count(c, env, &z->all, &fault);
 }
 
 static fcp_code count_runs(cells *c, zoom *z) {
     z->runs_least = UINT32_MAX;
     for (uint32_t i = 0; i < z->rows; i++) {
-        row_runs r = {.c = c, .q = (int64_t)z->row_cut[i], .last = -1};
+        row_runs r = {.c = c, .q = z->q_first + (int64_t)z->row_cut[i], .last = -1};
         fcp_code code = find_row_runs(&r, 0, (int64_t)z->n, c->base); /* made for n by cells_count */
         if (code != FCP_OK) return code;
         z->runs[i] = r.count;
@@ -143,7 +149,12 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     out->positions_drawn = (range[1] - range[0]) * (range[3] - range[2]) * out->heads;
     cells *c = cells_new((mc_code){plan->mask, (uint32_t)plan->mask_count}, p->heads);
     code = out->row_cut && out->col_cut && out->pairs && out->runs && c ? FCP_OK : FCP_E_NO_MEMORY;
-    if (code == FCP_OK) code = count_pairs(c, out);
+    mc_array *arrays = ARENA_NEW(memory, mc_array, plan->arrays_count + 1);
+    mc_bands *bands = ARENA_NEW(memory, mc_bands, plan->slices_count + 1);
+    if (!arrays || !bands) code = FCP_E_NO_MEMORY;
+    mc_env env;
+    if (code == FCP_OK) fcp_plan_env(plan, out->sequence, arrays, bands, &env);
+    if (code == FCP_OK) code = count_pairs(c, &env, out);
     if (code == FCP_OK) code = count_runs(c, out);
     cells_free(c);
     if (code != FCP_OK) return fcp_fail(err, code, "%s", fcp_code_text(code));
@@ -165,7 +176,7 @@ static double percent(uint64_t part, double whole) { return whole > 0 ? 100 * (d
 
 static void describe(const zoom *z, words *w) {
     char a[SHOW_COUNT], b[SHOW_COUNT], f[SUMMARY_NUMBER], g[SUMMARY_NUMBER];
-    uint64_t all = z->n * z->n * z->heads;
+    uint64_t all = z->queries * z->n * z->heads;
     const char *by_head = z->heads > 1 ? ", summed over heads" : "";
     w->label[0] = "sequence";
     snprintf(w->line[0], SENTENCE, "%s of %s pairs are allowed (%.2f %%)%s", show_count(a, z->all.pairs),
@@ -190,10 +201,10 @@ static void describe(const zoom *z, words *w) {
 }
 
 static void title(const zoom *z, char *out, size_t size) {
-    char n[SHOW_COUNT], count[SHOW_COUNT], alike[SHOW_COUNT + 16] = "";
+    char n[SHOW_LENGTH], count[SHOW_COUNT], alike[SHOW_COUNT + 16] = "";
     if (z->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, z->alike));
-    snprintf(out, size, "sequence %" PRIu32 ": %s tokens%s; rows %" PRIu64 "..%" PRIu64 ", cols %" PRIu64 "..%" PRIu64,
-             z->sequence, show_count(n, z->n), alike, z->row_cut[0], z->row_cut[z->rows], z->col_cut[0],
+    snprintf(out, size, "sequence %" PRIu32 ": %s%s; rows %" PRIu64 "..%" PRIu64 ", cols %" PRIu64 "..%" PRIu64,
+             z->sequence, show_length(n, z->queries, z->n), alike, z->row_cut[0], z->row_cut[z->rows], z->col_cut[0],
              z->col_cut[z->cols]);
 }
 
@@ -275,7 +286,7 @@ fcp_code zoom_text(const zoom *z, const show_options *options, fcp_emit *emit, v
     put_frame(&t, z, o.unicode, true);
     uint32_t levels = show_shades(o.unicode);
     for (uint32_t r = 0; r < z->rows; r++) {
-        text_printf(&t, "%*" PRIu64 " %s", GUTTER - 1, z->row_cut[r], o.unicode ? "│" : "|");
+        text_printf(&t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], o.unicode ? "│" : "|");
         if (o.colour) text_puts(&t, "\033[34m");
         for (uint32_t c = 0; c < z->cols; c++) {
             const char *sign = show_shade(o.unicode, level(z, r, c, levels));
@@ -336,9 +347,9 @@ fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err) 
     for (uint32_t r = 0; r < z->rows; r += row_tick)
         text_printf(
             &t,
-            "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRIu64
+            "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRId64
             "</text>\n",
-            LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->row_cut[r]);
+            LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->q_first + (int64_t)z->row_cut[r]);
     text_printf(
         &t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
         LEFT - 7, TOP - 7);

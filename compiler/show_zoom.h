@@ -5,7 +5,7 @@
 #include "cells.h"
 #include "show.h"
 
-/* What to draw. Ranges are half-open; end 0: up to the end of the sequence. */
+/* What to draw. Ranges are half-open, rows counted from the first query; end 0: up to the end of the sequence. */
 typedef struct zoom_view {
     uint64_t sequence;             /* FCP_NONE: the longest */
     uint64_t row, row_end, col, col_end;
@@ -15,7 +15,8 @@ typedef struct zoom_view {
 typedef struct zoom {
     const fcp_plan *plan;
     uint32_t sequence;
-    uint64_t n, alike;             /* its tokens; sequences of that length */
+    uint64_t n, queries, alike;    /* its keys and queries; sequences of as many */
+    int64_t q_first;               /* position of its first query */
     uint32_t heads;                /* that pairs are summed over: 1, or all when the mask names h */
     uint64_t group;                /* positions that a sign stands for, a side */
     uint32_t rows, cols;

@@ -131,17 +131,18 @@ fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, s
     *out = (slots){0};
     out->home_slot = ARENA_NEW(memory, uint32_t, p->block_count);
     out->homes = ARENA_ZNEW(memory, uint32_t, p->ranks);
-    out->home_tokens = ARENA_ZNEW(memory, uint64_t, p->ranks);
+    for (int side = 0; side < FCP_SIDES; side++) out->home_tokens[side] = ARENA_ZNEW(memory, uint64_t, p->ranks);
     out->fetch = ARENA_NEW(memory, fetch_slots, n);
     out->kv_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->dkv_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->state_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
-    if (!out->home_slot || !out->homes || !out->home_tokens || !out->fetch || !out->kv_count || !out->dkv_count ||
+    if (!out->home_slot || !out->homes || !out->home_tokens[FCP_QUERIES] || !out->home_tokens[FCP_KEYS] || !out->fetch || !out->kv_count || !out->dkv_count ||
         !out->state_count)
         return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         out->home_slot[b] = out->homes[home[b]]++;
-        out->home_tokens[home[b]] += p->blocks[b].tokens;
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (p->blocks[b].holds >> side & 1) out->home_tokens[side][home[b]] += p->blocks[b].tokens;
     }
     fcp_code code = kv_slots(p, t, s, scratch, out);
     if (!code && backward) code = dkv_slots(p, t, s, scratch, out);

@@ -13,7 +13,7 @@ typedef struct fetch_slots {
 typedef struct slots {
     uint32_t *home_slot; /* per block */
     uint32_t *homes;     /* per rank: how many blocks live there */
-    uint64_t *home_tokens;
+    uint64_t *home_tokens[FCP_SIDES]; /* per rank, of the blocks that hold it */
     fetch_slots *fetch;  /* per fetch */
     /* transient slots of each rank: the peaks */
     uint32_t *kv_count, *dkv_count, *state_count;

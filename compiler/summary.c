@@ -28,6 +28,7 @@ summary_figures summary_derive(const fcp_plan *plan) {
         .send_max_over_mean = ratio((double)s->send_max * ranks, (double)s->bytes_total),
         .recv_max_over_mean = ratio((double)s->recv_max * ranks, (double)s->bytes_total),
         .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens),
+        .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens),
     };
     if (f.compute_floor < 1) f.compute_floor = 1;
     return f;
@@ -55,7 +56,8 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "block", p->block);
     json_u64(j, "ranks", p->ranks);
     json_u64(j, "nodes", p->nodes);
-    json_u64(j, "tokens", p->tokens);
+    json_u64(j, "tokens", p->tokens); /* of queries */
+    json_u64(j, "key_tokens", p->key_tokens);
     json_u64(j, "sequences", s->sequences);
     json_u64(j, "blocks", s->blocks);
     json_u64(j, "tiles", s->tiles);
@@ -68,6 +70,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_double(j, "send_max_over_mean", f.send_max_over_mean);
     json_double(j, "recv_max_over_mean", f.recv_max_over_mean);
     json_double(j, "tokens_max_over_mean", f.tokens_max_over_mean);
+    json_double(j, "key_tokens_max_over_mean", f.key_tokens_max_over_mean);
     json_u64(j, "bytes_total", s->bytes_total);
     json_u64(j, "bytes_inter_node", s->bytes_inter_node);
     json_u64(j, "bytes_reshuffle", s->bytes_reshuffle);
@@ -134,10 +137,15 @@ void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times
         used += (size_t)w_;                                                                                            \
     } while (0)
     const char *base = strrchr(name, '/');
-    LINE("%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %" PRIu64 " tokens in %" PRIu64 " sequence%s, %" PRIu64
+    bool split = fcp_plan_split(plan);
+    char tokens[64];
+    if (split) snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", p->tokens, p->key_tokens);
+    else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", p->tokens);
+    LINE("%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
          " block%s of at most %" PRIu32 ", %s\n",
          base ? base + 1 : name, p->ranks, p->ranks == 1 ? "" : "s", p->nodes, p->nodes == 1 ? "" : "s", p->gpus,
-         p->tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s", p->max_block,
+         tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s",
+         p->max_block > p->max_q_block ? p->max_block : p->max_q_block,
          summary_strategy(p->strategy));
     LINE("  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], (double)s->pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
@@ -147,9 +155,12 @@ void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times
          summary_number(n[0], (double)s->bytes_total, "B"), summary_number(n[1], (double)s->bytes_inter_node, "B"),
          summary_number(n[2], (double)s->bytes_reshuffle, "B"), s->rounds, s->rounds_lower_bound, s->rounds_dependent,
          f.send_max_over_mean, f.recv_max_over_mean);
-    LINE("  memory  %s at the largest rank, %" PRIu64 " KV slots; tokens max/mean %.4f; %" PRIu64
-         " stages, running state %s\n",
-         summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, f.tokens_max_over_mean, s->stages,
+    char balance[64];
+    if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
+                        f.key_tokens_max_over_mean);
+    else snprintf(balance, sizeof balance, "tokens max/mean %.4f", f.tokens_max_over_mean);
+    LINE("  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
+         summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
          summary_number(n[1], (double)s->state_bytes, "B"));
     LINE("  plan    %s%s%.200s, verified; %s ms (parse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
          summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",

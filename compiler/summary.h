@@ -10,7 +10,7 @@ typedef struct summary_figures {
     double density;                 /* allowed pairs over all pairs of one sequence with itself */
     double flops_forward, flops_backward;
     double compute_max_over_mean, compute_floor;
-    double send_max_over_mean, recv_max_over_mean, tokens_max_over_mean;
+    double send_max_over_mean, recv_max_over_mean, tokens_max_over_mean, key_tokens_max_over_mean;
 } summary_figures;
 summary_figures summary_derive(const fcp_plan *plan);
 

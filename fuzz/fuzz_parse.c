@@ -86,8 +86,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             abort();
         fcpc_program_free(again);
         fcpc_diagnostics *d = fcpc_diagnostics_new();
-        explanation e = {.q = size % 7, .k = size % 5, .n = 7};
-        if (d && explain_pair("input", (const char *)data, size, NULL, d, &e) != FCP_OK) abort();
+        explanation e = {.q = size % 7, .k = size % 5, .n = p->array_count ? 0 : 7};
+        fcp_code code = d ? explain_pair("input", (const char *)data, size, NULL, d, &e) : FCP_OK;
+        /* a sequence of the batch may be too short for the pair, a field have no values */
+        if (code != FCP_OK && !(p->array_count && (code == FCP_E_VALUE || code == FCP_E_FIELD))) abort();
         arena_free(&e.arena);
         fcpc_diagnostics_free(d);
     }

@@ -44,7 +44,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
 %token PROGRAM "a program" VALUE "a value"
 %token SEP "end of line"
 %token <name> NAME "a name" MODEL "'model'" CLUSTER "'cluster'" BATCH "'batch'" MASK "'mask'" PLAN "'plan'"
-%token <name> SCORE "'score'" FIELD "'field'"
+%token <name> SCORE "'score'" FIELD "'field'" TABLE "'table'"
 %token <name> FLOAT "a float" STRING "a string"
 %token <integer> INT "a number" UNIT "a unit"
 %token AND "'and'" OR "'or'" NOT "'not'" IF "'if'" THEN "'then'" ELSE "'else'" WHERE "'where'"
@@ -60,7 +60,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
 %precedence NEG
 
 %type <name> name
-%type <expr> value item_value expr primary number
+%type <expr> value item_value pair expr primary number
 %type <args> params param_list param names args arg_list arg elements element_list element values
 %type <entries> entries entry_list entry
 %type <definitions> where definitions definition_list definition
@@ -79,7 +79,7 @@ item: name '{' entries '}'                  { add_section(p, $1, @1, $3); }
     | error                                 { }
     ;
 
-name: NAME | MODEL | CLUSTER | BATCH | MASK | PLAN | SCORE | FIELD ;
+name: NAME | MODEL | CLUSTER | BATCH | MASK | PLAN | SCORE | FIELD | TABLE ;
 
 entries: %empty                             { $$ = (entry_list){0}; }
        | entry_list
@@ -87,8 +87,9 @@ entries: %empty                             { $$ = (entry_list){0}; }
 entry_list: entry
           | entry_list sep entry            { $$ = join_entries($1, $3); }
           ;
-entry: name '=' value                       { $$ = make_entry(p, false, $1, @1, $3); }
-     | FIELD name '=' value                 { $$ = make_entry(p, true, $2, @2, $4); }
+entry: name '=' value                       { $$ = make_entry(p, IS_VALUE, $1, @1, $3); }
+     | FIELD name '=' value                 { $$ = make_entry(p, IS_FIELD, $2, @2, $4); }
+     | TABLE name '=' value                 { $$ = make_entry(p, IS_TABLE, $2, @2, $4); }
      | error                                { $$ = (entry_list){0}; }
      ;
 
@@ -101,6 +102,10 @@ param_list: param
           ;
 param: name                                 { $$ = make_arg(p, $1, @1, NULL); }
      | name '=' expr                        { $$ = make_arg(p, $1, @1, $3); }
+     | FIELD name                           { $$ = make_array_param(p, IS_FIELD, $2, @2, NULL); }
+     | FIELD name '=' expr                  { $$ = make_array_param(p, IS_FIELD, $2, @2, $4); }
+     | TABLE name                           { $$ = make_array_param(p, IS_TABLE, $2, @2, NULL); }
+     | TABLE name '=' expr                  { $$ = make_array_param(p, IS_TABLE, $2, @2, $4); }
      ;
 
 where: %empty                               { $$ = (definition_list){0}; }
@@ -130,7 +135,9 @@ values: item_value                          { $$ = make_arg(p, NULL, @1, $1); }
       ;
 item_value: expr
           | expr DOTS expr                  { $$ = make_node(p, @$, EXPR_RANGE, $1, $3, NULL); }
+          | pair
           ;
+pair: expr ':' expr                         { $$ = make_node(p, @$, EXPR_PAIR, $1, $3, NULL); } ;
 
 expr: primary
     | expr OR expr                          { $$ = make_binary(p, @$, OP_OR, $1, $3); }
@@ -159,6 +166,7 @@ primary: number
        | name                               { $$ = make_leaf(p, @$, EXPR_NAME, $1, 0); }
        | name '(' args ')'                  { $$ = make_call(p, @$, $1, @1, $3); }
        | primary '[' expr ']'               { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, NULL); }
+       | primary '[' expr ',' expr ']'      { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, $5); }
        | '(' expr ')'                       { $$ = make_parens($2, @$); }
        | '[' elements ']'                   { $$ = make_list(p, @$, EXPR_LIST, $2); }
        ;
@@ -183,7 +191,9 @@ element_list: element
             | element_list ',' element      { $$ = join_args($1, $3); }
             ;
 element: expr                               { $$ = make_arg(p, NULL, @1, $1); }
+       | pair                               { $$ = make_arg(p, NULL, @1, $1); }
        | expr REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
+       | pair REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
        ;
 %%
 static int yyreport_syntax_error(const yypcontext_t *context, parse *p) {

@@ -32,9 +32,9 @@ static void widen(uint32_t *count, uint32_t slot, uint32_t homes) {
     if (slot != FCP_NONE && slot >= homes && slot - homes >= *count) *count = slot - homes + 1;
 }
 
-void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, uint64_t home_tokens,
-                  fcp_slots *out_slots) {
-    fcp_slots s = {.homes = homes, .home_tokens = home_tokens};
+void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes,
+                  const uint64_t home_tokens[FCP_SIDES], fcp_slots *out_slots) {
+    fcp_slots s = {.homes = homes, .home_tokens = {home_tokens[FCP_QUERIES], home_tokens[FCP_KEYS]}};
     for (int queue = 0; queue < FCP_QUEUES; queue++) {
         const fcp_stream *stream = fcp_stream_of(plan, pass, rank, (fcp_queue)queue);
         for (uint32_t i = 0; i < stream->count; i++) {
@@ -72,9 +72,10 @@ static void *part(char *memory, size_t *at, size_t count, size_t size) {
 
 static size_t lay(const fcp_plan *plan, fcp_pass pass, const fcp_slots *s, char *memory, fcp_arena *a) {
     const fcp_problem *p = plan->problem;
-    size_t e = fcp_dtype_size((fcp_dtype)p->dtype), at = 0, tokens = s->home_tokens, block = p->max_block;
-    size_t q = tokens * p->heads * p->head_dim, kv = tokens * p->kv_heads * p->head_dim, rows = tokens * p->heads;
-    size_t kv_block = 2 * block * p->kv_heads * p->head_dim;
+    size_t e = fcp_dtype_size((fcp_dtype)p->dtype), at = 0;
+    size_t rows = s->home_tokens[FCP_QUERIES] * p->heads, q = rows * p->head_dim;
+    size_t kv = s->home_tokens[FCP_KEYS] * p->kv_heads * p->head_dim;
+    size_t kv_block = 2 * (size_t)p->max_block * p->kv_heads * p->head_dim;
     a->q = part(memory, &at, q, e);
     a->k = part(memory, &at, kv, e);
     a->v = part(memory, &at, kv, e);
@@ -82,7 +83,7 @@ static size_t lay(const fcp_plan *plan, fcp_pass pass, const fcp_slots *s, char 
     a->lse = part(memory, &at, rows, sizeof(float));
     a->kv = part(memory, &at, s->kv * kv_block, e);
     if (pass == FCP_FORWARD) {
-        a->state = part(memory, &at, s->state * block * p->heads * (p->head_dim + 2), sizeof(float));
+        a->state = part(memory, &at, (size_t)s->state * p->max_q_block * p->heads * (p->head_dim + 2), sizeof(float));
         return at;
     }
     a->d_o = part(memory, &at, q, e);
@@ -103,12 +104,12 @@ size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_slots *slot
 }
 
 void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots,
-                   const uint64_t *home_first, void *memory, fcp_arena *out_arena) {
+                   const uint64_t *const home_first[FCP_SIDES], void *memory, fcp_arena *out_arena) {
     fcp_arena a = {.plan = plan,
                    .pass = pass,
                    .rank = rank,
                    .homes = slots->homes,
-                   .home_first = home_first,
+                   .home_first = {home_first[FCP_QUERIES], home_first[FCP_KEYS]},
                    .kv_slots = slots->kv,
                    .state_slots = slots->state,
                    .dkv_slots = slots->dkv};

@@ -46,7 +46,7 @@ struct fcp_session {
     fcp_net *net;
     uint32_t timeout_s, workers, team_size; /* team_size > 1: workers belong to ranks, team_size each */
     fcp_rank *ranks;
-    uint64_t *home_first;
+    uint64_t *home_first[FCP_SIDES];
     struct team *teams;
     struct member *members; /* team_size - 1 a rank */
     /* workers free to compute */
@@ -245,9 +245,8 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
 /* Home tokens that a transfer is about to take out must be in their output type. */
 static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
     fcp_device *device = rank->session->device;
-    uint32_t slot = rank->arena.plan->blocks[t->block].home_slot;
     if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD)
-        device->backend->finish(device, &rank->arena, rank->arena.home_first[slot] + t->first, t->tokens);
+        device->backend->finish(device, &rank->arena, t->block, t->first, t->tokens);
 }
 
 static void copy_local(fcp_rank *rank, const fcp_instr *x) {
@@ -425,25 +424,29 @@ static fcp_code init_locks(fcp_session *s, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Homes of every rank: home_first of rank r begins at index (homes of the ranks before it) + r. */
+/* Homes of every rank: home_first of rank r begins at index (homes of the ranks before it) + r. A side that a block does
+ * not hold has no tokens of it. */
 static void count_homes(fcp_session *s) {
     const fcp_plan *plan = s->plan;
     uint32_t ranks = plan->problem->ranks;
     for (uint64_t b = 0; b < plan->blocks_count; b++) s->ranks[plan->blocks[b].home].homes++;
-    uint64_t *at = s->home_first;
-    for (uint32_t r = 0; r < ranks; r++) {
-        s->ranks[r].home_first = at;
-        at += s->ranks[r].homes + 1;
-    }
-    for (uint64_t b = 0; b < plan->blocks_count; b++) {
-        fcp_rank *rank = &s->ranks[plan->blocks[b].home];
-        s->home_first[(size_t)(rank->home_first - s->home_first) + plan->blocks[b].home_slot + 1] =
-            plan->blocks[b].tokens;
-        rank->home_tokens += plan->blocks[b].tokens;
-    }
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint64_t *first = s->home_first + (s->ranks[r].home_first - s->home_first);
-        for (uint32_t i = 0; i < s->ranks[r].homes; i++) first[i + 1] += first[i];
+    for (int side = 0; side < FCP_SIDES; side++) {
+        uint64_t *all = s->home_first[side], *at = all;
+        for (uint32_t r = 0; r < ranks; r++) {
+            s->ranks[r].home_first[side] = at;
+            at += s->ranks[r].homes + 1;
+        }
+        for (uint64_t b = 0; b < plan->blocks_count; b++) {
+            const fcp_block *k = &plan->blocks[b];
+            fcp_rank *rank = &s->ranks[k->home];
+            if (!(k->holds >> side & 1)) continue;
+            all[(size_t)(rank->home_first[side] - all) + k->home_slot + 1] = k->tokens;
+            rank->home_tokens[side] += k->tokens;
+        }
+        for (uint32_t r = 0; r < ranks; r++) {
+            uint64_t *first = all + (s->ranks[r].home_first[side] - all);
+            for (uint32_t i = 0; i < s->ranks[r].homes; i++) first[i + 1] += first[i];
+        }
     }
 }
 
@@ -503,7 +506,7 @@ void fcp_session_free(fcp_session *s) {
     fcp_net_close(s->net);
     fcp_device_close(s->device);
     free(s->ranks);
-    free(s->home_first);
+    for (int side = 0; side < FCP_SIDES; side++) free(s->home_first[side]);
     free(s->teams);
     free(s->members);
     free(s->free_workers);
@@ -531,9 +534,11 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
     s->teams = calloc(ranks, sizeof *s->teams);
     s->members = calloc((size_t)ranks * (s->team_size - 1) + 1, sizeof *s->members);
     s->free_workers = calloc(s->workers, sizeof *s->free_workers);
-    s->home_first = calloc((size_t)plan->blocks_count + ranks, sizeof *s->home_first);
+    for (int side = 0; side < FCP_SIDES; side++)
+        s->home_first[side] = calloc((size_t)plan->blocks_count + ranks, sizeof *s->home_first[side]);
     fcp_code code = FCP_OK;
-    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->home_first)
+    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->home_first[FCP_QUERIES] ||
+        !s->home_first[FCP_KEYS])
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
     if (code == FCP_OK) code = init_locks(s, err);
     if (code == FCP_OK) code = fcp_device_open(backend, plan, s->workers, &s->device, err);
@@ -557,11 +562,11 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
         const fcp_tensors *t = &tensors[r];
-        if (fcp_plan_layout(s->plan, r, NULL, NULL) == 0) continue;
+        bool q = fcp_plan_layout(s->plan, r, NULL, NULL), kv = fcp_plan_layout_keys(s->plan, r, NULL, NULL);
+        bool back = pass == FCP_BACKWARD;
         const struct { const void *tensor; const char *name; bool needed; } all[] = {
-            {t->q, "q", true}, {t->k, "k", true}, {t->v, "v", true}, {t->o, "o", true}, {t->lse, "lse", true},
-            {t->d_o, "d_o", pass == FCP_BACKWARD}, {t->dq, "dq", pass == FCP_BACKWARD},
-            {t->dk, "dk", pass == FCP_BACKWARD}, {t->dv, "dv", pass == FCP_BACKWARD}};
+            {t->q, "q", q}, {t->k, "k", kv}, {t->v, "v", kv}, {t->o, "o", q}, {t->lse, "lse", q},
+            {t->d_o, "d_o", q && back}, {t->dq, "dq", q && back}, {t->dk, "dk", kv && back}, {t->dv, "dv", kv && back}};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             if (all[i].needed && !all[i].tensor)
                 return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r,

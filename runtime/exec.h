@@ -11,8 +11,8 @@
 typedef struct fcp_rank {
     struct fcp_session *session;
     uint32_t index, homes;
-    uint64_t home_tokens;
-    const uint64_t *home_first;      /* homes + 1, in the session's array */
+    uint64_t home_tokens[FCP_SIDES];
+    const uint64_t *home_first[FCP_SIDES]; /* homes + 1, in the session's arrays */
     fcp_slots slots[FCP_PASSES];
     void *memory;                    /* of the arena; serves every pass */
     uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */

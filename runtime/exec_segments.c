@@ -44,6 +44,34 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
     }
 }
 
+/* Of IN and OUT, what the block's side has; in a plan that is not split, that is all. */
+static void add_moved(struct list *l, const fcp_tensors *x, const fcp_rank *rank, const fcp_transfer *t,
+                      struct token_bytes b) {
+    uint32_t holds = rank->arena.plan->blocks[t->block].holds;
+    bool backward = rank->arena.pass == FCP_BACKWARD;
+    if (t->cls == FCP_IN) {
+        if (holds & FCP_HOLDS_Q) add(l, x->q, b.q);
+        if (holds & FCP_HOLDS_KV) {
+            add(l, x->k, b.kv);
+            add(l, x->v, b.kv);
+        }
+        if (backward && holds & FCP_HOLDS_Q) {
+            add(l, x->o, b.q);
+            add(l, x->d_o, b.q);
+            add(l, x->lse, b.row);
+        }
+    } else if (!backward) {
+        add(l, x->o, b.q);
+        add(l, x->lse, b.row);
+    } else {
+        if (holds & FCP_HOLDS_Q) add(l, x->dq, b.q);
+        if (holds & FCP_HOLDS_KV) {
+            add(l, x->dk, b.kv);
+            add(l, x->dv, b.kv);
+        }
+    }
+}
+
 uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
     const fcp_arena *a = &rank->arena;
     struct token_bytes b = token_bytes(a->plan->problem);
@@ -52,47 +80,16 @@ uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_seg
         add_slot(&l, a, t, b);
         return l.count;
     }
-    l.first += a->home_first[a->plan->blocks[t->block].home_slot];
-    if (t->cls == FCP_IN) {
-        add(&l, a->q, b.q);
-        add(&l, a->k, b.kv);
-        add(&l, a->v, b.kv);
-        if (a->pass == FCP_BACKWARD) {
-            add(&l, a->o, b.q);
-            add(&l, a->d_o, b.q);
-            add(&l, a->lse, b.row);
-        }
-    } else if (a->pass == FCP_FORWARD) {
-        add(&l, a->o, b.q);
-        add(&l, a->lse, b.row);
-    } else {
-        add(&l, a->dq_out, b.q);
-        add(&l, a->dk_out, b.kv);
-        add(&l, a->dv_out, b.kv);
-    }
+    const fcp_block *block = &a->plan->blocks[t->block]; /* home tokens of either side are the same if it holds both */
+    const fcp_tensors home = {.q = a->q, .k = a->k, .v = a->v, .o = a->o, .lse = a->lse, .d_o = a->d_o,
+                              .dq = a->dq_out, .dk = a->dk_out, .dv = a->dv_out};
+    l.first += a->home_first[fcp_side_of(block)][block->home_slot];
+    add_moved(&l, &home, rank, t, b);
     return l.count;
 }
 
 uint32_t fcp_segments_caller(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
-    const fcp_tensors *x = rank->tensors;
-    struct token_bytes b = token_bytes(rank->arena.plan->problem);
     struct list l = {out, 0, t->place, t->tokens};
-    if (t->cls == FCP_IN) {
-        add(&l, x->q, b.q);
-        add(&l, x->k, b.kv);
-        add(&l, x->v, b.kv);
-        if (rank->arena.pass == FCP_BACKWARD) {
-            add(&l, x->o, b.q);
-            add(&l, x->d_o, b.q);
-            add(&l, x->lse, b.row);
-        }
-    } else if (rank->arena.pass == FCP_FORWARD) {
-        add(&l, x->o, b.q);
-        add(&l, x->lse, b.row);
-    } else {
-        add(&l, x->dq, b.q);
-        add(&l, x->dk, b.kv);
-        add(&l, x->dv, b.kv);
-    }
+    add_moved(&l, rank->tensors, rank, t, token_bytes(rank->arena.plan->problem));
     return l.count;
 }

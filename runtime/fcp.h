@@ -64,7 +64,7 @@ typedef struct fcp_shape {
     fcp_dtype dtype;
     fcp_layout layout;
     bool has_pass[FCP_PASSES];
-    uint64_t tokens, sequences;
+    uint64_t tokens, key_tokens, sequences; /* tokens: of queries */
     double scale; /* multiplies q . k */
 } fcp_shape;
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
@@ -73,18 +73,26 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
 typedef struct fcp_span {
     uint32_t sequence;
     uint32_t length;   /* tokens */
-    uint64_t start;    /* position in the sequence */
+    uint64_t start;    /* in the sequence, from its first query or key on */
 } fcp_span;
-/* *out_spans points into the plan. Returns the rank's number of tokens. */
+/* Which queries a rank holds (q, o, lse, d_o, dq), and which keys (k, v, dk, dv): the same where every sequence has as many
+ * queries as keys. *out_spans points into the plan. Returns the rank's number of tokens. */
 uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
-/* The packed batch's index of a sequence's first token. */
+uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
+/* The packed batch's index of a sequence's first query, and how many it has; of its first key likewise. A sequence that
+ * there is not: the total, and 0. */
 uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
+uint64_t fcp_plan_key_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
+/* The position of a sequence's first query; its keys are at 0, 1, 2, ... */
+int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
 
 /* --- execution --------------------------------------------------------------------------------------------------- */
 
-/* One rank's tensors in the caller's layout, dense and row-major; T is the rank's number of tokens.
- * q, o, d_o, dq: [T, heads, head_dim]; k, v, dk, dv: [T, kv_heads, head_dim], all of the plan's dtype.
- * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0).
+/* One rank's tensors in the caller's layout, dense and row-major; T is the rank's number of queries, S that of keys.
+ * q, o, d_o, dq: [T, heads, head_dim]; k, v, dk, dv: [S, kv_heads, head_dim], all of the plan's dtype.
+ * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0). With sinks LSE includes the
+ * head's sink z, and is z where a row sees nothing; then also dz[h] = -sum over rows of exp(z[h] - lse) (d_o . o), which a
+ * caller computes.
  * Forward reads q k v, writes o lse. Backward reads q k v o lse d_o, writes dq dk dv. Owned by the caller. */
 typedef struct fcp_tensors {
     const void *q, *k, *v;

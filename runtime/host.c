@@ -1,7 +1,8 @@
 /* host.c: the host backend: the processor this program runs on, OpenBLAS for the products.
  *
  * Requires: a verified plan. Each worker is used by one thread at a time.
- * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker. Units: numbers of float32 unless a name says bytes.
+ * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker, half a MiB more for a score whose slope is not 1.
+ * Units:    numbers of float32 unless a name says bytes.
  */
 #include "host.h"
 
@@ -14,6 +15,7 @@ static void host_close(fcp_device *device) {
     for (uint32_t i = 0; i < host->base.workers; i++) {
         fcp_work_free(&host->workers[i].work);
         fcp_maskcells_free(host->workers[i].mask);
+        fcp_host_score_close(&host->workers[i].score);
         free(host->workers[i].memory);
         free(host->workers[i].arrays);
         free(host->workers[i].bands);
@@ -23,13 +25,14 @@ static void host_close(fcp_device *device) {
 
 static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     size_t d = plan->problem->head_dim, rows = FCP_STRIP * d, keys = FCP_JOB * d, tile = (size_t)FCP_STRIP * FCP_JOB;
-    size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + d;
+    size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + 2 * FCP_STRIP + d; /* a double counts as two */
     if (d > SIZE_MAX / sizeof(float) / 4 / FCP_JOB) return false;
     w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
     w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);
     w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
     void *memory = NULL;
-    if (!w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float))) return false;
+    bool scored = fcp_host_score_open(&w->score, plan, tile);
+    if (!scored || !w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float))) return false;
     float *at = w->memory = memory;
     memset(at, 0, total * sizeof(float));
     w->s = at, at += tile;
@@ -41,6 +44,7 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     w->v = at, at += keys;
     w->m = at, at += FCP_STRIP;
     w->l = at, at += FCP_STRIP;
+    w->lse = (double *)(void *)at, at += 2 * FCP_STRIP;
     w->row = at;
     return true;
 }
@@ -96,11 +100,12 @@ static void host_reduce(fcp_device *device, float *dst, const float *src, size_t
 
 static void host_prepare(fcp_device *device, const fcp_arena *a) {
     const fcp_problem *p = a->plan->problem;
-    size_t tokens = a->home_first[a->homes], q = tokens * p->heads * p->head_dim,
-           kv = tokens * p->kv_heads * p->head_dim;
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, q = rows * p->head_dim;
+    size_t kv = a->home_first[FCP_KEYS][a->homes] * p->kv_heads * p->head_dim;
     if (a->pass == FCP_FORWARD) {
         host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
-        for (size_t i = 0; i < tokens * p->heads; i++) a->lse[i] = -INFINITY;
+        const double *sink = a->plan->sink_count ? a->plan->sink : NULL;
+        for (size_t i = 0; i < rows; i++) a->lse[i] = sink ? (float)sink[i % p->heads] : -INFINITY;
         return;
     }
     host_clear(device, a->dq, q * sizeof *a->dq);
@@ -112,7 +117,7 @@ static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a) 
     const fcp_problem *p = a->plan->problem;
     fcp_host_worker *w = &((fcp_host *)device)->workers[worker];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
-    size_t rows = a->home_first[a->homes] * p->heads, row_bytes = p->head_dim * fcp_dtype_size(dtype);
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, row_bytes = p->head_dim * fcp_dtype_size(dtype);
     for (size_t i = 0; i < rows; i++) {
         fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->q, p->head_dim);
         fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->head_dim);
@@ -134,14 +139,18 @@ static fcp_code host_attend(fcp_device *device, uint32_t worker, const fcp_arena
     return code == FCP_OK ? code : fcp_fail(err, code, "out of memory for the work list of a visit");
 }
 
-static void host_finish(fcp_device *device, const fcp_arena *a, uint64_t first, uint64_t tokens) {
+static void host_finish(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
     (void)device;
     const fcp_problem *p = a->plan->problem;
+    const fcp_block *b = &a->plan->blocks[block];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
     size_t e = fcp_dtype_size(dtype), q = (size_t)p->heads * p->head_dim, kv = (size_t)p->kv_heads * p->head_dim;
-    fcp_from_float(dtype, a->dq + first * q, (char *)a->dq_out + first * q * e, tokens * q);
-    fcp_from_float(dtype, a->dk + first * kv, (char *)a->dk_out + first * kv * e, tokens * kv);
-    fcp_from_float(dtype, a->dv + first * kv, (char *)a->dv_out + first * kv * e, tokens * kv);
+    size_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q;
+    size_t kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
+    if (b->holds & FCP_HOLDS_Q) fcp_from_float(dtype, a->dq + q_at, (char *)a->dq_out + q_at * e, tokens * q);
+    if (!(b->holds & FCP_HOLDS_KV)) return;
+    fcp_from_float(dtype, a->dk + kv_at, (char *)a->dk_out + kv_at * e, tokens * kv);
+    fcp_from_float(dtype, a->dv + kv_at, (char *)a->dv_out + kv_at * e, tokens * kv);
 }
 
 const fcp_backend fcp_backend_host = {

@@ -2,13 +2,15 @@
 #ifndef FCP_HOST_H
 #define FCP_HOST_H
 #include "backend.h"
-#include "host_work.h"
 #include "host_mask.h"
+#include "host_score.h"
+#include "host_work.h"
 
 /* What one worker computes in: a strip's rows and a job's keys for one head, float32, dense. */
 typedef struct fcp_host_worker {
     fcp_work work;
     fcp_maskcells *mask;
+    fcp_host_score score;
     mc_env env; /* of the sequence under way, with these */
     mc_array *arrays;
     mc_bands *bands;
@@ -19,6 +21,7 @@ typedef struct fcp_host_worker {
     float *s, *dp;   /* [FCP_STRIP][FCP_JOB] */
     float *m, *l;    /* [FCP_STRIP]; in the backward pass LSE in log2 units, and delta */
     float *row;      /* [head_dim] */
+    double *lse;     /* [FCP_STRIP] */
 } fcp_host_worker;
 
 typedef struct fcp_host {

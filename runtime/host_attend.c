@@ -7,10 +7,11 @@
  *           V is converted once per strip and head.
  * Source:   FlashAttention's forward and backward recurrences; the tile of scores stays in the second-level cache.
  *
- * Numbers: m is in log2 units and the scale is part of the product, so that a score is one addition away from the
- * exponential. P and dS stay in float32. A masked score is selected, never computed. What a row may not see cannot
- * reach it either where it is not finite (0 x NaN is NaN): a product that would multiply such a row by a masked P of 0
- * is done pair by pair.
+ * Numbers: m is in log2 units and the scale is part of the product, so that a logit is one addition away from the
+ * exponential; a plan's score is evaluated in between, on natural logits. A sink joins the sum when a row's last visit
+ * ends, and LSE includes it, so that the backward pass needs nothing more. P and dS stay in float32. A masked score is
+ * selected, never computed. What a row may not see cannot reach it either where it is not finite (0 x NaN is NaN): a
+ * product that would multiply such a row by a masked P of 0 is done pair by pair.
  */
 #include <cblas.h>
 
@@ -82,6 +83,19 @@ static void scores(const struct view *x, const fcp_job *job, float scale, const 
                    float *s) {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)job->rows, (int)job->keys, (int)x->d, scale, rows,
                 (int)x->d, keys, (int)x->d, 0.0f, s, FCP_JOB);
+}
+
+/* The softmax's argument in log2 units, in w->s; the slopes beside it, if asked for and the plan has a score. */
+static void logits(const struct view *x, const fcp_job *job, const float *q, bool slopes) {
+    fcp_host_worker *w = x->w;
+    bool scored = w->score.code.count > 0;
+    scores(x, job, scored ? x->scale : x->scale2, q, w->k, w->s);
+    if (!scored) return;
+    if (slopes)
+        fcp_host_score_slopes(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
+                              FCP_JOB);
+    fcp_host_score_apply(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
+                         FCP_JOB);
 }
 
 /* out[row] += scale * sum over keys of p[row][key] * keys[key]: out and keys dense */
@@ -183,11 +197,13 @@ static void close_state(const struct view *x) {
     fcp_host_worker *w = x->w;
     if (x->visit->flags & FCP_VISIT_LAST) {
         char *o = (char *)x->arena->o + (x->token * x->q_stride + (size_t)x->head * x->d) * x->e;
+        if (w->score.sink) fcp_host_sink(w->score.sink[x->head], x->rows, w->m, w->l, w->lse);
+        else
+            for (uint32_t r = 0; r < x->rows; r++)
+                w->lse[r] = w->l[r] == 0 ? -INFINITY : FCP_LN2 * (double)w->m[r] + log((double)w->l[r]);
         fcp_rows_store(x->dtype, w->o, x->rows, x->d, w->l, o, x->q_stride, w->row);
-        for (uint32_t r = 0; r < x->rows; r++) {
-            double lse = w->l[r] == 0 ? -INFINITY : FCP_LN2 * (double)w->m[r] + log((double)w->l[r]);
-            x->arena->lse[(x->token + r) * p->heads + x->head] = (float)lse;
-        }
+        for (uint32_t r = 0; r < x->rows; r++)
+            x->arena->lse[(x->token + r) * p->heads + x->head] = (float)w->lse[r];
         return;
     }
     float *o, *m, *l;
@@ -210,7 +226,7 @@ static void forward_strip(const struct view *x) {
         uint32_t width = whole_lanes(job->keys);
         float *o = w->o + (size_t)job->row * x->d;
         load_keys(x, job, &k_finite, &v_finite);
-        scores(x, job, x->scale2, w->q + (size_t)job->row * x->d, w->k, w->s);
+        logits(x, job, w->q + (size_t)job->row * x->d, false);
         if (partial) select_masked(x, job, w->s, -INFINITY);
         fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, -INFINITY);
         fcp_rows_softmax(w->s, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row, o, x->d);
@@ -240,11 +256,12 @@ static void backward_strip(const struct view *x) {
         dk += job->key * x->kv_stride + (size_t)x->kv_head * x->d;
         dv += job->key * x->kv_stride + (size_t)x->kv_head * x->d;
         load_keys(x, job, &k_finite, &v_finite);
-        scores(x, job, x->scale2, q, w->k, w->s);
+        logits(x, job, q, true);
         scores(x, job, 1.0f, d_o, w->v, w->dp);
         fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, 0);
         fcp_rows_pad(w->dp, FCP_JOB, job->rows, job->keys, width, 0);
         fcp_rows_gradient(w->s, w->dp, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row);
+        if (w->score.code.count) fcp_host_score_chain(&w->score, job->rows, job->keys, w->s, w->dp, FCP_JOB);
         if (partial) {
             select_masked(x, job, w->s, 0);
             select_masked(x, job, w->dp, 0);
@@ -289,7 +306,7 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
             if (code != FCP_OK || (w->work.count == 0 && (visit->flags & idle_flags) == idle_flags)) continue;
             x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
             x.block_token = piece->offset + row;
-            x.token = a->home_first[block->home_slot] + x.block_token;
+            x.token = a->home_first[FCP_QUERIES][block->home_slot] + x.block_token;
             for (uint32_t h = head * group; h < (head + heads) * group; h++) {
                 x.head = h;
                 x.kv_head = h / group;

@@ -64,7 +64,7 @@ static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_
         *job = (fcp_job){.tile = tile, .row = r * FCP_CELL, .key = k->offset + s->begin * FCP_CELL};
         job->rows = (uint32_t)((row_end < q->length ? row_end : q->length) - first_row) - job->row;
         job->keys = (uint32_t)((key_end < k->length ? key_end : k->length) - (uint64_t)s->begin * FCP_CELL);
-        job->q_position = (int64_t)(q->start + first_row + job->row);
+        job->q_position = plan->sequences[q->sequence].q_first + (int64_t)(q->start + first_row + job->row);
         job->k_position = (int64_t)(k->start + (uint64_t)s->begin * FCP_CELL);
         for (uint32_t i = r; i < until; i++) job->partial[i - r] = s->partial[i];
         r = until;

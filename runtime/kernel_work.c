@@ -163,8 +163,8 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
         }
         (*sizes)[w->row_count] = (struct size){total, w->row_count};
         fk_row_item *item = &w->rows[w->row_count++];
-        *item = (fk_row_item){.position = (fk_i64)(piece->start + row),
-                              .token = a->home_first[block->home_slot] + block_token,
+        *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
+                              .token = a->home_first[FCP_QUERIES][block->home_slot] + block_token,
                               .block_token = block_token,
                               .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
                               .flags = visit->flags,
@@ -249,10 +249,11 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
 static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint64_t token) {
     fcp_kernel_work *w = x->w;
     uint32_t row = run->row * FCP_CELL;
+    fk_i64 q_first = x->a->plan->sequences[q->sequence].q_first;
     for (uint32_t i = item; i < item + run->count; i++) {
         uint32_t at = x->cells[i]++;
         if (!x->fill) continue;
-        w->row_runs[at] = (fk_row_run){.position = (fk_i64)(q->start + row),
+        w->row_runs[at] = (fk_row_run){.position = q_first + (fk_i64)(q->start + row),
                                        .token = token + row,
                                        .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
                                        .cls = run->cls};
@@ -277,7 +278,7 @@ static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error 
             if (part->k_piece < k_piece) item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
             for (; k_piece < part->k_piece; k_piece++)
                 item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
-            uint64_t token = x->a->home_first[q_block->home_slot] + q->offset;
+            uint64_t token = x->a->home_first[FCP_QUERIES][q_block->home_slot] + q->offset;
             for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
                 place_run(x, &plan->runs[r], item + plan->runs[r].col, q, token);
         }
@@ -304,9 +305,9 @@ static bool order_runs(struct columns *x) {
     fcp_kernel_work *w = x->w;
     struct turn {
         uint32_t lock, next;
-    } *turns = scratch(w, TURNS, x->a->home_first[x->a->homes], sizeof *turns);
+    } *turns = scratch(w, TURNS, x->a->home_first[FCP_QUERIES][x->a->homes], sizeof *turns);
     if (!turns) return false;
-    memset(turns, 0xff, x->a->home_first[x->a->homes] * sizeof *turns);
+    memset(turns, 0xff, x->a->home_first[FCP_QUERIES][x->a->homes] * sizeof *turns);
     w->lock_count = 0;
     for (uint32_t i = 0; i < w->key_count; i++)
         for (uint32_t j = w->keys[i].first; j < w->keys[i].first + w->keys[i].runs; j++) {
@@ -382,15 +383,20 @@ void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
                        .kv_heads = p->kv_heads,
                        .group = p->heads / p->kv_heads,
                        .head_count = p->kv_heads,
-                       .max_block = p->max_block,
+                       .max_block = p->max_q_block,
                        .scale = (float)p->scale,
                        .scale_log2 = (float)(p->scale * 1.4426950408889634074)};
 }
 
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {
     for (uint32_t i = 0; i < plan->sequences_count; i++) {
-        uint64_t n, first = fcp_plan_sequence_offset(plan, i, &n);
-        out[i] = (fk_sequence){.n = (fk_i64)n, .queries = (fk_i64)n, .key_first = first, .query_first = first};
+        uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, i, &keys);
+        uint64_t first_query = fcp_plan_sequence_offset(plan, i, &queries);
+        out[i] = (fk_sequence){.n = (fk_i64)keys,
+                               .q_first = fcp_plan_query_position(plan, i),
+                               .key_first = first_key,
+                               .query_first = first_query,
+                               .queries = (fk_i64)queries};
     }
 }
 

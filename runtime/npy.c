@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,12 @@ enum { MAX_HEADER = 1 << 16, ALIGN = 64 };
 static const char magic[6] = "\x93NUMPY";
 
 static const struct { const char *descr, *name; size_t size; } types[FCP_NPY_TYPES] = {
-    [FCP_NPY_F4] = {"<f4", "float32", 4}, [FCP_NPY_F2] = {"<f2", "float16", 2}, [FCP_NPY_U2] = {"<u2", "uint16", 2}};
+    [FCP_NPY_F4] = {"<f4", "float32", 4}, [FCP_NPY_F2] = {"<f2", "float16", 2}, [FCP_NPY_U2] = {"<u2", "uint16", 2},
+    [FCP_NPY_F8] = {"<f8", "float64", 8}, [FCP_NPY_BOOL] = {"|b1", "bool", 1},  [FCP_NPY_I1] = {"|i1", "int8", 1},
+    [FCP_NPY_U1] = {"|u1", "uint8", 1},   [FCP_NPY_I2] = {"<i2", "int16", 2},   [FCP_NPY_I4] = {"<i4", "int32", 4},
+    [FCP_NPY_U4] = {"<u4", "uint32", 4},  [FCP_NPY_I8] = {"<i8", "int64", 8},   [FCP_NPY_U8] = {"<u8", "uint64", 8}};
+
+const char *fcp_npy_type_name(fcp_npy_type type) { return (unsigned)type < FCP_NPY_TYPES ? types[type].name : "?"; }
 
 fcp_npy_type fcp_npy_type_of(fcp_dtype dtype) {
     return dtype == FCP_FP32 ? FCP_NPY_F4 : dtype == FCP_FP16 ? FCP_NPY_F2 : FCP_NPY_U2;
@@ -116,7 +122,7 @@ static const char *parse_header(const char *text, size_t size, fcp_npy *out) {
             if (!eat_string(&c, &value, &value_length)) return "its element type is not a plain one";
             for (int t = 0; t < FCP_NPY_TYPES; t++)
                 if (is(value, value_length, types[t].descr)) out->type = (fcp_npy_type)t, descr = true;
-            if (!descr) return "its element type is none of float32 (<f4), float16 (<f2), uint16 (<u2)";
+            if (!descr) return "its element type is no little-endian float16, 32 or 64, no bool and no integer";
         } else if (is(key, length, "fortran_order") && !order) {
             if (eat_word(&c, "True")) return "it is in Fortran order; C order is needed";
             if (!(order = eat_word(&c, "False"))) return "its fortran_order is neither True nor False";
@@ -157,37 +163,37 @@ static bool read_all(int file, void *to, size_t size) {
     return true;
 }
 
-/* Reads the header of an open file of `size` bytes; *out_bytes is what follows it. */
-static fcp_code read_header(int file, uint64_t size, const char *path, fcp_npy *out, uint64_t *out_bytes,
-                            fcp_error *err) {
-    unsigned char start[12];
-    if (size < 10) return fail_on(err, FCP_E_NPY, path, "not a .npy file: too short");
-    if (!read_all(file, start, 10)) return fail_errno(err, FCP_E_READ, path, "cannot be read");
-    if (memcmp(start, magic, sizeof magic) != 0) return fail_on(err, FCP_E_NPY, path, "not a .npy file");
-    if (start[6] < 1 || start[6] > 3 || start[7] != 0)
-        return fail_on(err, FCP_E_NPY, path, "a .npy file of an unknown version");
+/* Reads the header of a file of `size` bytes, of which `start` holds all or the first START_BYTES; *out_begin is where its
+ * elements begin, *out_bytes how many bytes they are. NULL if sound, else what is wrong. */
+enum { START_BYTES = 12 + MAX_HEADER };
+static const char *read_header(const unsigned char *start, uint64_t size, fcp_npy *out, uint64_t *out_begin,
+                               uint64_t *out_bytes) {
+    if (size < 10) return "not a .npy file: too short";
+    if (memcmp(start, magic, sizeof magic) != 0) return "not a .npy file";
+    if (start[6] < 1 || start[6] > 3 || start[7] != 0) return "a .npy file of an unknown version";
     uint64_t begin = 10, length = start[8] | (uint64_t)start[9] << 8;
     if (start[6] > 1) {
         begin = 12;
-        if (size < begin) return fail_on(err, FCP_E_NPY, path, "cut short in its header");
-        if (!read_all(file, start + 10, 2)) return fail_errno(err, FCP_E_READ, path, "cannot be read");
+        if (size < begin) return "cut short in its header";
         length |= (uint64_t)start[10] << 16 | (uint64_t)start[11] << 24;
     }
-    if (length > MAX_HEADER) return fail_on(err, FCP_E_NPY, path, "its header is too long");
-    if (size - begin < length) return fail_on(err, FCP_E_NPY, path, "cut short in its header");
-    char *text = malloc(length + 1);
-    if (!text) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
-    if (!read_all(file, text, length)) {
-        free(text);
-        return fail_errno(err, FCP_E_READ, path, "cannot be read");
-    }
-    const char *wrong = parse_header(text, length, out);
-    free(text);
+    if (length > MAX_HEADER) return "its header is too long";
+    if (size - begin < length) return "cut short in its header";
+    const char *wrong = parse_header((const char *)start + begin, length, out);
     if (!wrong) wrong = count_elements(out, out_bytes);
-    if (!wrong && size - begin - length != *out_bytes)
-        wrong = size - begin - length < *out_bytes ? "cut short: fewer elements than its shape says"
-                                                   : "longer than its shape says";
-    return wrong ? fail_on(err, FCP_E_NPY, path, wrong) : FCP_OK;
+    *out_begin = begin + length;
+    if (wrong || size - *out_begin == *out_bytes) return wrong;
+    return size - *out_begin < *out_bytes ? "cut short: fewer elements than its shape says" : "longer than its shape says";
+}
+
+fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err) {
+    fcp_npy npy = {0};
+    uint64_t begin, count;
+    const char *wrong = read_header(bytes, size, &npy, &begin, &count);
+    if (wrong) return fail_on(err, FCP_E_NPY, path, wrong);
+    npy.data = count ? (char *)bytes + begin : NULL;
+    *out = npy;
+    return FCP_OK;
 }
 
 /* Opens a file and reads its header. */
@@ -196,9 +202,20 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return fail_errno(err, FCP_E_READ, path, "cannot be read");
     fcp_code code;
+    uint64_t size = 0, begin = 0;
+    unsigned char *start = malloc(START_BYTES);
     if (fstat(file, &about)) code = fail_errno(err, FCP_E_READ, path, "cannot be read");
     else if (!S_ISREG(about.st_mode)) code = fail_on(err, FCP_E_READ, path, "not a regular file");
-    else code = read_header(file, (uint64_t)about.st_size, path, out, out_bytes, err);
+    else if (!start) code = fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
+    else {
+        size = (uint64_t)about.st_size;
+        bool good = read_all(file, start, size < START_BYTES ? size : START_BYTES);
+        const char *wrong = good ? read_header(start, size, out, &begin, out_bytes) : NULL;
+        if (good && !wrong) good = lseek(file, (off_t)begin, SEEK_SET) == (off_t)begin;
+        code = wrong ? fail_on(err, FCP_E_NPY, path, wrong) : good ? FCP_OK
+                                                                   : fail_errno(err, FCP_E_READ, path, "cannot be read");
+    }
+    free(start);
     if (code == FCP_OK) *out_file = file;
     else close(file);
     return code;
@@ -229,6 +246,55 @@ fcp_code fcp_npy_read(const char *path, fcp_npy *out, fcp_error *err) {
 void fcp_npy_free(fcp_npy *npy) {
     free(npy->data);
     npy->data = NULL;
+}
+
+/* --- elements ----------------------------------------------------------------------------------------------------- */
+
+/* The bits of element i, the low bytes of a word (of a little-endian machine, as plans are). */
+static uint64_t bits_at(const fcp_npy *npy, uint64_t i) {
+    const unsigned char *data = npy->data;
+    uint64_t bits = 0;
+    switch (types[npy->type].size) {
+    case 1: return data[i];
+    case 2: memcpy(&bits, data + 2 * i, 2); return bits;
+    case 4: memcpy(&bits, data + 4 * i, 4); return bits;
+    default: memcpy(&bits, data + 8 * i, 8); return bits;
+    }
+}
+
+bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out) {
+    uint64_t bits = bits_at(npy, i);
+    switch (npy->type) {
+    case FCP_NPY_BOOL: *out = bits != 0; return true;
+    case FCP_NPY_I1: *out = (int8_t)bits; return true;
+    case FCP_NPY_I2: *out = (int16_t)bits; return true;
+    case FCP_NPY_I4: *out = (int32_t)bits; return true;
+    case FCP_NPY_I8: *out = (int64_t)bits; return true;
+    case FCP_NPY_U1: case FCP_NPY_U2: case FCP_NPY_U4: *out = (int64_t)bits; return true;
+    case FCP_NPY_U8: *out = (int64_t)bits; return bits <= INT64_MAX;
+    default: *out = 0; return true;
+    }
+}
+
+/* A float16: sign, 5 bits of exponent, 10 of fraction. */
+static double half(uint64_t bits) {
+    int exponent = (int)(bits >> 10 & 31);
+    double fraction = (double)(bits & 1023), sign = bits >> 15 & 1 ? -1 : 1;
+    if (exponent == 31) return fraction > 0 ? (double)NAN : sign * (double)INFINITY;
+    return exponent ? sign * ldexp(1024 + fraction, exponent - 25) : sign * ldexp(fraction, -24);
+}
+
+double fcp_npy_real(const fcp_npy *npy, uint64_t i) {
+    uint64_t bits = bits_at(npy, i);
+    uint32_t low = (uint32_t)bits;
+    float f;
+    double d;
+    switch (npy->type) {
+    case FCP_NPY_F2: return half(bits);
+    case FCP_NPY_F4: memcpy(&f, &low, sizeof f); return (double)f;
+    case FCP_NPY_F8: memcpy(&d, &bits, sizeof d); return d;
+    default: return 0;
+    }
 }
 
 static void print_shape(char *text, size_t size, uint32_t dims, const uint64_t *shape) {

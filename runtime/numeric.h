@@ -8,16 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "../codegen/clones.h"
 #include "fcp.h"
-
-/* One function, compiled for several instruction sets, the best chosen when the program starts. Only where the compiler
- * and the loader can, and not under sanitizers, whose run-time is not up when the choice is made. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(FCP_NO_CLONES)
-#define FCP_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FCP_CLONES
-#endif
 
 #define FCP_LOG2E 1.4426950408889634074
 #define FCP_LN2 0.69314718055994530942

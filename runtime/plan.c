@@ -88,11 +88,13 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     if (!fcp_plan_sections(plan, data, lengths) || !fcp_file_offsets(lengths, offsets, &size))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's tables are larger than any file");
     size_t n = (size_t)plan->sequences_count;
-    uint64_t *prefix = n < SIZE_MAX / sizeof *prefix ? malloc((n + 1) * sizeof *prefix) : NULL;
+    uint64_t *prefix = n < SIZE_MAX / sizeof *prefix / 4 ? malloc(2 * (n + 1) * sizeof *prefix) : NULL;
     if (!prefix) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the offsets of %zu sequences", n);
-    prefix[0] = 0;
+    uint64_t *keys = prefix + n + 1;
+    prefix[0] = keys[0] = 0;
     for (size_t i = 0; i < n; i++)
-        if (__builtin_add_overflow(prefix[i], plan->sequences[i], &prefix[i + 1])) {
+        if (__builtin_add_overflow(prefix[i], plan->sequences[i].queries, &prefix[i + 1]) ||
+            __builtin_add_overflow(keys[i], plan->sequences[i].keys, &keys[i + 1])) {
             free(prefix);
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "the lengths of sequences 0 to %zu sum to more than 2^64", i);
         }
@@ -119,33 +121,65 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
                              .layout = (fcp_layout)p->layout,
                              .has_pass = {p->passes & 1u << FCP_FORWARD, p->passes & 1u << FCP_BACKWARD},
                              .tokens = p->tokens,
+                             .key_tokens = p->key_tokens,
                              .sequences = plan->sequences_count,
                              .scale = p->scale};
 }
 
-uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
+static uint64_t layout_of(const fcp_plan *plan, fcp_side side, uint32_t rank, const fcp_span **out_spans,
+                          uint32_t *out_count) {
+    const uint32_t *starts;
+    const fcp_span *spans = fcp_side_layout(plan, side, &starts);
     uint32_t begin = 0, end = 0;
     if (rank < plan->problem->ranks) {
-        begin = plan->layout_starts[rank];
-        end = plan->layout_starts[rank + 1];
+        begin = starts[rank];
+        end = starts[rank + 1];
     }
     uint64_t tokens = 0;
-    for (uint32_t i = begin; i < end; i++) tokens += plan->layout[i].length;
-    if (out_spans) *out_spans = plan->layout + begin;
+    for (uint32_t i = begin; i < end; i++) tokens += spans[i].length;
+    if (out_spans) *out_spans = spans + begin;
     if (out_count) *out_count = end - begin;
     return tokens;
 }
 
-uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length) {
+uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
+    return layout_of(plan, FCP_QUERIES, rank, out_spans, out_count);
+}
+
+uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
+    return layout_of(plan, FCP_KEYS, rank, out_spans, out_count);
+}
+
+static uint64_t offset_of(const fcp_plan *plan, fcp_side side, uint32_t sequence, uint64_t *out_length) {
     bool known = sequence < plan->sequences_count;
-    if (out_length) *out_length = known ? plan->sequences[sequence] : 0;
-    return plan->sequence_offsets[known ? sequence : plan->sequences_count];
+    if (out_length) *out_length = known ? fcp_side_length(&plan->sequences[sequence], side) : 0;
+    return fcp_offsets(plan, side)[known ? sequence : plan->sequences_count];
+}
+
+uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length) {
+    return offset_of(plan, FCP_QUERIES, sequence, out_length);
+}
+
+uint64_t fcp_plan_key_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length) {
+    return offset_of(plan, FCP_KEYS, sequence, out_length);
+}
+
+int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence) {
+    return sequence < plan->sequences_count ? plan->sequences[sequence].q_first : 0;
 }
 
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
+    return fcp_held_bytes(p, FCP_HOLDS_BOTH, cls, pass);
+}
+
+uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
     uint64_t q = (uint64_t)p->heads * p->head_dim, kv = 2 * (uint64_t)p->kv_heads * p->head_dim;
     uint64_t row = (uint64_t)p->heads * 4; /* one float per head: LSE */
+    if (cls == FCP_IN || cls == FCP_OUT) {
+        if (!(holds & FCP_HOLDS_Q)) q = row = 0;
+        if (!(holds & FCP_HOLDS_KV)) kv = 0;
+    }
     switch (cls) {
     case FCP_KV: return kv * element;
     case FCP_Q: return q * element;
@@ -157,17 +191,19 @@ uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
     }
 }
 
-uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t home_tokens, uint64_t kv_slots,
+uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens, uint64_t kv_slots,
                          uint64_t state_slots, uint64_t dkv_slots) {
     uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
     uint64_t row = (uint64_t)p->heads * 4, dkv = fcp_class_bytes(p, FCP_DKV, pass);
-    uint64_t slots = times(times(kv_slots, p->max_block), kv), home;
+    uint64_t slots = times(times(kv_slots, p->max_block), kv), home_q, home_kv;
     if (pass == FCP_FORWARD) {
-        home = q + kv + q + row;
-        slots = plus(slots, times(times(state_slots, p->max_block), fcp_class_bytes(p, FCP_STATE, pass)));
+        home_q = q + q + row;
+        home_kv = kv;
+        slots = plus(slots, times(times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
     } else {
-        home = 3 * q + kv + 2 * row + row * p->head_dim + dkv + q + kv;
+        home_q = 3 * q + 2 * row + row * p->head_dim + q;
+        home_kv = kv + dkv + kv;
         slots = plus(slots, times(times(dkv_slots, p->max_block), dkv));
     }
-    return plus(times(home_tokens, home), slots);
+    return plus(plus(times(q_tokens, home_q), times(kv_tokens, home_kv)), slots);
 }

@@ -3,9 +3,9 @@
  * A plan is one set of flat tables for all ranks. Records have a fixed size, refer to each other by index, and are used
  * straight from the mapped file. The compiler fills the same tables in memory; saving is writing them out.
  *
- *   sequences   lengths
+ *   sequences   how many queries and keys each has, and where its queries begin
  *   pieces      (sequence, start, length), grouped by block
- *   blocks      runs of pieces; a home rank and a home slot
+ *   blocks      runs of pieces; what they hold of them; a home rank and a home slot
  *   tiles       (Q block, KV block, head group), in the order they are executed: by rank, stage, Q block
  *   parts       per tile: which Q piece meets which KV piece, in which shape
  *   shapes      shared: runs of FULL and PARTIAL cells
@@ -13,10 +13,18 @@
  *   rounds      per pass: what each round is
  *   streams     per pass, rank and queue: instructions
  *   transfers   what a LAUNCH sends and receives, what a COPY copies
- *   layout      per rank: which tokens the caller holds there, in which order
+ *   layout      per rank: which tokens the caller holds there, in which order; key_layout the same of keys
+ *
+ * SIDES. A sequence has queries and keys. Its keys are at positions 0 .. keys - 1, its queries at q_first .. q_first +
+ * queries - 1; q_first is keys - queries (aligned at the bottom right: the last query is at the last key's position) or 0
+ * (at the top left). Where every sequence has as many queries as keys, token i of one side is token i of the other: each
+ * block holds Q and KV of its tokens, and there is one layout. Where some sequence has not, the plan is split: each block,
+ * of whatever sequences, holds Q or KV alone, and queries and keys have a layout each, with tokens and places of their own.
+ * Starts of pieces and of the layouts' runs count tokens of their own side, from the sequence's first.
  *
  * SLOTS. Each rank has, per class, slots numbered from 0, each large enough for the largest block. In the classes KV, Q
- * and DKV the slots 0 .. homes-1 hold the rank's own blocks (a block's home_slot); those from homes on are transient.
+ * and DKV the slots 0 .. homes-1 hold the rank's own blocks (a block's home_slot); those from homes on are transient. A
+ * block that does not hold a class has a home slot of it all the same, of no size, which nothing may name.
  * Class STATE (the running m, l, O of a Q block that is visited more than once) has transient slots only.
  * Before a pass a rank's home slots hold what reshuffle IN and COPY bring; a transient slot holds nothing.
  *
@@ -39,7 +47,7 @@
  *   Rounds are numbered from 0 within a pass: a LAUNCH's c is rounds[round_starts[pass] + c]. A rank launches the
  *   rounds it has a share in, once each, in increasing order; a LAUNCH's stage is its round's.
  *   Stages never decrease along a queue, nor along a pass's rounds. Transfers between ranks, IN and OUT included, are
- *   no larger than `unit`.
+ *   no larger than `unit`. What a block does not hold is not moved: a KV block has no OUT in the forward pass.
  *   IN rounds hold IN, OUT rounds OUT, INDEPENDENT rounds KV sent from home slots, DEPENDENT rounds other KV, and DKV.
  *   A home block is ready (to read, send, copy out) once all its tokens are in; DELTA needs all home blocks of a rank.
  *   A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows (by WAIT) every ATTEND of stage <= t - buffers.
@@ -63,6 +71,11 @@
 enum { FCP_CELL = 128 };
 enum { FCP_PLAN_VERSION = 2 };
 
+/* The sides of a sequence, and the bits that say which of them a block holds. */
+typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
+enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_BOTH = FCP_HOLDS_Q | FCP_HOLDS_KV };
+typedef enum fcp_align { FCP_BOTTOM_RIGHT, FCP_TOP_LEFT } fcp_align;
+
 typedef enum fcp_strategy { FCP_STRATEGY_FCP, FCP_STRATEGY_RING, FCP_STRATEGY_ZIGZAG, FCP_STRATEGY_COUNT } fcp_strategy;
 typedef enum fcp_fabric { FCP_NET, FCP_LOCAL, FCP_FABRICS } fcp_fabric;
 typedef enum fcp_queue { FCP_COMPUTE, FCP_COMM, FCP_QUEUES } fcp_queue;
@@ -80,13 +93,15 @@ typedef struct fcp_problem {
     uint32_t heads, kv_heads, head_dim, head_groups;
     uint32_t dtype, layout, strategy, topology;
     uint32_t block;              /* tokens; the block size asked for */
-    uint32_t max_block;          /* tokens of the largest block: what a slot holds */
+    uint32_t max_block;          /* tokens of the largest block that holds KV: what a KV or DKV slot holds */
+    uint32_t max_q_block;        /* tokens of the largest block that holds Q: what a STATE slot holds */
     uint32_t unit;               /* tokens: no transfer is larger */
     uint32_t coalesce, buffers, margin;
     uint32_t passes;             /* bit per fcp_pass */
     uint32_t deterministic;
     uint32_t mask_uses;          /* MC_USES_* of the mask */
-    uint64_t tokens;
+    uint32_t align;              /* fcp_align: where the queries are; bottom right in a plan that is not split */
+    uint64_t tokens, key_tokens; /* of queries, of keys: the same in a plan that is not split */
     uint64_t memory_cap;         /* bytes per rank */
     double scale;
 } fcp_problem;
@@ -105,10 +120,10 @@ typedef struct fcp_cluster {
 typedef struct fcp_summary {
     uint64_t sequences, blocks, tiles;
     uint64_t pairs;              /* allowed pairs, counted per head only if the mask uses h */
-    uint64_t positions;          /* sum of n^2 (times heads if the mask uses h): density = pairs / positions */
+    uint64_t positions;          /* sum of queries * keys (times heads if the mask uses h): density = pairs / positions */
     uint64_t pairs_max_rank;     /* compute_max_over_mean = pairs_max_rank * ranks / pairs */
     uint64_t pairs_max_block;    /* heaviest Q block: compute_floor = max(1, pairs_max_block * ranks / pairs) */
-    uint64_t tokens_max_rank;
+    uint64_t tokens_max_rank, key_tokens_max_rank; /* home tokens, of queries and of keys */
     uint64_t bytes_total;        /* forward, both fabrics, without the reshuffle */
     uint64_t bytes_inter_node;   /* the part of it on net */
     uint64_t send_max, recv_max; /* the rank that sends, receives most, both fabrics: bytes */
@@ -125,10 +140,15 @@ typedef struct fcp_summary {
     uint64_t backward_slots_max; /* most transient KV + DKV slots of a rank */
 } fcp_summary;
 
+typedef struct fcp_sequence {
+    uint64_t queries, keys;
+    int64_t q_first; /* position of its first query */
+} fcp_sequence;
+
 typedef struct fcp_piece {
     uint32_t sequence;
     uint32_t length;
-    uint64_t start;
+    uint64_t start;  /* counted from the sequence's first token of the side that the block holds */
     uint32_t offset; /* of its first token in the block: the sum of the lengths before it */
     uint32_t block;
 } fcp_piece;
@@ -137,7 +157,7 @@ typedef struct fcp_block {
     uint32_t first_piece, pieces;
     uint32_t tokens;
     uint32_t home, home_slot; /* home slots of a rank are 0, 1, 2, ... in block order */
-    uint32_t pad;
+    uint32_t holds;           /* FCP_HOLDS_* */
 } fcp_block;
 
 typedef struct fcp_tile {
@@ -148,7 +168,7 @@ typedef struct fcp_tile {
     uint64_t pairs;
 } fcp_tile;
 
-/* A Q piece against a KV piece of the same sequence. Parts of a tile are in order of (q_piece, k_piece). */
+/* A Q piece (of a block that holds Q) against a KV piece of the same sequence. Parts of a tile are in order of (q_piece, k_piece). */
 typedef struct fcp_part {
     uint32_t q_piece, k_piece; /* indices of pieces */
     uint32_t shape;
@@ -253,7 +273,7 @@ typedef struct fcp_slices {
     X(PROBLEM, fcp_problem, problem)                                                                                   \
     X(CLUSTER, fcp_cluster, cluster)                                                                                   \
     X(SUMMARY, fcp_summary, summary)                                                                                   \
-    X(SEQUENCES, uint64_t, sequences)                                                                                  \
+    X(SEQUENCES, fcp_sequence, sequences)                                                                               \
     X(PIECES, fcp_piece, pieces)                                                                                       \
     X(BLOCKS, fcp_block, blocks)                                                                                       \
     X(TILES, fcp_tile, tiles)                                                                                          \
@@ -267,7 +287,9 @@ typedef struct fcp_slices {
     X(INSTRS, fcp_instr, instrs)                                                                                       \
     X(TRANSFERS, fcp_transfer, transfers)                                                                              \
     X(LAYOUT_STARTS, uint32_t, layout_starts) /* ranks + 1 offsets into layout */                                      \
-    X(LAYOUT, fcp_span, layout)                                                                                        \
+    X(LAYOUT, fcp_span, layout)        /* of queries; and of keys, where the plan is not split */                      \
+    X(KEY_LAYOUT_STARTS, uint32_t, key_layout_starts) /* likewise, of a split plan; else empty */                      \
+    X(KEY_LAYOUT, fcp_span, key_layout)                                                                                \
     X(MASK, mc_node, mask)                                                                                             \
     X(SCORE, mc_node, score)           /* empty: the score is s */                                                     \
     X(SLOPE, mc_node, slope)           /* the score's derivative by s */                                               \
@@ -296,7 +318,7 @@ struct fcp_plan {
     /* who owns the tables: release(owner) is called by fcp_plan_free, which then frees the plan itself (malloc'd) */
     void *owner;
     void (*release)(void *owner);
-    uint64_t *sequence_offsets; /* prefix sums of `sequences`, sequences_count + 1, malloc'd by fcp_plan_index */
+    uint64_t *sequence_offsets; /* prefix sums, sequences_count + 1 of queries and then of keys, malloc'd by fcp_plan_index */
     uint64_t file_size;         /* what saving writes: set by fcp_plan_index */
 };
 
@@ -329,7 +351,24 @@ static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, 
     return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
 }
 
-/* Bytes of one token of a class, in a slot or on the wire (the same): with e = dtype size,
+static inline bool fcp_plan_split(const fcp_plan *p) { return p->key_layout_starts_count != 0; }
+/* Prefix sums of a side's tokens over the sequences, sequences_count + 1. */
+static inline const uint64_t *fcp_offsets(const fcp_plan *p, fcp_side side) {
+    return p->sequence_offsets + (side == FCP_KEYS ? p->sequences_count + 1 : 0);
+}
+static inline uint64_t fcp_side_length(const fcp_sequence *s, fcp_side side) {
+    return side == FCP_KEYS ? s->keys : s->queries;
+}
+/* The side whose tokens a block's are, and whose layout its IN and OUT refer to. */
+static inline fcp_side fcp_side_of(const fcp_block *b) { return b->holds & FCP_HOLDS_Q ? FCP_QUERIES : FCP_KEYS; }
+/* The layout of a side: spans, and ranks + 1 offsets into them. */
+static inline const fcp_span *fcp_side_layout(const fcp_plan *p, fcp_side side, const uint32_t **out_starts) {
+    bool keys = side == FCP_KEYS && fcp_plan_split(p);
+    *out_starts = keys ? p->key_layout_starts : p->layout_starts;
+    return keys ? p->key_layout : p->layout;
+}
+
+/* Bytes of one token of a class, in a slot or on the wire (the same), of a block that holds both sides: with e = dtype size,
  *   KV     2 * kv_heads * head_dim * e
  *   DKV    2 * kv_heads * head_dim * 4
  *   STATE  heads * (head_dim + 2) * 4
@@ -337,12 +376,15 @@ static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, 
  *   IN     forward: Q + KV;  backward: 3 Q (Q, O, dO) + KV + heads * 4 (LSE)
  *   OUT    forward: Q + heads * 4 (O, LSE);  backward: Q + KV (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
+/* The same of a block that holds `holds`: of IN and OUT the part with Q (Q, O, LSE, dO, dQ), with KV (K, V, dK, dV), or all. */
+uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
-/* A rank's arena in a pass, in bytes: resident tensors of its homes (tokens * per-token), accumulators, and slots.
- *   forward:  home_tokens * (Q + KV + O + LSE) + kv_slots * max_block * KV + state_slots * max_block * STATE
- *   backward: home_tokens * (3 Q + KV + 2 * heads * 4 [LSE, delta] + heads * head_dim * 4 [dQ] + DKV + Q + KV [outputs])
- *             + kv_slots * max_block * KV + dkv_slots * max_block * DKV
+/* A rank's arena in a pass, in bytes: resident tensors of its homes (tokens * per-token), accumulators, and slots. With
+ * q_tokens and kv_tokens the tokens of its home blocks that hold Q, and KV,
+ *   forward:  q_tokens * (Q + O + LSE) + kv_tokens * KV + kv_slots * max_block * KV + state_slots * max_q_block * STATE
+ *   backward: q_tokens * (3 Q + 2 * heads * 4 [LSE, delta] + heads * head_dim * 4 [dQ] + Q [output])
+ *             + kv_tokens * (KV + DKV + KV [outputs]) + kv_slots * max_block * KV + dkv_slots * max_block * DKV
  * (O and the outputs dQ, dK, dV count in the dtype; slots counted are the transient ones). */
-uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t home_tokens, uint64_t kv_slots,
+uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens, uint64_t kv_slots,
                          uint64_t state_slots, uint64_t dkv_slots);
 #endif

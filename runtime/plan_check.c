@@ -89,8 +89,10 @@ static void sort_stretches(stretch *s, size_t n) {
 }
 
 /* Stretches of sequence s are at [first[s], first[s + 1]). */
-static fcp_code covered(const fcp_plan *plan, const char *what, stretch *all, const uint32_t *first, fcp_error *err) {
+static fcp_code covered(const fcp_plan *plan, fcp_side side, const char *what, stretch *all, const uint32_t *first,
+                        fcp_error *err) {
     for (uint64_t s = 0; s < plan->sequences_count; s++) {
+        uint64_t length = fcp_side_length(&plan->sequences[s], side);
         stretch *these = all + first[s];
         size_t n = first[s + 1] - first[s];
         for (size_t i = 1; i < n; i++)
@@ -105,15 +107,20 @@ static fcp_code covered(const fcp_plan *plan, const char *what, stretch *all, co
                  these[i].item, (ull)these[i].start, (ull)s, (ull)at);
             at += these[i].length;
         }
-        NEED(at == plan->sequences[s], "%ss hold %llu tokens of sequence %llu, which has %llu", what, (ull)at, (ull)s,
-             (ull)plan->sequences[s]);
+        NEED(at == length, "%ss hold %llu tokens of sequence %llu, which has %llu", what, (ull)at, (ull)s, (ull)length);
     }
     return FCP_OK;
 }
 
-/* `sequence` and `item` of n runs are read from records of `size` bytes: both piece and span begin alike. */
-static fcp_code check_cover(const fcp_plan *plan, const char *what, const void *records, uint64_t n, size_t size,
-                            size_t start_at, fcp_error *err) {
+/* Does record i belong to the side? Runs do; pieces, if their block holds it. */
+static bool of_side(const fcp_plan *plan, const void *records, uint64_t i, fcp_side side) {
+    return records != plan->pieces || plan->blocks[plan->pieces[i].block].holds >> side & 1;
+}
+
+/* Of the n runs of a side. `sequence`, `length` and `start` are read from records of `size` bytes: both piece and span
+ * begin alike. */
+static fcp_code check_cover(const fcp_plan *plan, fcp_side side, const char *what, const void *records, uint64_t n,
+                            size_t size, size_t start_at, fcp_error *err) {
     _Static_assert(offsetof(fcp_piece, sequence) == 0 && offsetof(fcp_span, sequence) == 0, "read alike");
     _Static_assert(offsetof(fcp_piece, length) == 4 && offsetof(fcp_span, length) == 4, "read alike");
     uint32_t *first = calloc((size_t)plan->sequences_count + 2, sizeof *first);
@@ -123,10 +130,12 @@ static fcp_code check_cover(const fcp_plan *plan, const char *what, const void *
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check %llu %ss", (ull)n, what);
     } else {
         const uint8_t *at = records;
-        for (uint64_t i = 0; i < n; i++, at += size) first[*(const uint32_t *)(const void *)at + 2]++;
+        for (uint64_t i = 0; i < n; i++, at += size)
+            first[*(const uint32_t *)(const void *)at + 2] += of_side(plan, records, i, side);
         for (uint64_t s = 2; s <= plan->sequences_count; s++) first[s] += first[s - 1];
         at = records;
         for (uint64_t i = 0; i < n; i++, at += size) {
+            if (!of_side(plan, records, i, side)) continue;
             uint32_t sequence, length;
             uint64_t start;
             memcpy(&sequence, at, 4);
@@ -134,7 +143,7 @@ static fcp_code check_cover(const fcp_plan *plan, const char *what, const void *
             memcpy(&start, at + start_at, 8);
             all[first[sequence + 1]++] = (stretch){start, length, (uint32_t)i};
         }
-        code = covered(plan, what, all, first, err);
+        code = covered(plan, side, what, all, first, err);
     }
     free(first);
     free(all);
@@ -157,9 +166,32 @@ static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
     NEED(plan->sequence_offsets, "a plan without its index");
     uint64_t ranks = plan->problem->ranks;
     NEED(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
-             plan->layout_starts_count == ranks + 1 && plan->round_starts_count == FCP_PASSES + 1,
-         "%llu streams, %llu layout starts, %llu round starts for %llu ranks", (ull)plan->streams_count,
-         (ull)plan->layout_starts_count, (ull)plan->round_starts_count, (ull)ranks);
+             plan->layout_starts_count == ranks + 1 && plan->round_starts_count == FCP_PASSES + 1 &&
+             (plan->key_layout_starts_count == ranks + 1 || (!fcp_plan_split(plan) && !plan->key_layout_count)),
+         "%llu streams, %llu and %llu layout starts, %llu round starts for %llu ranks", (ull)plan->streams_count,
+         (ull)plan->layout_starts_count, (ull)plan->key_layout_starts_count, (ull)plan->round_starts_count, (ull)ranks);
+    return FCP_OK;
+}
+
+static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
+    uint64_t keys = fcp_offsets(plan, FCP_KEYS)[plan->sequences_count];
+    NEED(p->tokens > 0 && p->tokens <= max_tokens && queries == p->tokens && p->key_tokens > 0 &&
+             p->key_tokens <= max_tokens && keys == p->key_tokens,
+         "sequences of %llu queries and %llu keys in all, for %llu and %llu", (ull)queries, (ull)keys, (ull)p->tokens,
+         (ull)p->key_tokens);
+    bool split = false;
+    for (uint64_t i = 0; i < plan->sequences_count; i++) {
+        const fcp_sequence *s = &plan->sequences[i];
+        NEED(s->queries && s->keys, "sequence %llu has no tokens", (ull)i);
+        NEED(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries),
+             "sequence %llu: its %llu queries are aligned at %lld of %llu keys", (ull)i, (ull)s->queries,
+             (long long)s->q_first, (ull)s->keys);
+        split |= s->queries != s->keys;
+    }
+    NEED(split || p->align == FCP_BOTTOM_RIGHT, "an alignment, where every sequence has as many queries as keys");
+    NEED(split == fcp_plan_split(plan), "a layout of keys, and sequences with as many queries, or the reverse");
     return FCP_OK;
 }
 
@@ -172,34 +204,39 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     NEED(p->ranks <= FCP_MAX_RANKS, "%u ranks", p->ranks);
     NEED(p->head_groups == 1, "%u head groups", p->head_groups);
     NEED(p->dtype <= FCP_BF16 && p->layout <= FCP_LAYOUT_ZIGZAG && p->strategy < FCP_STRATEGY_COUNT &&
-             p->topology <= FCP_RAIL,
-         "dtype %u, layout %u, strategy %u, topology %u", p->dtype, p->layout, p->strategy, p->topology);
+             p->topology <= FCP_RAIL && p->align <= FCP_TOP_LEFT,
+         "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype, p->layout, p->strategy, p->topology,
+         p->align);
     NEED(p->block > 0 && p->block % FCP_CELL == 0, "a block size of %u tokens", p->block);
-    NEED(p->unit > 0 && p->unit <= p->max_block, "units of %u tokens in blocks of %u", p->unit, p->max_block);
+    NEED(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block), "units of %u tokens in blocks of %u and %u",
+         p->unit, p->max_q_block, p->max_block);
     NEED(p->coalesce > 0 && p->buffers > 0, "coalesce %u, buffers %u", p->coalesce, p->buffers);
     NEED(p->passes && p->passes < 1u << FCP_PASSES && p->deterministic <= 1, "passes %#x, deterministic %u", p->passes,
          p->deterministic);
     NEED(isfinite(p->scale), "a scale that is not finite");
     NEED(padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu), "the cluster's GPU name is not text");
     NEED(printable(plan->source, plan->source_count), "the source is not text");
-    NEED(p->tokens > 0 && p->tokens <= max_tokens && plan->sequence_offsets[plan->sequences_count] == p->tokens,
-         "sequences of %llu tokens in all, for %llu", (ull)plan->sequence_offsets[plan->sequences_count],
-         (ull)p->tokens);
-    for (uint64_t s = 0; s < plan->sequences_count; s++)
-        NEED(plan->sequences[s], "sequence %llu has no tokens", (ull)s);
-    return fcp_plan_check_data(plan, err);
+    fcp_code code = check_sequences(plan, err);
+    return code ? code : fcp_plan_check_data(plan, err);
 }
 
 static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint64_t next = 0;
-    uint32_t largest = 0;
+    uint32_t largest[FCP_SIDES] = {0};
+    bool split = fcp_plan_split(plan);
     uint32_t *homes = calloc(p->ranks, sizeof *homes);
     if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check the blocks");
     fcp_code code = FCP_OK;
     for (uint64_t b = 0; b < plan->blocks_count && !code; b++) {
         const fcp_block *k = &plan->blocks[b];
         uint64_t tokens = 0;
+        if (split ? k->holds != FCP_HOLDS_Q && k->holds != FCP_HOLDS_KV : k->holds != FCP_HOLDS_BOTH) {
+            code = fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu holds %#x in a plan that is %ssplit", (ull)b, k->holds,
+                            split ? "" : "not ");
+            break;
+        }
+        fcp_side side = fcp_side_of(k);
         if (k->first_piece != next || k->pieces == 0 || k->pieces > plan->pieces_count - next) {
             code =
                 fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu has pieces from %u on, %u of them; %llu come next of %llu",
@@ -208,8 +245,9 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         }
         for (; next < (uint64_t)k->first_piece + k->pieces; next++) {
             const fcp_piece *c = &plan->pieces[next];
-            if (c->block != b || c->offset != tokens || c->length == 0 || c->sequence >= plan->sequences_count ||
-                c->start > plan->sequences[c->sequence] || c->length > plan->sequences[c->sequence] - c->start) {
+            const fcp_sequence *s = c->sequence < plan->sequences_count ? &plan->sequences[c->sequence] : NULL;
+            if (c->block != b || c->offset != tokens || c->length == 0 || !s || c->start > fcp_side_length(s, side) ||
+                c->length > fcp_side_length(s, side) - c->start) {
                 code = fcp_fail(err, FCP_E_PLAN_FORMAT,
                                 "piece %llu of block %llu: tokens %llu to %llu of sequence %u, offset %u, block %u",
                                 (ull)next, (ull)b, (ull)c->start, (ull)c->start + c->length, c->sequence, c->offset,
@@ -219,40 +257,46 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
             tokens += c->length;
         }
         if (code) break;
-        if (k->tokens != tokens || k->pad || k->home >= p->ranks || k->home_slot != homes[k->home]++)
+        if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++)
             code = fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u",
                             (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot);
-        if (k->tokens > largest) largest = k->tokens;
+        for (int i = 0; i < FCP_SIDES; i++)
+            if (k->holds >> i & 1 && k->tokens > largest[i]) largest[i] = k->tokens;
     }
     free(homes);
     if (code) return code;
     NEED(next == plan->pieces_count, "%llu pieces, %llu of them in blocks", (ull)plan->pieces_count, (ull)next);
-    NEED(largest == p->max_block, "the largest block has %u tokens, not %u", largest, p->max_block);
-    return check_cover(plan, "piece", plan->pieces, plan->pieces_count, sizeof *plan->pieces,
-                       offsetof(fcp_piece, start), err);
+    NEED(largest[FCP_KEYS] == p->max_block && largest[FCP_QUERIES] == p->max_q_block,
+         "the largest blocks have %u and %u tokens, not %u and %u", largest[FCP_QUERIES], largest[FCP_KEYS],
+         p->max_q_block, p->max_block);
+    for (int side = 0; side < (split ? FCP_SIDES : 1) && !code; side++)
+        code = check_cover(plan, (fcp_side)side, "piece", plan->pieces, plan->pieces_count, sizeof *plan->pieces,
+                           offsetof(fcp_piece, start), err);
+    return code;
 }
 
-static fcp_code check_layout(const fcp_plan *plan, fcp_error *err) {
-    const uint32_t *starts = plan->layout_starts;
+static fcp_code check_layout(const fcp_plan *plan, fcp_side side, fcp_error *err) {
+    const uint32_t *starts;
+    const fcp_span *layout = fcp_side_layout(plan, side, &starts);
+    uint64_t count = side == FCP_KEYS ? plan->key_layout_count : plan->layout_count;
     uint32_t ranks = plan->problem->ranks;
-    NEED(starts[0] == 0 && starts[ranks] == plan->layout_count, "the layout's starts do not span its %llu runs",
-         (ull)plan->layout_count);
+    NEED(starts[0] == 0 && starts[ranks] == count, "the layout's starts do not span its %llu runs", (ull)count);
     for (uint32_t r = 0; r < ranks; r++) {
-        NEED(starts[r] <= starts[r + 1] && starts[r + 1] <= plan->layout_count, "the layout of rank %u: runs %u to %u",
-             r, starts[r], starts[r + 1]);
+        NEED(starts[r] <= starts[r + 1] && starts[r + 1] <= count, "the layout of rank %u: runs %u to %u", r, starts[r],
+             starts[r + 1]);
         uint64_t tokens = 0;
         for (uint32_t i = starts[r]; i < starts[r + 1]; i++) {
-            const fcp_span *s = &plan->layout[i];
-            NEED(s->length && s->sequence < plan->sequences_count && s->start <= plan->sequences[s->sequence] &&
-                     s->length <= plan->sequences[s->sequence] - s->start,
+            const fcp_span *s = &layout[i];
+            uint64_t length = s->sequence < plan->sequences_count
+                                  ? fcp_side_length(&plan->sequences[s->sequence], side) : 0;
+            NEED(s->length && s->start <= length && s->length <= length - s->start,
                  "the layout of rank %u, run %u: tokens %llu to %llu of sequence %u", r, i, (ull)s->start,
                  (ull)s->start + s->length, s->sequence);
             tokens += s->length;
         }
         NEED(tokens < FCP_NONE, "the layout gives rank %u %llu tokens", r, (ull)tokens);
     }
-    return check_cover(plan, "run", plan->layout, plan->layout_count, sizeof *plan->layout, offsetof(fcp_span, start),
-                       err);
+    return check_cover(plan, side, "run", layout, count, sizeof *layout, offsetof(fcp_span, start), err);
 }
 
 /* Tokens of cells [from, from + count) along a piece of `length` tokens; the last cell may be cut short. */
@@ -311,6 +355,8 @@ static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
         total += t->parts;
         NEED(total <= plan->parts_count, "tile %llu shares parts with others", (ull)i);
         const fcp_block *q = &plan->blocks[t->q_block], *k = &plan->blocks[t->k_block];
+        NEED(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV, "tile %llu of blocks %u and %u, which hold no Q or no KV",
+             (ull)i, t->q_block, t->k_block);
         uint64_t pairs = 0;
         const fcp_part *last = NULL;
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end; last = c++) {
@@ -341,6 +387,7 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
                  v->q_slot != FCP_NONE,
              "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u", (ull)i, v->q_block,
              v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
+        NEED(plan->blocks[v->q_block].holds & FCP_HOLDS_Q, "visit %llu to block %u, which holds no Q", (ull)i, v->q_block);
     }
     return FCP_OK;
 }
@@ -384,7 +431,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
             } else if (op == FCP_OP_ATTEND) {
                 good = good && b && a + b <= plan->visits_count && !x->c;
             } else if (op == FCP_OP_REDUCE) {
-                good = good && a < plan->blocks_count;
+                good = good && a < plan->blocks_count && plan->blocks[a].holds & FCP_HOLDS_KV;
             } else {
                 good = good && op == FCP_OP_DELTA && !x->a && !x->b && !x->c;
             }
@@ -409,6 +456,8 @@ static fcp_code check_transfers(const fcp_plan *plan, fcp_error *err) {
              "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer, t->block, t->cls,
              t->fabric, t->dir);
         uint32_t tokens = plan->blocks[t->block].tokens;
+        NEED(!(cls & (1u << FCP_KV | 1u << FCP_DKV)) | !!(plan->blocks[t->block].holds & FCP_HOLDS_KV),
+             "transfer %llu moves KV or dKV of block %u, which holds none", (ull)i, t->block);
         NEED((t->tokens != 0) & (t->first < tokens) & ((uint64_t)t->first + t->tokens <= tokens),
              "transfer %llu: tokens %u to %llu of block %u, which has %u", (ull)i, t->first, (ull)t->first + t->tokens,
              t->block, tokens);
@@ -423,7 +472,8 @@ fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) {
     const fcp_plan *plan = &view;
     if (!code) code = check_problem(plan, err);
     if (!code) code = check_blocks(plan, err);
-    if (!code) code = check_layout(plan, err);
+    if (!code) code = check_layout(plan, FCP_QUERIES, err);
+    if (!code && fcp_plan_split(plan)) code = check_layout(plan, FCP_KEYS, err);
     if (!code) code = check_shapes(plan, err);
     if (!code) code = check_tiles(plan, err);
     if (!code) code = check_visits(plan, err);

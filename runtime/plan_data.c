@@ -23,8 +23,7 @@ static bool is_width(uint32_t width) {
 
 /* The tokens of the batch that a field has a value for. */
 static uint64_t field_tokens(const fcp_plan *plan, uint32_t kind) {
-    (void)kind;
-    return plan->problem->tokens;
+    return kind == FCP_FIELD_KEYS ? plan->problem->key_tokens : plan->problem->tokens;
 }
 
 static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
@@ -111,12 +110,16 @@ fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err) {
 }
 
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env) {
-    uint64_t n, first = fcp_plan_sequence_offset(plan, sequence, &n);
+    uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, sequence, &keys);
+    uint64_t first_query = fcp_plan_sequence_offset(plan, sequence, &queries);
+    int64_t q_first = fcp_plan_query_position(plan, sequence);
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
-        bool table = a->kind == FCP_TABLE;
-        arrays[i] = (mc_array){.data = plan->data + a->offset + (table ? 0 : first * width_bytes(a->width)),
-                               .count = (int64_t)(table ? a->count : n),
+        bool table = a->kind == FCP_TABLE, by_query = a->kind == FCP_FIELD_QUERIES;
+        uint64_t first = table ? 0 : by_query ? first_query : first_key;
+        arrays[i] = (mc_array){.data = plan->data + a->offset + first * width_bytes(a->width),
+                               .first = by_query ? q_first : 0,
+                               .count = (int64_t)(table ? a->count : by_query ? queries : keys),
                                .columns = (uint32_t)a->columns,
                                .width = (mc_width)a->width};
     }
@@ -124,5 +127,5 @@ void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_
         const fcp_slices *s = &plan->slices[i];
         bands[i] = (mc_bands){plan->band_rows + s->first_row, plan->bands + s->first_band, s->rows, s->bands};
     }
-    *out_env = (mc_env){.n = (int64_t)n, .queries = (int64_t)n, .arrays = arrays, .bands = bands};
+    *out_env = (mc_env){.n = (int64_t)keys, .q_first = q_first, .queries = (int64_t)queries, .arrays = arrays, .bands = bands};
 }

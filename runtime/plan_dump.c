@@ -96,6 +96,8 @@ static const char *const class_names[] = {"kv", "q", "dkv", "state", "in", "out"
 static const char *const fabric_names[] = {"net", "local"};
 static const char *const dir_names[] = {"send", "recv"};
 static const char *const pass_names[] = {"forward", "backward"};
+static const char *const align_names[] = {"bottom_right", "top_left"};
+static const char *const holds_names[] = {"nothing", "q", "kv", "both"};
 static const char *const queue_names[] = {"compute", "comm"};
 static const char *const op_names[] = {
 #define X(id, name) [FCP_OP_##id] = name,
@@ -124,9 +126,9 @@ static const field problem_fields[] = {
 #define P(m) F(fcp_problem, m, U32)
     P(ranks), P(nodes), P(gpus), P(heads), P(kv_heads), P(head_dim), P(head_groups),
     E(fcp_problem, dtype, dtype_names), E(fcp_problem, layout, layout_names), E(fcp_problem, strategy, strategy_names),
-    E(fcp_problem, topology, topology_names), P(block), P(max_block), P(unit), P(coalesce), P(buffers), P(margin),
-    E(fcp_problem, passes, pass_set_names), P(deterministic), P(mask_uses), F(fcp_problem, tokens, U64),
-    F(fcp_problem, memory_cap, U64), F(fcp_problem, scale, DOUBLE)
+    E(fcp_problem, topology, topology_names), P(block), P(max_block), P(max_q_block), P(unit), P(coalesce), P(buffers), P(margin),
+    E(fcp_problem, passes, pass_set_names), P(deterministic), P(mask_uses), E(fcp_problem, align, align_names),
+    F(fcp_problem, tokens, U64), F(fcp_problem, key_tokens, U64), F(fcp_problem, memory_cap, U64), F(fcp_problem, scale, DOUBLE)
 #undef P
 };
 static const field cluster_fields[] = {
@@ -145,6 +147,7 @@ static const field summary_fields[] = {
     S(pairs_max_rank),
     S(pairs_max_block),
     S(tokens_max_rank),
+    S(key_tokens_max_rank),
     S(bytes_total),
     S(bytes_inter_node),
     S(send_max),
@@ -167,11 +170,13 @@ static const field summary_fields[] = {
     S(backward_slots_max)
 #undef S
 };
-static const field sequence_fields[] = {{"length", 0, U64, 8, NULL, 0}};
+static const field sequence_fields[] = {F(fcp_sequence, queries, U64), F(fcp_sequence, keys, U64),
+                                        F(fcp_sequence, q_first, I64)};
 static const field piece_fields[] = {F(fcp_piece, sequence, U32), F(fcp_piece, start, U64), F(fcp_piece, length, U32),
                                      F(fcp_piece, block, U32), F(fcp_piece, offset, U32)};
 static const field block_fields[] = {F(fcp_block, first_piece, U32), F(fcp_block, pieces, U32),
-                                     F(fcp_block, tokens, U32), F(fcp_block, home, U32), F(fcp_block, home_slot, U32)};
+                                     F(fcp_block, tokens, U32), F(fcp_block, home, U32), F(fcp_block, home_slot, U32),
+                                     E(fcp_block, holds, holds_names)};
 static const field tile_fields[] = {F(fcp_tile, q_block, U32), F(fcp_tile, k_block, U32),
                                     F(fcp_tile, first_part, U32), F(fcp_tile, parts, U32),
                                     F(fcp_tile, kv_slot, U32), F(fcp_tile, dkv_slot, INDEX), F(fcp_tile, pairs, U64)};
@@ -552,6 +557,8 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     put_transfers(o, plan);
     put_numbers(o, "layout_starts", "layout_start", plan->layout_starts, plan->layout_starts_count);
     TABLE(layout, "layout", span_fields);
+    put_numbers(o, "key_layout_starts", "key_layout_start", plan->key_layout_starts, plan->key_layout_starts_count);
+    TABLE(key_layout, "key_layout", span_fields);
     put_code(o, "mask", plan->mask, plan->mask_count);
     put_code(o, "score", plan->score, plan->score_count);
     put_code(o, "slope", plan->slope, plan->slope_count);

@@ -1,10 +1,11 @@
 /* reference.c: attention by its definition, and the judgement of results.
  *
  * Requires: a checked plan; packed inputs. Cost: see reference.h; a task needs 8 n (4 head_dim + 2 STRIP) bytes and
- *           half as much again for the naive computation, n the sequence's length.
+ *           half as much again for the naive computation, n the sequence's length; with a score 3 STRIP.
  * Method:   a task is one KV head of one sequence, with the query heads that share it; threads take tasks, longest
  *           sequences first. Rows are worked on STRIP at a time, so that a tile of keys serves many. The mask's value
- *           for every pair of a strip is evaluated element by element; the plan's tiles and cells are never looked at.
+ *           for every pair of a strip is evaluated; the plan's tiles and cells are never looked at. Scores and slopes are
+ *           evaluated pair by pair in float64, and in rows of float32, as kernels do, for the naive computation.
  */
 #include "reference.h"
 
@@ -22,11 +23,16 @@ enum { STRIP = 32, TILE = 128, MAX_THREADS = 256 };
 
 /* Rows [row, row + rows) of a sequence. */
 struct strip {
-    size_t n, d;
-    uint64_t row;
+    size_t n, d; /* keys */
+    uint64_t queries, row;
     uint32_t rows;
     double scale;
     fcp_dtype dtype;
+    mc_code score, slope; /* of no nodes: the score is s */
+    const double *sink;   /* of the head, or NULL */
+    const mc_env *env;
+    int64_t head;
+    int64_t *scratch;
     uint8_t *allow; /* [STRIP][n] */
     bool *live;     /* per tile of keys: some pair of the strip is allowed */
 };
@@ -43,6 +49,22 @@ static struct tile tile_from(const struct strip *s, size_t key) {
 }
 static struct tile first_tile(const struct strip *s) { return tile_from(s, 0); }
 static struct tile next_tile(const struct strip *s, struct tile t) { return tile_from(s, t.key + TILE); }
+
+/* A score's or slope's code at row i of the strip and the allowed keys of a tile; out may be logits. */
+static void exact_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const double *logits,
+                        double *out) {
+    const uint8_t *allow = s->allow + i * s->n + t.key;
+    for (uint32_t j = 0; j < t.count; j++)
+        if (allow[j])
+            out[j] = mc_eval_score(code, s->env, (int64_t)(s->row + i), (int64_t)(t.key + j), s->head, logits[j],
+                                   s->scratch);
+}
+
+static void naive_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const float *logits,
+                        float *out) {
+    mc_eval_score_row(code, s->env, (int64_t)(s->row + i), (int64_t)t.key, t.count, s->head, logits, s->scratch, out);
+}
+_Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 
 #define REAL double
 #define NAME(x) exact_##x
@@ -95,7 +117,7 @@ struct run {
 struct task {
     struct run *run;
     uint32_t sequence, kv_head;
-    uint64_t offset; /* packed index of the sequence's first token */
+    uint64_t offset, key_offset; /* packed index of the sequence's first query, first key */
     struct strip strip;
     struct exact_buffers exact;
     struct naive_buffers naive;
@@ -126,7 +148,7 @@ static void fill_mask(struct task *t, uint32_t head) {
         for (size_t key = 0; key < s->n; key += MC_ROW) {
             uint32_t width = s->n - key < MC_ROW ? (uint32_t)(s->n - key) : MC_ROW;
             uint8_t *out = s->allow + i * s->n + key;
-            mc_eval_row(code, &t->env, (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch, out);
+            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch, out);
             if (memchr(out, 1, width)) s->live[key / TILE] = true;
         }
 }
@@ -146,7 +168,7 @@ static void judge(struct measure *m, fcp_tensor t, uint64_t at, double value, do
     m->seen = true;
     if (off > m->naive) m->naive = off;
     if (isfinite(size) && size > m->most) m->most = size;
-    if (empty && value != exact) m->broken = true;
+    if (empty && value != (double)(float)exact) m->broken = true;
     double excess = t == FCP_TENSOR_LSE && isfinite(size) ? error - 1e-5 * (size > 1 ? size : 1) : error;
     if (excess > m->excess) m->excess = excess;
 }
@@ -180,11 +202,13 @@ static void attend_strip(struct task *t, uint32_t head) {
         load(run, FCP_TENSOR_Q, token, head, t->exact.q + i * s->d, t->naive.q + i * s->d);
         if (run->backward) load(run, FCP_TENSOR_DO, token, head, t->exact.d_o + i * s->d, t->naive.d_o + i * s->d);
     }
+    s->head = head;
+    s->sink = run->plan->sink_count ? &run->plan->sink[head] : NULL;
     exact_attend(s, &t->exact, run->backward);
     if (run->judged) naive_attend(s, &t->naive, run->backward);
     for (uint32_t i = 0; i < s->rows; i++) {
         uint64_t token = t->offset + s->row + i;
-        bool empty = t->exact.lse[i] == -INFINITY;
+        bool empty = t->exact.empty[i];
         put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, out->o, empty);
         put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], out->lse, empty);
         if (run->backward)
@@ -198,11 +222,11 @@ static void run_task(struct task *t) {
     uint32_t group = run->shape.heads / run->shape.kv_heads;
     bool by_head = run->plan->problem->mask_uses & MC_USES_H;
     for (size_t i = 0; i < s->n; i++) {
-        load(run, FCP_TENSOR_K, t->offset + i, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
-        load(run, FCP_TENSOR_V, t->offset + i, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
+        load(run, FCP_TENSOR_K, t->key_offset + i, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
+        load(run, FCP_TENSOR_V, t->key_offset + i, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
     }
-    for (s->row = 0; s->row < s->n && !(run->stop && *run->stop); s->row += STRIP) {
-        s->rows = s->n - s->row < STRIP ? (uint32_t)(s->n - s->row) : STRIP;
+    for (s->row = 0; s->row < s->queries && !(run->stop && *run->stop); s->row += STRIP) {
+        s->rows = s->queries - s->row < STRIP ? (uint32_t)(s->queries - s->row) : STRIP;
         for (uint32_t h = t->kv_head * group; h < (t->kv_head + 1) * group; h++) {
             if (by_head || h == t->kv_head * group) fill_mask(t, h);
             attend_strip(t, h);
@@ -213,31 +237,51 @@ static void run_task(struct task *t) {
     naive_round_all(s, t->naive.dk, s->n * s->d);
     naive_round_all(s, t->naive.dv, s->n * s->d);
     for (size_t i = 0; i < s->n; i++) {
-        put_row(t, FCP_TENSOR_DK, t->offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk,
+        put_row(t, FCP_TENSOR_DK, t->key_offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk,
                 false);
-        put_row(t, FCP_TENSOR_DV, t->offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv,
+        put_row(t, FCP_TENSOR_DV, t->key_offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv,
                 false);
     }
 }
 
+static int64_t *new_scratch(const fcp_plan *plan) {
+    const mc_code codes[] = {{plan->mask, (uint32_t)plan->mask_count},
+                             {plan->score, (uint32_t)plan->score_count},
+                             {plan->slope, (uint32_t)plan->slope_count}};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        size_t words = mc_row_scratch(codes[i]) + 1;
+        if (words > most) most = words;
+    }
+    return calloc(most, sizeof(int64_t));
+}
+
 static bool open_task(struct task *t, struct run *run, uint64_t index) {
     const fcp_plan *plan = run->plan;
-    uint64_t n;
+    uint64_t n, queries;
     *t = (struct task){.run = run, .sequence = run->order[index / run->shape.kv_heads]};
     t->kv_head = (uint32_t)(index % run->shape.kv_heads);
-    t->offset = fcp_plan_sequence_offset(plan, t->sequence, &n);
-    t->strip =
-        (struct strip){.n = (size_t)n, .d = run->shape.head_dim, .scale = run->shape.scale, .dtype = run->shape.dtype};
+    t->offset = fcp_plan_sequence_offset(plan, t->sequence, &queries);
+    t->key_offset = fcp_plan_key_offset(plan, t->sequence, &n);
+    t->strip = (struct strip){.n = (size_t)n,
+                              .queries = queries,
+                              .d = run->shape.head_dim,
+                              .scale = run->shape.scale,
+                              .dtype = run->shape.dtype,
+                              .score = {plan->score, (uint32_t)plan->score_count},
+                              .slope = {plan->slope, (uint32_t)plan->slope_count},
+                              .env = &t->env};
     if (n > SIZE_MAX / 64 / (8 * t->strip.d + 8 * STRIP)) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
-    t->scratch = calloc(mc_row_scratch((mc_code){plan->mask, (uint32_t)plan->mask_count}) + 1, sizeof *t->scratch);
+    t->scratch = t->strip.scratch = new_scratch(plan);
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     if (!t->arrays || !t->bands) return false;
     fcp_plan_env(plan, t->sequence, t->arrays, t->bands, &t->env);
-    return t->strip.allow && t->strip.live && t->scratch && exact_allocate(&t->exact, n, t->strip.d) &&
-           naive_allocate(&t->naive, n, t->strip.d);
+    bool sloped = run->backward && t->strip.slope.count;
+    return t->strip.allow && t->strip.live && t->scratch && exact_allocate(&t->exact, n, t->strip.d, sloped) &&
+           naive_allocate(&t->naive, n, t->strip.d, sloped);
 }
 
 static void close_task(struct task *t) {
@@ -307,7 +351,10 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
         free(run->order);
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the reference");
     }
-    for (uint32_t i = 0; i < sequences; i++) lengths[i] = (struct length){run->plan->sequences[i], i};
+    for (uint32_t i = 0; i < sequences; i++) {
+        const fcp_sequence *q = &run->plan->sequences[i];
+        lengths[i] = (struct length){q->queries > q->keys ? q->queries : q->keys, i};
+    }
     qsort(lengths, sequences, sizeof *lengths, by_length);
     for (uint32_t i = 0; i < sequences; i++) run->order[i] = lengths[i].sequence;
     while (count + 1 < threads && pthread_create(&started[count], NULL, run_tasks, run) == 0) count++;
@@ -341,13 +388,15 @@ fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packe
     fcp_code code = check_inputs(packed, run.backward, err);
     if (code == FCP_OK) code = run_all(&run, threads, err);
     if (code != FCP_OK) return code;
+    /* a score of which the slope depends on s is not linear in it */
+    double factor = mc_uses((mc_code){plan->slope, (uint32_t)plan->slope_count}) & MC_USES_S ? 3 : 2;
     for (int t = 0; t < FCP_TENSORS; t++) {
         const struct measure *m = &run.measures[t];
         if (!judged.t[t]) continue;
         double absolute = t < FCP_TENSOR_DQ ? 0 : run.shape.dtype == FCP_FP32 ? 1e-5 : 3e-4;
         fcp_check *c = &report->tensor[t];
         *c = (fcp_check){.checked = true, .max_abs_error = m->error, .reference_error = m->naive, .worst = m->worst};
-        c->tolerance = 2 * m->naive + fcp_ulp(fcp_tensor_dtype(&run.shape, (fcp_tensor)t), m->most) + absolute;
+        c->tolerance = factor * m->naive + fcp_ulp(fcp_tensor_dtype(&run.shape, (fcp_tensor)t), m->most) + absolute;
         c->ok = !m->broken && (t == FCP_TENSOR_LSE ? m->excess : m->error) <= c->tolerance;
         report->ok &= c->ok;
         if (m->error > report->max_abs_error) report->max_abs_error = m->error;

@@ -1,15 +1,16 @@
 /* reference.h: attention by its definition, and the judgement of a result.
  *
  * The reference takes the mask code, evaluates it for every (q, k) of every sequence (and head, if the mask names h),
- * and computes O, LSE, dQ, dK, dV in float64 by the formulas, pair by pair; it shares nothing with the kernels. Beside
- * it the same is done naively in the input's precision: fp32 sums, and P and dS rounded to the dtype; that error is the
- * measure.
+ * and computes O, LSE, dQ, dK, dV in float64 by the formulas, pair by pair; it shares nothing with the kernels. A score
+ * and its slope are evaluated in float64 for every allowed pair, and a sink is one more term of the sum. Beside it the
+ * same is done naively in the input's precision: fp32 scores and sums, and P and dS rounded to the dtype; that error is
+ * the measure.
  *
- * A tensor is right when  max |x - ref| <= 2 max |naive - ref| + one ulp of the dtype at max |ref| + the term
+ * A tensor is right when  max |x - ref| <= c max |naive - ref| + one ulp of the dtype at max |ref| + the term
  *   LSE        1e-5 max(1, |ref|), element by element
  *   gradients  3e-4 for fp16 and bf16, 1e-5 for fp32 (what cancels exactly when summed in one order need not in another)
- * and where the definition has no keys, O is exactly 0 and LSE exactly -inf. A NaN where ref has none is an infinite
- * error.
+ * where c is 2, and 3 with a score of which the slope depends on s (a soft-cap); and where the definition has no keys, O is
+ * exactly 0 and LSE exactly -inf, or the head's sink. A NaN where ref has none is an infinite error.
  *
  * Cost: pairs looked at: sum of n^2; work: heads * head_dim * pairs * 4 (forward) or 10 (backward) operations, twice.
  */

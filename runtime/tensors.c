@@ -29,7 +29,7 @@ enum {
 const char *fcp_tensor_name(fcp_tensor t) { return (unsigned)t < FCP_TENSORS ? names[t] : "?"; }
 
 uint32_t fcp_tensor_shape(const fcp_shape *shape, fcp_tensor t, uint64_t out_shape[3]) {
-    out_shape[0] = shape->tokens;
+    out_shape[0] = kinds[t] == 'k' ? shape->key_tokens : shape->tokens;
     out_shape[1] = kinds[t] == 'k' ? shape->kv_heads : shape->heads;
     out_shape[2] = kinds[t] == 'l' ? 1 : shape->head_dim;
     return kinds[t] == 'l' ? 2 : 3;
@@ -50,7 +50,9 @@ unsigned fcp_pass_outputs(fcp_pass pass) { return pass == FCP_FORWARD ? BIT_OUT 
 
 static size_t packed_bytes(const fcp_shape *shape, fcp_tensor t) {
     size_t bytes;
-    return __builtin_mul_overflow((size_t)shape->tokens, fcp_tensor_token_bytes(shape, t), &bytes) ? SIZE_MAX : bytes;
+    uint64_t dims[3];
+    fcp_tensor_shape(shape, t, dims);
+    return __builtin_mul_overflow((size_t)dims[0], fcp_tensor_token_bytes(shape, t), &bytes) ? SIZE_MAX : bytes;
 }
 
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err) {
@@ -107,12 +109,15 @@ void fcp_packed_poison(const fcp_shape *shape, unsigned set, fcp_packed *packed)
 }
 
 /* Copies a rank's part of a packed tensor to `local`, or back. */
-static void move(const fcp_plan *plan, uint32_t rank, size_t token, char *packed, char *local, bool back) {
+static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, char *packed, char *local, bool back) {
     const fcp_span *spans;
     uint32_t count;
-    fcp_plan_layout(plan, rank, &spans, &count);
+    if (keys) fcp_plan_layout_keys(plan, rank, &spans, &count);
+    else fcp_plan_layout(plan, rank, &spans, &count);
     for (uint32_t i = 0; i < count; i++) {
-        char *at = packed + (fcp_plan_sequence_offset(plan, spans[i].sequence, NULL) + spans[i].start) * token;
+        uint64_t first = keys ? fcp_plan_key_offset(plan, spans[i].sequence, NULL)
+                              : fcp_plan_sequence_offset(plan, spans[i].sequence, NULL);
+        char *at = packed + (first + spans[i].start) * token;
         size_t bytes = spans[i].length * token;
         if (back) memcpy(at, local, bytes);
         else memcpy(local, at, bytes);
@@ -137,10 +142,13 @@ struct local {
 };
 
 /* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
-static size_t local_places(const fcp_shape *shape, uint64_t tokens, unsigned set, size_t out_at[FCP_TENSORS]) {
+static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
+                           size_t out_at[FCP_TENSORS]) {
+    uint64_t queries = fcp_plan_layout(plan, rank, NULL, NULL), keys = fcp_plan_layout_keys(plan, rank, NULL, NULL);
     size_t at = 0;
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!(set >> t & 1)) continue;
+        uint64_t tokens = kinds[t] == 'k' ? keys : queries;
         out_at[t] = at;
         at += (tokens * fcp_tensor_token_bytes(shape, (fcp_tensor)t) + 63) / 64 * 64;
     }
@@ -161,7 +169,7 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", shape.ranks);
     for (uint32_t r = 0; code == FCP_OK && r < shape.ranks; r++) {
         size_t at[FCP_TENSORS] = {0}, bytes;
-        bytes = local_places(&shape, fcp_plan_layout(plan, r, NULL, NULL), inputs | outputs, at);
+        bytes = local_places(plan, &shape, r, inputs | outputs, at);
         void *memory = NULL;
         if (posix_memalign(&memory, 64, bytes ? bytes : 1)) {
             code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, r);
@@ -173,8 +181,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
             if (!((inputs | outputs) >> t & 1)) continue;
             set_member(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
             if (inputs >> t & 1)
-                move(plan, r, fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t], local.memory[r] + at[t],
-                     false);
+                move(plan, r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
+                     local.memory[r] + at[t], false);
         }
     }
     double begin = fcp_clock();
@@ -183,11 +191,11 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     if (code == FCP_OK) fcp_packed_poison(&shape, outputs, packed);
     for (uint32_t r = 0; local.memory && r < shape.ranks; r++) {
         size_t at[FCP_TENSORS] = {0};
-        local_places(&shape, fcp_plan_layout(plan, r, NULL, NULL), inputs | outputs, at);
+        local_places(plan, &shape, r, inputs | outputs, at);
         for (int t = 0; code == FCP_OK && t < FCP_TENSORS; t++)
             if (outputs >> t & 1)
-                move(plan, r, fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t], local.memory[r] + at[t],
-                     true);
+                move(plan, r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
+                     local.memory[r] + at[t], true);
         free(local.memory[r]);
     }
     free(local.memory);

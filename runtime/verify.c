@@ -79,25 +79,30 @@ static fcp_code index_homes(verifier *v) {
     v->node = malloc(ranks * sizeof *v->node);
     v->homes = calloc(ranks, sizeof *v->homes);
     v->home_first = malloc(((size_t)ranks + 1) * sizeof *v->home_first);
-    v->home_tokens = calloc(ranks, sizeof *v->home_tokens);
+    for (int side = 0; side < FCP_SIDES; side++) v->home_tokens[side] = calloc(ranks, sizeof *v->home_tokens[side]);
+    v->split = fcp_plan_split(plan);
     v->home_blocks = malloc((size_t)blocks * sizeof *v->home_blocks);
     v->visits_of = calloc((size_t)blocks, sizeof *v->visits_of);
     v->attended = calloc((size_t)plan->visits_count + 1, 1);
     v->kv_recvs = malloc(ranks * sizeof *v->kv_recvs);
     v->dkv_recvs = malloc(ranks * sizeof *v->dkv_recvs);
     v->dkv_sends = malloc(ranks * sizeof *v->dkv_sends);
-    if (!v->node || !v->homes || !v->home_first || !v->home_tokens || !v->home_blocks || !v->visits_of ||
+    if (!v->node || !v->homes || !v->home_first || !v->home_tokens[FCP_QUERIES] || !v->home_tokens[FCP_KEYS] ||
+        !v->home_blocks || !v->visits_of ||
         !v->attended || !v->kv_recvs || !v->dkv_recvs || !v->dkv_sends)
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
     for (uint32_t b = 0; b < blocks; b++) {
-        v->homes[plan->blocks[b].home]++;
-        v->home_tokens[plan->blocks[b].home] += plan->blocks[b].tokens;
+        const fcp_block *k = &plan->blocks[b];
+        v->homes[k->home]++;
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (k->holds >> side & 1) v->home_tokens[side][k->home] += k->tokens;
     }
     v->home_first[0] = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         v->node[r] = fcp_node_of(v->p, r);
         v->home_first[r + 1] = v->home_first[r] + v->homes[r];
-        if (v->home_tokens[r] > v->tokens_max_rank) v->tokens_max_rank = v->home_tokens[r];
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (v->home_tokens[side][r] > v->tokens_max_rank[side]) v->tokens_max_rank[side] = v->home_tokens[side][r];
     }
     for (uint32_t b = 0; b < blocks; b++) {
         const fcp_block *k = &plan->blocks[b];
@@ -195,7 +200,7 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     rank_buffers *buffers = NULL;
     if (!code) code = fcp_verify_buffers(v, &buffers);
     for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
-        v->in.count = v->out.count = 0;
+        for (int side = 0; side < FCP_SIDES; side++) v->in[side].count = v->out[side].count = 0;
         code = fcp_verify_rank(v, buffers, r);
         if (!code) code = fcp_verify_layout(v, r);
     }
@@ -209,13 +214,24 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     return code;
 }
 
+/* Bytes of what IN and OUT move between ranks, of a forward pass. */
+static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
+    uint64_t bytes = 0;
+    for (int side = 0; side < FCP_SIDES; side++) {
+        uint32_t holds = v->split ? 1u << side : FCP_HOLDS_BOTH;
+        bytes = plus(bytes, times(f->in_tokens[side], fcp_held_bytes(v->p, holds, FCP_IN, FCP_FORWARD)));
+        bytes = plus(bytes, times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
+    }
+    return bytes;
+}
+
 /* Every figure, from the tables. */
 static fcp_summary summarise(const verifier *v) {
     const fcp_plan *plan = v->plan;
     const pass_facts *f = &v->facts[FCP_FORWARD], *b = &v->facts[FCP_BACKWARD];
     uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads : 1;
     for (uint64_t s = 0; s < plan->sequences_count; s++)
-        positions = plus(positions, times(plan->sequences[s], plan->sequences[s]));
+        positions = plus(positions, times(plan->sequences[s].queries, plan->sequences[s].keys));
     uint64_t kv = fcp_class_bytes(v->p, FCP_KV, FCP_FORWARD), dkv = fcp_class_bytes(v->p, FCP_DKV, FCP_BACKWARD);
     fcp_summary s = {
         .sequences = plan->sequences_count,
@@ -225,13 +241,13 @@ static fcp_summary summarise(const verifier *v) {
         .positions = times(positions, heads),
         .pairs_max_rank = v->pairs_max_rank,
         .pairs_max_block = v->pairs_max_block,
-        .tokens_max_rank = v->tokens_max_rank,
+        .tokens_max_rank = v->tokens_max_rank[FCP_QUERIES],
+        .key_tokens_max_rank = v->tokens_max_rank[FCP_KEYS],
         .bytes_total = times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
         .bytes_inter_node = times(f->kv_tokens[FCP_NET], kv),
         .send_max = f->send_max,
         .recv_max = f->recv_max,
-        .bytes_reshuffle = plus(times(f->in_tokens, fcp_class_bytes(v->p, FCP_IN, FCP_FORWARD)),
-                                times(f->out_tokens, fcp_class_bytes(v->p, FCP_OUT, FCP_FORWARD))),
+        .bytes_reshuffle = reshuffled(v, f),
         .rounds = f->rounds[FCP_ROUND_INDEPENDENT],
         .rounds_lower_bound = f->delta[FCP_NET] > f->delta[FCP_LOCAL] ? f->delta[FCP_NET] : f->delta[FCP_LOCAL],
         .rounds_dependent = f->rounds[FCP_ROUND_DEPENDENT],
@@ -270,6 +286,7 @@ static fcp_code check_summary(const verifier *v) {
     SAME(pairs_max_rank, SUMMARY);
     SAME(pairs_max_block, SUMMARY);
     SAME(tokens_max_rank, SUMMARY);
+    SAME(key_tokens_max_rank, SUMMARY);
     SAME(bytes_total, SUMMARY);
     SAME(bytes_inter_node, SUMMARY);
     SAME(send_max, SUMMARY);
@@ -321,7 +338,6 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fc
     free(v.node);
     free(v.homes);
     free(v.home_first);
-    free(v.home_tokens);
     free(v.home_blocks);
     free(v.visits_of);
     free(v.attended);
@@ -330,7 +346,10 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fc
     free(v.dkv_sends);
     free(v.sides);
     free(v.delivered);
-    free(v.in.items);
-    free(v.out.items);
+    for (int side = 0; side < FCP_SIDES; side++) {
+        free(v.home_tokens[side]);
+        free(v.in[side].items);
+        free(v.out[side].items);
+    }
     return code;
 }

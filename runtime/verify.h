@@ -9,7 +9,7 @@ typedef struct pass_facts {
     uint64_t delta[FCP_FABRICS];          /* of the independent units */
     uint64_t sends;                       /* transfers between ranks */
     uint64_t kv_tokens[FCP_FABRICS], dkv_tokens[FCP_FABRICS]; /* sent */
-    uint64_t in_tokens, out_tokens;       /* sent: copies do not count */
+    uint64_t in_tokens[FCP_SIDES], out_tokens[FCP_SIDES]; /* sent, by the block's side: copies do not count */
     uint64_t send_max, recv_max;          /* bytes of KV and DKV: the busiest rank's */
     uint64_t stages, last_stage;          /* last_stage: of any instruction or round */
     uint64_t slots_max;                   /* transient KV and DKV slots: the rank's that has most */
@@ -34,17 +34,18 @@ typedef struct verifier {
     uint32_t *node;
     uint32_t *homes;       /* home blocks */
     uint32_t *home_first;  /* ranks + 1, into home_blocks */
-    uint64_t *home_tokens;
+    uint64_t *home_tokens[FCP_SIDES]; /* of the blocks that hold it */
     /* per block */
     uint32_t *home_blocks; /* by rank, in order of home slot */
     uint32_t *visits_of;   /* as a Q block */
     uint8_t *attended;     /* per visit, of the pass at hand */
     uint64_t named;        /* transfers that instructions name */
-    uint64_t pairs, pairs_max_rank, pairs_max_block, tokens_max_rank;
+    uint64_t pairs, pairs_max_rank, pairs_max_block, tokens_max_rank[FCP_SIDES];
+    bool split;
     /* the pass at hand */
     fcp_pass pass;
     uint32_t *kv_recvs, *dkv_recvs, *dkv_sends; /* per rank */
-    placed_list in, out;                        /* of the rank at hand */
+    placed_list in[FCP_SIDES], out[FCP_SIDES];  /* of the rank at hand, by the block's side */
     void *sides, *delivered;                    /* memory of verify_match.c, from pass to pass */
     size_t delivered_room;
     fcp_error late;                             /* what is wrong if nothing else is: Delta, memory */
@@ -73,6 +74,6 @@ fcp_code fcp_verify_buffers(const verifier *v, rank_buffers **out); /* for the p
 void fcp_verify_buffers_free(rank_buffers *b);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
-/* verify_layout.c: v->in and v->out move exactly the rank's tokens of the caller's layout. Sorts them. */
+/* verify_layout.c: v->in and v->out move exactly the rank's tokens of the caller's layouts. Sorts them. */
 fcp_code fcp_verify_layout(verifier *v, uint32_t rank);
 #endif

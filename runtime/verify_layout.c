@@ -1,7 +1,7 @@
 /* verify_layout.c: the reshuffle of one rank, on the caller's side.
  *
- * Requires: checked tables (the layout holds every token of the batch once, and so do the pieces); what the rank's own
- *           instructions move in and out (verify_rank.c).
+ * Requires: checked tables (the layout of a side holds every token of it once, and so do the pieces); what the rank's own
+ *           instructions move in and out (verify_rank.c), by side.
  * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from
  *           the very place of the very block that holds it. Over all ranks that makes every token of every block moved
  *           once, too, for both sides hold each token once.
@@ -63,10 +63,11 @@ static const fcp_piece *piece_at(const fcp_plan *plan, const fcp_block *k, uint3
     return pieces + low;
 }
 
-static fcp_code check_list(const verifier *v, uint32_t rank, placed_list *list, const char *what) {
+static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, placed_list *list, const char *what) {
     const fcp_plan *plan = v->plan;
-    const fcp_span *span = plan->layout + plan->layout_starts[rank];
-    const fcp_span *last = plan->layout + plan->layout_starts[rank + 1];
+    const uint32_t *starts;
+    const fcp_span *layout = fcp_side_layout(plan, side, &starts);
+    const fcp_span *span = layout + starts[rank], *last = layout + starts[rank + 1];
     const char *pass = fcp_pass_name(v->pass);
     uint64_t place = 0; /* tokens of the caller's that have been moved */
     uint32_t used = 0;  /* tokens of *span among them */
@@ -113,6 +114,10 @@ static fcp_code check_list(const verifier *v, uint32_t rank, placed_list *list, 
 }
 
 fcp_code fcp_verify_layout(verifier *v, uint32_t rank) {
-    fcp_code code = check_list(v, rank, &v->in, "in");
-    return code ? code : check_list(v, rank, &v->out, "out");
+    fcp_code code = check_list(v, rank, FCP_QUERIES, &v->in[FCP_QUERIES], "in");
+    if (!code) code = check_list(v, rank, FCP_QUERIES, &v->out[FCP_QUERIES], "out");
+    if (code || !v->split) return code; /* blocks that hold both are listed with queries */
+    code = check_list(v, rank, FCP_KEYS, &v->in[FCP_KEYS], "in");
+    /* forward, keys have no results: verify_match.c and verify_rank.c let none out */
+    return code || v->pass == FCP_FORWARD ? code : check_list(v, rank, FCP_KEYS, &v->out[FCP_KEYS], "out");
 }

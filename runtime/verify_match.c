@@ -109,6 +109,8 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
         if (kind != (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
             FAIL(FCP_E_VERIFY_ORDER, "transfer %u of class %s in a round of kind %s", id, class_names[t->cls],
                  kind_names[kind]);
+        if (t->cls == FCP_OUT && v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
+            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u takes results out of block %u, which holds KV alone", id, t->block);
         if (!fcp_at_caller(t) && (k->home != rank || t->slot != k->home_slot))
             FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u", id, t->block,
                  k->home_slot, k->home, t->slot);
@@ -179,6 +181,7 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
         unsigned in = t->cls == FCP_IN, at_home = in ^ receive ^ 1;
         unsigned not_home = (here ^ 1) | (t->slot ^ k->home_slot);
         bad |= (kind ^ (in ? FCP_ROUND_IN : FCP_ROUND_OUT)) | (at_home ? not_home : 0);
+        bad |= (in ^ 1) & (c->backward ^ 1) & (k->holds == FCP_HOLDS_KV);
     }
     return !bad;
 }
@@ -192,8 +195,8 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     const fcp_transfer *transfers = plan->transfers;
     pass_facts *facts = &v->facts[v->pass];
     const scene c = {plan->blocks, v->node, rank, v->node[rank], v->homes[rank], v->p->unit, v->pass == FCP_BACKWARD};
-    uint64_t tokens[16] = {0}; /* [class][fabric][dir] */
-    uint32_t count[16] = {0};
+    uint64_t tokens[24] = {0}; /* [class][fabric][dir]; then [IN, OUT of KV alone][fabric][dir] */
+    uint32_t count[24] = {0};
     uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
     side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
     for (uint32_t i = 0, n = stream->count; i < n; i++) {
@@ -227,8 +230,9 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             busy |= bit;
             degree[lane]++;
             unsigned cls = (t->cls >> 1) + (t->cls & 1); /* KV, dKV, IN, OUT: 0 to 3 */
-            tokens[cls * 4 + lane] += t->tokens;
-            count[cls * 4 + lane]++;
+            unsigned alone = cls >> 1 & (c.blocks[t->block].holds == FCP_HOLDS_KV);
+            tokens[(cls + 2 * alone) * 4 + lane] += t->tokens;
+            count[(cls + 2 * alone) * 4 + lane]++;
             side s = {t->block, t->first, t->tokens, t->peer, (round * FCP_FABRICS + t->fabric) * 4 + cls};
             *sends = recvs[-1] = s; /* one is the next of its kind, the other will be overwritten */
             sends += dir ^ 1;
@@ -240,7 +244,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
     finish_degrees(m);
 
-    enum { KV = 0, DKV = 4, IN = 8, OUT = 12, NET_SEND = 0, NET_RECV, LOCAL_SEND, LOCAL_RECV };
+    enum { KV = 0, DKV = 4, IN = 8, OUT = 12, ALONE = 8, NET_SEND = 0, NET_RECV, LOCAL_SEND, LOCAL_RECV };
     v->kv_recvs[rank] = count[KV + NET_RECV] + count[KV + LOCAL_RECV];
     v->dkv_recvs[rank] = count[DKV + NET_RECV] + count[DKV + LOCAL_RECV];
     v->dkv_sends[rank] = count[DKV + NET_SEND] + count[DKV + LOCAL_SEND];
@@ -248,8 +252,11 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     facts->kv_tokens[FCP_LOCAL] += tokens[KV + LOCAL_SEND];
     facts->dkv_tokens[FCP_NET] += tokens[DKV + NET_SEND];
     facts->dkv_tokens[FCP_LOCAL] += tokens[DKV + LOCAL_SEND];
-    facts->in_tokens += tokens[IN + NET_SEND] + tokens[IN + LOCAL_SEND];
-    facts->out_tokens += tokens[OUT + NET_SEND] + tokens[OUT + LOCAL_SEND];
+    for (int i = 0; i < FCP_SIDES; i++) { /* blocks that hold both count with queries */
+        const uint64_t *moved = tokens + (i == FCP_KEYS ? ALONE : 0);
+        facts->in_tokens[i] += moved[IN + NET_SEND] + moved[IN + LOCAL_SEND];
+        facts->out_tokens[i] += moved[OUT + NET_SEND] + moved[OUT + LOCAL_SEND];
+    }
     for (unsigned dir = 0; dir < 2; dir++) {
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, kv, dkv, sum;
         if (__builtin_mul_overflow(tokens[KV + dir] + tokens[KV + 2 + dir], fcp_class_bytes(v->p, FCP_KV, v->pass),

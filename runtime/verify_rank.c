@@ -127,10 +127,10 @@ static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t, uint
     return FCP_OK;
 }
 
-/* Room for n more on both lists. */
+/* Room for n more on all lists. */
 static fcp_code reserve(run *r, size_t n) {
-    for (int i = 0; i < 2; i++) {
-        placed_list *list = i ? &r->v->out : &r->v->in;
+    for (int i = 0; i < 2 * (r->v->split ? FCP_SIDES : 1); i++) {
+        placed_list *list = (i & 1 ? r->v->out : r->v->in) + i / 2;
         if (list->room - list->count >= n) continue;
         size_t room = (list->count + n) * 2;
         placed *grown = realloc(list->items, room * sizeof *grown);
@@ -141,7 +141,8 @@ static fcp_code reserve(run *r, size_t n) {
     return FCP_OK;
 }
 
-static inline void note(placed_list *list, const fcp_transfer *t) {
+static inline void note(const run *r, placed_list lists[FCP_SIDES], const fcp_transfer *t) {
+    placed_list *list = &lists[fcp_side_of(&r->plan->blocks[t->block])];
     list->items[list->count++] = (placed){t->place, t->tokens, t->block, t->first};
 }
 
@@ -160,9 +161,12 @@ static fcp_code copy(run *r, const fcp_instr *x) {
             FAIL(LAYOUT, FCP_COMPUTE, "copy %zu of block %u (home: rank %u) is listed as the %s side",
                  (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
         bool in = t->cls == FCP_IN;
+        if (!in && r->v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
+            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu takes results out of block %u, which holds KV alone",
+                 (size_t)(t - r->plan->transfers), t->block);
         code = in ? bring_in(r, FCP_COMPUTE, t, k->home_slot) : take_out(r, FCP_COMPUTE, t, k->home_slot);
         if (code) return code;
-        note(in ? &r->v->in : &r->v->out, t);
+        note(r, in ? r->v->in : r->v->out, t);
     }
     return FCP_OK;
 }
@@ -479,7 +483,7 @@ static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
             prefetch_block(r->plan, t);
             bool in = kind == FCP_ROUND_IN, home = in == (t->dir == FCP_RECV);
             if (!home)
-                note(in ? &r->v->in : &r->v->out, t);
+                note(r, in ? r->v->in : r->v->out, t);
             else if ((code = in ? bring_in(r, FCP_COMM, t, t->slot) : take_out(r, FCP_COMM, t, t->slot)))
                 return code;
         }
@@ -587,7 +591,8 @@ static fcp_code finish(run *r) {
         fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: nothing ever lies in slot %u", pass, r->rank, unused);
     uint64_t kv = r->kv_used - r->homes, dkv = r->dkv_used - r->homes;
     if (kv + dkv > facts->slots_max) facts->slots_max = kv + dkv;
-    uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[r->rank], kv, r->state_used, dkv);
+    uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[FCP_QUERIES][r->rank], v->home_tokens[FCP_KEYS][r->rank],
+                                     kv, r->state_used, dkv);
     if (bytes > facts->memory_peak) facts->memory_peak = bytes;
     if (bytes > v->p->memory_cap && !v->late.code)
         fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: %llu bytes are needed, and the cap is %llu", pass,

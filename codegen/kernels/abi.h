@@ -96,14 +96,14 @@ typedef struct fk_launch {
 } fk_launch;
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
-/* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): threads of a block, bytes of shared memory, most
+/* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most
  * registers a thread may use (the budget builds are held to; 255 is all there are), and into how many parts an item is
  * cut, a block each: a launch is item_count * parts * heads blocks, or fewer, each of which then takes several.
  * But for ordered, all fit an SM of 99 KiB, as of sm_86 and sm_89. */
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
 /* forward: FK_ROWS rows stay, keys stream by */
-#define FK_FORWARD_WARPS(d) ((d) > 64 ? 8 : 4)
+#define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* with a score, 32 rows a warp would spill */
 #define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255

@@ -11,7 +11,7 @@
  * A step's scores are in natural units only where there is a score to apply; m is in log2 units. P is rounded to the
  * input type, l is not. Only PARTIAL runs evaluate the mask, and only a run's last step looks where it ends.
  */
-#define FK_WARPS FK_FORWARD_WARPS(FK_HEAD_DIM)
+#define FK_WARPS FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE)
 #define FK_STEP FK_FORWARD_KEYS(FK_HEAD_DIM)
 enum {
     FK_F_THREADS = FK_WARPS * 32,

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Draws grammar/pictures/NAME.svg, one for each mask of the prelude: `fcpc show --svg` of 4096 tokens in blocks of 128, of which
 # the mask is kept and the words, the ranks and the pipeline are left out. The same bytes every time. $B is the build folder.
-# With --list it prints the calls.
+# With --list it prints the calls; with --fields FOLDER it writes there what the fields of the calls hold, and prints their
+# declarations.
 set -eu
+here=$PWD
 cd "$(dirname "$0")/../.."
 fcpc=${B:-build}/fcpc
 calls='full
@@ -24,16 +26,49 @@ natten2d(W = 512, kw = 257, kh = 3)
 sta2d(W = 128, tw = 16, th = 8, kw = 3, kh = 3)
 sta3d(W = 32, H = 8, tw = 8, th = 4, tt = 4, kw = 3, kh = 1, kt = 3)
 svg_spatial(P = 256, w = 512)
-svg_temporal(P = 256, T = 960, w = 128)'
+svg_temporal(P = 256, T = 960, w = 128)
+document(d = doc)
+causal_document(d = doc)
+prefix_document(d = doc, p = 200)
+global_field(g = mark, w = 256)
+random_eviction(e = until)
+tree(first = first, last = last, p = 256)
+hash_sparse(bucket = bucket)'
+# Documents and marks are written out; a key lives for up to 1024 positions, skewed to few; a tree grows along a path that loses 0
+# to 2 levels before each node; 8 buckets, each token's drawn.
+fields() {
+    awk -v folder="$1" '
+        function draw(n) { state = (state * 69069 + 1) % 2147483648; return int(state / 65536) % n }
+        BEGIN {
+            state = 1; n = 4096; depth = 0
+            for (t = 0; t < n; t++) {
+                a = draw(1024); print t + 1 + int(a * a / 1024) > (folder "/until.txt")
+                print draw(8) > (folder "/bucket.txt")
+                for (pop = draw(3); pop > 0 && depth > 1; pop--) last[path[depth--]] = t - 1
+                path[++depth] = t
+            }
+            while (depth) last[path[depth--]] = n - 1
+            for (t = 0; t < n; t++) { print t > (folder "/first.txt"); print last[t] > (folder "/last.txt") }
+        }'
+    echo 'field doc = [0 x 700, 1 x 300, 2 x 1400, 3 x 96, 4 x 1600]'
+    echo 'field mark = [0 x 1000, 1 x 16, 0 x 1600, 1 x 64, 0 x 1416]'
+    for field in until bucket first last; do echo "field $field = file(\"$field.txt\")"; done
+}
 if [ "${1:-}" = --list ]; then
     echo "$calls"
     exit
 fi
+if [ "${1:-}" = --fields ]; then
+    cd "$here"
+    fields "$2"
+    exit
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+fields "$work" > "$work/fields"
 echo "$calls" | while read -r call; do
     name=${call%%(*}
-    printf 'model { heads = 1 }\nbatch { lengths = [4096] }\nplan { mask = %s; block = 128; passes = forward }\n' "$call" > "$work/mask.fcp"
+    printf 'model { heads = 1 }\nbatch { lengths = [4096]\n%s\n}\nplan { mask = %s; block = 128; passes = forward }\n' "$(cat "$work/fields")" "$call" > "$work/mask.fcp"
     "$fcpc" show "$work/mask.fcp" --svg "$work/page.svg"
     awk -v call="$call" '
         /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 325 700 700\" role=\"img\">" ; next }

@@ -9,7 +9,7 @@
 #include <time.h>
 
 /* In this order: planning is first, while this process is small, because its memory is measured in children of it. */
-#define GROUPS(X) X(plan) X(cells) X(place) X(colour) X(host)
+#define GROUPS(X) X(plan) X(cells) X(fields) X(place) X(colour) X(host)
 
 static struct { const char *filter; int met, missed, plain; } table;
 
@@ -19,8 +19,10 @@ double bench_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+bool bench_wants(const char *name) { return !table.filter || strstr(name, table.filter); }
+
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note) {
-    if (table.filter && !strstr(name, table.filter)) return;
+    if (!bench_wants(name)) return;
     char figure[64];
     double size = value < 0 ? -value : value;
     snprintf(figure, sizeof figure, "%.*f %s", size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4, value,

@@ -6,11 +6,13 @@
 
 /* One row: a figure, its unit, the goal as text ("<= 10 ms"; "" when there is none), whether it was met, and a note. */
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note);
+bool bench_wants(const char *name); /* will a row of that name be printed? */
 double bench_now(void); /* seconds, monotonic */
 
 /* The groups, called by bench.c. */
 void bench_plan(void);
 void bench_cells(void);
+void bench_fields(void);
 void bench_place(void);
 void bench_colour(void);
 void bench_host(void);

@@ -7,6 +7,7 @@
 #include "../../compiler/program.h"
 #include "../unit/known_masks.h"
 #include "bench.h"
+#include "flex.h"
 #include "workload.h"
 
 #include <stdio.h>
@@ -127,7 +128,33 @@ static bool beside(const bench_mask *m, const fcpc_program *p, char *out, size_t
     return same;
 }
 
-static void bench_count(const bench_mask *m) {
+/* Adds what FlexAttention's create_block_mask does to a note; false if its blocks are not ours. */
+static bool beside_flex(flex *f, const bench_mask *m, const fcpc_program *p, char *out, size_t size) {
+    const known_mask *known = &KNOWN[m->mask];
+    char text[KNOWN_PARAMS][24];
+    const char *params[KNOWN_PARAMS];
+    int count = 0;
+    flex_result r;
+    for (; count < KNOWN_PARAMS && known->params[count]; count++) {
+        snprintf(text[count], sizeof text[count], "%lld", (long long)m->p[count]);
+        params[count] = text[count];
+    }
+    if (!flex_ask(f, known->name, m->unit, params, count, &r)) return true;
+    bool same = true;
+    if (r.full >= 0 && r.queries == r.n) {
+        cells *c = cells_new(p->mask, 1);
+        cells_counts counts = {0};
+        same = c && cells_count(c, MC_LENGTH((int64_t)r.n), &counts, NULL) == FCP_OK &&
+               counts.full == (uint64_t)r.full && counts.partial == (uint64_t)r.partial;
+        cells_free(c);
+    }
+    double all = r.seconds * ((double)m->n / (double)r.queries) * ((double)m->n / (double)r.n);
+    snprintf(out, size, ";%s FlexAttention %.0f ms, %.0f MiB for %llu x %llu (all: %.0f s)",
+             same ? "" : " NOT THE SAME AS", r.seconds * 1e3, r.mebibytes, (unsigned long long)r.queries, (unsigned long long)r.n, all);
+    return same;
+}
+
+static void bench_count(const bench_mask *m, flex *f) {
     fcpc_program *p = parse(m);
     double times[RUNS];
     cells_counts counts = {0};
@@ -141,15 +168,16 @@ static void bench_count(const bench_mask *m) {
         if (c) cells_get_stats(c, &stats);
         cells_free(c);
     }
-    char name[KNOWN_CALL + 32], text[KNOWN_CALL], goal[32] = "", brute[96] = "", note[320];
+    char name[KNOWN_CALL + 32], text[KNOWN_CALL], goal[32] = "", brute[96] = "", other[128] = "", note[448];
     double ms = p ? median(times, RUNS) * 1e3 : 0;
     ok = ok && beside(m, p, brute, sizeof brute);
     snprintf(name, sizeof name, "count 1M, %s", short_name(m, text));
+    if (p && bench_wants(name)) ok = beside_flex(f, m, p, other, sizeof other) && ok;
     if (m->goal_ms > 0) snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
-    snprintf(note, sizeof note, "%.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes; by elements %.4g %%;%s",
+    snprintf(note, sizeof note, "%.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes; by elements %.4g %%;%s%s",
              (double)stats.bytes / MIB, (unsigned long long)counts.full, (unsigned long long)counts.partial,
              (unsigned long long)stats.boxes,
-             counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, brute);
+             counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, brute, other);
     bench_row(name, ms, "ms", goal, ok && ms <= m->goal_ms && stats.bytes <= 64 * (uint64_t)MIB, note);
     fcpc_program_free(p);
 }
@@ -274,7 +302,9 @@ static void bench_long_program(void) {
 }
 
 void bench_cells(void) {
-    for (int i = 0; i < MASK_COUNT; i++) bench_count(&MASKS[i]);
+    flex *f = flex_open();
+    for (int i = 0; i < MASK_COUNT; i++) bench_count(&MASKS[i], f);
+    flex_close(f);
     bench_batches();
     bench_long_program();
 }

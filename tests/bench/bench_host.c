@@ -1,6 +1,6 @@
 /* bench_host.c: the host backend's attention beside OpenBLAS's matrix product, on the same processors in the same run:
  * 16K tokens, causal, 8 heads of 128. Rates count useful operations: 4 (forward) or 10 (backward) * head_dim a pair
- * and head. */
+ * and head. And 4K tokens with a score beside the same without, in turns. */
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "../../runtime/tensors.h"
 #include "bench.h"
 
-enum { RUNS = 3, SIDE = 2048, TOKENS = 16384, HEADS = 8, HEAD_DIM = 128 };
+enum { RUNS = 3, SIDE = 2048, TOKENS = 16384, HEADS = 8, HEAD_DIM = 128, SCORE_TOKENS = 4096 };
 
 static double gflops_of_sgemm(float *a, float *b, float *c) {
     double begin = bench_now();
@@ -29,8 +29,9 @@ static double median(double *x, int count) {
     return x[count / 2];
 }
 
-static fcp_plan *make_plan(const char *dtype, int ranks) {
-    char text[400];
+/* `score`: "" or "score = ...; ". */
+static fcp_plan *make_plan(const char *dtype, int ranks, int tokens, const char *score) {
+    char text[500];
     fcp_plan *plan = NULL;
     fcpc_program *program = NULL;
     fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -38,8 +39,8 @@ static fcp_plan *make_plan(const char *dtype, int ranks) {
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = %s }\n"
              "cluster { nodes = 1; gpus = %d; gpu = cpu }\n"
              "batch { lengths = [%d] }\n"
-             "plan { mask = causal; block = 2048; strategy = fcp; passes = forward, backward }\n",
-             HEADS, HEADS, HEAD_DIM, dtype, ranks, TOKENS);
+             "plan { mask = causal; %sblock = 2048; strategy = fcp; passes = forward, backward }\n",
+             HEADS, HEADS, HEAD_DIM, dtype, ranks, tokens, score);
     fcp_code code = fcpc_parse_text("bench.fcp", text, strlen(text), NULL, d, &program);
     if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
     if (code != FCP_OK) {
@@ -80,10 +81,54 @@ static void measure(fcp_session *session, const fcp_plan *plan, fcp_pass pass, f
     bench_row(name, ratio, "x", pass == FCP_FORWARD ? ">= 0.6" : ">= 0.5", ratio >= goal, note);
 }
 
+/* --- scores ------------------------------------------------------------------------------------------------------- */
+
+/* A row each: the median over the runs of the rate with a score over the rate without, measured in turns. */
+static void measure_scores(void) {
+    static const struct { const char *name, *text; } scores[] = {{"alibi", "score = alibi; "},
+                                                                 {"soft-cap", "score = softcap(c = 20.0); "}};
+    enum { PLANS = 1 + sizeof scores / sizeof *scores };
+    fcp_plan *plans[PLANS] = {make_plan("fp32", 1, SCORE_TOKENS, "")};
+    fcp_session *sessions[PLANS] = {0};
+    fcp_packed packed = {0};
+    fcp_shape shape;
+    fcp_error err = {.message = "no plan"};
+    bool ok = true;
+    for (int i = 1; i < PLANS; i++) plans[i] = make_plan("fp32", 1, SCORE_TOKENS, scores[i - 1].text);
+    for (int i = 0; ok && i < PLANS; i++)
+        ok = plans[i] && fcp_session_create(plans[i], NULL, &sessions[i], &err) == FCP_OK;
+    if (ok) fcp_plan_shape(plans[0], &shape);
+    ok = ok && fcp_packed_alloc(&shape, (1u << FCP_TENSORS) - 1, &packed, &err) == FCP_OK;
+    if (ok) fcp_packed_draw(&shape, (1u << FCP_TENSORS) - 1, 1, &packed);
+    for (int pass = 0; ok && pass < FCP_PASSES; pass++) {
+        double seconds[PLANS] = {0}, ratios[PLANS][RUNS];
+        for (int run = 0; ok && run < RUNS; run++)
+            for (int i = 0; ok && i < PLANS; i++) {
+                ok = fcp_session_run_packed(sessions[i], plans[i], (fcp_pass)pass, &packed, &seconds[i], &err) ==
+                     FCP_OK;
+                ratios[i][run] = seconds[0] / seconds[i];
+            }
+        for (int i = 1; ok && i < PLANS; i++) {
+            char name[80], note[120];
+            double ratio = median(ratios[i], RUNS);
+            snprintf(name, sizeof name, "host %s, 4K causal, %s, over the same without", pass ? "backward" : "forward",
+                     scores[i - 1].name);
+            snprintf(note, sizeof note, "the last run: %.2f s, without %.2f s", seconds[i], seconds[0]);
+            bench_row(name, ratio, "x", ">= 0.6", ratio >= 0.6, note);
+        }
+    }
+    if (!ok) bench_row("host", 0, "", "runs", false, err.message);
+    fcp_packed_free(&packed);
+    for (int i = 0; i < PLANS; i++) {
+        fcp_session_free(sessions[i]);
+        fcp_plan_free(plans[i]);
+    }
+}
+
 static void measure_dtype(const char *dtype, const struct product *x) {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     int ranks = processors < 1 ? 1 : processors > 8 ? 8 : (int)processors;
-    fcp_plan *plan = make_plan(dtype, ranks);
+    fcp_plan *plan = make_plan(dtype, ranks, TOKENS, "");
     fcp_session *session = NULL;
     fcp_packed packed = {0};
     fcp_shape shape;
@@ -113,6 +158,7 @@ void bench_host(void) {
         gflops_of_sgemm(x.a, x.b, x.c);
         measure_dtype("fp32", &x);
         measure_dtype("bf16", &x);
+        measure_scores();
     }
     free(x.a);
     free(x.b);

@@ -100,16 +100,57 @@ holds "the warning is in the JSON, with its place" json '.warnings | length == 1
 holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
-for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
+for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp "$top"/examples/scores/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
 for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp"); do
     holds "a row of the reference for $mask" grep -q "^| .$mask[(\`]" "$top/grammar/LANGUAGE.md"
     holds "a picture of $mask" grep -q "pictures/$mask.svg" "$top/grammar/LANGUAGE.md"
     holds "that picture" [ -s "$top/grammar/pictures/$mask.svg" ]
 done
 "$top/grammar/pictures/draw.sh" --list > calls
+program pictures.fcp "batch { lengths = [4096]
+$("$top/grammar/pictures/draw.sh" --fields .)
+}; plan { mask = causal; block = 128 }"
 while read -r call; do
-    ok "the mask of a picture: $call" "$fcpc" -q a.fcp -D "plan.mask=$call" -D "batch.lengths=4096"
+    ok "the mask of a picture: $call" "$fcpc" -q pictures.fcp -D "plan.mask=$call"
 done < calls
+
+# --- fields --------------------------------------------------------------------------------------------------------
+mkdir -p data
+awk 'BEGIN { for (i = 0; i < 700; i++) print int(i / 90) }' > data/doc.txt
+program data/f.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }
+batch { lengths = [300, 400]; field doc = file("doc.txt", range = 0..8); field mark = given(range = 0..2) }
+mask m = doc[q] == doc[k] and (k <= q or mark[k] == 1)
+plan { mask = m; block = 128 }'
+awk 'BEGIN { for (i = 0; i < 700; i++) print i % 7 == 0 }' > mark.txt
+bad "a field without values" 1 E320 data/f.fcp
+holds "which says how to give them" grep -q -e "--field mark=FILE" stderr
+ok "a field's file on the command line" "$fcpc" -q data/f.fcp --field mark=mark.txt -o data/f.plan
+ok "show lists what is read" "$fcpc" show data/f.fcp --field mark=mark.txt --ascii
+holds "by name, file and range" grep -q "field doc from doc.txt, 0 to 7; field mark" stdout
+ok "run finds the files unchanged" "$fcpc" run data/f.plan
+holds "and the result right" grep -q "dv .*right" stdout
+ok "run with --field" "$fcpc" run -q data/f.plan --field doc=data/doc.txt --field mark=mark.txt
+ok "explain reads fields" "$fcpc" explain data/f.fcp 5 100 --field mark=mark.txt --seq 0
+holds "with their values" grep -q "doc\[5\]" stdout
+ok "explain of a plan" "$fcpc" explain data/f.plan 250 14 --json
+holds "knows its sequence and fields" json '.sequence == 1 and .n == 400 and (.steps | any(.with == "doc[250]" and .value == 6))'
+bad "explain outside the batch's sequences" 1 E206 explain data/f.fcp 5 100 --field mark=mark.txt -n 500
+bad "a range by -D" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.doc=file("data/doc.txt", range = 0..5)'
+bad "an unknown field" 1 E200 data/f.fcp --field marks=mark.txt
+bad "a field of another length" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.lengths=[300, 401]'
+bad "--field for a plan that is not run" 2 E001 show data/f.plan --field mark=mark.txt
+bad "--field of a field that the plan does not read" 2 E001 run data/f.plan --field dok=mark.txt
+bad "--field of a file that is not there" 1 E010 run data/f.plan --field mark=absent.txt
+sed 's/^7/6/' data/doc.txt > data/new.txt
+bad "another file in its place" 1 E322 run data/f.plan --field doc=data/new.txt
+mv data/new.txt data/doc.txt
+bad "a file that changed since" 1 E322 run data/f.plan
+holds "which is named" grep -q "data/doc.txt: error.E322.: field 'doc'" stderr
+rm data/doc.txt
+ok "a file that is gone: the plan has its values" "$fcpc" run -q data/f.plan
+program data/g.fcp 'batch { lengths = [200]; field d = [0 x 200] }; mask m = d[q + 1] == 0; plan { mask = m }'
+bad "an index out of range" 1 E313 data/g.fcp
+holds "with q, k and n" grep -q "position 200 of field 'd', which has 0 to 199, for q = 199, k = .* in a sequence of 200 tokens" stderr
 
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
@@ -169,6 +210,10 @@ plan a.fcp bf16.plan -D model.dtype=bf16
 plan a.fcp fp16.plan -D model.dtype=fp16
 ok "run bf16" "$fcpc" run bf16.plan
 ok "run fp16" "$fcpc" run fp16.plan
+printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2; gpu = cpu }\nbatch { lengths = [300, 60] }\nplan { mask = late; score = softcap(c = 2.0); sink = [0.5, -1.0, 0, 3]; block = 128 }\n' > scored.fcp
+plan scored.fcp scored.plan
+ok "run with a score and sinks" "$fcpc" run scored.plan --json
+holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
 
 # tensors: the run's own outputs are inputs of the right shapes
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
@@ -215,6 +260,13 @@ golden() {
 golden explain/lambda.txt "$fcpc" explain "$top/examples/lambda.fcp" 4K 1000 -D lambda.window=2K --width 80
 golden explain/shared_question.txt "$fcpc" explain 'shared_question(p = 25, answers = 3)' 20000 9000 -n 32K --width 80
 golden explain/fault.txt "$fcpc" explain 'dilated(d = 0, w = 10)' 20 15 --width 60
+golden explain/score.txt "$fcpc" explain "$top/examples/scores/relative.fcp" 1000 940 --head 2 --s 1.5 --width 80
+ok "explain a score with JSON" "$fcpc" explain "$top/examples/scores/softcap.fcp" 300 100 --s -12.5 --json
+holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)" and (.score.value + 11.092 | fabs) < 0.001'
+bad "explain with a logit that is none" 2 E001 explain "$top/examples/scores/softcap.fcp" 300 100 --s 1,5
+ok "a score from the command line" "$fcpc" "$top/examples/scores/softcap.fcp" -q -D plan.score=alibi -D plan.sink=0.25 -o score.plan
+holds "is in the plan" sh -c "\"$fcpc\" dump score.plan | grep -c '^sink [0-3] logit=0.25' | grep -qx 4"
+bad "a score that divides by zero" 1 E330 -q "$top/examples/scores/softcap.fcp" -D 'plan.score.c=0.0'
 ok "explain with JSON" "$fcpc" explain a.fcp 300 100 --json
 holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2) and (.steps | length > 5)'
 holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>" and .line > 0'
@@ -228,6 +280,38 @@ bad "explain a head that is not there" 1 E206 explain a.fcp 3 2 --head 4
 bad "explain an unknown mask" 1 E200 explain cuasal 3 2
 holds "the nearest mask of them" grep -q "'causal'" stderr
 bad "explain a file that is not there" 1 E010 explain none.fcp 3 2
+
+# --- queries and keys of different lengths --------------------------------------------------------------------------------
+program cross.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }
+cluster { nodes = 2; gpus = 2 }
+batch { lengths = [100:700, 1:300 x 4, 150:40, 64] }
+plan { mask = causal; block = 128; layout = contiguous; strategy = fcp(coalesce = 2) }'
+ok "compile unequal lengths" "$fcpc" cross.fcp -o cross.plan
+holds "the summary counts both sides" grep -q "318 queries and 2004 keys in 7 sequences" stderr
+holds "rows above the keys see nothing" grep -q "q = -110 to -1 of sequence 5 (150 queries, 40 keys)" stderr
+ok "the summary as JSON" "$fcpc" cross.fcp -o cross.plan --json
+holds "tokens are queries" json '.tokens == 318 and .key_tokens == 2004'
+ok "run it" "$fcpc" run cross.plan --out co.npy --lse cl.npy --dq cdq.npy --dk cdk.npy --dv cdv.npy
+holds "shapes of both sides" sh -c 'head -c 128 co.npy | grep -aq "(318, 2, 16)" && head -c 128 cdk.npy | grep -aq "(2004, 1, 16)"'
+ok "run on tensors of different lengths" "$fcpc" run cross.plan --q co.npy --k cdk.npy --v cdv.npy --do cdq.npy --dk cdk2.npy --dq cdq2.npy --check --json
+holds "which is right" json '.ok and .tensors.dk.ok'
+bad "keys where queries belong" 1 E701 run cross.plan --q cdk.npy --k cdk.npy --v cdv.npy --out out/x.npy
+golden show/cross.txt "$fcpc" show cross.plan --width 80
+golden show/cross-zoom.txt "$fcpc" show cross.plan --seq 5 --rows 90..150 --width 80
+bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 200..300
+ok "a picture of it" "$fcpc" show cross.plan --svg cross.svg
+holds "with positions of queries" grep -q "queries 600..700" cross.svg
+printf '100:700 # a chunk\n1 300\n64\n' > cross.lengths
+ok "a file of them" "$fcpc" cross.fcp --lengths cross.lengths -o cross2.plan --json
+holds "its sides" json '.tokens == 165 and .key_tokens == 1064 and .sequences == 3'
+ok "aligned at the top left" "$fcpc" cross.fcp -D batch.align=top_left -q -o cross3.plan
+holds "which is in the plan" sh -c "$fcpc dump cross3.plan | grep -q '^sequence 0 queries=100 keys=700 q_first=0\$'"
+ok "explain a query before the keys" "$fcpc" explain cross.fcp -n 40 -- -5 3
+holds "sees nothing" grep -q "q = -5 does not see k = 3 (n = 40)" stdout
+ok "the same of a plan" "$fcpc" explain cross.plan -n 40 -- -110 3
+bad "a query before the first" 1 E206 explain cross.plan -n 40 -- -111 3
+bad "a position that no query has" 1 E206 explain cross.fcp 2000 3
+bad "no queries" 1 E300 cross.fcp -D 'batch.lengths=[0:5]' -o out/x.plan
 
 # --- help -------------------------------------------------------------------------------------------------------------
 ok "--help" "$fcpc" --help

@@ -208,8 +208,8 @@ static void fibers_prepare(fcp_device *device, const fcp_arena *arena) {
 static void fibers_delta(fcp_device *device, uint32_t worker, const fcp_arena *arena) {
     fcp_backend_host.delta(host_of(device), worker, arena);
 }
-static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint64_t first, uint64_t tokens) {
-    fcp_backend_host.finish(host_of(device), arena, first, tokens);
+static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens) {
+    fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
 /* One launch: `pieces` of work. With `locks`, of several blocks at a time, and dQ is for all of them. */
@@ -226,7 +226,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     }
     memset(w->owners, 0, a->bytes);
     uint64_t dq = locks ? launch->dq : launch->arena;
-    uint64_t dq_end = locks ? dq + a->home_first[a->homes] * p->heads * p->head_dim * 4 : dq;
+    uint64_t dq_end = locks ? dq + a->home_first[FCP_QUERIES][a->homes] * p->heads * p->head_dim * 4 : dq;
     const machine_range ranges[] = {
         {"the arena", launch->arena, dq, true, w->owners},
         {"dQ", dq, dq_end, true, NULL},

@@ -3,8 +3,8 @@
  * The program is compiled; the tile table's pairs must be those that evaluating every (q, k, h) gives; a program with a
  * reachable fault must be refused as such, and no other. The plan is saved, loaded and verified, and run on the host
  * backend; O, LSE, dQ, dK, dV are compared with naive float64 attention under FlashAttention's rule: at most twice the
- * error of the same computation done naively in the input's precision, plus the rounding of the reference. Outputs are
- * poisoned beforehand; a second run must give the same bits.
+ * error of the same computation done naively in the input's precision (three times with a score), plus the rounding of
+ * the reference. Outputs are poisoned beforehand; a second run must give the same bits.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -72,6 +72,7 @@ typedef struct tensors {
     double *q, *k, *v, *d_o;          /* inputs, exact */
     double *o, *lse, *dq, *dk, *dv;   /* float64 */
     float *lo, *llse, *ldq, *ldk, *ldv; /* naive, in the type's precision */
+    uint8_t *empty;                   /* [tokens][heads]: the row sees nothing */
 } tensors;
 
 static void *zeros(size_t n, size_t size) {
@@ -81,34 +82,39 @@ static void *zeros(size_t n, size_t size) {
 }
 
 /* allow(q, k, h) of every pair of one sequence, as the tree has it. */
-static uint8_t *allowed(const random_program *p, uint64_t n, bool *fault, uint64_t *pairs) {
+static uint8_t *allowed(const random_program *p, uint32_t s, bool *fault, uint64_t *pairs) {
     uint32_t heads = p->uses_h ? p->heads : 1;
-    uint8_t *a = zeros(heads * n * n, 1);
+    uint64_t n = p->lengths[s], rows = queries_of(p, s);
+    int64_t first = p->top_left ? 0 : (int64_t)n - (int64_t)rows; /* position of the first query */
+    uint8_t *a = zeros(heads * rows * n, 1);
     for (uint32_t h = 0; h < heads; h++)
-        for (uint64_t q = 0; q < n; q++)
+        for (uint64_t i = 0; i < rows; i++)
             for (uint64_t k = 0; k < n; k++) {
                 bool f = false;
-                bool yes = p->allow ? p->allow(p->params, (int64_t)q, (int64_t)k, (int64_t)n)
-                                    : value_of(p->mask, (int64_t)q, (int64_t)k, (int64_t)n, h, &f);
+                int64_t q = first + (int64_t)i;
+                bool yes = p->allow ? p->allow(p->params, q, (int64_t)k, (int64_t)n)
+                                    : value_of(p->mask, q, (int64_t)k, (int64_t)n, h, &f);
                 *fault |= f;
-                a[(h * n + q) * n + k] = yes;
+                a[(h * rows + i) * n + k] = yes;
                 *pairs += yes && !f;
             }
     return a;
 }
 
 static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
-    size_t d = p->head_dim, H = p->heads, KH = p->kv_heads, base = 0;
+    size_t d = p->head_dim, H = p->heads, KH = p->kv_heads, base = 0, key_base = 0;
     double scale = 1 / sqrt((double)d);
     float fscale = (float)scale;
-    for (uint32_t s = 0; s < p->sequences; base += p->lengths[s++]) {
-        size_t n = p->lengths[s];
-        double *S = zeros(n, sizeof *S), *P = zeros(n, sizeof *P);
-        float *Sf = zeros(n, sizeof *Sf), *Pf = zeros(n, sizeof *Pf);
+    for (uint32_t s = 0; s < p->sequences; base += queries_of(p, s), key_base += p->lengths[s++]) {
+        size_t n = p->lengths[s], rows = queries_of(p, s);
+        double *S = zeros(n, sizeof *S), *P = zeros(n, sizeof *P), *D = zeros(n, sizeof *D); /* D: slopes */
+        float *Sf = zeros(n, sizeof *Sf), *Pf = zeros(n, sizeof *Pf), *Df = zeros(n, sizeof *Df);
+        const random_score *score = &p->score;
+        const int64_t first = p->top_left ? 0 : (int64_t)n - (int64_t)rows; /* position of the first query */
         for (size_t h = 0; h < H; h++)
-            for (size_t q = 0; q < n; q++) {
+            for (size_t q = 0; q < rows; q++) {
                 size_t g = h / (H / KH), row = ((base + q) * H + h) * d;
-                const uint8_t *a = allow[s] + ((p->uses_h ? h : 0) * n + q) * n;
+                const uint8_t *a = allow[s] + ((p->uses_h ? h : 0) * rows + q) * n;
                 double m = -INFINITY, l = 0;
                 float mf = -INFINITY, lf = 0;
                 for (size_t k = 0; k < n; k++) {
@@ -116,19 +122,29 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
                     double x = 0;
                     float xf = 0;
                     for (size_t i = 0; i < d; i++) {
-                        double y = t->k[((base + k) * KH + g) * d + i];
+                        double y = t->k[((key_base + k) * KH + g) * d + i];
                         x += t->q[row + i] * y;
                         xf += (float)t->q[row + i] * (float)y;
                     }
-                    S[k] = x * scale;
-                    Sf[k] = xf * fscale;
+                    score_exact_dual e = {x * scale, 1};
+                    score_naive_dual f = {xf * fscale, 1};
+                    if (score->root) e = score_exact(score->root, e.x, first + (int64_t)q, (int64_t)k, (int64_t)h);
+                    if (score->root) f = score_naive(score->root, f.x, first + (int64_t)q, (int64_t)k, (int64_t)h);
+                    S[k] = e.x, D[k] = e.dx;
+                    Sf[k] = f.x, Df[k] = f.dx;
                     if (S[k] > m) m = S[k];
                     if (Sf[k] > mf) mf = Sf[k];
                 }
                 if (m == -INFINITY) {
-                    t->lse[(base + q) * H + h] = -INFINITY;
-                    t->llse[(base + q) * H + h] = -INFINITY;
+                    double nothing = score->sinks ? score->sink[h] : -INFINITY;
+                    t->empty[(base + q) * H + h] = 1;
+                    t->lse[(base + q) * H + h] = nothing;
+                    t->llse[(base + q) * H + h] = (float)nothing;
                     continue;
+                }
+                if (score->sinks) {
+                    m = fmax(m, score->sink[h]), l = exp(score->sink[h] - m);
+                    mf = fmaxf(mf, (float)score->sink[h]), lf = expf((float)score->sink[h] - mf);
                 }
                 for (size_t k = 0; k < n; k++) {
                     P[k] = a[k] ? exp(S[k] - m) : 0;
@@ -144,7 +160,7 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
                     if (!a[k]) continue;
                     float r = round_to(p->dtype, Pf[k]);
                     for (size_t i = 0; i < d; i++) {
-                        double v = t->v[((base + k) * KH + g) * d + i];
+                        double v = t->v[((key_base + k) * KH + g) * d + i];
                         t->o[row + i] += P[k] / l * v;
                         t->lo[row + i] += r * (float)v;
                     }
@@ -158,15 +174,15 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
                 }
                 for (size_t k = 0; p->backward && k < n; k++) {
                     if (!a[k]) continue;
-                    size_t col = ((base + k) * KH + g) * d;
+                    size_t col = ((key_base + k) * KH + g) * d;
                     double dp = 0, pr = P[k] / l;
                     float dpf = 0, prf = expf(Sf[k] - lsef);
                     for (size_t i = 0; i < d; i++) {
                         dp += t->d_o[row + i] * t->v[col + i];
                         dpf += (float)t->d_o[row + i] * (float)t->v[col + i];
                     }
-                    double ds = pr * (dp - delta);
-                    float dsf = round_to(p->dtype, prf * (dpf - deltaf)), r = round_to(p->dtype, prf);
+                    double ds = pr * (dp - delta) * D[k];
+                    float dsf = round_to(p->dtype, prf * (dpf - deltaf) * Df[k]), r = round_to(p->dtype, prf);
                     for (size_t i = 0; i < d; i++) {
                         t->dq[row + i] += ds * t->k[col + i] * scale;
                         t->dk[col + i] += ds * t->q[row + i] * scale;
@@ -181,6 +197,8 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
         free(P);
         free(Sf);
         free(Pf);
+        free(D);
+        free(Df);
     }
 }
 
@@ -205,13 +223,17 @@ static void *draw_tensor(dice *d, int dtype, size_t n, double **out_exact) {
 }
 
 /* Rows of the packed batch to the ranks' local tensors, or back. */
-static void scatter(const fcp_plan *plan, uint32_t rank, void *local, void *packed, size_t row_bytes, bool gather) {
+static void scatter(const fcp_plan *plan, uint32_t rank, bool keys, void *local, void *packed, size_t row_bytes,
+                    bool gather) {
     const fcp_span *spans;
     uint32_t count;
     char *at = local;
-    fcp_plan_layout(plan, rank, &spans, &count);
+    if (keys) fcp_plan_layout_keys(plan, rank, &spans, &count);
+    else fcp_plan_layout(plan, rank, &spans, &count);
     for (uint32_t i = 0; i < count; i++) {
-        char *there = (char *)packed + (fcp_plan_sequence_offset(plan, spans[i].sequence, NULL) + spans[i].start) * row_bytes;
+        uint64_t first = keys ? fcp_plan_key_offset(plan, spans[i].sequence, NULL)
+                              : fcp_plan_sequence_offset(plan, spans[i].sequence, NULL);
+        char *there = (char *)packed + (first + spans[i].start) * row_bytes;
         size_t bytes = spans[i].length * row_bytes;
         if (gather)
             memcpy(there, at, bytes);
@@ -239,18 +261,19 @@ static void compare(const char *what, unsigned seed, const random_program *p, in
         if (fabs((double)lowp - y) > naive_error) naive_error = fabs((double)lowp - y);
         if (fabs((double)x - y) > error) error = fabs((double)x - y);
     }
-    double limit = 2 * naive_error + 2 * rounding + slack;
+    double limit = (p->score.root ? 3 : 2) * naive_error + 2 * rounding + slack;
     JUDGE(error <= limit, "seed %u: %s is off by %g, allowed %g\n%s", seed, what, error, limit, p->text);
 }
 
 static void run_plan(const fcp_plan *plan, const random_program *p, unsigned seed, dice *d, uint8_t *const *allow) {
     size_t H = p->heads, KH = p->kv_heads, dim = p->head_dim, T = p->tokens, e = fcp_dtype_size((fcp_dtype)p->dtype);
-    size_t nq = T * H * dim, nk = T * KH * dim;
+    size_t nq = T * H * dim, nk = p->key_tokens * KH * dim;
     tensors t = {.tokens = T};
     void *q = draw_tensor(d, p->dtype, nq, &t.q), *k = draw_tensor(d, p->dtype, nk, &t.k);
     void *v = draw_tensor(d, p->dtype, nk, &t.v), *d_o = draw_tensor(d, p->dtype, nq, &t.d_o);
     t.o = zeros(nq, 8), t.lse = zeros(T * H, 8), t.dq = zeros(nq, 8), t.dk = zeros(nk, 8), t.dv = zeros(nk, 8);
     t.lo = zeros(nq, 4), t.llse = zeros(T * H, 4), t.ldq = zeros(nq, 4), t.ldk = zeros(nk, 4), t.ldv = zeros(nk, 4);
+    t.empty = zeros(T * H, 1);
     define(p, &t, allow);
 
     void *o = zeros(nq, e), *dq = zeros(nq, e), *dk = zeros(nk, e), *dv = zeros(nk, e), *again = zeros(2 * nq + 2 * nk, e);
@@ -259,15 +282,17 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
     fcp_tensors *per_rank = zeros(ranks, sizeof *per_rank);
     enum { NT = 9 };
     void *packed[NT] = {q, k, v, o, lse, d_o, dq, dk, dv};
+    static const bool of_keys[NT] = {false, true, true, false, false, false, false, true, true};
     size_t row[NT] = {H * dim * e, KH * dim * e, KH * dim * e, H * dim * e, H * 4, H * dim * e, H * dim * e, KH * dim * e,
                       KH * dim * e};
     void **local = zeros(ranks * (size_t)NT, sizeof *local);
     for (uint32_t r = 0; r < ranks; r++) {
-        size_t tokens = fcp_plan_layout(plan, r, &(const fcp_span *){0}, &(uint32_t){0});
+        size_t queries = fcp_plan_layout(plan, r, NULL, NULL), keys = fcp_plan_layout_keys(plan, r, NULL, NULL);
         for (int i = 0; i < NT; i++) {
+            size_t tokens = of_keys[i] ? keys : queries;
             local[r * NT + i] = zeros(tokens * row[i], 1);
             memset(local[r * NT + i], 0xff, tokens * row[i]); /* NaN in every type */
-            if (i < 3 || i == 5) scatter(plan, r, local[r * NT + i], packed[i], row[i], false);
+            if (i < 3 || i == 5) scatter(plan, r, of_keys[i], local[r * NT + i], packed[i], row[i], false);
         }
         void **x = local + r * NT;
         per_rank[r] = (fcp_tensors){x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]};
@@ -287,7 +312,7 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
         for (int i = 0; i < 4; kept += sizes[i++]) memcpy(kept, outputs[i], sizes[i]);
         for (uint32_t r = 0; r < ranks; r++)
             for (int i = 0; i < NT; i++)
-                if (i == 3 || i == 4 || i > 5) scatter(plan, r, local[r * NT + i], packed[i], row[i], true);
+                if (i == 3 || i == 4 || i > 5) scatter(plan, r, of_keys[i], local[r * NT + i], packed[i], row[i], true);
         kept = again;
         for (int i = 0; i < 4; kept += sizes[i++])
             JUDGE(!attempt || (i && !p->backward) || !memcmp(kept, outputs[i], sizes[i]), "seed %u: two runs differ\n%s", seed,
@@ -301,15 +326,16 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
         if (isfinite(t.lse[i]) && fabs(t.lse[i]) > largest) largest = fabs(t.lse[i]);
     compare("LSE", seed, p, FCP_FP32, t.lse, t.llse, lse, T * H, 1e-5 * largest);
     for (size_t i = 0; i < T * H; i++) /* an empty row is exactly zero */
-        for (size_t j = 0; isinf(t.lse[i]) && j < dim; j++)
-            JUDGE(load(p->dtype, o, i * dim + j) == 0, "seed %u: an empty row is not 0\n%s", seed, p->text);
+        for (size_t j = 0; t.empty[i] && j < dim; j++)
+            JUDGE(load(p->dtype, o, i * dim + j) == 0 && lse[i] == (float)t.lse[i], "seed %u: an empty row is not 0\n%s",
+                  seed, p->text);
     if (p->backward) {
         compare("dQ", seed, p, p->dtype, t.dq, t.ldq, dq, nq, 3e-4);
         compare("dK", seed, p, p->dtype, t.dk, t.ldk, dk, nk, 3e-4);
         compare("dV", seed, p, p->dtype, t.dv, t.ldv, dv, nk, 3e-4);
     }
     for (uint32_t i = 0; i < ranks * NT; i++) free(local[i]);
-    void *all[] = {q, k, v, d_o, o, dq, dk, dv, again, lse, per_rank, local, t.q, t.k, t.v, t.d_o, t.o, t.lse, t.dq,
+    void *all[] = {t.empty, q, k, v, d_o, o, dq, dk, dv, again, lse, per_rank, local, t.q, t.k, t.v, t.d_o, t.o, t.lse, t.dq,
                    t.dk, t.dv, t.lo, t.llse, t.ldq, t.ldk, t.ldv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
@@ -334,7 +360,10 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     uint8_t *allow[MAX_SEQUENCES];
     bool fault = false;
     uint64_t pairs = 0;
-    for (uint32_t s = 0; s < p->sequences; s++) allow[s] = allowed(p, p->lengths[s], &fault, &pairs);
+    for (uint64_t s = 0, base = 0; s < p->sequences; base += p->lengths[s++]) {
+        view_fields(p, base, p->lengths[s]);
+        allow[s] = allowed(p, (uint32_t)s, &fault, &pairs);
+    }
     fcpc_diagnostics *diag = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
@@ -345,7 +374,8 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     if (code == FCP_E_RANKS) {
         result = REFUSED;
     } else if (fault) {
-        JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW, "seed %u: a fault went by (%s)\n%s\n%s", seed,
+        JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
+              "seed %u: a fault went by (%s)\n%s\n%s", seed,
                   fcp_code_name(code), picture, p->text);
         result = FAULTED;
     } else {
@@ -361,11 +391,11 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
             for (uint32_t j = 0; j < tile->parts; j++) {
                 const fcp_piece *a = &plan->pieces[plan->parts[tile->first_part + j].q_piece];
                 const fcp_piece *b = &plan->pieces[plan->parts[tile->first_part + j].k_piece];
-                uint64_t n = p->lengths[a->sequence];
+                uint64_t n = p->lengths[a->sequence], rows = queries_of(p, a->sequence);
                 for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++)
                     for (uint64_t q = a->start; q < a->start + a->length; q++)
                         for (uint64_t k = b->start; k < b->start + b->length; k++)
-                            sum += allow[a->sequence][(h * n + q) * n + k];
+                            sum += allow[a->sequence][(h * rows + q) * n + k];
             }
             JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
         }

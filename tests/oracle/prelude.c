@@ -15,6 +15,7 @@ static void judge_case(random_program *p, const known_case *x, unsigned seed) {
     for (; p->sequences < 4 && x->lengths[p->sequences]; p->sequences++) {
         p->lengths[p->sequences] = x->lengths[p->sequences];
         p->tokens += x->lengths[p->sequences];
+        p->key_tokens += x->lengths[p->sequences];
     }
     int at = snprintf(p->text, sizeof p->text,
                       "model { heads = 2; kv_heads = %u; head_dim = 8; dtype = fp32 }\n"

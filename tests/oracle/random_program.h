@@ -2,7 +2,7 @@
  *
  * A drawn program is source text for the compiler and, beside it, an expression tree that this file evaluates by itself:
  * the judge shares no code with the compiler. Masks follow DESIGN's semantics: int64, floored division, short circuit, a
- * fault only where evaluation reaches it.
+ * fault only where evaluation reaches it. Fields are whole numbers, one a token.
  */
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
@@ -31,46 +31,68 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
+#include "random_score.h"
+
 /* --- expressions ----------------------------------------------------------------------------------------------------- */
 
 typedef enum kind {
     X_CONST, X_Q, X_K, X_N, X_H, X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_MIN, X_MAX, X_ABS, X_NEG, X_IF,
-    X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
+    X_LOAD, X_RUN, X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
 } kind;
+
+/* A field, and what of it the sequence under way sees. */
+typedef struct field_view {
+    const int64_t *at;
+    int64_t n;
+} field_view;
 
 typedef struct expr {
     kind kind;
     int64_t value;
     struct expr *a, *b, *c;
+    const field_view *field; /* X_LOAD: its element a; X_RUN: where the run begins that holds a */
 } expr;
 
-enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8 };
+enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192 };
 
 typedef struct random_program {
     expr pool[MAX_EXPRS];
     uint32_t used;
     expr *mask;
+    random_score score;
     /* when not NULL, what the mask means, instead of the tree; its parameters */
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in plan.h */
     bool rail, backward, uses_h;
-    uint64_t lengths[MAX_SEQUENCES];
+    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
+    field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
+    field_view view_room[MAX_FIELDS];
+    uint32_t field_count;
+    uint64_t lengths[MAX_SEQUENCES], queries[MAX_SEQUENCES]; /* queries 0: as many as keys */
     uint32_t sequences;
-    uint64_t tokens;
-    char text[65536];
+    uint64_t tokens, key_tokens;
+    bool top_left;
+    char text[1 << 18];
     size_t size;
 } random_program;
 
 static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t value) {
     expr *e = &p->pool[p->used++];
-    *e = (expr){k, value, a, b, c};
+    *e = (expr){k, value, a, b, c, NULL};
     if (k == X_H) p->uses_h = true;
     return e;
 }
 
 static expr *draw_int(random_program *p, dice *d, unsigned depth) {
+    if (p->field_count && p->used < MAX_EXPRS - 16 && roll(d, 4) == 0) { /* mostly at a place that is there */
+        expr *at = depth && !roll(d, 8) ? draw_int(p, d, depth - 1) : node(p, roll(d, 2) ? X_Q : X_K, 0, 0, 0, 0);
+        expr *e = node(p, roll(d, 6) ? X_LOAD : X_RUN, at, 0, 0, 0);
+        e->value = roll(d, p->field_count);
+        e->field = &p->views[e->value];
+        return e;
+    }
     if (!depth || p->used > MAX_EXPRS - 16 || roll(d, 4) == 0) {
         switch (roll(d, p->heads > 1 ? 9 : 8)) {
         case 0: case 1: case 2: return node(p, X_Q, 0, 0, 0, 0);
@@ -125,6 +147,11 @@ static expr *draw_bool(random_program *p, dice *d, unsigned depth) {
     return node(p, compare[roll(d, 6)], a, b, 0, 0);
 }
 
+/* Turns the fields to a sequence, whose first token is number `base` of the batch. */
+static inline void view_fields(const random_program *p, uint64_t base, uint64_t n) {
+    for (uint32_t f = 0; f < p->field_count; f++) p->views[f] = (field_view){p->fields[f] + base, (int64_t)n};
+}
+
 /* The value of an expression; *fault becomes true where evaluation faults (the value is then of no use). */
 static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault) {
     if (*fault) return 0;
@@ -148,6 +175,15 @@ static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, i
     b = e->b ? SUB(b) : 0;
     if (*fault) return 0;
     switch (e->kind) {
+    case X_LOAD:
+    case X_RUN:
+        if (a < 0 || a >= e->field->n) {
+            *fault = true;
+            return 0;
+        }
+        if (e->kind == X_LOAD) return e->field->at[a];
+        while (a && e->field->at[a - 1] == e->field->at[a]) a--;
+        return a;
     case X_ADD: *fault = __builtin_add_overflow(a, b, &r); return r;
     case X_SUB: *fault = __builtin_sub_overflow(a, b, &r); return r;
     case X_MUL: *fault = __builtin_mul_overflow(a, b, &r); return r;
@@ -202,6 +238,8 @@ static void put_expr(random_program *p, const expr *e) {
     case X_NOT: put(p, "(not "); put_expr(p, e->a); put(p, ")"); return;
     case X_NEG: put(p, "(-"); put_expr(p, e->a); put(p, ")"); return;
     case X_ABS: put(p, "abs("); put_expr(p, e->a); put(p, ")"); return;
+    case X_LOAD: put(p, "f%d[", (int)e->value); put_expr(p, e->a); put(p, "]"); return;
+    case X_RUN: put(p, "run(f%d, ", (int)e->value); put_expr(p, e->a); put(p, ")"); return;
     case X_MIN: case X_MAX:
         put(p, e->kind == X_MIN ? "min(" : "max(");
         put_expr(p, e->a);
@@ -228,6 +266,55 @@ static void put_expr(random_program *p, const expr *e) {
 }
 
 /* --- programs -------------------------------------------------------------------------------------------------------- */
+
+/* Values of a field: sorted runs, few values, a wide range, or places of the sequence. */
+static void draw_field(random_program *p, dice *d, int64_t *out) {
+    uint32_t style = roll(d, 5), span = 1 + roll(d, 200);
+    int64_t v = (int64_t)roll(d, 10) - 5;
+    uint64_t t = 0;
+    for (uint32_t s = 0; s < p->sequences; s++)
+        for (uint64_t i = 0; i < p->lengths[s]; i++, t++) {
+            if (style == 0 && roll(d, span) == 0) v++;
+            if (style == 1) v = (int64_t)roll(d, 3);
+            if (style == 2) v = ((int64_t)roll(d, 1 << 20) - (1 << 19)) << roll(d, 24);
+            if (style == 3 && roll(d, span) == 0) v = (int64_t)roll(d, 4);
+            if (style == 4) v = (int64_t)i + (int64_t)roll(d, span);
+            out[t] = v;
+        }
+}
+
+static void put_field(random_program *p, uint32_t number) {
+    const int64_t *v = p->fields[number];
+    put(p, "    field f%u = [", number);
+    for (uint64_t t = 0, end; t < p->key_tokens; t = end) {
+        for (end = t + 1; end < p->key_tokens && v[end] == v[t];) end++;
+        put(p, t ? ", %lld" : "%lld", (long long)v[t]);
+        if (end - t > 1) put(p, " x %llu", (unsigned long long)(end - t));
+    }
+    put(p, "]\n");
+}
+
+static inline uint64_t queries_of(const random_program *p, uint32_t s) {
+    return p->queries[s] ? p->queries[s] : p->lengths[s];
+}
+
+/* Some sequences with more or fewer queries than keys; positions stay about as many. */
+static void draw_queries(random_program *p, dice *d) {
+    p->top_left = roll(d, 3) == 0;
+    p->tokens = p->key_tokens = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = p->lengths[s];
+        switch (roll(d, 5)) {
+        case 0: p->queries[s] = 1; break;
+        case 1: p->queries[s] = 1 + roll(d, (uint32_t)n); break;
+        case 2: p->queries[s] = n, p->lengths[s] = 1 + roll(d, (uint32_t)n); break; /* more queries */
+        case 3: p->queries[s] = 1 + n / 8, p->lengths[s] = n * 2; break;
+        default: break;
+        }
+        p->tokens += queries_of(p, s);
+        p->key_tokens += p->lengths[s];
+    }
+}
 
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
@@ -258,17 +345,33 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         p->lengths[s] = n;
         used += n * n;
         p->tokens += n;
+        p->key_tokens += n;
     }
+    if (roll(d, 2)) draw_queries(p, d);
+    p->field_count = roll(d, 2) && p->key_tokens <= MAX_TOKENS / 2 ? 1 + roll(d, MAX_FIELDS) : 0;
+    p->views = p->view_room;
+    for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
+    draw_score(&p->score, d, p->heads);
 
     put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
         dtypes[p->dtype]);
     put(p, "cluster { nodes = %u; gpus = %u; fabric = %s }\n", p->nodes, p->gpus, p->rail ? "rail" : "fat_tree");
     put(p, "batch { lengths = [");
-    for (uint32_t s = 0; s < p->sequences; s++) put(p, "%s%llu", s ? ", " : "", (unsigned long long)p->lengths[s]);
-    put(p, "] }\nmask drawn = ");
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        put(p, "%s", s ? ", " : "");
+        if (p->queries[s]) put(p, "%llu:", (unsigned long long)p->queries[s]);
+        put(p, "%llu", (unsigned long long)p->lengths[s]);
+    }
+    put(p, "]%s\n", p->top_left ? "; align = top_left" : "");
+    for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);
+    put(p, "}\nmask drawn = ");
     put_expr(p, p->mask);
-    put(p, "\nplan {\n  mask = drawn\n  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
+    if (p->score.root) put(p, "\nscore logit = %s", p->score.text);
+    put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
+    for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
+        put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
+    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
         strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }

@@ -11,7 +11,7 @@
 typedef struct hand {
     fcp_plan plan;
     fcp_problem problem;
-    uint64_t sequences[64];
+    fcp_sequence sequences[64];
     uint32_t sequence_count;
     fcp_piece pieces[512];
     fcp_block blocks[256];
@@ -75,7 +75,7 @@ static inline void hand_instr(hand *h, uint32_t op, uint32_t a, uint32_t b, uint
 static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *k) {
     mc_code code = {h->mask, h->mask_count};
     uint32_t heads = mc_uses(code) & MC_USES_H ? h->problem.heads : 1;
-    int64_t scratch[64], n = (int64_t)h->sequences[q->sequence];
+    int64_t scratch[64], n = (int64_t)h->sequences[q->sequence].keys;
     fcp_shape_rec *shape = &h->shapes[h->shape_count];
     *shape = (fcp_shape_rec){.first_run = h->run_count, .q_length = q->length, .k_length = k->length};
     for (uint32_t row = 0; row * FCP_CELL < q->length; row++)
@@ -101,19 +101,20 @@ static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *
 
 static inline void hand_blocks(hand *h, uint32_t block) {
     for (uint32_t s = 0; s < h->sequence_count; s++)
-        for (uint64_t start = 0; start < h->sequences[s]; start += block) {
-            uint64_t left = h->sequences[s] - start;
+        for (uint64_t start = 0; start < h->sequences[s].keys; start += block) {
+            uint64_t left = h->sequences[s].keys - start;
             uint32_t length = left < block ? (uint32_t)left : block;
             fcp_block *b = h->block_count ? &h->blocks[h->block_count - 1] : NULL;
             if (!b || b->tokens + length > block) {
                 b = &h->blocks[h->block_count++];
-                *b = (fcp_block){.first_piece = h->piece_count};
+                *b = (fcp_block){.first_piece = h->piece_count, .holds = FCP_HOLDS_BOTH};
             }
             h->pieces[h->piece_count++] = (fcp_piece){
                 .sequence = s, .length = length, .start = start, .offset = b->tokens, .block = h->block_count - 1};
             b->pieces++;
             b->tokens += length;
             h->problem.tokens += length;
+            h->problem.key_tokens += length;
         }
     uint32_t homes[64] = {0};
     for (uint32_t b = 0; b < h->block_count; b++) {
@@ -281,12 +282,13 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
                                .dtype = dtype,
                                .block = block,
                                .max_block = block,
+                               .max_q_block = block,
                                .unit = block,
                                .coalesce = 1,
                                .buffers = 3,
                                .passes = 3,
                                .scale = 0.125};
-    memcpy(h->sequences, lengths, count * sizeof *lengths);
+    for (uint32_t s = 0; s < count; s++) h->sequences[s] = (fcp_sequence){lengths[s], lengths[s], 0};
     h->sequence_count = count;
     hand_mask(h, mask);
     h->problem.mask_uses = mc_uses((mc_code){h->mask, h->mask_count});

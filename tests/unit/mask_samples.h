@@ -17,6 +17,8 @@ typedef struct exprs {
     int count;
     uint64_t seed;
     bool heads; /* may name h */
+    const mc_array *arrays; /* read by number; random masks read them if there are some */
+    int array_count;
 } exprs;
 
 static inline int ex(exprs *e, mc_op op, int a, int b, int c, int64_t imm) {
@@ -51,6 +53,12 @@ static inline int64_t expr_value(const exprs *e, int i, int64_t q, int64_t k, in
     else v = expr_value(e, x->b, q, k, n, h, fault);
     if (*fault) return 0;
     switch (x->op) {
+    case MC_LOAD: case MC_LOAD2: {
+        const mc_array *a = &e->arrays[x->imm];
+        if (u < a->first || u - a->first >= a->count || (a->columns && (v < 0 || v >= a->columns)))
+            return *fault = MC_INDEX, 0;
+        return mc_int_at(a, (uint64_t)(a->columns ? u * a->columns + v : u - a->first));
+    }
     case MC_ADD: if (__builtin_add_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
     case MC_SUB: if (__builtin_sub_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
     case MC_MUL: if (__builtin_mul_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
@@ -207,7 +215,30 @@ static inline int draw_bool(exprs *e, int depth) {
     }
 }
 
+/* An element of some array: mostly at q or k, or guarded, or anywhere. */
+static inline int draw_element(exprs *e, int depth) {
+    int i = (int)draw(e, (uint64_t)e->array_count);
+    const mc_array *a = &e->arrays[i];
+    int index = draw(e, 2) ? ex0(e, MC_Q) : ex0(e, MC_K), below, above;
+    if (a->columns) index = draw(e, 2) && e->heads ? ex0(e, MC_H) : ex2(e, MC_MOD, index, num(e, 3));
+    int column = a->columns ? ex2(e, MC_MOD, draw_int(e, depth - 1), num(e, 5)) : -1;
+    switch (draw(e, 8)) {
+    case 0: index = ex1(e, MC_ABS, ex2(e, MC_SUB, ex0(e, MC_Q), ex0(e, MC_K))); break;
+    case 1: index = ex2(e, draw(e, 2) ? MC_ADD : MC_SUB, index, num(e, (int64_t)draw(e, 3))); break;
+    case 2: index = ex2(e, draw(e, 2) ? MC_DIV : MC_MOD, index, num(e, 1 + (int64_t)draw(e, 9))); break;
+    case 3:
+        index = draw_int(e, depth - 1);
+        if (draw(e, 4) == 0) break;
+        below = ex2(e, MC_LT, index, num(e, a->first));
+        above = ex2(e, MC_LE, num(e, a->first + a->count), index);
+        return ex(e, MC_IF_I, ex2(e, MC_OR, below, above), num(e, 1), ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i), 0);
+    default: break;
+    }
+    return ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i);
+}
+
 static inline int draw_int(exprs *e, int depth) {
+    if (e->array_count && draw(e, 3) == 0) return draw_element(e, depth);
     if (depth <= 0 || draw(e, 4) == 0) {
         switch (draw(e, 10)) {
         case 0: case 1: case 2: return ex0(e, MC_Q);
@@ -234,6 +265,55 @@ static inline int draw_int(exprs *e, int depth) {
         int y = draw_int(e, depth - 1), x = draw_int(e, depth - 1);
         return ex(e, MC_IF_I, ex2(e, MC_EQ, y, num(e, 0)), num(e, 1), ex2(e, draw(e, 2) ? MC_DIV : MC_MOD, x, y), 0);
     }
+    }
+}
+
+/* Arrays of a sequence: [0, fields) of one value for each key and query; then a small array, and a table of 5 columns. */
+enum { ARRAYS_MAX = 6, ARRAY_ROOM = 4096 };
+typedef struct array_set {
+    mc_array array[ARRAYS_MAX];
+    int64_t wide_data[ARRAYS_MAX][ARRAY_ROOM];
+    int8_t narrow_data[ARRAYS_MAX][ARRAY_ROOM];
+} array_set;
+
+static inline void draw_field(exprs *e, int64_t *out, int64_t count, int64_t first) {
+    static const int64_t runs[] = {1, 2, 3, 20, 60, 300};
+    uint64_t kind = draw(e, 9);
+    int64_t longest = runs[draw(e, 6)], left = 0, value = (int64_t)draw(e, 5), few = 1 + (int64_t)draw(e, 6);
+    for (int64_t i = 0; i < count; i++) {
+        bool next = left-- <= 0;
+        if (next) left = (int64_t)draw(e, (uint64_t)longest);
+        switch (kind) {
+        case 0: value += next; break;                                        /* documents */
+        case 1: value = next ? (int64_t)draw(e, 100) * 37 % 101 : value; break; /* in any order */
+        case 2: value = next ? (int64_t)draw(e, (uint64_t)few) : value; break;  /* few values */
+        case 3: value = first + i; break;                                    /* positions */
+        case 4: value = next ? first + i : value; break;                     /* where runs begin */
+        case 5: value = first + i + (int64_t)draw(e, (uint64_t)longest); break; /* lifetimes */
+        case 6: value = (int64_t)draw(e, 40) - 8; break;
+        case 7: value = draw(e, 30) == 0; break;                             /* few marked */
+        default: value = next ? (int64_t)draw(e, 9) : value + few - 3; break;   /* in progressions */
+        }
+        out[i] = value;
+    }
+}
+
+/* Field 0 has the keys, field 1 the queries, the third both, if that is one range. */
+static inline void draw_arrays(exprs *e, array_set *s, const mc_env *env) {
+    int64_t end = env->q_first + env->queries, first[ARRAYS_MAX] = {0, env->q_first, env->q_first < 0 ? env->q_first : 0, 0, 0};
+    int64_t counts[ARRAYS_MAX] = {env->n, env->queries, (end > env->n ? end : env->n) - first[2], 12, 3};
+    e->array_count = 5;
+    e->arrays = s->array;
+    for (int i = 0; i < 5; i++) {
+        uint32_t columns = i == 4 ? 5 : 0;
+        int64_t all = counts[i] * (columns ? columns : 1);
+        if (all > ARRAY_ROOM) abort();
+        draw_field(e, s->wide_data[i], all, first[i]);
+        s->array[i] = (mc_array){s->wide_data[i], first[i], counts[i], columns, MC_I64};
+        bool narrow = draw(e, 2);
+        for (int64_t j = 0; j < all; j++) narrow = narrow && s->wide_data[i][j] == (int8_t)s->wide_data[i][j];
+        for (int64_t j = 0; j < all && narrow; j++) s->narrow_data[i][j] = (int8_t)s->wide_data[i][j];
+        if (narrow) s->array[i].data = s->narrow_data[i], s->array[i].width = MC_I8;
     }
 }
 

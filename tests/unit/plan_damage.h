@@ -235,7 +235,8 @@ static bool send_other_block(tables *t, draw *d) {
     if (!a) return false;
     for (uint32_t b = 0; b < t->blocks_count; b++)
         if (b != a->block && t->blocks[b].home == t->blocks[a->block].home &&
-            t->blocks[b].tokens == t->blocks[a->block].tokens && a->cls != FCP_IN) {
+            t->blocks[b].tokens == t->blocks[a->block].tokens && t->blocks[b].holds == t->blocks[a->block].holds &&
+            a->cls != FCP_IN) {
             a->block = b;
             return true;
         }
@@ -663,7 +664,7 @@ static bool exchange_places(tables *t, draw *d) {
     if (!a) return false;
     again(d);
     for (uint32_t i = 0; i < p.x->b; i++)
-        if (transfer_in(t, &p, i) != a && pick(d)) b = transfer_in(t, &p, i);
+        if (transfer_in(t, &p, i) != a && transfer_in(t, &p, i)->place != a->place && pick(d)) b = transfer_in(t, &p, i);
     if (!b) return false;
     uint32_t keep = a->place;
     a->place = b->place;
@@ -710,6 +711,133 @@ static bool early_out(tables *t, draw *d) {
     return c.x;
 }
 
+/* --- damage: what the mask reads ---------------------------------------------------------------------------------- */
+
+static bool wrong_array(tables *t, draw *d) {
+    if (!t->arrays_count) return false;
+    fcp_array *a = &t->arrays[next(d) % t->arrays_count];
+    switch (next(d) % 9) {
+    case 0: a->width = 3; break;
+    case 1: a->kind = FCP_ARRAY_KINDS; break;
+    case 2: a->count++; break;
+    case 3: a->count = 0; break;
+    case 4: a->columns = UINT64_C(1) << 33; break;
+    case 5: a->offset += 64; break;
+    case 6: a->name = (uint32_t)t->names_count; break;
+    case 7: a->file = (uint32_t)t->names_count; break;
+    default: a->lo = a->hi + 1; break;
+    }
+    return true;
+}
+
+static bool lose_data(tables *t, draw *d) {
+    if (!t->data_count) return false;
+    t->data_count -= 1 + next(d) % t->data_count;
+    return true;
+}
+
+static bool name_without_end(tables *t, draw *d) {
+    if (!t->names_count) return false;
+    t->names[t->names_count - 1] = (char)('a' + next(d) % 26);
+    return true;
+}
+
+static bool load_of_nothing(tables *t, draw *d) {
+    mc_node *chosen = NULL;
+    for (uint64_t i = 0; i < t->mask_count; i++)
+        if (t->mask[i].op == MC_LOAD && pick(d)) chosen = &t->mask[i];
+    if (chosen) chosen->imm = next(d) % 2 ? (int64_t)t->arrays_count : -1;
+    return chosen;
+}
+
+/* --- damage: queries and keys ------------------------------------------------------------------------------------- */
+
+static bool swap_sides(tables *t, draw *d) {
+    t->blocks[next(d) % t->blocks_count].holds ^= FCP_HOLDS_BOTH;
+    return true;
+}
+
+static bool hold_one_side(tables *t, draw *d) {
+    uint32_t *holds = &t->blocks[next(d) % t->blocks_count].holds;
+    *holds = *holds == FCP_HOLDS_BOTH ? 1u << next(d) % 2 : FCP_HOLDS_BOTH;
+    return true;
+}
+
+static bool move_queries(tables *t, draw *d) {
+    t->sequences[next(d) % t->sequences_count].q_first += next(d) % 2 ? 1 : -1;
+    return true;
+}
+
+static bool another_query(tables *t, draw *d) {
+    fcp_sequence *s = &t->sequences[next(d) % t->sequences_count];
+    s->queries++;
+    s->q_first -= t->problem->align == FCP_BOTTOM_RIGHT;
+    t->problem->tokens++;
+    return true;
+}
+
+static bool other_align(tables *t, draw *d) {
+    (void)d;
+    t->problem->align ^= 1;
+    return true;
+}
+
+static bool drop_key_layout(tables *t, draw *d) {
+    (void)d;
+    if (!t->key_layout_starts_count) return false;
+    t->key_layout_starts_count = t->key_layout_count = 0;
+    return true;
+}
+
+static bool exchange_layouts(tables *t, draw *d) {
+    (void)d;
+    if (!t->key_layout_starts_count) return false;
+    fcp_span *spans = t->layout;
+    uint64_t count = t->layout_count;
+    t->layout = t->key_layout;
+    t->layout_count = t->key_layout_count;
+    t->key_layout = spans;
+    t->key_layout_count = count;
+    return true;
+}
+
+/* A tile whose KV block, or Q block, is one that does not hold it. */
+static bool tile_of_other_side(tables *t, draw *d) {
+    if (!t->key_layout_starts_count || !t->tiles_count) return false;
+    fcp_tile *tile = &t->tiles[next(d) % t->tiles_count];
+    if (next(d) % 2) tile->k_block = tile->q_block;
+    else tile->q_block = tile->k_block;
+    return true;
+}
+
+/* Moves KV of a block that holds Q. */
+static bool send_kv_of_queries(tables *t, draw *d) {
+    place p;
+    fcp_transfer *a = any_transfer(t, d, next(d) % 2 ? FCP_DKV : FCP_KV, next(d) % 2, &p);
+    if (!a || !t->key_layout_starts_count) return false;
+    for (uint32_t b = 0; b < t->blocks_count; b++)
+        if (!(t->blocks[b].holds & FCP_HOLDS_KV) && t->blocks[b].tokens >= a->first + a->tokens) {
+            a->block = b;
+            return true;
+        }
+    return false;
+}
+
+/* Takes results out of a block of keys in the forward pass: they are those of the Q block it stands for. */
+static bool results_of_keys(tables *t, draw *d) {
+    place p;
+    fcp_transfer *a = any_transfer(t, d, FCP_OUT, (int)(next(d) % 3) - 1, &p);
+    if (!a || p.pass != FCP_FORWARD || !t->key_layout_starts_count) return false;
+    for (uint32_t b = 0; b < t->blocks_count; b++) {
+        const fcp_block *k = &t->blocks[b];
+        if (k->holds != FCP_HOLDS_KV || k->tokens < a->first + a->tokens || k->home != t->blocks[a->block].home) continue;
+        if (!fcp_at_caller(a)) a->slot = k->home_slot;
+        a->block = b;
+        return true;
+    }
+    return false;
+}
+
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
 typedef struct damage {
@@ -747,7 +875,7 @@ static const damage kinds[] = {
     D(split_round, E(DELTA)),
     D(wrong_kind, E(DELTA)),
     D(rounds_stage, E(ORDER)),
-    D(reuse_live_slot, E(SLOT)),
+    D(reuse_live_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: units of both arrive in turn */
     D(into_home_slot, E(SLOT)),
     D(slot_gap, E(MEMORY)),
     D(wrong_home, E(PRESENCE), E(MATCH), E(DELTA), E(LAYOUT), E(SLOT)),
@@ -762,7 +890,7 @@ static const damage kinds[] = {
     D(launch_of_other_stage, E(ORDER)),
     D(drop_reduce, E(RETURN)),
     D(double_reduce, E(RETURN)),
-    D(reduce_elsewhere, E(RETURN)),
+    D(reduce_elsewhere, E(RETURN), E(SLOT)), /* SLOT: what was there is leaving */
     D(reduce_order, E(RETURN)),
     D(lose_return, E(RETURN)),
     D(wrong_dkv_slot, E(RETURN), E(SLOT)),
@@ -774,6 +902,20 @@ static const damage kinds[] = {
     D(other_place, E(LAYOUT)),
     D(copy_other_side, E(LAYOUT)),
     D(early_out, E(LAYOUT)),
+    D(wrong_array, FCP_E_PLAN_FORMAT),
+    D(lose_data, FCP_E_PLAN_FORMAT),
+    D(name_without_end, FCP_E_PLAN_FORMAT),
+    D(load_of_nothing, FCP_E_PLAN_FORMAT),
+    D(swap_sides, FCP_E_PLAN_FORMAT),
+    D(hold_one_side, FCP_E_PLAN_FORMAT),
+    D(move_queries, FCP_E_PLAN_FORMAT),
+    D(another_query, FCP_E_PLAN_FORMAT),
+    D(other_align, FCP_E_PLAN_FORMAT),
+    D(drop_key_layout, FCP_E_PLAN_FORMAT),
+    D(exchange_layouts, FCP_E_PLAN_FORMAT),
+    D(tile_of_other_side, FCP_E_PLAN_FORMAT),
+    D(send_kv_of_queries, FCP_E_PLAN_FORMAT),
+    D(results_of_keys, E(LAYOUT), E(MATCH)),
 };
 #undef D
 #undef E

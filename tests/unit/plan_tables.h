@@ -180,15 +180,15 @@ static inline void hand_make(tables *t) {
     PUSH(t, problem,
          (fcp_problem){.ranks = 2, .nodes = 2, .gpus = 1, .heads = 4, .kv_heads = 2, .head_dim = 16, .head_groups = 1,
                        .dtype = FCP_BF16, .layout = FCP_LAYOUT_ZIGZAG, .strategy = FCP_STRATEGY_FCP,
-                       .block = HAND_BLOCK, .max_block = HAND_BLOCK, .unit = HAND_UNIT, .coalesce = 2, .buffers = 3,
-                       .passes = 3, .deterministic = 1, .mask_uses = MC_USES_Q | MC_USES_K, .tokens = HAND_TOKENS,
+                       .block = HAND_BLOCK, .max_block = HAND_BLOCK, .max_q_block = HAND_BLOCK, .unit = HAND_UNIT, .coalesce = 2, .buffers = 3,
+                       .passes = 3, .deterministic = 1, .mask_uses = MC_USES_Q | MC_USES_K, .tokens = HAND_TOKENS, .key_tokens = HAND_TOKENS,
                        .memory_cap = 1 << 20, .scale = 0.25});
     PUSH(t, cluster, (fcp_cluster){.gpu = "h200", .intra = 450, .inter = 50, .oversubscription_milli = 1000});
-    PUSH(t, sequences, HAND_TOKENS);
+    PUSH(t, sequences, (fcp_sequence){HAND_TOKENS, HAND_TOKENS, 0});
     uint64_t half = 128 * 129 / 2, full = 128 * 128;
     for (uint32_t b = 0; b < 2; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 128, .start = 128 * b, .block = b});
-        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 128, .home = b});
+        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 128, .home = b, .holds = FCP_HOLDS_BOTH});
     }
     PUSH(t, runs, (fcp_run){0, 0, 1, FCP_CELL_PARTIAL});
     PUSH(t, runs, (fcp_run){0, 0, 1, FCP_CELL_FULL});
@@ -233,7 +233,7 @@ static inline void hand_make(tables *t) {
     uint64_t backward = 128 * (3 * 128 + 128 + 2 * 16 + 256 + 256 + 128 + 128) + 128 * 128 + 128 * 256;
     PUSH(t, summary,
          (fcp_summary){.sequences = 1, .blocks = 2, .tiles = 3, .pairs = 2 * half + full, .positions = 65536,
-                       .pairs_max_rank = half + full, .pairs_max_block = half + full, .tokens_max_rank = 128,
+                       .pairs_max_rank = half + full, .pairs_max_block = half + full, .tokens_max_rank = 128, .key_tokens_max_rank = 128,
                        .bytes_total = 128 * 128, .bytes_inter_node = 128 * 128, .send_max = 128 * 128,
                        .recv_max = 128 * 128, .bytes_reshuffle = 2 * 64 * (256 + 144), .rounds = 2,
                        .rounds_lower_bound = 2, .rounds_reshuffle = 2, .stages = 2, .slots_max = 1,

@@ -15,9 +15,10 @@ typedef struct bench {
     uint32_t *numbers;
     int64_t *offsets, *key, *scratch;
     rows *rows;
+    box_arrays arrays;
 } bench;
 
-static bench bench_new(const exprs *e, int root, int64_t n) {
+static bench bench_env(const exprs *e, int root, const mc_env *env) {
     bench t;
     t.code = lower_mask(e, root, &t.nodes);
     t.base = malloc(box_program_size(t.code.count));
@@ -28,9 +29,12 @@ static bench bench_new(const exprs *e, int root, int64_t n) {
     t.key = malloc(box_key_room(t.code.count) * sizeof *t.key);
     t.scratch = malloc(t.code.count * sizeof *t.scratch);
     t.rows = rows_new();
-    box_program_make(t.code, MC_LENGTH((int64_t)n), t.base);
+    cr_assert(box_arrays_new(&t.arrays, t.code) && box_arrays_bind(&t.arrays, env));
+    box_program_make(t.code, env, &t.arrays, t.base);
     return t;
 }
+
+static bench bench_new(const exprs *e, int root, int64_t n) { return bench_env(e, root, MC_LENGTH(n)); }
 
 static void bench_free(bench *t) {
     free(t->nodes);
@@ -42,6 +46,7 @@ static void bench_free(bench *t) {
     free(t->key);
     free(t->scratch);
     rows_free(t->rows);
+    box_arrays_free(&t->arrays);
 }
 
 /* At most `side` positions a side, with corners up to n. */
@@ -168,6 +173,46 @@ Test(box, claims_about_integers) {
         bench_free(&t);
     }
     cr_assert(linear > 1000 && strides > 100, "%u %u", linear, strides);
+}
+
+/* And so they do where they are elements of arrays. */
+Test(box, claims_about_elements) {
+    static exprs e;
+    static array_set arrays;
+    unsigned linear = 0, sets = 0, decided = 0;
+    for (uint64_t seed = 1; seed <= 2500; seed++) {
+        e.seed = seed;
+        mc_env env = {.n = 1 + (int64_t)draw(&e, 600), .arrays = arrays.array};
+        env.queries = env.n;
+        draw_arrays(&e, &arrays, &env);
+        random_mask(&e, seed, 0, true);
+        e.count = 0;
+        int value = draw_element(&e, 1), other = draw(&e, 2) ? draw_element(&e, 1) : draw_int(&e, (int)(seed % 3));
+        int root = ex2(&e, seed % 2 ? MC_LT : MC_EQ, value, other);
+        bench t = bench_env(&e, root, &env);
+        for (int i = 0; i < 4; i++) {
+            box b = random_box(&e, env.n, i % 2 ? 8 : 400);
+            bool simpler;
+            decided += box_evaluate(t.base, &b, t.values, &simpler) != BOX_MIXED;
+            for (int j = 0; j < 300; j++) {
+                int64_t at[3];
+                for (int d = 0; d < 3; d++) at[d] = b.lo[d] + (int64_t)draw(&e, (uint64_t)(b.hi[d] - b.lo[d]));
+                mc_eval(t.code, &env, at[0], at[1], at[2], t.scratch);
+                for (uint32_t x = 0; x < t.code.count; x++) {
+                    const box_value *v = &t.values[x];
+                    int64_t is = t.scratch[x];
+                    cr_assert(v->lo <= is && is <= v->hi, "seed %d node %u", (int)seed, x);
+                    if (mc_op_type(t.code.nodes[x].op) == 'b') continue;
+                    if (v->linear) cr_assert_eq(form_at(&v->f, at[0], at[1], at[2]), is, "seed %d node %u", (int)seed, x);
+                    else if (t.base->nodes[x].op != BOX_LINEAR) cr_assert(v->set >> (is & 63) & 1, "seed %d node %u", (int)seed, x);
+                    linear += v->linear && t.code.nodes[x].op == MC_LOAD;
+                    sets += !v->linear && v->set != UINT64_MAX;
+                }
+            }
+        }
+        bench_free(&t);
+    }
+    cr_assert(linear > 10000 && sets > 10000 && decided > 1000, "%u %u %u", linear, sets, decided);
 }
 
 /* What has to be decided at once: these are why no mask of the prelude needs its area. */

@@ -7,9 +7,15 @@
 
 enum { N_MAX = 1200, HEADS_MAX = 3, CUTS_MAX = 80 };
 
-/* Every element of a mask: 0, 1 or 2 for a fault. */
+static fcp_code fault_code(mc_fault f) {
+    return f == MC_DIV_ZERO ? FCP_E_MASK_DIV_ZERO : f == MC_INDEX ? FCP_E_MASK_INDEX : FCP_E_MASK_OVERFLOW;
+}
+
+
+/* Every element of a mask: 0, 1 or 2 for a fault. Queries are counted from the first. */
 typedef struct table {
-    int64_t n;
+    mc_env env;
+    int64_t n, queries;
     uint32_t heads; /* 1 if the mask does not name h */
     bool faults;
     uint8_t at[N_MAX * N_MAX * HEADS_MAX];
@@ -19,12 +25,14 @@ static uint8_t element(const table *t, uint64_t q, uint64_t k, uint32_t h) {
     return t->at[(q * (uint64_t)t->n + k) * t->heads + h];
 }
 
-static void fill(table *t, const exprs *e, int root, int64_t n, uint32_t heads) {
-    t->n = n;
+static void fill(table *t, const exprs *e, int root, const mc_env *env, uint32_t heads) {
+    t->env = *env;
+    t->queries = env->queries;
+    const int64_t n = t->n = env->n;
     t->heads = heads;
     t->faults = false;
     uint8_t *to = t->at;
-    for (int64_t q = 0; q < n; q++)
+    for (int64_t q = env->q_first; q < env->q_first + env->queries; q++)
         for (int64_t k = 0; k < n; k++)
             for (uint32_t h = 0; h < heads; h++) {
                 mc_fault fault = MC_OK;
@@ -56,27 +64,28 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static void check_witness(const table *t, fcp_code code, const cells_fault *f, uint64_t q0, uint64_t q1, uint64_t k0,
                           uint64_t k1, int seed) {
-    cr_assert(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW, "seed %d: a fault missed (%s)", seed,
-              fcp_code_name(code));
-    cr_assert_eq(code == FCP_E_MASK_DIV_ZERO, f->kind == MC_DIV_ZERO, "seed %d", seed);
-    cr_assert(f->n == t->n && (uint64_t)f->q >= q0 && (uint64_t)f->q < q1 && (uint64_t)f->k >= k0 &&
+    const uint64_t q = (uint64_t)(f->q - t->env.q_first);
+    cr_assert(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
+              "seed %d: a fault missed (%s)", seed, fcp_code_name(code));
+    cr_assert_eq(code, fault_code(f->kind), "seed %d", seed);
+    cr_assert(f->n == t->n && q >= q0 && q < q1 && (uint64_t)f->k >= k0 &&
               (uint64_t)f->k < k1 && f->h >= 0 && f->h < t->heads, "seed %d: a witness outside", seed);
-    cr_assert_eq(element(t, (uint64_t)f->q, (uint64_t)f->k, (uint32_t)f->h), 2, "seed %d: no fault there", seed);
+    cr_assert_eq(element(t, q, (uint64_t)f->k, (uint32_t)f->h), 2, "seed %d: no fault there", seed);
 }
 
 static void check_count(cells *c, const table *t, int seed) {
     cells_counts got, want = {0};
     cells_fault fault = {0};
-    uint64_t n = (uint64_t)t->n;
-    fcp_code code = cells_count(c, MC_LENGTH((int64_t)n), &got, &fault);
+    uint64_t n = (uint64_t)t->n, queries = (uint64_t)t->queries;
+    fcp_code code = cells_count(c, &t->env, &got, &fault);
     if (t->faults) {
-        check_witness(t, code, &fault, 0, n, 0, n, seed);
+        check_witness(t, code, &fault, 0, queries, 0, n, seed);
         return;
     }
     cr_assert_eq(code, FCP_OK, "seed %d: %s", seed, fcp_code_name(code));
-    for (uint64_t q = 0; q < n; q += FCP_CELL)
+    for (uint64_t q = 0; q < queries; q += FCP_CELL)
         for (uint64_t k = 0; k < n; k += FCP_CELL) {
-            sums s = sum(t, q, least(n, q + FCP_CELL), k, least(n, k + FCP_CELL));
+            sums s = sum(t, q, least(queries, q + FCP_CELL), k, least(n, k + FCP_CELL));
             want.pairs += s.pairs;
             if (s.pairs == s.area) want.full++;
             else if (s.pairs == 0) want.none++;
@@ -116,7 +125,7 @@ static void check_grid(cells *c, const table *t, const uint64_t *q_cuts, uint32_
     const cell_entry *entries;
     size_t count, at = 0;
     cells_fault fault = {0};
-    fcp_code code = cells_grid(c, MC_LENGTH((int64_t)((uint64_t)t->n)), q_cuts, q_pieces, k_cuts, k_pieces, &entries, &count, &fault);
+    fcp_code code = cells_grid(c, &t->env, q_cuts, q_pieces, k_cuts, k_pieces, &entries, &count, &fault);
     if (sum(t, q_cuts[0], q_cuts[q_pieces], k_cuts[0], k_cuts[k_pieces]).faults) {
         check_witness(t, code, &fault, q_cuts[0], q_cuts[q_pieces], k_cuts[0], k_cuts[k_pieces], seed);
         return;
@@ -168,29 +177,37 @@ static uint32_t even_cuts(uint64_t n, uint64_t block, uint64_t cuts[CUTS_MAX]) {
     return count;
 }
 
-static void check_all(const exprs *e, int root, int64_t n, uint32_t heads, int seed, cells *shared) {
+/* Returns whether some element faults. */
+static bool check_env(const exprs *e, int root, const mc_env *env, uint32_t heads, int seed, cells *shared) {
     static table t;
     static exprs dice;
     mc_node *nodes;
     mc_code code = lower_mask(e, root, &nodes);
     cells *c = shared ? shared : cells_new(code, heads);
     cr_assert_not_null(c);
-    fill(&t, e, root, n, mc_uses(code) & MC_USES_H ? heads : 1);
-    dice.seed = (uint64_t)seed * 7919 + (uint64_t)n;
+    const uint64_t n = (uint64_t)env->n, queries = (uint64_t)env->queries;
+    fill(&t, e, root, env, mc_uses(code) & MC_USES_H ? heads : 1);
+    dice.seed = (uint64_t)seed * 7919 + n;
     check_count(c, &t, seed);
     for (int i = 0; i < 4; i++) {
         uint64_t q_cuts[CUTS_MAX], k_cuts[CUTS_MAX];
         static const uint64_t blocks[] = {128, 256, 384, 100, 512, 61};
         uint64_t block = blocks[draw(&dice, 6)];
-        while (block * (CUTS_MAX - 2) < (uint64_t)n) block *= 2;
-        uint32_t q_pieces = i == 0 ? even_cuts((uint64_t)n, block, q_cuts) : random_cuts(&dice, (uint64_t)n, q_cuts);
-        uint32_t k_pieces = i == 2 ? random_cuts(&dice, (uint64_t)n, k_cuts) : q_pieces;
-        if (i != 2) memcpy(k_cuts, q_cuts, sizeof q_cuts);
+        while (block * (CUTS_MAX - 2) < n || block * (CUTS_MAX - 2) < queries) block *= 2;
+        bool itself = queries == n && i != 2;
+        uint32_t q_pieces = i == 0 ? even_cuts(queries, block, q_cuts) : random_cuts(&dice, queries, q_cuts), k_pieces;
+        if (itself) memcpy(k_cuts, q_cuts, sizeof q_cuts), k_pieces = q_pieces;
+        else k_pieces = i == 0 ? even_cuts(n, block, k_cuts) : random_cuts(&dice, n, k_cuts);
         check_grid(c, &t, q_cuts, q_pieces, k_cuts, k_pieces, seed);
         if (i % 2) check_grid(c, &t, q_cuts, q_pieces, k_cuts, k_pieces, seed); /* now from memory */
     }
     if (!shared) cells_free(c);
     free(nodes);
+    return t.faults;
+}
+
+static void check_all(const exprs *e, int root, int64_t n, uint32_t heads, int seed, cells *shared) {
+    check_env(e, root, MC_LENGTH(n), heads, seed, shared);
 }
 
 Test(cells, random_masks) {
@@ -199,6 +216,105 @@ Test(cells, random_masks) {
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
         uint64_t longest = seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150;
         check_all(&e, root, 1 + (int64_t)draw(&e, longest), 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
+    }
+}
+
+/* An environment for a random mask: queries and keys the same, or queries at any offset. */
+static mc_env draw_env(exprs *e, uint64_t longest, bool apart, array_set *arrays) {
+    mc_env env = {.n = 1 + (int64_t)draw(e, longest)};
+    env.queries = apart ? 1 + (int64_t)draw(e, longest) : env.n;
+    if (apart) env.q_first = draw(e, 2) ? env.n - env.queries : (int64_t)draw(e, 2 * longest) - (int64_t)longest;
+    if (arrays) draw_arrays(e, arrays, &env), env.arrays = arrays->array;
+    return env;
+}
+
+Test(cells, random_offsets) {
+    static exprs e;
+    for (int seed = 10001; seed <= 10700; seed++) {
+        e.seed = (uint64_t)seed;
+        mc_env env = draw_env(&e, seed % 10 == 0 ? 400 : 150, true, NULL);
+        int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
+        check_env(&e, root, &env, 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
+    }
+}
+
+Test(cells, random_fields) {
+    static exprs e;
+    static array_set arrays;
+    unsigned faults = 0, index = 0;
+    for (int seed = 20001; seed <= 22500; seed++) {
+        e.seed = (uint64_t)seed;
+        mc_env env = draw_env(&e, seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150, seed % 4 == 0, &arrays);
+        int root = random_mask(&e, (uint64_t)seed, seed % 4, seed % 3 == 0);
+        for (int i = 0; i < e.count; i++)
+            if (e.node[i].op == MC_LOAD || e.node[i].op == MC_LOAD2) {
+                index++;
+                break;
+            }
+        faults += check_env(&e, root, &env, 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
+    }
+    cr_assert(faults > 200 && faults < 1200 && index > 1500, "%u of 2500 fault, %u read", faults, index);
+}
+
+/* What masks of fields are made of. Arrays 2, the positions of both, and 0 and 1, where keys and queries are the same. */
+static int field_at(exprs *e, int index, bool itself) { return ex(e, MC_LOAD, index, -1, -1, itself ? (int)draw(e, 3) : 2); }
+
+static int draw_part(exprs *e, bool itself) {
+    int q = ex0(e, MC_Q), k = ex0(e, MC_K), c = num(e, (int64_t)draw(e, 200) - 20), ahead = ex2(e, MC_SUB, q, k);
+    int f = field_at(e, draw(e, 2) ? q : k, itself), compare = draw(e, 2) ? MC_LT : MC_LE;
+    int other = draw(e, 2) ? f : ex2(e, draw(e, 2) ? MC_ADD : MC_SUB, f, draw(e, 2) ? k : c);
+    switch (draw(e, 11)) {
+    case 0: case 1: return ex2(e, MC_LE, draw(e, 2) ? k : ex2(e, MC_SUB, k, c), q);
+    case 2: case 3: return ex2(e, MC_EQ, field_at(e, q, itself), field_at(e, k, itself));
+    case 4: return ex2(e, compare, draw(e, 2) ? q : k, other);
+    case 5: return ex2(e, compare, other, draw(e, 2) ? q : k);
+    case 6: return ex2(e, compare, ahead, other);
+    case 7: return ex2(e, draw(e, 2) ? MC_NE : MC_EQ, f, num(e, (int64_t)draw(e, 3)));
+    case 8: return ex2(e, compare, draw(e, 2) ? c : other, ex1(e, MC_ABS, ex2(e, MC_SUB, field_at(e, q, itself), field_at(e, k, itself))));
+    case 9: {
+        int w = num(e, 1 + (int64_t)draw(e, 50));
+        mc_op op = draw(e, 2) ? MC_DIV : MC_MOD;
+        return ex2(e, compare, ex1(e, MC_ABS, ex2(e, MC_SUB, ex2(e, op, q, w), ex2(e, op, k, w))), num(e, (int64_t)draw(e, 6)));
+    }
+    default: return ex2(e, compare, field_at(e, q, itself), field_at(e, k, itself));
+    }
+}
+
+Test(cells, masks_of_fields) {
+    static exprs e;
+    static array_set arrays;
+    unsigned faults = 0;
+    for (int seed = 40001; seed <= 41000; seed++) {
+        e.seed = (uint64_t)seed;
+        e.count = 0;
+        bool apart = seed % 5 == 0;
+        mc_env env = draw_env(&e, seed % 40 == 0 ? N_MAX : seed % 4 == 0 ? 600 : 300, apart, &arrays);
+        int root = draw_part(&e, !apart);
+        for (uint64_t more = draw(&e, 3); more > 0; more--) root = ex2(&e, draw(&e, 3) ? MC_AND : MC_OR, root, draw_part(&e, !apart));
+        if (draw(&e, 10) == 0) root = ex1(&e, MC_NOT, root);
+        faults += check_env(&e, root, &env, 1, seed, NULL);
+    }
+    cr_assert_lt(faults, 20);
+}
+
+/* One object for sequences with other data, of which some comes again. */
+Test(cells, random_fields_many_sequences) {
+    static exprs e;
+    static array_set arrays, tables;
+    for (int seed = 30001; seed <= 30200; seed++) {
+        e.seed = (uint64_t)seed;
+        mc_env env = draw_env(&e, 100, false, &tables);
+        int root = random_mask(&e, (uint64_t)seed, 1 + seed % 3, seed % 3 == 0);
+        mc_node *nodes;
+        mc_code code = lower_mask(&e, root, &nodes);
+        cells *c = cells_new(code, 2);
+        for (int i = 0; i < 6; i++) {
+            env = draw_env(&e, i < 5 ? 120 : 350, i == 3, &arrays);
+            for (int a = 3; a < 5 && i % 3; a++) arrays.array[a] = tables.array[a];
+            check_env(&e, root, &env, 2, seed, c);
+        }
+        cells_free(c);
+        free(nodes);
     }
 }
 

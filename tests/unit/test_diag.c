@@ -1,7 +1,7 @@
 /* test_diag.c: diagnostics: the whole picture against golden files, and the machinery by itself.
  *
  * A case of tests/golden/diag is a file NAME.case: lines of options ("$ -D plan.block=2K", "$ --lengths FILE", "$
- * --need"), then the program, then a line of '=' signs, then what the compiler must say. GOLDEN_UPDATE=1 rewrites that
+ * --field NAME=FILE", "$ --need"), then the program, then a line of '=' signs, then what the compiler must say. GOLDEN_UPDATE=1 rewrites that
  * part. */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -64,13 +64,14 @@ Test(golden, pictures) {
         char *bytes = read_whole(path, &size), *program = bytes;
         char *end = find_divider(bytes, size);
         cr_assert_not_null(end, "%s has no divider", path);
-        const char *defines[16];
-        fcpc_options options = {.defines = defines};
+        const char *defines[16], *fields[16];
+        fcpc_options options = {.defines = defines, .fields = fields};
         while (!strncmp(program, "$ ", 2)) {
             char *line = program + 2, *newline = strchr(line, '\n');
             *newline = 0;
             if (!strncmp(line, "-D ", 3)) defines[options.define_count++] = line + 3;
             else if (!strncmp(line, "--lengths ", 10)) options.lengths_file = line + 10;
+            else if (!strncmp(line, "--field ", 8)) fields[options.field_count++] = line + 8;
             else if (!strcmp(line, "--need")) options.need_lengths = true;
             else cr_assert_fail("%s: option %s", path, line);
             program = newline + 1;

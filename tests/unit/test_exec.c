@@ -127,13 +127,17 @@ Test(exec, arenas_are_what_plans_count) {
     uint64_t most = 0;
     for (uint32_t r = 0; r < p->ranks; r++) {
         uint32_t homes = 0;
-        uint64_t tokens = 0;
+        uint64_t tokens[FCP_SIDES] = {0};
         for (uint64_t b = 0; b < plan->blocks_count; b++)
-            if (plan->blocks[b].home == r) homes++, tokens += plan->blocks[b].tokens;
+            if (plan->blocks[b].home == r) {
+                homes++;
+                if (plan->blocks[b].holds & FCP_HOLDS_Q) tokens[FCP_QUERIES] += plan->blocks[b].tokens;
+                if (plan->blocks[b].holds & FCP_HOLDS_KV) tokens[FCP_KEYS] += plan->blocks[b].tokens;
+            }
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             fcp_slots s;
             fcp_slots_of(plan, (fcp_pass)pass, r, homes, tokens, &s);
-            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens, s.kv, s.state, s.dkv);
+            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], s.kv, s.state, s.dkv);
             size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &s);
             cr_assert(laid >= counted && laid < counted + 16 * 64, "rank %u, pass %d: %zu and %lu", r, pass, laid,
                       (unsigned long)counted);

@@ -291,13 +291,13 @@ Test(reference, is_the_formula) {
         mc_code code = {s.h->mask, s.h->mask_count};
         int64_t scratch[64];
         small_run(&s);
-        for (uint64_t seq = 0, at = 0; seq < 3; at += s.h->sequences[seq++])
-            for (uint64_t i = 0; i < s.h->sequences[seq]; i++)
+        for (uint64_t seq = 0, at = 0; seq < 3; at += s.h->sequences[seq++].keys)
+            for (uint64_t i = 0; i < s.h->sequences[seq].keys; i++)
                 for (uint32_t h = 0; h < 4; h++) {
                     double sum = 0, o[6] = {0};
                     size_t row = (at + i) * 4 + h;
-                    for (uint64_t j = 0; j < s.h->sequences[seq]; j++) {
-                        if (!mc_eval(code, MC_LENGTH((int64_t)s.h->sequences[seq]), (int64_t)i, (int64_t)j, h, scratch)) continue;
+                    for (uint64_t j = 0; j < s.h->sequences[seq].keys; j++) {
+                        if (!mc_eval(code, MC_LENGTH((int64_t)s.h->sequences[seq].keys), (int64_t)i, (int64_t)j, h, scratch)) continue;
                         size_t key = (at + j) * 2 + h / 2;
                         double score = 0;
                         for (int d = 0; d < 6; d++) score += (double)q[row * 6 + d] * k[key * 6 + d];

@@ -52,6 +52,37 @@ Test(lengths, lists) {
     cr_expect_eq(code_of(""), FCP_E_MISSING);
 }
 
+/* The queries, where some sequence has more or fewer than keys; else there are none of their own. */
+Test(lengths, queries) {
+    fcpc_program *p = NULL;
+    size_t count;
+    cr_assert_eq(compile("a.fcp", "[100:4096, 7, 1:8192 x 2, 9:3]", NULL, &p), FCP_OK);
+    const uint64_t *keys = fcpc_program_lengths(p, &count), *queries = fcpc_program_queries(p);
+    const uint64_t expected[2][5] = {{100, 7, 1, 1, 9}, {4096, 7, 8192, 8192, 3}};
+    cr_assert(count == 5 && queries);
+    for (size_t i = 0; i < count; i++) cr_expect(queries[i] == expected[0][i] && keys[i] == expected[1][i]);
+    cr_expect_not_null(strstr(p->canonical, "lengths = [100:4096, 7, 1:8192 x 2, 9:3]"), "%s", p->canonical);
+    fcpc_program_free(p);
+    cr_assert_eq(compile("a.fcp", "5:1K", NULL, &p), FCP_OK);
+    cr_expect(fcpc_program_queries(p)[0] == 5 && fcpc_program_lengths(p, &count)[0] == 1024);
+    fcpc_program_free(p);
+    cr_assert_eq(compile("a.fcp", "[5:5, 6]", NULL, &p), FCP_OK);
+    cr_expect_null(fcpc_program_queries(p));
+    fcpc_program_free(p);
+    /* many: the first unequal one after the arrays have grown */
+    cr_assert_eq(compile("a.fcp", "[3 x 1000, 1:3, 2 x 1000]", NULL, &p), FCP_OK);
+    queries = fcpc_program_queries(p);
+    cr_expect(queries[0] == 3 && queries[999] == 3 && queries[1000] == 1 && queries[2000] == 2);
+    fcpc_program_free(p);
+    static const struct { const char *value; fcp_code code; } wrong[] = {
+        {"[0:5]", FCP_E_LENGTHS}, {"[5:0]", FCP_E_LENGTHS}, {"[5:-1]", FCP_E_LENGTHS}, {"[5:]", FCP_E_SYNTAX},
+        {"[:5]", FCP_E_SYNTAX}, {"[1:2:3]", FCP_E_SYNTAX}, {"[1:(1024G + 1)]", FCP_E_LENGTHS},
+        {"[(1024G + 1):1]", FCP_E_LENGTHS}, {"[512G:1 x 3]", FCP_E_LENGTHS}, {"[1:2.5]", FCP_E_TYPE},
+        {"[1:2 x 0]", FCP_E_LENGTHS}, {"[n:2]", FCP_E_TYPE}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(code_of(wrong[i].value), wrong[i].code, "%s: %s", wrong[i].value, fcp_code_name(code_of(wrong[i].value)));
+}
+
 static void write_file(const char *path, const char *bytes, size_t size) {
     FILE *f = fopen(path, "wb");
     cr_assert_not_null(f);
@@ -77,7 +108,18 @@ Test(lengths, files) {
                  {"-3", FCP_E_LENGTHS, 0},
                  {"", FCP_E_LENGTHS, 0},
                  {"# none", FCP_E_LENGTHS, 0},
-                 {"1 2", FCP_E_LENGTHS_FILE, 0},
+                 {"1 2 3", FCP_E_LENGTHS_FILE, 0},
+                 {"1 2\n5\n7:8 # pairs\n 9 : 10", FCP_OK, 4},
+                 {"1099511627776:1099511627776", FCP_OK, 1},
+                 {"1:1099511627777", FCP_E_LENGTHS, 0},
+                 {"1099511627777:1", FCP_E_LENGTHS, 0},
+                 {"1099511627776:1\n1:1", FCP_E_LENGTHS, 0},
+                 {"0:5", FCP_E_LENGTHS, 0},
+                 {"5 0", FCP_E_LENGTHS, 0},
+                 {"5:", FCP_E_LENGTHS_FILE, 0},
+                 {":5", FCP_E_LENGTHS_FILE, 0},
+                 {"1:2:3", FCP_E_LENGTHS_FILE, 0},
+                 {"1:-2", FCP_E_LENGTHS_FILE, 0},
                  {"3.5", FCP_E_LENGTHS_FILE, 0},
                  {"x", FCP_E_LENGTHS_FILE, 0},
                  {"64K", FCP_E_LENGTHS_FILE, 0},

@@ -68,11 +68,11 @@ static fcp_code try_header(int version, const char *header, size_t data, fcp_err
 }
 
 Test(npy, what_is_written_is_read) {
-    static const size_t size[FCP_NPY_TYPES] = {4, 2, 2};
+    static const size_t size[FCP_NPY_TYPES] = {4, 2, 2, 8, 1, 1, 1, 2, 4, 4, 8, 8};
     for (int type = 0; type < FCP_NPY_TYPES; type++)
         for (uint32_t dims = 0; dims <= 4; dims++) {
             uint64_t shape[4] = {3, 1, 5, 2}, elements = 1;
-            unsigned char data[30 * 4];
+            unsigned char data[30 * 8];
             for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * 7 + dims);
             for (uint32_t i = 0; i < dims; i++) elements *= shape[i];
             fcp_error err;

@@ -118,14 +118,14 @@ Test(plan, class_bytes) {
 }
 
 Test(plan, rank_memory) {
-    fcp_problem p = {.heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = FCP_FP16, .max_block = 100};
+    fcp_problem p = {.heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = FCP_FP16, .max_block = 100, .max_q_block = 100};
     uint64_t home = 10 * (128 + 128 + 128 + 16);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 0, 0, 0), home);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 3, 2, 7), home + 300 * 128 + 200 * 288);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, 0, 0, 0), home);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, 3, 2, 7), home + 300 * 128 + 200 * 288);
     home = 10 * (3 * 128 + 128 + 32 + 4 * 16 * 4 + 256 + 128 + 128);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 3, 2, 7), home + 300 * 128 + 700 * 256);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, UINT64_MAX / 2, 1, 1, 1), UINT64_MAX, "saturates");
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 1, UINT64_MAX / 9, 1, 1), UINT64_MAX, "saturates");
+    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, 3, 2, 7), home + 300 * 128 + 700 * 256);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, UINT64_MAX / 2, 1, 1, 1, 1), UINT64_MAX, "saturates");
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 1, 1, UINT64_MAX / 9, 1, 1), UINT64_MAX, "saturates");
 }
 
 Test(plan, accessors) {
@@ -358,12 +358,13 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     memset(&t, 0, sizeof t);
     PUSH(&t, problem,
          (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
-                       .block = 128, .max_block = 5, .unit = 5, .coalesce = 1, .buffers = 1, .passes = 1, .tokens = 5,
+                       .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1, .passes = 1,
+                       .tokens = 5, .key_tokens = 5,
                        .memory_cap = 5 * 100, .scale = 1});
     PUSH(&t, cluster, (fcp_cluster){.gpu = "cpu"});
-    PUSH(&t, sequences, 5);
+    PUSH(&t, sequences, (fcp_sequence){5, 5, 0});
     PUSH(&t, pieces, (fcp_piece){.length = 5});
-    PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5});
+    PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5, .holds = FCP_HOLDS_BOTH});
     for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
     PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
     PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
@@ -374,7 +375,7 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, layout_starts, 1);
     PUSH(&t, layout, (fcp_span){0, 5, 0});
     PUSH(&t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
-    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5, .stages = 1,
+    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5, .key_tokens_max_rank = 5, .stages = 1,
                                     .memory_peak_bytes = 5 * (4 * 8 * 4 + 4)});
     t.problem->memory_cap = t.summary->memory_peak_bytes;
     fcp_error err = {0};
@@ -454,7 +455,7 @@ Test(dump, a_line_per_record) {
         " scale=0.25\n",
         " dtype=bf16 layout=zigzag strategy=fcp topology=fat_tree ",
         "\ncluster gpu=h200 ",
-        "\nsequence 0 length=256\n",
+        "\nsequence 0 queries=256 keys=256 q_first=0\n",
         "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",
         "\ntile 2 q_block=1 k_block=0 first_part=2 parts=1 kv_slot=1 dkv_slot=1 pairs=16384\n",
         "\nrun 1 row=0 col=0 count=1 cls=full\n",

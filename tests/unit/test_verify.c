@@ -30,6 +30,20 @@ static const char *const programs[] = {
     MODEL LONG_TAIL "cluster { nodes = 3; gpus = 3 }\n"
     "plan { mask = lambda(sink = 64, window = 512); block = 128; strategy = fcp(coalesce = 3, buffers = 4); "
     "layout = contiguous; passes = forward }",
+    MODEL "batch { lengths = [700, 260]; field doc = [0 x 500, 300 x 460]; field g = [0 x 959, 1] }\n"
+    "cluster { gpus = 2 }\n"
+    "plan { mask = m; block = 128; passes = forward }\nmask m = doc[q] == doc[k] or g[k] == 1",
+    /* split: queries and keys apart */
+    MODEL "batch { lengths = [300:3000, 1:1700 x 5, 1, 640, 700:130 x 3, 50 x 9, 1:1024] }\n"
+    "cluster { nodes = 2; gpus = 4 }\n"
+    "plan { mask = causal; block = 256; strategy = fcp(coalesce = 2, buffers = 3); layout = contiguous; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [2000:900, 500:2500, 1:300 x 7]; align = top_left }\ncluster { nodes = 3; gpus = 2 }\n"
+    "plan { mask = full; block = 256; strategy = ring(coalesce = 1, buffers = 2); layout = zigzag; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [400:1500, 900:200, 1:700 x 3, 256] }\ncluster { nodes = 2; gpus = 2 }\n"
+    "plan { mask = full; block = 128; strategy = fcp(coalesce = 1, buffers = 2); layout = contiguous; "
+    "passes = forward, backward }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -215,13 +229,13 @@ static void scrambled(tables *t) {
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
          (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
-                       .block = 128, .max_block = 3, .unit = 3, .coalesce = 1, .buffers = 1, .passes = 1,
-                       .tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
+                       .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
+                       .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
     PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
-    PUSH(t, sequences, 3 * BLOCKS);
+    PUSH(t, sequences, (fcp_sequence){3 * BLOCKS, 3 * BLOCKS, 0});
     for (uint32_t b = 0; b < BLOCKS; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 3, .start = 3 * ((b * 77 + 13) % BLOCKS), .block = b});
-        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b});
+        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b, .holds = FCP_HOLDS_BOTH});
     }
     for (int i = 0; i < FCP_PASSES + 1; i++) PUSH(t, round_starts, 0);
     for (int out = 0; out < 2; out++) {
@@ -237,7 +251,7 @@ static void scrambled(tables *t) {
     PUSH(t, layout, (fcp_span){0, 3 * BLOCKS, 0});
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
     PUSH(t, summary, (fcp_summary){.sequences = 1, .blocks = BLOCKS, .positions = 9 * BLOCKS * BLOCKS,
-                                   .tokens_max_rank = 3 * BLOCKS, .stages = 1,
+                                   .tokens_max_rank = 3 * BLOCKS, .key_tokens_max_rank = 3 * BLOCKS, .stages = 1,
                                    .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 4)});
 }
 

@@ -1,0 +1,252 @@
+/* bench_fields.c: what it costs to classify and count masks of per-token data over one long sequence, with brute force
+ * beside it and compared with it.
+ *
+ * Masks are built by hand, as the definitions in C are that brute force goes through pair by pair. Data is drawn from a
+ * fixed seed; documents are those of the workload "wikipedia", or drawn where that file is not there. */
+#include "../../compiler/cells.h"
+#include "bench.h"
+#include "workload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = 5, MIB = 1 << 20, TOKENS = 1 << 20, SEED = 12345, BRUTE = 16 << 10 };
+enum { WINDOW = 1024, GLOBAL = 64, LIFE = 4096, BUCKETS = 1024, PREFIX = 64 };
+
+typedef struct draws {
+    uint64_t state;
+} draws;
+
+static uint64_t draw(draws *d, uint64_t below) {
+    uint64_t z = d->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (z ^ z >> 31) % below;
+}
+
+/* --- masks --------------------------------------------------------------------------------------------------------- */
+
+typedef struct maker {
+    mc_builder *b;
+    uint32_t q, k;
+} maker;
+
+static uint32_t op(maker *m, mc_op o, uint32_t x, uint32_t y) { return mc_emit(m->b, o, x, y, MC_NONE, 0, MC_NONE, 0); }
+static uint32_t number(maker *m, int64_t x) { return mc_emit(m->b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, x, MC_NONE, 0); }
+static uint32_t at(maker *m, int array, uint32_t i) { return mc_emit(m->b, MC_LOAD, i, MC_NONE, MC_NONE, array, MC_NONE, 0); }
+static uint32_t causal(maker *m) { return op(m, MC_LE, m->k, m->q); }
+static uint32_t same(maker *m) { return op(m, MC_EQ, at(m, 0, m->q), at(m, 0, m->k)); }
+
+static uint32_t make_document(maker *m) { return same(m); }
+static uint32_t make_causal_document(maker *m) { return op(m, MC_AND, same(m), causal(m)); }
+static uint32_t make_prefix_document(maker *m) {
+    uint32_t early = op(m, MC_LT, op(m, MC_SUB, m->k, at(m, 1, m->k)), number(m, PREFIX));
+    return op(m, MC_AND, same(m), op(m, MC_OR, causal(m), early));
+}
+static uint32_t make_global(maker *m) {
+    uint32_t apart = op(m, MC_ABS, op(m, MC_SUB, m->q, m->k), MC_NONE), zero = number(m, 0);
+    uint32_t either = op(m, MC_OR, op(m, MC_NE, at(m, 0, m->q), zero), op(m, MC_NE, at(m, 0, m->k), zero));
+    return op(m, MC_OR, op(m, MC_LE, apart, number(m, WINDOW)), either);
+}
+static uint32_t make_eviction(maker *m) { return op(m, MC_AND, causal(m), op(m, MC_LT, m->q, at(m, 0, m->k))); }
+static uint32_t make_tree(maker *m) {
+    uint32_t inside = op(m, MC_AND, op(m, MC_LE, at(m, 0, m->k), m->q), op(m, MC_LE, m->q, at(m, 1, m->k)));
+    return op(m, MC_OR, op(m, MC_LT, m->k, number(m, PREFIX)), inside);
+}
+
+static bool is_document(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    (void)g;
+    return f[q] == f[k];
+}
+static bool is_causal_document(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    (void)g;
+    return f[q] == f[k] && k <= q;
+}
+static bool is_prefix_document(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    return f[q] == f[k] && (k <= q || k - g[k] < PREFIX);
+}
+static bool is_global(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    (void)g;
+    return (q - k <= WINDOW && k - q <= WINDOW) || f[q] || f[k];
+}
+static bool is_eviction(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    (void)g;
+    return k <= q && q < f[k];
+}
+static bool is_tree(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    return k < PREFIX || (f[k] <= q && q <= g[k]);
+}
+
+/* --- data ----------------------------------------------------------------------------------------------------------- */
+
+/* Each fills two fields of n tokens and may say something in the note. */
+typedef bool fill(int32_t *f, int32_t *g, int64_t n, char note[64]);
+
+static bool fill_documents(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    size_t count;
+    bool drawn;
+    uint64_t *lengths = workload_lengths("wikipedia", (uint64_t)n, &count, &drawn);
+    int64_t i = 0;
+    int32_t id = 0;
+    for (size_t d = 0; lengths && count && i < n; d = (d + 1) % count, id++)
+        for (int64_t start = i, end = i + (int64_t)lengths[d]; i < end && i < n; i++) f[i] = id, g[i] = (int32_t)start;
+    snprintf(note, 64, "%d documents%s", (int)id, drawn ? ", drawn lengths" : "");
+    free(lengths);
+    return i == n;
+}
+
+/* The same documents, their numbers in no order. */
+static bool fill_shuffled(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    if (!fill_documents(f, g, n, note)) return false;
+    for (int64_t i = 0; i < n; i++) f[i] = (int32_t)((uint32_t)f[i] * 2654435761u >> 1);
+    return true;
+}
+
+static bool fill_global(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    draws d = {SEED};
+    (void)g;
+    memset(f, 0, (size_t)n * sizeof *f);
+    for (int left = GLOBAL; left > 0;) {
+        uint64_t i = draw(&d, (uint64_t)n);
+        left -= !f[i];
+        f[i] = 1;
+    }
+    snprintf(note, 64, "%d global tokens", GLOBAL);
+    return true;
+}
+
+static bool fill_eviction(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    draws d = {SEED};
+    (void)g;
+    for (int64_t i = 0; i < n; i++) f[i] = (int32_t)(i + 1 + (int64_t)draw(&d, LIFE));
+    snprintf(note, 64, "lifetimes 1 to %d", LIFE);
+    return true;
+}
+
+/* Every node's parent is any earlier node; numbered depth first. f: a node's place; g: the last of its subtree. */
+static bool fill_tree(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    draws d = {SEED};
+    int32_t *parent = malloc((size_t)n * sizeof *parent), *size = malloc((size_t)n * sizeof *size), *depth = NULL;
+    int32_t *place = malloc((size_t)n * sizeof *place), *next = malloc((size_t)n * sizeof *next), deepest = 0;
+    depth = calloc((size_t)n, sizeof *depth);
+    bool ok = parent && size && place && next && depth;
+    for (int64_t i = 0; i < n && ok; i++) {
+        parent[i] = i ? (int32_t)draw(&d, (uint64_t)i) : 0;
+        size[i] = 1;
+        if (i) depth[i] = depth[parent[i]] + 1;
+        if (depth[i] > deepest) deepest = depth[i];
+    }
+    for (int64_t i = n; ok && i-- > 1;) size[parent[i]] += size[i];
+    for (int64_t i = 0; i < n && ok; i++) {
+        place[i] = i ? next[parent[i]] : 0;
+        if (i) next[parent[i]] += size[i];
+        next[i] = place[i] + 1;
+        f[place[i]] = place[i];
+        g[place[i]] = place[i] + size[i] - 1;
+    }
+    snprintf(note, 64, "seed %d, depth %d", SEED, (int)deepest);
+    free(parent);
+    free(size);
+    free(place);
+    free(next);
+    free(depth);
+    return ok;
+}
+
+static bool fill_hash(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    draws d = {SEED};
+    (void)g;
+    for (int64_t i = 0; i < n; i++) f[i] = (int32_t)draw(&d, BUCKETS);
+    snprintf(note, 64, "%d buckets", BUCKETS);
+    return true;
+}
+
+/* --- counting ------------------------------------------------------------------------------------------------------- */
+
+typedef struct field_mask {
+    const char *name;
+    uint32_t (*make)(maker *m);
+    bool (*allow)(const int32_t *f, const int32_t *g, int64_t q, int64_t k);
+    fill *fill;
+    int64_t n;
+    double goal_ms;
+} field_mask;
+
+static const field_mask MASKS[] = {
+    {"document", make_document, is_document, fill_documents, TOKENS, 50},
+    {"document, ids in no order", make_document, is_document, fill_shuffled, TOKENS, 50},
+    {"causal_document", make_causal_document, is_causal_document, fill_documents, TOKENS, 50},
+    {"causal_document", make_causal_document, is_causal_document, fill_documents, 10000000, 100},
+    {"prefix_document", make_prefix_document, is_prefix_document, fill_documents, TOKENS, 50},
+    {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50},
+    {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50},
+    {"tree", make_tree, is_tree, fill_tree, TOKENS, 50},
+    {"hash_sparse", make_causal_document, is_causal_document, fill_hash, 128 << 10, 1000},
+};
+
+static double middle(double *times, int count) {
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
+            double t = times[j];
+            times[j] = times[j - 1];
+            times[j - 1] = t;
+        }
+    return times[count / 2];
+}
+
+static bool count(mc_code mask, const int32_t *f, const int32_t *g, int64_t n, cells_counts *out, cells_stats *stats) {
+    const mc_array arrays[2] = {{f, 0, n, 0, MC_I32}, {g, 0, n, 0, MC_I32}};
+    const mc_env env = {.n = n, .queries = n, .arrays = arrays};
+    cells *c = cells_new(mask, 1);
+    bool ok = c && cells_count(c, &env, out, NULL) == FCP_OK;
+    if (c) cells_get_stats(c, stats);
+    cells_free(c);
+    return ok;
+}
+
+static void bench_mask(const field_mask *m) {
+    int32_t *f = malloc((size_t)m->n * sizeof *f), *g = malloc((size_t)m->n * sizeof *g);
+    maker make = {.b = mc_builder_new()};
+    mc_node *nodes = NULL;
+    uint32_t *places = NULL, size;
+    char note[512], what[64] = "", name[96], goal[32];
+    bool ok = f && g && make.b && m->fill(f, g, m->n, what);
+    if (ok) {
+        make.q = mc_emit(make.b, MC_Q, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
+        make.k = mc_emit(make.b, MC_K, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
+        ok = mc_extract(make.b, m->make(&make), &nodes, &places, &size);
+    }
+    double times[RUNS] = {0};
+    cells_counts counts = {0}, few = {0};
+    cells_stats stats = {0}, ignored;
+    for (int i = 0; i < RUNS && ok; i++) {
+        double start = bench_now();
+        ok = count((mc_code){nodes, size}, f, g, m->n, &counts, &stats);
+        times[i] = bench_now() - start;
+    }
+    uint64_t pairs = 0;
+    double start = bench_now(), ms = middle(times, RUNS) * 1e3;
+    for (int64_t q = 0; q < BRUTE && ok; q++)
+        for (int64_t k = 0; k < BRUTE; k++) pairs += m->allow(f, g, q, k);
+    double seconds = bench_now() - start;
+    bool agrees = ok && count((mc_code){nodes, size}, f, g, BRUTE, &few, &ignored) && few.pairs == pairs;
+    snprintf(name, sizeof name, "count %.3gM, %s", (double)m->n / (m->n % 1000000 ? MIB : 1000000), m->name);
+    snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
+    snprintf(note, sizeof note, "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s"
+             " brute force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
+             (unsigned long long)counts.full, (unsigned long long)counts.partial, (unsigned long long)stats.boxes,
+             (unsigned long long)stats.rows, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0,
+             agrees ? "" : " NOT THE SAME AS", seconds * 1e3, BRUTE, BRUTE,
+             seconds * ((double)m->n / BRUTE) * ((double)m->n / BRUTE));
+    bench_row(name, ms, "ms", goal, agrees && ms <= m->goal_ms && stats.bytes <= 64 * (uint64_t)MIB, note);
+    free(nodes);
+    free(places);
+    mc_builder_free(make.b);
+    free(f);
+    free(g);
+}
+
+void bench_fields(void) {
+    for (size_t i = 0; i < sizeof MASKS / sizeof *MASKS; i++) bench_mask(&MASKS[i]);
+}

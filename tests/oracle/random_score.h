@@ -1,0 +1,149 @@
+/* random_score.h: random scores and sinks for random programs, with a meaning of their own.
+ *
+ * A score is drawn as text and as a tree; the tree is evaluated here, in float64 and in float, together with its
+ * derivative by s (forward, by the rules of calculus, node by node). Scores are tame: finite, continuous in s, and no
+ * steeper than a few; their kinks lie where no logit is likely to. Included by random_program.h, for its dice.
+ */
+#ifndef RANDOM_SCORE_H
+#define RANDOM_SCORE_H
+#include <math.h>
+#include <stdarg.h>
+
+typedef enum score_kind {
+    T_S, T_NUMBER, T_DISTANCE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP, T_NEAR, T_HEAD
+} score_kind;
+
+typedef struct score_tree {
+    score_kind kind;
+    double number; /* hundredths, so that text and value are the same */
+    const struct score_tree *a, *b;
+} score_tree;
+
+enum { MAX_SCORE_TREES = 64, MAX_HEADS = 8 };
+typedef struct random_score {
+    score_tree pool[MAX_SCORE_TREES];
+    uint32_t used;
+    const score_tree *root; /* NULL: none */
+    bool sinks;
+    double sink[MAX_HEADS];
+    char text[16384];       /* of the score */
+    size_t size;
+} random_score;
+
+static const score_tree *score_node(random_score *r, score_kind kind, double number, const score_tree *a,
+                                    const score_tree *b) {
+    score_tree *t = &r->pool[r->used++];
+    *t = (score_tree){kind, number, a, b};
+    return t;
+}
+
+static double hundredths(dice *d, int from, int to) { return (from + (int)roll(d, (uint32_t)(to - from + 1))) / 100.0; }
+
+static const score_tree *draw_score_tree(random_score *r, dice *d, unsigned depth) {
+    uint32_t pick = depth ? roll(d, 14) : roll(d, 3);
+    if (pick == 0 || r->used > MAX_SCORE_TREES - 32) return score_node(r, T_S, 0, NULL, NULL);
+    if (pick == 1) return score_node(r, T_NUMBER, hundredths(d, -150, 150), NULL, NULL);
+    if (pick == 2) return score_node(r, T_DISTANCE, hundredths(d, -20, 5), NULL, NULL);
+    const score_tree *a = draw_score_tree(r, d, depth - 1);
+    switch (pick) {
+    case 3: case 4: return score_node(r, T_ADD, 0, a, draw_score_tree(r, d, depth - 1));
+    case 5: return score_node(r, T_SUB, 0, a, draw_score_tree(r, d, depth - 1));
+    case 6: return score_node(r, T_TIMES, hundredths(d, -120, 120), a, NULL);
+    case 7: return score_node(r, T_CAP, hundredths(d, 130, 900), a, NULL);
+    case 8: return score_node(r, T_MIN, hundredths(d, -90, 190) + 0.0031, a, NULL);
+    case 9: return score_node(r, T_MAX, hundredths(d, -190, 90) + 0.0031, a, NULL);
+    case 10: return score_node(r, T_ROOT, hundredths(d, 50, 200), a, NULL);
+    case 11: return score_node(r, T_LOG, hundredths(d, 50, 200), a, NULL);
+    case 12: return score_node(r, T_EXP, hundredths(d, 10, 150), a, NULL);
+    default: return score_node(r, roll(d, 2) ? T_NEAR : T_HEAD, (double)roll(d, 100), a,
+                               draw_score_tree(r, d, depth - 1));
+    }
+}
+
+static void say(random_score *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(random_score *r, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(r->text + r->size, sizeof r->text - r->size, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof r->text - r->size) abort();
+    r->size += (size_t)n;
+}
+
+static inline void say_score(random_score *r, const score_tree *t) {
+    static const struct { const char *before, *between, *after; } shape[] = {
+        [T_ADD] = {"(", " + ", ")"}, [T_SUB] = {"(", " - ", ")"}, [T_MIN] = {"min(", ", ", ")"},
+        [T_MAX] = {"max(", ", ", ")"}, [T_TIMES] = {"(", " * ", ")"}, [T_EXP] = {"(exp(tanh(", ")) * ", ")"}};
+    switch (t->kind) {
+    case T_S: say(r, "s"); return;
+    case T_NUMBER: say(r, t->number < 0 ? "(%.4f)" : "%.4f", t->number); return;
+    case T_DISTANCE: say(r, "(abs(q - k) * (%.4f))", t->number); return;
+    case T_CAP:
+        say(r, "(%.4f * tanh(", t->number);
+        say_score(r, t->a);
+        say(r, " / %.4f))", t->number);
+        return;
+    case T_ROOT: case T_LOG:
+        say(r, t->kind == T_ROOT ? "sqrt(%.4f + " : "log(%.4f + ", t->number);
+        say_score(r, t->a);
+        say(r, " * ");
+        say_score(r, t->a);
+        say(r, ")");
+        return;
+    case T_NEAR: case T_HEAD:
+        say(r, t->kind == T_NEAR ? "(if q - k < %d then " : "(if k - 40 * h < %d then ", (int)t->number);
+        say_score(r, t->a);
+        say(r, " else ");
+        say_score(r, t->b);
+        say(r, ")");
+        return;
+    default: break;
+    }
+    say(r, "%s", shape[t->kind].before);
+    say_score(r, t->a);
+    say(r, "%s", shape[t->kind].between);
+    if (t->b) say_score(r, t->b);
+    else say(r, "(%.4f)", t->number);
+    say(r, "%s", shape[t->kind].after);
+}
+
+/* A score in half of the programs, sinks in a third. */
+static inline void draw_score(random_score *r, dice *d, uint32_t heads) {
+    r->used = 0;
+    r->root = roll(d, 2) ? draw_score_tree(r, d, 1 + roll(d, 3)) : NULL;
+    r->sinks = roll(d, 3) == 0;
+    for (uint32_t h = 0; h < heads && h < MAX_HEADS; h++) r->sink[h] = hundredths(d, -300, 500);
+    r->size = 0;
+    if (r->root) say_score(r, r->root);
+}
+
+/* A number and its derivative by s. Once for each type. */
+#define SCORE_MEANING(REAL, NAME, TANH, SQRT, LOG, EXP)                                                                \
+    typedef struct NAME##_dual {                                                                                       \
+        REAL x, dx;                                                                                                    \
+    } NAME##_dual;                                                                                                     \
+    static NAME##_dual NAME(const score_tree *t, REAL s, int64_t q, int64_t k, int64_t h) {                            \
+        const REAL c = (REAL)t->number;                                                                                \
+        if (t->kind == T_S) return (NAME##_dual){s, 1};                                                                \
+        if (t->kind == T_NUMBER) return (NAME##_dual){c, 0};                                                           \
+        if (t->kind == T_DISTANCE) return (NAME##_dual){(REAL)(q < k ? k - q : q - k) * c, 0};                         \
+        if (t->kind == T_NEAR) return NAME(q - k < (int)t->number ? t->a : t->b, s, q, k, h);                          \
+        if (t->kind == T_HEAD) return NAME(k - 40 * h < (int)t->number ? t->a : t->b, s, q, k, h);                     \
+        NAME##_dual a = NAME(t->a, s, q, k, h), b = {c, 0};                                                            \
+        if (t->b) b = NAME(t->b, s, q, k, h);                                                                          \
+        REAL f;                                                                                                        \
+        switch (t->kind) {                                                                                             \
+        case T_ADD: return (NAME##_dual){a.x + b.x, a.dx + b.dx};                                                      \
+        case T_SUB: return (NAME##_dual){a.x - b.x, a.dx - b.dx};                                                      \
+        case T_TIMES: return (NAME##_dual){a.x * c, a.dx * c};                                                         \
+        case T_CAP: f = TANH(a.x / c); return (NAME##_dual){c * f, (1 - f * f) * a.dx};                                \
+        case T_MIN: return a.x < c ? a : b;                                                                            \
+        case T_MAX: return a.x > c ? a : b;                                                                            \
+        case T_ROOT: f = SQRT(c + a.x * a.x); return (NAME##_dual){f, a.x * a.dx / f};                                 \
+        case T_LOG: f = c + a.x * a.x; return (NAME##_dual){LOG(f), 2 * a.x * a.dx / f};                               \
+        default: f = TANH(a.x); return (NAME##_dual){EXP(f) * c, EXP(f) * c * (1 - f * f) * a.dx}; /* T_EXP */         \
+        }                                                                                                              \
+    }
+SCORE_MEANING(double, score_exact, tanh, sqrt, log, exp)
+SCORE_MEANING(float, score_naive, tanhf, sqrtf, logf, expf)
+#endif

@@ -1,0 +1,425 @@
+/* property.h: random mask programs, for property tests.
+ *
+ * A program is a tree with a meaning of its own (the language's: left to right, short-circuiting, faulting), from which
+ * source text is printed; the judge shares no code with the compiler. shrink.h makes a program that fails smaller. */
+#ifndef TESTS_PROPERTY_H
+#define TESTS_PROPERTY_H
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- programs ---------------------------------------------------------------------------------------------------- */
+
+typedef enum p_kind {
+    P_CONST, P_Q, P_K, P_N, P_H, P_T, /* P_T: the parameter of the function it stands in */
+    P_ADD, P_SUB, P_MUL, P_DIV, P_MOD, P_MIN, P_MAX, P_ABS, P_NEG, P_IF, P_CALL, /* imm: which; a: argument, or -1 */
+    P_TRUE, P_FALSE, P_EQ, P_NE, P_LT, P_LE, P_GT, P_GE, P_SAME, P_DIFFER, P_AND, P_OR, P_NOT, P_IFB, P_CALLB
+} p_kind;
+
+enum { P_NODES = 1024, P_DRAWN = 300, P_FUNCTIONS = 3, P_SEQUENCES = 3, P_CUTS = 6, P_LONGEST = 420, P_HEADS = 3,
+       P_TEXT = 1 << 16 };
+
+typedef struct p_node {
+    p_kind kind;
+    int a, b, c;
+    int64_t imm;
+} p_node;
+
+typedef struct p_function {
+    int body;
+    bool takes, is_bool; /* takes: has a parameter */
+} p_function;
+
+/* Cuts are positions, in order, the first and the last included. */
+typedef struct p_sequence {
+    uint64_t n, q_cuts[P_CUTS], k_cuts[P_CUTS];
+    uint32_t q_cut_count, k_cut_count;
+} p_sequence;
+
+typedef struct property {
+    p_node node[P_NODES];
+    int count, root;
+    p_function function[P_FUNCTIONS];
+    int functions;
+    p_sequence sequence[P_SEQUENCES];
+    uint32_t sequences, heads;
+    uint64_t seed;
+} property;
+
+static inline bool p_is_bool(p_kind kind) { return kind >= P_TRUE; }
+static inline bool p_is_call(p_kind kind) { return kind == P_CALL || kind == P_CALLB; }
+static inline bool p_is_leaf(p_kind kind) { return kind <= P_T || kind == P_TRUE || kind == P_FALSE; }
+
+/* --- meaning ----------------------------------------------------------------------------------------------------- */
+
+/* P_RIGHT is the language's; the others are mistakes, to try the test with. */
+typedef enum p_meaning { P_RIGHT, P_LE_IS_LT, P_TRUNCATES, P_EAGER, P_H_IS_0 } p_meaning;
+typedef enum p_fault { P_OK, P_OVERFLOW, P_DIV_ZERO } p_fault;
+typedef struct p_place {
+    int64_t q, k, n, h, t;
+    p_meaning meaning;
+    p_fault fault; /* the first that evaluation reaches; what is computed after it is of no use */
+} p_place;
+
+static inline int64_t p_fail(p_place *at, p_fault fault) {
+    if (!at->fault) at->fault = fault;
+    return 0;
+}
+
+static inline int64_t p_value(const property *p, int i, p_place *at) {
+    const p_node *x = &p->node[i];
+    int64_t u = 0, v = 0, r;
+    bool down;
+    switch (x->kind) {
+    case P_CONST: return x->imm;
+    case P_Q: return at->q;
+    case P_K: return at->k;
+    case P_N: return at->n;
+    case P_H: return at->meaning == P_H_IS_0 ? 0 : at->h;
+    case P_T: return at->t;
+    case P_TRUE: return 1;
+    case P_FALSE: return 0;
+    case P_CALL: case P_CALLB: {
+        const p_function *f = &p->function[x->imm];
+        int64_t outside = at->t;
+        if (f->takes) at->t = p_value(p, x->a, at);
+        u = at->fault ? 0 : p_value(p, f->body, at);
+        at->t = outside;
+        return u;
+    }
+    default: break;
+    }
+    u = p_value(p, x->a, at);
+    if (at->fault) return 0;
+    if (x->kind == P_IF || x->kind == P_IFB) return p_value(p, u ? x->b : x->c, at);
+    if (at->meaning != P_EAGER && ((x->kind == P_AND && !u) || (x->kind == P_OR && u))) return u;
+    if (x->b >= 0) v = p_value(p, x->b, at);
+    if (at->fault) return 0;
+    switch (x->kind) {
+    case P_ADD: return __builtin_add_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
+    case P_SUB: return __builtin_sub_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
+    case P_MUL: return __builtin_mul_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
+    case P_DIV: case P_MOD:
+        if (v == 0) return p_fail(at, P_DIV_ZERO);
+        if (v == -1) return x->kind == P_MOD ? 0 : u == INT64_MIN ? p_fail(at, P_OVERFLOW) : -u;
+        r = u % v;
+        down = at->meaning != P_TRUNCATES && r && (r < 0) != (v < 0);
+        return x->kind == P_MOD ? r + (down ? v : 0) : u / v - down;
+    case P_MIN: return u < v ? u : v;
+    case P_MAX: return u > v ? u : v;
+    case P_ABS: return u == INT64_MIN ? p_fail(at, P_OVERFLOW) : u < 0 ? -u : u;
+    case P_NEG: return u == INT64_MIN ? p_fail(at, P_OVERFLOW) : -u;
+    case P_EQ: case P_SAME: return u == v;
+    case P_NE: case P_DIFFER: return u != v;
+    case P_LT: return u < v;
+    case P_LE: return at->meaning == P_LE_IS_LT ? u < v : u <= v;
+    case P_GT: return u > v;
+    case P_GE: return u >= v;
+    case P_AND: return u && v;
+    case P_OR: return u || v;
+    case P_NOT: return !u;
+    default: abort();
+    }
+}
+
+/* --- text -------------------------------------------------------------------------------------------------------- */
+
+typedef struct p_text {
+    char text[P_TEXT];
+    size_t size;
+} p_text;
+
+__attribute__((format(printf, 2, 3))) static inline void p_put(p_text *t, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->text + t->size, sizeof t->text - t->size, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof t->text - t->size) abort();
+    t->size += (size_t)n;
+}
+
+/* In parentheses unless a leaf or a call. */
+static inline void p_print(p_text *t, const property *p, int i, bool inside) {
+    static const char *const words[] = {
+        [P_Q] = "q", [P_K] = "k", [P_N] = "n", [P_H] = "h", [P_T] = "t", [P_ADD] = "+", [P_SUB] = "-", [P_MUL] = "*",
+        [P_DIV] = "/", [P_MOD] = "%", [P_MIN] = "min", [P_MAX] = "max", [P_ABS] = "abs", [P_TRUE] = "true",
+        [P_FALSE] = "false", [P_EQ] = "==", [P_NE] = "!=", [P_LT] = "<", [P_LE] = "<=", [P_GT] = ">", [P_GE] = ">=",
+        [P_SAME] = "==", [P_DIFFER] = "!=", [P_AND] = "and", [P_OR] = "or"};
+    const p_node *x = &p->node[i];
+    switch (x->kind) {
+    case P_CONST: p_put(t, x->imm < 0 && inside ? "(%" PRId64 ")" : "%" PRId64, x->imm); return;
+    case P_Q: case P_K: case P_N: case P_H: case P_T: case P_TRUE: case P_FALSE: p_put(t, "%s", words[x->kind]); return;
+    case P_CALL: case P_CALLB:
+        p_put(t, "f%d", (int)x->imm);
+        if (!p->function[x->imm].takes) return;
+        p_put(t, "(");
+        p_print(t, p, x->a, false);
+        p_put(t, ")");
+        return;
+    case P_MIN: case P_MAX: case P_ABS:
+        p_put(t, "%s(", words[x->kind]);
+        p_print(t, p, x->a, false);
+        if (x->b >= 0) p_put(t, ", "), p_print(t, p, x->b, false);
+        p_put(t, ")");
+        return;
+    default: break;
+    }
+    if (inside) p_put(t, "(");
+    if (x->kind == P_IF || x->kind == P_IFB) {
+        p_put(t, "if "), p_print(t, p, x->a, true);
+        p_put(t, " then "), p_print(t, p, x->b, true);
+        p_put(t, " else "), p_print(t, p, x->c, true);
+    } else if (x->kind == P_NOT || x->kind == P_NEG) {
+        p_put(t, x->kind == P_NOT ? "not " : "-"), p_print(t, p, x->a, true);
+    } else {
+        p_print(t, p, x->a, true);
+        p_put(t, " %s ", words[x->kind]);
+        p_print(t, p, x->b, true);
+    }
+    if (inside) p_put(t, ")");
+}
+
+/* Which functions the tree under i calls, the called ones' calls included: a bit each. */
+static inline unsigned p_calls(const property *p, int i) {
+    if (i < 0) return 0;
+    const p_node *x = &p->node[i];
+    unsigned used = p_calls(p, x->a) | p_calls(p, x->b) | p_calls(p, x->c);
+    if (p_is_call(x->kind)) used |= 1u << x->imm | p_calls(p, p->function[x->imm].body);
+    return used;
+}
+
+/* The program as source. The cuts, which are not of the language, stand in comments. */
+static inline void p_source(const property *p, p_text *t) {
+    unsigned used = p_calls(p, p->root);
+    t->size = 0;
+    p_put(t, "model { heads = %u }\nbatch { lengths = [", p->heads);
+    for (uint32_t i = 0; i < p->sequences; i++) p_put(t, "%s%" PRIu64, i ? ", " : "", p->sequence[i].n);
+    p_put(t, "] }\nmask drawn = ");
+    p_print(t, p, p->root, false);
+    if (used) p_put(t, "\n    where {\n");
+    for (int i = 0; i < p->functions; i++) {
+        if (!(used & 1u << i)) continue;
+        p_put(t, "        f%d%s = ", i, p->function[i].takes ? "(t)" : "");
+        p_print(t, p, p->function[i].body, false);
+        p_put(t, "\n");
+    }
+    if (used) p_put(t, "    }");
+    p_put(t, "\nplan { mask = drawn }\n");
+    for (uint32_t i = 0; i < p->sequences; i++) {
+        const p_sequence *s = &p->sequence[i];
+        p_put(t, "# sequence %u cut for queries at", i);
+        for (uint32_t j = 0; j < s->q_cut_count; j++) p_put(t, " %" PRIu64, s->q_cuts[j]);
+        p_put(t, ", for keys at");
+        for (uint32_t j = 0; j < s->k_cut_count; j++) p_put(t, " %" PRIu64, s->k_cuts[j]);
+        p_put(t, "\n");
+    }
+}
+
+/* --- drawing ----------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t p_draw(property *p, uint64_t below) { /* splitmix64 */
+    uint64_t z = p->seed += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (z ^ z >> 31) % below;
+}
+
+static inline int p_new(property *p, p_kind kind, int a, int b, int c, int64_t imm) {
+    if (p->count == P_NODES) abort();
+    p->node[p->count] = (p_node){kind, a, b, c, imm};
+    return p->count++;
+}
+static inline int p2(property *p, p_kind kind, int a, int b) { return p_new(p, kind, a, b, -1, 0); }
+static inline int p1(property *p, p_kind kind, int a) { return p_new(p, kind, a, -1, -1, 0); }
+static inline int p0(property *p, p_kind kind) { return p_new(p, kind, -1, -1, -1, 0); }
+static inline int p_num(property *p, int64_t value) { return p_new(p, P_CONST, -1, -1, -1, value); }
+
+/* Where an expression stands: what it may name. */
+typedef struct p_scope {
+    bool t;        /* the parameter */
+    bool pair;     /* q and k */
+    int functions; /* those before this one */
+} p_scope;
+static const p_scope P_IN_MASK = {false, true, P_FUNCTIONS};
+
+static inline int64_t p_draw_number(property *p) {
+    static const int64_t edges[] = {63, 64, 100, 126, 127, 128, 129, 130, 200, 255, 256, 257, 300};
+    static const int64_t odd[] = {INT64_MAX, -INT64_MAX, INT64_MAX / 2, (int64_t)1 << 40, 3037000500, 65536};
+    switch (p_draw(p, 24)) {
+    case 0: return odd[p_draw(p, 6)];
+    case 1: case 2: case 3: case 4: return edges[p_draw(p, 13)];
+    case 5: case 6: case 7: return (int64_t)p_draw(p, 300);
+    case 8: return -(int64_t)p_draw(p, 200);
+    case 9: case 10: return -(int64_t)p_draw(p, 6);
+    default: return (int64_t)p_draw(p, 12);
+    }
+}
+
+/* A stretch: small, or near the side of a cell. */
+static inline int p_size(property *p) {
+    return p_num(p, p_draw(p, 3) ? 1 + (int64_t)p_draw(p, 40) : 120 + (int64_t)p_draw(p, 20));
+}
+
+/* A position, a shifted one, or the parameter: what calls take. Adds nothing that can fault. */
+static inline int p_position(property *p, p_scope s) {
+    int x = s.t ? p0(p, P_T) : !s.pair ? p0(p, P_N) : p0(p, p_draw(p, 2) ? P_Q : P_K);
+    switch (p_draw(p, 6)) {
+    case 0: return p2(p, P_ADD, x, p_num(p, (int64_t)p_draw(p, 130)));
+    case 1: return p2(p, P_SUB, x, p_num(p, (int64_t)p_draw(p, 130)));
+    default: return x;
+    }
+}
+
+static inline int p_draw_bool(property *p, p_scope s, int depth);
+static inline int p_draw_int(property *p, p_scope s, int depth) {
+    if (depth <= 0 || p->count > P_DRAWN || p_draw(p, 4) == 0) {
+        uint64_t pick = p_draw(p, 12);
+        if (pick < 6) return s.t && pick < 4 ? p0(p, P_T) : !s.pair ? p0(p, P_N) : p0(p, pick % 2 ? P_Q : P_K);
+        if (pick < 7) return p0(p, P_N);
+        if (pick < 8 && p->heads > 1) return p0(p, P_H);
+        if (pick < 9 && s.pair) return p2(p, P_SUB, p0(p, P_Q), p0(p, P_K));
+        if (pick < 10 && s.functions) {
+            int f = (int)p_draw(p, (uint64_t)s.functions);
+            if (f < p->functions && !p->function[f].is_bool && (p->function[f].takes || s.pair))
+                return p_new(p, P_CALL, p->function[f].takes ? p_position(p, s) : -1, -1, -1, f);
+        }
+        return p_num(p, p_draw_number(p));
+    }
+    uint64_t pick = p_draw(p, 18);
+    int x = p_draw_int(p, s, depth - 1);
+    switch (pick) {
+    case 0: case 1: case 2: return p2(p, P_ADD, x, p_draw_int(p, s, depth - 1));
+    case 3: case 4: case 5: return p2(p, P_SUB, x, p_draw_int(p, s, depth - 1));
+    case 6: return p2(p, P_MUL, x, p_draw(p, 4) ? p_num(p, p_draw_number(p)) : p_draw_int(p, s, depth - 1));
+    case 7: case 8: case 9: return p2(p, P_DIV, x, p_draw(p, 8) ? p_size(p) : p_draw_int(p, s, depth - 1));
+    case 10: case 11: case 12: return p2(p, P_MOD, x, p_draw(p, 8) ? p_size(p) : p_draw_int(p, s, depth - 1));
+    case 13: return p1(p, p_draw(p, 2) ? P_ABS : P_NEG, x);
+    case 14: return p2(p, P_MIN, x, p_draw_int(p, s, depth - 1));
+    case 15: return p2(p, P_MAX, x, p_draw_int(p, s, depth - 1));
+    case 16: { /* a guarded division */
+        int y = p_draw_int(p, s, depth - 1);
+        int guard = p2(p, p_draw(p, 2) ? P_NE : P_LT, p_num(p, 0), y);
+        return p_new(p, P_IF, guard, p2(p, p_draw(p, 2) ? P_DIV : P_MOD, x, y), p_num(p, (int64_t)p_draw(p, 5)), 0);
+    }
+    default: return p_new(p, P_IF, p_draw_bool(p, s, depth - 1), x, p_draw_int(p, s, depth - 1), 0);
+    }
+}
+
+/* The shapes that masks have. */
+static inline int p_known_shape(property *p) {
+    int q = p0(p, P_Q), k = p0(p, P_K), n = p0(p, P_N), ahead = p2(p, P_SUB, q, k), w = p_size(p);
+    int causal = p2(p, P_LE, k, q);
+    switch (p_draw(p, 8)) {
+    case 0: return causal;
+    case 1: /* a window cut by sinks */
+        return p2(p, P_AND, causal, p2(p, P_OR, p2(p, P_LT, k, p_size(p)), p2(p, P_LT, ahead, w)));
+    case 2: { /* a clamped neighbourhood, of rows or of columns */
+        p_kind part = p_draw(p, 2) ? P_DIV : P_MOD;
+        int side = part == P_MOD ? w : p2(p, P_DIV, n, w), r = p_num(p, (int64_t)p_draw(p, 12));
+        int near = p2(p, P_MIN, p2(p, P_MAX, p2(p, part, q, w), r), p2(p, P_SUB, p2(p, P_SUB, side, p_num(p, 1)), r));
+        return p2(p, P_LE, p1(p, P_ABS, p2(p, P_SUB, near, p2(p, part, k, w))), r);
+    }
+    case 3: { /* a line */
+        int a = p2(p, P_MUL, p_num(p, (int64_t)p_draw(p, 9) - 4), q);
+        int b = p2(p, P_MUL, p_num(p, (int64_t)p_draw(p, 9) - 4), k);
+        p_kind compare = P_EQ + (p_kind)p_draw(p, 6);
+        return p2(p, compare, p2(p, P_ADD, a, b), p_num(p, p_draw_number(p)));
+    }
+    case 4: { /* every m-th */
+        int a = p2(p, P_MUL, p_num(p, (int64_t)p_draw(p, 7) - 3), q);
+        int rest = p2(p, P_MOD, p2(p, P_ADD, a, p2(p, P_MUL, p_num(p, (int64_t)p_draw(p, 7) - 3), k)), w);
+        return p2(p, p_draw(p, 3) ? P_EQ : P_LE, rest, p_num(p, (int64_t)p_draw(p, 5)));
+    }
+    case 5: /* blocks */
+        return p2(p, P_EQ + (p_kind)p_draw(p, 6), p2(p, P_DIV, q, w), p2(p, P_DIV, k, w));
+    case 6: { /* parts of what is left after a stretch, the last one longer */
+        int parts = p_num(p, 1 + (int64_t)p_draw(p, 6));
+        int each = p2(p, P_MAX, p_num(p, 1), p2(p, P_DIV, p2(p, P_SUB, n, w), parts));
+        int last = p2(p, P_SUB, parts, p_num(p, 1));
+        int of_q = p2(p, P_MIN, p2(p, P_DIV, p2(p, P_SUB, q, w), each), last);
+        int of_k = p2(p, P_MIN, p2(p, P_DIV, p2(p, P_SUB, k, w), each), last);
+        return p2(p, P_AND, causal, p2(p, P_OR, p2(p, P_LT, k, w), p2(p, P_EQ, of_q, of_k)));
+    }
+    default: { /* a band about the diagonal, and global tokens */
+        int global = p2(p, p_draw(p, 2) ? P_OR : P_AND, p2(p, P_LT, q, p_size(p)), p2(p, P_LT, k, w));
+        return p2(p, P_OR, p2(p, P_LE, p1(p, P_ABS, ahead), p_size(p)), global);
+    }
+    }
+}
+
+static inline int p_draw_bool(property *p, p_scope s, int depth) {
+    bool room = p->count < P_DRAWN;
+    uint64_t pick = depth > 0 && room ? p_draw(p, 16) : 15;
+    if (pick >= 12 || !room) {
+        if (room && s.pair && !s.t && p_draw(p, 3) == 0) return p_known_shape(p);
+        if (room && s.functions && p_draw(p, 3) == 0) { /* f(q) == f(k), or the answer of one */
+            int f = (int)p_draw(p, (uint64_t)s.functions);
+            bool here = f < p->functions, takes = here && p->function[f].takes;
+            if (here && p->function[f].is_bool && (takes || s.pair))
+                return p_new(p, P_CALLB, takes ? p_position(p, s) : -1, -1, -1, f);
+            if (here && takes && s.pair)
+                return p2(p, P_EQ + (p_kind)p_draw(p, 6), p_new(p, P_CALL, p0(p, P_Q), -1, -1, f),
+                          p_new(p, P_CALL, p0(p, P_K), -1, -1, f));
+        }
+        int below = depth < 3 ? depth : 3, a = p_draw_int(p, s, below);
+        return p2(p, P_EQ + (p_kind)p_draw(p, 6), a, p_draw_int(p, s, below));
+    }
+    int a = p_draw_bool(p, s, depth - 1);
+    switch (pick) {
+    case 0: case 1: case 2: case 3: return p2(p, P_AND, a, p_draw_bool(p, s, depth - 1));
+    case 4: case 5: case 6: case 7: return p2(p, P_OR, a, p_draw_bool(p, s, depth - 1));
+    case 8: return p1(p, P_NOT, a);
+    case 9: return p2(p, p_draw(p, 2) ? P_SAME : P_DIFFER, a, p_draw_bool(p, s, depth - 1));
+    case 10: {
+        int b = p_draw_bool(p, s, depth - 1);
+        return p_new(p, P_IFB, a, b, p_draw_bool(p, s, depth - 1), 0);
+    }
+    default: return p0(p, p_draw(p, 2) ? P_TRUE : P_FALSE);
+    }
+}
+
+static inline uint64_t p_draw_length(property *p) {
+    switch (p_draw(p, 24)) {
+    case 0: case 1: case 2: case 3: return 126 + p_draw(p, 5);
+    case 4: return 254 + p_draw(p, 5);
+    case 5: return 1 + p_draw(p, P_LONGEST);
+    case 6: case 7: return 1 + p_draw(p, 140);
+    default: return 1 + p_draw(p, 40);
+    }
+}
+
+static inline uint32_t p_draw_cuts(property *p, uint64_t n, uint64_t *cuts) {
+    uint32_t count = 0;
+    uint64_t at = p_draw(p, 3) ? 0 : p_draw(p, n), step = p_draw(p, 2) ? 1 + p_draw(p, n) : 128;
+    for (; count < P_CUTS - 1 && at < n; at += p_draw(p, 3) ? step : 1 + p_draw(p, n)) cuts[count++] = at;
+    cuts[count] = at < n ? at : n;
+    return count + 1;
+}
+
+static inline void p_draw_program(property *p, uint64_t seed) {
+    memset(p, 0, sizeof *p);
+    p->seed = seed * 0x2545f4914f6cdd1d;
+    p->heads = p_draw(p, 4) ? 1 : 1 + (uint32_t)p_draw(p, P_HEADS);
+    int functions = p_draw(p, 2) ? 0 : 1 + (int)p_draw(p, P_FUNCTIONS);
+    for (int i = 0; i < functions; i++) {
+        p_function *f = &p->function[i];
+        f->takes = p_draw(p, 3) != 0;
+        f->is_bool = p_draw(p, 3) == 0;
+        p_scope s = {f->takes, !f->takes || p_draw(p, 4) == 0, i};
+        f->body = f->is_bool ? p_draw_bool(p, s, 1) : p_draw_int(p, s, 2);
+        p->functions = i + 1;
+    }
+    p->root = p_draw_bool(p, P_IN_MASK, 1 + (int)p_draw(p, 4));
+    p->sequences = p_draw(p, 3) ? 1 : 2 + (uint32_t)p_draw(p, P_SEQUENCES - 1);
+    for (uint32_t i = 0; i < p->sequences; i++) {
+        p_sequence *s = &p->sequence[i];
+        s->n = i && p_draw(p, 4) == 0 ? s[-1].n : p_draw_length(p);
+        s->q_cut_count = p_draw_cuts(p, s->n, s->q_cuts);
+        s->k_cut_count = p_draw_cuts(p, s->n, s->k_cuts);
+    }
+}
+#endif
