@@ -30,7 +30,10 @@ const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q) {
 }
 
 bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k) {
-    return in_bands_of(bands, mc_band_row(bands, q), q, k);
+    const mc_band_rows *row = mc_band_row(bands, q);
+    if (!row || !row->count) return false;
+    const mc_band *b = band_after(bands, row, q, k);
+    return b < bands->bands + row->first + row->count && k >= wrap_add(b->lo, b->lo_slope ? q : 0);
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */

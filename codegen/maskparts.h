@@ -39,13 +39,15 @@ static inline int64_t bits_of(double x) {
     return bits;
 }
 
-/* Is key k in a band of row q, whose record is `row` (NULL: it has none)? */
-static inline bool in_bands_of(const mc_bands *bands, const mc_band_rows *row, int64_t q, int64_t k) {
-    for (uint32_t i = 0; row && i < row->count; i++) {
-        const mc_band *b = &bands->bands[row->first + i];
-        if (k < wrap_add(b->lo, b->lo_slope ? q : 0)) return false;
-        if (k < wrap_add(b->hi, b->hi_slope ? q : 0)) return true;
+/* The first band of row q that ends after key k, or the end of them. */
+static inline const mc_band *band_after(const mc_bands *bands, const mc_band_rows *row, int64_t q, int64_t k) {
+    const mc_band *first = bands->bands + row->first;
+    uint32_t lo = 0, hi = row->count;
+    while (lo < hi) {
+        uint32_t middle = lo + (hi - lo) / 2;
+        if (wrap_add(first[middle].hi, first[middle].hi_slope ? q : 0) <= k) lo = middle + 1;
+        else hi = middle;
     }
-    return false;
+    return first + lo;
 }
 #endif

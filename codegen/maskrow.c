@@ -284,6 +284,23 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
     }
 }
 
+/* Keys k0, k0 + 1, ... of one row: the bands from the first key on, one after the other. */
+static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
+    memset(to, 0, width);
+    const mc_band_rows *row = mc_band_row(bands, q);
+    if (!row || !row->count) return;
+    const mc_band *b = band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
+    for (uint64_t done = 0; b < end && done < width; b++) {
+        int64_t lo = wrap_add(b->lo, b->lo_slope ? q : 0), hi = wrap_add(b->hi, b->hi_slope ? q : 0);
+        uint64_t first = lo > k0 ? (uint64_t)lo - (uint64_t)k0 : 0, last = hi > k0 ? (uint64_t)hi - (uint64_t)k0 : 0;
+        if (first >= width) return;
+        if (first < done) first = done;
+        if (last > width) last = width;
+        if (last > first) memset(to + first, 1, (size_t)(last - first));
+        if (last > done) done = last;
+    }
+}
+
 FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *restrict to) {
     const uint32_t width = r->width;
     const char type = mc_ops[node->op].args[0];
@@ -299,17 +316,19 @@ FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *res
     }
     if (type == 'i') {
         const int64_t *restrict x = int_vector(r, node->a, 0), *restrict y = int_vector(r, node->b, 1);
-        const mc_bands *bands = node->op == MC_BANDS ? &r->env->bands[node->imm] : NULL;
-        const mc_band_rows *row = bands && r->state[node->a] == FLAT ? mc_band_row(bands, r->scratch[node->a]) : NULL;
         switch (node->op) {
         case MC_EQ: ROW(x[j] == y[j]) break;
         case MC_NE: ROW(x[j] != y[j]) break;
         case MC_LT: ROW(x[j] < y[j]) break;
         case MC_LE: ROW(x[j] <= y[j]) break;
-        case MC_BANDS:
-            if (r->state[node->a] == FLAT) ROW(in_bands_of(bands, row, x[j], y[j]))
+        case MC_BANDS: {
+            const mc_bands *bands = &r->env->bands[node->imm];
+            bool run = r->state[node->a] == FLAT && width > 0; /* one row, keys that follow one another */
+            for (uint32_t j = 1; j < width && run; j++) run = y[j] == wrap_add(y[0], j);
+            if (run) bands_row(bands, x[0], y[0], width, to);
             else ROW(mc_in_bands(bands, x[j], y[j]))
             break;
+        }
         default: break;
         }
         return;

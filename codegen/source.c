@@ -61,9 +61,9 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     return NULL;
 }
 
-uint32_t emit_kernels_of(uint32_t d, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
+uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const emit_kernel all[EMIT_KERNELS] = {
-        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1},
+        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1},
         {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d)},
         {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d)},
         {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1},

@@ -35,5 +35,5 @@ typedef struct emit_kernel {
 } emit_kernel;
 enum { EMIT_KERNELS = 4 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
-uint32_t emit_kernels_of(uint32_t head_dim, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
+uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
 #endif

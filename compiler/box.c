@@ -4,11 +4,12 @@
  * Gives: box.h. An answer of NONE or FULL is a proof; MIXED may be a lack of one (then the caller splits).
  * Cost: O(nodes of the program) per box; specialised programs shrink as boxes do.
  * Units: positions in tokens, heads by number.
- * Arrays: a load has the range of the elements that it may read, and a few of them that it cannot be (mod 64); where they
- *      are in progression and the index is linear, so is the load.
+ * Arrays: a load has the range of the elements that it may read, and their values mod 64 as a set; where they are in
+ *      progression and the index is linear, so is the load.
  * Method: interval arithmetic (Moore 1966) with affine forms kept symbolic, so that a comparison of forms is decided at
  *       corners; congruence information as in Granger's arithmetical congruence analysis (1989). */
 #include "box.h"
+#include "box_bands.h"
 
 #include <string.h>
 
@@ -453,12 +454,14 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
 static bool is_bool_op(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
 
 box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler) {
-    bool loose = false, simpler = false;
+    bool loose = false, simpler = program->unread;
     if (program->count == 1) { /* most boxes: one comparison of forms */
         values->same = 0;
         values->flags = program->nodes[0].flags;
-        evaluate_bool(values, program->nodes, program, values, b);
-        *out_simpler = false;
+        bool bands = box_bands_leaf(program->nodes);
+        if (bands) box_bands_evaluate(program, program->nodes, b, values);
+        else evaluate_bool(values, program->nodes, program, values, b);
+        *out_simpler = bands && values->linear;
         return values->lo != values->hi ? BOX_MIXED : values->lo ? BOX_FULL : BOX_NONE;
     }
     for (uint32_t i = 0; i < program->count; i++) {
@@ -467,7 +470,8 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
         v->same = i;
         v->flags = x->flags;
         if (is_bool_op(x->op)) {
-            evaluate_bool(v, x, program, values, b);
+            if (box_bands_leaf(x)) box_bands_evaluate(program, x, b, v);
+            else evaluate_bool(v, x, program, values, b);
             if (x->op >= BOX_GE) simpler |= v->lo == v->hi;
             else simpler |= x->op != MC_CONST_B && (v->lo == v->hi || v->linear || v->same != i);
             continue;
@@ -495,7 +499,8 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
 size_t box_program_size(uint32_t count) { return sizeof(box_program) + count * sizeof(box_node); }
 
 void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays, box_program *out) {
-    *out = (box_program){.count = mask.count, .root = mask.count - 1, .arrays = arrays ? arrays->at : NULL};
+    *out = (box_program){.count = mask.count, .root = mask.count - 1, .arrays = arrays ? arrays->at : NULL,
+                         .bands = env->bands};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         box_node *y = &out->nodes[i];
@@ -526,6 +531,10 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
             y->b = x->b;
             y->c = x->c;
             y->guard = x->guard;
+            if (x->op == MC_BANDS) {
+                box_bands_make(mask, x, y);
+                out->unread |= y->a == MC_NONE;
+            }
             break;
         }
     }
@@ -553,6 +562,12 @@ static void note_form(box_program *p, const form *f) {
     p->diagonal &= f->x[BOX_H] == 0 && f->x[BOX_Q] == (int64_t)(0 - (uint64_t)f->x[BOX_K]);
 }
 
+static void note_leaf(box_program *p, const box_node *bands) {
+    p->on_q |= bands->f.x[0] == BOX_Q || bands->f.x[1] == BOX_Q;
+    p->on_k |= bands->f.x[0] == BOX_K || bands->f.x[1] == BOX_K;
+    p->diagonal = false;
+}
+
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out) {
     memset(numbers, 0, program->count * sizeof *numbers);
     numbers[values[program->root].same] = 1;
@@ -567,7 +582,8 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (x->c != MC_NONE) numbers[values[x->c].same] = 1;
         if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) numbers[values[x->guard].same] = 1;
     }
-    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays};
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays, .bands = program->bands,
+                         .index = program->index};
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
@@ -588,6 +604,10 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
                 note_form(out, &y->f);
             }
         } else {
+            if (x->op == MC_BANDS) {
+                y->f = x->f;
+                if (box_bands_leaf(x)) note_leaf(out, x);
+            }
             if (x->a != MC_NONE) y->a = numbers[values[x->a].same];
             if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
             if (x->c != MC_NONE) y->c = numbers[values[x->c].same];

@@ -10,7 +10,8 @@
 #include "box_array.h"
 #include "form.h"
 
-/* Operations of a program: those of mask code without Q K N H CONST_I, and these on forms. LOAD and LOAD2 read array f.c. */
+/* Operations of a program: those of mask code without Q K N H CONST_I, and these on forms. LOAD and LOAD2 read array
+ * f.c. */
 enum box_op {
     BOX_LINEAR = MC_OP_COUNT, /* int: the form */
     BOX_GE,                   /* bool: form >= 0 */
@@ -36,6 +37,9 @@ typedef struct box_program {
     bool loose;       /* a node is not quiet: somewhere it may fault */
     bool placed;      /* an array is read at a place that moves with q or k: no other box will be like this one */
     const box_array *arrays;
+    bool unread;      /* nodes that no other reads may be among them: specialising takes them away */
+    const mc_bands *bands;           /* of the environment it was made for */
+    const struct bands_index *index; /* of these: box_bands.h; NULL: none */
     box_node nodes[]; /* operands before the nodes that use them */
 } box_program;
 
@@ -71,8 +75,8 @@ void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_
  * abs). lo < *at < hi. False if there is none, or they come thick. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
-/* Likewise, where the elements that a load reads begin another run, however many runs there are: the place nearest to the
- * box's middle. */
+/* Likewise, where the elements that a load reads begin another run, however many runs there are: the place nearest to
+ * the box's middle. */
 bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
 /* For a program specialised to the box: the longest period, in positions of dimension `dim` and shorter than the box's
@@ -81,8 +85,8 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
 int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first);
 
 /* The program as words that are equal for two boxes of equal sides exactly when the programs are alike up to the shift
- * of the boxes (but for unlike encodings of one function, which cost only time) and read arrays of the same contents. Writes at most box_key_room(count)
- * words; `offsets` has program->count. Returns the number written. */
+ * of the boxes (but for unlike encodings of one function, which cost only time) and read arrays of the same contents.
+ * Writes at most box_key_room(count) words; `offsets` has program->count. Returns the number written. */
 size_t box_key_room(uint32_t count);
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out);
 

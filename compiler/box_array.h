@@ -3,7 +3,8 @@
 #define FCPC_BOX_ARRAY_H
 #include "../codegen/maskcode.h"
 
-/* Elements are counted from an array's first, row by row where it has columns. Those of a run are v, v + s, v + 2 s, ... */
+/* Elements are counted from an array's first, row by row where it has columns. Those of a run are v, v + s, v + 2 s,
+ * and so on. */
 typedef struct array_run {
     uint64_t start;
     int64_t v, s;

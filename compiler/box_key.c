@@ -6,6 +6,7 @@
  * Units: positions in tokens, heads by number.
  */
 #include "box.h"
+#include "box_bands.h"
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
 
@@ -44,7 +45,8 @@ static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
 
 /* The first position after lo at which the element's run is another, of few. */
 static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
-    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim])), hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
+    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim]));
+    int64_t hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
     int64_t least = x > 0 ? lo : hi, most = x > 0 ? hi : lo, first = a->array.first;
     uint64_t end;
     if ((x != 1 && x != -1) || least < first || (wide)most - first >= a->array.count) return false;
@@ -185,6 +187,11 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
             offsets[i] = offset;
             continue;
         }
+        if (box_bands_leaf(x)) {
+            w += box_bands_key(program, x, b, w);
+            offsets[i] = 0;
+            continue;
+        }
         int64_t *head = w++;
         uint64_t tag = op | (uint64_t)x->flags << 8;
         *w++ = (int64_t)((uint64_t)x->a << 32 | x->b);
@@ -255,6 +262,10 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
         case MC_LOAD2: /* elements are not moved: the index whole */
             tag |= (uint64_t)x->f.c << 32;
             *w++ = (int64_t)program->arrays[x->f.c].content;
+            whole = true;
+            break;
+        case MC_BANDS:
+            *w++ = x->f.c;
             whole = true;
             break;
         default: break; /* bools of bools */

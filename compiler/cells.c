@@ -102,7 +102,8 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
                 for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
                 if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
             }
-            if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here)) code = FCP_E_NO_MEMORY;
+            if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
+                code = FCP_E_NO_MEMORY;
         }
     }
 sum:
@@ -115,6 +116,21 @@ done:
 
 /* --- whole grids ------------------------------------------------------------------------------------------------ */
 
+/* Binds the program to the environment's bands. */
+static void bind_bands(cells *c, const mc_env *env) {
+    if (!(c->uses & MC_USES_BANDS)) return;
+    if (c->bound != env->bands || !c->bands) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < c->mask.count; i++)
+            if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count) count = (uint32_t)c->mask.nodes[i].imm + 1;
+        bands_index_free(c->bands);
+        c->bands = bands_index_new(env->bands, count);
+        c->bound = env->bands;
+    }
+    c->base->bands = env->bands;
+    c->base->index = c->bands;
+}
+
 fcp_code set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
     if (!box_arrays_bind(&c->arrays, env)) {
@@ -123,6 +139,7 @@ fcp_code set_sequence(cells *c, const mc_env *env) {
     }
     if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
         box_program_make(c->mask, env, &c->arrays, c->base);
+    bind_bands(c, env);
     c->base_n = env->n;
     return FCP_OK;
 }
@@ -194,7 +211,8 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->lanes = lanes_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
-    if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends || !c->lanes || !c->key || !c->rows) {
+    if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends ||
+        !c->lanes || !c->key || !c->rows) {
         cells_free(c);
         return NULL;
     }
@@ -205,6 +223,7 @@ void cells_free(cells *c) {
     if (!c) return;
     box_arrays_free(&c->arrays);
     free(c->base);
+    bands_index_free(c->bands);
     free(c->values);
     free(c->numbers);
     free(c->offsets);
@@ -286,7 +305,9 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
-    size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total + rows_bytes(c->rows) + lanes_bytes(c->lanes);
+    size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total;
+    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes);
+    bytes += bands_index_bytes(c->bands);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
     bytes += box_program_size(c->mask.count) + c->mask.count * per_node;
     bytes += c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids;

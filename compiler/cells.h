@@ -32,7 +32,8 @@ typedef struct cell_entry {
 } cell_entry;
 
 /* A sequence cut for queries at q_cuts[0] < ... < q_cuts[q_pieces], which count from its first query, and for keys
- * likewise (the first cut need not be 0 nor the last the length): all piece pairs with an allowed pair, in order of (q_piece, k_piece). *out_entries stays
+ * likewise (the first cut need not be 0 nor the last the length): all piece pairs with an allowed pair, in order of
+ * (q_piece, k_piece). *out_entries stays
  * valid until the next call or cells_free. Errors: FCP_E_NO_MEMORY; FCP_E_MASK_DIV_ZERO, _OVERFLOW, _INDEX with *fault
  * filled (a fault is found wherever it is reachable in the given box, and only then); FCP_E_PLAN_SIZE when a number of
  * pairs does not fit 64 bits or a piece is of 2^32 tokens or more. */

@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "box.h"
+#include "box_bands.h"
 #include "lanes.h"
 #include "memo.h"
 #include "rows.h"
@@ -73,6 +74,8 @@ struct cells {
 
     mc_env env;        /* of the sequence under way */
     box_arrays arrays; /* of it */
+    bands_index *bands; /* of its bands, */
+    const mc_bands *bound; /* these */
     box_program *base; /* the mask for sequences of base_n tokens; -1: none yet */
     int64_t base_n;
     box_value *values;
@@ -139,8 +142,8 @@ static inline bool is_fault(fcp_code code) {
 fcp_code box_area(const box *b, uint64_t *out);
 /* Evaluates a box; where MIXED, *program becomes the program specialised to it, on the stack. */
 fcp_code classify(cells *c, const box *b, const box_program **program, box_class *out);
-/* Writes the key of a box and its program to c->key; returns its words, or 0 if no other box is like it: it is not worth
- * remembering then. */
+/* Writes the key of a box and its program to c->key; returns its words, or 0 if no other box is like it: it is not
+ * worth remembering then. */
 size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
 /* The answer of a key; NULL: none. */
 const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
@@ -155,8 +158,8 @@ uint64_t split_cells(const box *b, const box_program *p, int d);
 
 /* --- cells_whole.c: rectangles of cells ------------------------------------------------------------------------- */
 
-/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows it to
- * be counted whole (*out_known). */
+/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows it
+ * to be counted whole (*out_known). */
 fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
 /* The pairs of a box under one bound on q - k alone; false if the program is not that. */
 bool line_pairs(const box *b, const box_program *p, uint64_t *out);

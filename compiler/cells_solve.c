@@ -138,10 +138,19 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     if (p->on_h && box_side(b, BOX_H) > 1)
         return solve_parts(c, b, p, BOX_H, b->lo[BOX_H] + (b->hi[BOX_H] - b->lo[BOX_H]) / 2, depth, pairs);
     if (p->on_q && p->diagonal && !p->loose && !p->placed) return solve_diagonals(c, b, p, pairs);
+    if (box_bands_only(p)) {
+        *pairs += box_bands_pairs(p, b) * box_side(b, BOX_H);
+        return FCP_OK;
+    }
     if (!p->loose && p->placed) {
         box one = *b;
         bool known;
-        uint64_t found;
+        uint64_t found, whole[3] = {0};
+        fcp_code code = count_whole(c, b, p, whole, &known);
+        if (code != FCP_OK || known) {
+            *pairs += whole[2];
+            return code;
+        }
         one.hi[BOX_H] = one.lo[BOX_H] + 1;
         if (!lanes_cell(c->lanes, p, &one, &found, &known)) return FCP_E_NO_MEMORY;
         if (known) {
@@ -165,6 +174,10 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
 
 fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
     if (line_pairs(b, p, out)) return FCP_OK;
+    if (box_bands_only(p)) { /* sooner counted than looked up */
+        *out = box_bands_pairs(p, b) * box_side(b, BOX_H);
+        return FCP_OK;
+    }
     size_t words = box_words(c, ANSWER_CELLS, b, p);
     uint64_t hash;
     const memo_entry *known = find_words(c, c->key, words, &hash);

@@ -237,8 +237,8 @@ static bool even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
 }
 
 fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces) {
-    walk w = {.c = c, .rows = {.cuts = q_cuts, .start = c->env.q_first, .count = q_pieces}, .cols = {.cuts = k_cuts, .count = k_pieces},
-              .pieces = true};
+    walk w = {.c = c, .rows = {.cuts = q_cuts, .start = c->env.q_first, .count = q_pieces},
+              .cols = {.cuts = k_cuts, .count = k_pieces}, .pieces = true};
     if (q_pieces && k_pieces) {
         uint64_t unit = q_pieces > 1 ? q_cuts[1] - q_cuts[0] : k_cuts[1] - k_cuts[0];
         if (even(q_cuts, q_pieces, unit) && (k_cuts == q_cuts || even(k_cuts, k_pieces, unit))) w.unit = unit;

@@ -3,22 +3,23 @@
  * Requires, units: as in cells.c; a MIXED rectangle, its program specialised to it.
  * Gives: the counts of its cells, where its program is of one of these kinds:
  *      - it depends on q alone, or on k alone: one column of cells, or one row, stands for all;
- *      - `and`, `or` of one that depends on q alone and one that depends on k alone: a cell is what its row and its column
- *        are;
+ *      - `and`, `or` of one that depends on q alone and one that depends on k alone: a cell is what its row and its
+ *        column are;
  *      - q - k beyond a bound: a row of cells is FULL up to some column and NONE from some other on;
- *      - a bound on q for every k (or on k for every q), as in q < e[k]: a column of cells is FULL where all of its bounds
- *        say so and NONE where none does; `and` of one of these and one on q - k.
+ *      - a bound on q for every k (or on k for every q), as in q < e[k]: a column of cells is FULL where all of its
+ *        bounds say so and NONE where none does; `and` of one of these and one on q - k.
  * Cost: O(nodes * positions of its sides + cells of one side + cells on which two bounds meet).
  */
 #include "cells_parts.h"
 
 typedef unsigned __int128 wide_count;
 
-/* --- what nodes depend on ------------------------------------------------------------------------------------------ */
+/* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
 enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
 
-static void find_dependence(cells *c, const box_program *p) {
+/* False where an operation is not one that lanes know. */
+static bool find_dependence(cells *c, const box_program *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         const box_node *x = &p->nodes[i];
         uint8_t on = 0;
@@ -28,10 +29,12 @@ static void find_dependence(cells *c, const box_program *p) {
         if (x->b != MC_NONE) on |= c->depends[x->b];
         if (x->c != MC_NONE) on |= c->depends[x->c];
         c->depends[i] = on;
+        if (x->op >= MC_BANDS && x->op < BOX_LINEAR) return false;
     }
+    return true;
 }
 
-/* --- strips --------------------------------------------------------------------------------------------------------- */
+/* --- strips ------------------------------------------------------------------------------------------------------- */
 
 /* The cells of a line of positions: some of one dimension, one of the other. */
 typedef struct strip {
@@ -89,7 +92,8 @@ static fcp_code node_strip(cells *c, const box *b, int d, const box_program *p, 
 
 static fcp_code add_product(uint64_t a, uint64_t b, uint64_t *sum) {
     uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(*sum, product, sum) ? FCP_E_PLAN_SIZE : FCP_OK;
+    bool bad = __builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(*sum, product, sum);
+    return bad ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 
 static fcp_code count_one_dimension(cells *c, const box *b, int d, const box_program *p, uint64_t out[3]) {
@@ -102,7 +106,8 @@ static fcp_code count_one_dimension(cells *c, const box *b, int d, const box_pro
     return code == FCP_OK ? add_product(s.allowed, box_side(b, other) * box_side(b, BOX_H), &out[2]) : code;
 }
 
-static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32_t on_q, uint32_t on_k, uint64_t out[3]) {
+static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32_t on_q, uint32_t on_k,
+                            uint64_t out[3]) {
     strip q, k;
     fcp_code code = node_strip(c, b, BOX_Q, p, on_q, &q);
     if (code == FCP_OK) code = node_strip(c, b, BOX_K, p, on_k, &k);
@@ -120,7 +125,7 @@ static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32
     return add_product(q.allowed * width + (box_side(b, BOX_Q) - q.allowed) * k.allowed, heads, &out[2]);
 }
 
-/* --- bounds --------------------------------------------------------------------------------------------------------- */
+/* --- bounds ------------------------------------------------------------------------------------------------------- */
 
 /* On the position in dimension `dim`, at every position of the other. */
 typedef struct bound {
@@ -128,6 +133,8 @@ typedef struct bound {
     bool strict, up;     /* up: that grows with dim, so that the last positions are allowed; else the first */
     int dim;
 } bound;
+
+static bool is_bound(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
 /* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
 static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
@@ -150,7 +157,7 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
 /* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
-    if (x->op != MC_LT && x->op != MC_LE) return false;
+    if (!is_bound(x)) return false;
     const box_value *u = &c->values[x->a], *v = &c->values[x->b];
     const int64_t far = (int64_t)1 << 60;
     if (u->lo < -far || u->hi > far || v->lo < -far || v->hi > far) return false;
@@ -240,7 +247,8 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
     for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
         const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
-        const int64_t lo = (int64_t)(i * FCP_CELL), hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
+        const int64_t lo = (int64_t)(i * FCP_CELL);
+        const int64_t hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
         uint64_t allowed = 0;
         for (uint32_t j = 0; j < count; j++) { /* of positions lo .. hi - 1 */
             int64_t first = x->up ? side - v[j] : 0, last = x->up ? side : v[j];
@@ -252,7 +260,8 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
             allowed += last > first ? (uint64_t)(last - first) : 0;
         }
         if (free) {
-            const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop, full = to > from ? to - from : 0;
+            const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop;
+            const uint64_t full = to > from ? to - from : 0;
             out[0] += full;
             out[1] += stop - i - full;
         } else {
@@ -300,7 +309,7 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
     return code;
 }
 
-/* --- a line --------------------------------------------------------------------------------------------------------- */
+/* --- a line ------------------------------------------------------------------------------------------------------- */
 
 /* The sum over q of min(max(q, 0), most), for q in [first, end). */
 static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
@@ -348,19 +357,24 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
     return __builtin_add_overflow(out[2], pairs, &out[2]) ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 
-/* --- which ---------------------------------------------------------------------------------------------------------- */
+/* --- which -------------------------------------------------------------------------------------------------------- */
 
 fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     *out_known = false;
-    if (p->loose || (p->on_h && c->heads > 1)) return FCP_OK;
+    if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
     if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
     if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
-    if (!p->on_q || !p->on_k) {
+    const bool one = !p->on_q || !p->on_k;
+    const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
+    const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
+    const bool bound_alone = is_bound(root);
+    const bool bound_and_line = (is_line(u) && is_bound(v)) || (is_line(v) && is_bound(u));
+    if (!one && root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
+    if (!find_dependence(c, p)) return FCP_OK;
+    if (one) {
         *out_known = true;
         return count_one_dimension(c, b, p->on_q ? BOX_Q : BOX_K, p, out);
     }
-    const box_node *root = &p->nodes[p->root];
-    find_dependence(c, p);
     if (root->op == MC_AND || root->op == MC_OR) {
         const uint8_t on[2] = {c->depends[root->a], c->depends[root->b]};
         if ((on[0] == ON_Q && on[1] == ON_K) || (on[0] == ON_K && on[1] == ON_Q)) {
@@ -368,11 +382,11 @@ fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[
             return count_apart(c, b, p, on[0] == ON_Q ? root->a : root->b, on[0] == ON_Q ? root->b : root->a, out);
         }
     }
+    if (!bound_alone && !(root->op == MC_AND && bound_and_line)) return FCP_OK;
     bool simpler;
     bound x;
     box_evaluate(p, b, c->values, &simpler);
-    if (find_bound(c, p, p->root, &x)) return count_bound(c, b, p, &x, NULL, out, out_known);
-    if (root->op != MC_AND) return FCP_OK;
+    if (bound_alone) return find_bound(c, p, p->root, &x) ? count_bound(c, b, p, &x, NULL, out, out_known) : FCP_OK;
     for (int i = 0; i < 2; i++) {
         const uint32_t line = i ? root->b : root->a, other = i ? root->a : root->b;
         const form *f = &p->nodes[line].f;

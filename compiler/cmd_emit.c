@@ -131,7 +131,7 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     if (code == FCP_OK) code = make_source(input->plan, e, err);
     if (code == FCP_OK && e->arch) code = compile(e, err);
     if (code != FCP_OK) return code;
-    e->kernel_count = emit_kernels_of(input->plan->problem->head_dim, e->skeletons, e->kernels);
+    e->kernel_count = emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
     const void *bytes = e->arch ? e->cubin.bytes : e->source;
     size_t size = e->arch ? e->cubin.size : strlen(e->source);
     if (e->arch && *fcp_jit_warning(e->jit) && !line->quiet) fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));

@@ -419,6 +419,27 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     return FCP_OK;
 }
 
+/* Slices that hold positions which no sequence has are a mistake of the file or of the batch. */
+static fcp_code check_slices(const run *r) {
+    uint64_t longest = 0; /* positions of a sequence: of its keys, and of queries that begin where they do */
+    const uint64_t *queries = r->program->align == FCP_TOP_LEFT && r->queries ? r->queries : r->lengths;
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->lengths[i] > longest) longest = r->lengths[i];
+        if (queries[i] > longest) longest = queries[i];
+    }
+    for (uint32_t i = 0; i < r->program->slices_count; i++) {
+        const program_slices *s = &r->program->slices_about[i];
+        if ((uint64_t)s->reach <= longest) continue;
+        const char *word = *s->file ? "slice of line" : "slice";
+        diag_error(r->d, FCP_E_SLICES, place_of(r, s->at), "%s %u%s%s%s reaches to position %lld; the longest sequence has %llu tokens",
+                   word, s->reach_line, *s->file ? " of '" : "", s->file, *s->file ? "'" : "", (long long)s->reach,
+                   (unsigned long long)longest);
+        diag_hint(r->d, "positions count from the start of each sequence; q1 and k1 are the positions after the last");
+        return FCP_E_SLICES;
+    }
+    return FCP_OK;
+}
+
 static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = now();
@@ -433,12 +454,17 @@ static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch,
         diag_error(d, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
         return FCP_E_MISSING;
     }
+    if (own && batch->queries) {
+        diag_error(d, FCP_E_LENGTHS, SPAN_NONE, "the batch has queries without lengths, that is keys");
+        return FCP_E_LENGTHS;
+    }
     r.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     r.work = workspace_take(program->workspace, WORKSPACE_WORK);
     r.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
     r.cells = cells_new(program->mask, program->heads);
     if (r.cells) cells_set_stop(r.cells, stop);
     else code = FCP_E_NO_MEMORY;
+    if (!code) code = check_slices(&r);
     if (!code) code = bind_batch(program, batch, &r.memory, &r.work, d, r.shift, &r.binding);
     uint32_t block = program->block ? program->block : 4096;
     if (!code && program->block == BLOCK_AUTO && program->strategy == FCP_STRATEGY_FCP)

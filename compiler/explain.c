@@ -15,6 +15,7 @@
 #include "expr.h"
 #include "memo.h"
 #include "real.h"
+#include "sema_slices.h"
 
 enum { TEXT_MAX = 2000 };
 
@@ -279,6 +280,36 @@ static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t
     return end_step(x, step, v, &with);
 }
 
+static known eval_rect(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    return end_step(x, step, eval(x, e->target, f, depth + 1, told), NULL);
+}
+
+/* Which slices allow the pair: the first, and how many. */
+static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    const slice_source *from = e->target;
+    const slice *first = NULL;
+    uint64_t others = 0;
+    for (size_t i = 0; i < from->count; i++) {
+        if (!slice_allows(&from->at[i], x->out->q, x->out->k)) continue;
+        others += first != NULL;
+        if (!first) first = &from->at[i];
+    }
+    text with = {0};
+    if (!from->count) { /* of a plan, which has their union alone */
+        bool in = mc_in_bands(&x->s->out->slices[from->number], x->out->q, x->out->k);
+        text_puts(&with, in ? "in one of the plan's bands" : "in none of the plan's bands");
+        return end_step(x, step, condition(in), &with);
+    }
+    if (first) {
+        text_printf(&with, "%s %u: %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", from->path ? "line" : "number",
+                    first->line, first->q0, first->q1, first->k0, first->k1, slice_kinds[first->kind]);
+        if (others) text_printf(&with, ", and %" PRIu64 " more", others);
+    } else text_printf(&with, "none of the %zu", from->count);
+    return end_step(x, step, condition(first != NULL), &with);
+}
+
 /* --- fields and tables -------------------------------------------------------------------------------------------- */
 
 /* An array as the sequence explained sees it. */
@@ -496,7 +527,10 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
         case REF_DEF: return eval_definition(x, e, f, depth, told);
         case REF_MASK:
         case REF_SCORE: return eval_mask(x, e, f, depth, told);
-        case REF_BUILTIN: return eval_builtin(x, e, f, depth, told);
+        case REF_BUILTIN:
+            if (e->index == BUILTIN_RECT) return eval_rect(x, e, f, depth, told);
+            if (e->index == BUILTIN_SLICES) return eval_slices(x, e, depth, told);
+            return eval_builtin(x, e, f, depth, told);
         default: break;
         }
         break;

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "expr.h"
+#include "sema_slices.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
 #define ANY_GUARD (MC_NONE - 1) /* remembered for every guard */
@@ -280,10 +281,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = (uint32_t)of_model;
         return e->ref = REF_MODEL;
     }
-    static const char *const later[] = {"rect", "slices", "file"};
-    if (e->kind == EXPR_CALL && find_word(later, 3, name) >= 0)
-        diag_error(s->d, FCP_E_UNSUPPORTED, at, "'%s(...)' in masks is not built into this version", name);
-    else if (e->kind == EXPR_CALL && find_word(mask_builtins, SCORE_BUILTINS, name) >= 0) {
+    if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
+        diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
+    } else if (e->kind == EXPR_CALL && find_word(mask_builtins, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
         diag_hint(s->d, "masks are in whole numbers");
     } else {
@@ -470,6 +470,22 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
     return good || s->builder ? result : (value){TYPE_INT, 0};
 }
 
+/* rect(...) is the comparisons it means; slices(...) an entry of the program's slices. */
+static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const value result = {TYPE_BOOL, 0};
+    if (e->index == BUILTIN_RECT) {
+        expr *all = expand_rect(s, e);
+        return all ? lower(s, all, f, guard) : s->builder ? poison : result;
+    }
+    if (!s->builder) return check_slices_call(s, e), result;
+    const slice_source *from = load_slices(s, e);
+    if (!from) s->failed = true;
+    if (s->failed) return poison;
+    uint32_t q = emit(s, e, MC_Q, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    uint32_t k = emit(s, e, MC_K, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    return (value){TYPE_BOOL, emit(s, e, MC_BANDS, q, k, MC_NONE, from->number, MC_NONE)};
+}
+
 /* Lowers arguments into `out`, or into new memory when there are more than FEW. */
 static value *lower_args(sema *s, const arg *first, uint32_t count, value *few, const frame *f, uint32_t guard) {
     value *out = count <= FEW ? few : ARENA_NEW(s->scratch, value, count);
@@ -623,7 +639,9 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     case REF_SCORE: return score_call(s, e, f, guard);
     case REF_MODEL: return constant_value(s, e, TYPE_INT, e->index == 0 ? s->out->heads : s->out->kv_heads);
     case REF_BUILTIN:
-        if (call) return f->m->score ? score_builtin(s, e, f, guard) : lower_builtin(s, e, f, guard);
+        if (call && (e->index == BUILTIN_RECT || e->index == BUILTIN_SLICES)) return lower_piece(s, e, f, guard);
+        if (call && e->index != BUILTIN_RUN && f->m->score) return score_builtin(s, e, f, guard);
+        if (call) return lower_builtin(s, e, f, guard);
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is a function and needs its arguments", e->name);
         return poison;
     default: return poison;

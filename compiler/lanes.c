@@ -5,10 +5,12 @@
  * Cost: along a dimension O(nodes * positions), in plain loops. A cell: O(nodes * (rows + keys)) words of bits: of the
  *      rows * keys elements none is evaluated alone.
  * Units: positions in tokens; bit j of a row is its j-th key.
- * How: a cell's integers are sums x(q) + y(k). A comparison of two sums is one of some a(q) with some b(k): the keys of a
- *      row are found by its a in a table made from all b: by value where b's range is small or where they must be
+ * How: a cell's integers are sums x(q) + y(k). A comparison of two sums is one of some a(q) with some b(k): the keys of
+ *      a row are found by its a in a table made from all b: by value where b's range is small or where they must be
  *      equal, else in order. |x| <= y is x <= y and -x <= y. What is left is `and`, `or`, `not` of rows of bits. */
 #include "lanes.h"
+
+#include "box_bands.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +178,13 @@ static bits low_bits(uint32_t n) {
 
 static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 63); }
 
+/* The slot of a value, or the one that it would get. */
+static slot *find_slot(lanes *l, int64_t value, uint32_t stamp) {
+    slot *s = &l->slots[(uint64_t)value * 0x9e3779b97f4a7c15u >> 55]; /* of 2^9 */
+    while (s->stamp == stamp && s->value != value) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
+    return s;
+}
+
 /* Row i: the keys j of b[j] == a[i]. */
 static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     int64_t lo = b[0], hi = b[0];
@@ -203,8 +212,7 @@ static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows)
     slot *s = NULL;
     for (uint32_t j = 0; j < l->width; j++) {
         if (!s || s->value != b[j]) {
-            uint64_t h = (uint64_t)b[j] * 0x9e3779b97f4a7c15u;
-            for (s = &l->slots[h >> 55]; s->stamp == stamp && s->value != b[j];) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
+            s = find_slot(l, b[j], stamp);
             if (s->stamp != stamp) *s = (slot){b[j], stamp, {{0}}};
         }
         add_bit(&s->keys, j);
@@ -214,8 +222,7 @@ static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows)
             rows[i] = rows[i - 1];
             continue;
         }
-        uint64_t h = (uint64_t)a[i] * 0x9e3779b97f4a7c15u;
-        for (s = &l->slots[h >> 55]; s->stamp == stamp && s->value != a[i];) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
+        s = find_slot(l, a[i], stamp);
         rows[i] = s->stamp == stamp ? s->keys : (bits){{0}};
     }
 }
@@ -259,7 +266,8 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
         }
         for (int64_t x = 1; x <= hi - lo; x++)
             for (int w = 0; w < 2; w++) l->near[x].w[w] |= l->near[x - 1].w[w];
-        for (uint32_t i = 0; i < l->height; i++) rows[i] = a[i] < lo ? (bits){{0}} : l->near[(a[i] < hi ? a[i] : hi) - lo];
+        for (uint32_t i = 0; i < l->height; i++)
+            rows[i] = a[i] < lo ? (bits){{0}} : l->near[(a[i] < hi ? a[i] : hi) - lo];
         return;
     }
     ordered list[LANES], other[LANES];
@@ -381,6 +389,18 @@ static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     return true;
 }
 
+/* Rows of a form of +k or -k that is at least 0: from some key on, or up to one. */
+static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
+    const bits all = low_bits(l->width);
+    const bool first = f->x[BOX_K] < 0;
+    int64_t v = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
+    for (uint32_t i = 0; i < l->height; i++, v = wrap_add(v, f->x[BOX_Q])) {
+        const int64_t keys = first ? v : v < -LANES ? LANES : -v - 1; /* up to which: allowed, or not allowed */
+        bits r = low_bits(keys < 0 ? 0 : keys < l->width ? (uint32_t)keys + 1 : l->width);
+        for (int w = 0; w < 2; w++) rows[i].w[w] = first ? r.w[w] : r.w[w] ^ all.w[w];
+    }
+}
+
 static unsigned depends_on(const lanes *l, const box_node *x) {
     unsigned on = 0;
     if (x->op >= BOX_LINEAR) on = (x->f.x[BOX_Q] != 0 ? Q : 0) | (x->f.x[BOX_K] != 0 ? K : 0);
@@ -427,7 +447,11 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
     if (!is_bool(x->op)) return false;
     n->rows = l->rows[l->rows_used++];
     switch (x->op) {
-    case BOX_GE: return form_sum(l, &f, &x->f, b) && compare(l, MC_LE, &zero, &f, n->rows);
+    case BOX_GE:
+        if (x->f.x[BOX_K] != 1 && x->f.x[BOX_K] != -1)
+            return form_sum(l, &f, &x->f, b) && compare(l, MC_LE, &zero, &f, n->rows);
+        line_rows(l, &x->f, b, n->rows);
+        return true;
     case BOX_EQ:
     case BOX_NE: return form_sum(l, &f, &x->f, b) && compare(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
     case MC_EQ:
@@ -447,7 +471,10 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
     for (uint32_t i = 0; i < l->height; i++)
         for (int j = 0; j < 2; j++) {
             const uint64_t p = u->rows[i].w[j], r = v->rows[i].w[j];
-            n->rows[i].w[j] = x->op == MC_AND ? p & r : x->op == MC_OR ? p | r : x->op == MC_IFF ? p ^ r : (p & r) | (~p & w->rows[i].w[j]);
+            n->rows[i].w[j] = x->op == MC_AND   ? p & r
+                              : x->op == MC_OR  ? p | r
+                              : x->op == MC_IFF ? p ^ r
+                                                : (p & r) | (~p & w->rows[i].w[j]);
         }
     if (x->op == MC_IFF) complement(l, n->rows);
     return true;
@@ -455,6 +482,7 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
 
 bool lanes_cell(lanes *l, const box_program *program, const box *b, uint64_t *out_pairs, bool *out_known) {
     *out_known = false;
+    if (box_reads_bands(program)) return true;
     if (!reserve_cell(l, program->count)) return false;
     l->program = program;
     l->height = (uint32_t)(b->hi[BOX_Q] - b->lo[BOX_Q]);

@@ -1,7 +1,8 @@
 /* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact run;
- * within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's where nothing else does.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact run rect
+ * slices; within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's where nothing
+ * else does.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
@@ -13,8 +14,8 @@
 #include "sema.h"
 
 const char *const mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
-const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max", "abs", "exact", "run", "exp", "exp2", "log", "log2", "tanh",
-                                                   "sqrt", "floor"};
+const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max", "abs", "exact", "run", "rect", "slices", "exp", "exp2", "log",
+                                                   "log2", "tanh", "sqrt", "floor"};
 const char *const model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
 
 int find_word(const char *const *names, int count, const char *name) {
@@ -83,10 +84,9 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
         if (variable == VARIABLE_S) diag_hint(s->d, "s is the scaled logit of query and key; call this something else");
         else if (builtin >= MASK_BUILTINS)
             diag_hint(s->d, "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
-        else
-            diag_hint(s->d,
-                      variable >= 0 ? "q and k are positions, n is the length, h the head; call this something else"
-                                    : "min, max, abs, exact and run are functions of the language; call this something else");
+        else if (variable >= 0)
+            diag_hint(s->d, "q and k are positions, n is the length, h the head; call this something else");
+        else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
         return true;
     }
     const symbol *old = def ? find_symbol(s, m, name) : NULL;
@@ -222,7 +222,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
     int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
-    if (f < 0 || f == BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+    if (f < 0 || f >= BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
         return false;

@@ -23,6 +23,17 @@ static inline uint64_t program_array_bytes(const program_array *a) {
     return a->record.count * (a->record.columns ? a->record.columns : 1) * (a->record.width == MC_F64 ? 8 : a->record.width);
 }
 
+/* Slices as they were given; their union is in program.slices under the same number. */
+typedef struct program_slices {
+    const char *file;               /* "": written out */
+    uint64_t count;
+    uint64_t overlapping, overlaps; /* slices that share pairs with others; pairs of such */
+    bool at_least;                  /* there may be more */
+    int64_t reach;                  /* the position after the last that one of them holds, */
+    uint32_t reach_line;            /* this one: by its line, or its number */
+    span at;
+} program_slices;
+
 struct fcpc_program {
     arena arena; /* owns everything below */
 
@@ -56,6 +67,7 @@ struct fcpc_program {
     const program_array *arrays;
     uint32_t array_count;
     const mc_bands *slices;
+    const program_slices *slices_about;
     uint32_t slices_count;
 
     const char *const *fields; /* names of all declared */

@@ -9,6 +9,7 @@
  * Units: segments and bits count keys from the box's first.
  */
 #include "rows.h"
+#include "box_bands.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct rows {
     /* of the row being solved */
     uint32_t used, width;
     uint64_t elements;
+    const mc_bands *bands; /* of the node being solved, where it reads any */
 };
 
 /* A stretch [at, end) on which both operands are linear; x and y are their values at `at`. */
@@ -152,7 +154,9 @@ static void each_element(rows *r, row_node *n, unsigned op, const stretch *p) {
     bool is_bool = op >= MC_EQ;
     for (uint32_t j = p->at; j < p->end; j++) {
         int64_t value;
-        bool bad = element(op, along(p->x, p->dx, j - p->at), along(p->y, p->dy, j - p->at), &value);
+        int64_t x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
+        bool bad = element(op, x, y, &value);
+        if (op == MC_BANDS) value = mc_in_bands(r->bands, x, y);
         if (is_bool ? value != 0 : bad) set_bits(n->bits, j, j + 1);
         if (!is_bool) push(r, n, j, value, 0);
     }
@@ -289,6 +293,7 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
         if (p->dy == 0 && p->y != 0) done = divide(r, n, p, op == MC_MOD);
         break;
     case MC_MIN: case MC_MAX: done = choose(r, n, p, op == MC_MAX); break;
+    case MC_BANDS: break;
     default: done = compare(n, op, p); break;
     }
     if (!done) each_element(r, n, op, p);
@@ -296,7 +301,8 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
 
 /* --- a row ------------------------------------------------------------------------------------------------------ */
 
-static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *array, const row_node *a, const row_node *b) {
+static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *array, const row_node *a,
+                           const row_node *b) {
     const segment *x = r->pool + a->first, *x_end = x + a->count;
     const segment none = {0}, *y = b ? r->pool + b->first : &none, *y_end = y + (b ? b->count : 1);
     for (uint32_t at = 0; at < r->width;) {
@@ -354,6 +360,11 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     case BOX_LINEAR: push(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0); return true;
     case MC_IF_I: solve_if(r, n, a->bits, c, d); return true;
     case MC_NE: solve_operands(r, n, MC_EQ, NULL, a, c); break;
+    case MC_BANDS:
+        r->bands = &program->bands[x->f.c];
+        if (box_bands_leaf(x)) box_bands_row(program, x, b, q, n->bits);
+        else solve_operands(r, n, MC_BANDS, NULL, a, c);
+        return true;
     default: {
         const bool loads = x->op == MC_LOAD || x->op == MC_LOAD2;
         solve_operands(r, n, x->op, loads ? &program->arrays[x->f.c] : NULL, a, c);

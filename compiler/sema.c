@@ -93,6 +93,8 @@ static bool keep_sources(sema *s, uint32_t base) {
     for (uint32_t i = 0; i < p->check.count && spans != p->mask_spans; i++) shift(&spans[i], base);
     struct program_param *params = (struct program_param *)p->mask_params;
     for (uint32_t i = 0; i < p->mask_param_count; i++) shift(&params[i].at, base);
+    program_slices *slices = (program_slices *)p->slices_about;
+    for (uint32_t i = 0; i < p->slices_count; i++) shift(&slices[i].at, base);
     program_array *arrays = (program_array *)p->arrays;
     for (uint32_t i = 0; i < p->array_count; i++) shift(&arrays[i].at, base);
     span *const others[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,

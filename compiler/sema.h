@@ -32,6 +32,7 @@ typedef struct sema {
     struct array_decl **arrays; /* fields and tables, by number: arrays.c */
     uint32_t array_count, array_room;
     const fcp_plan *plan;       /* whose arrays stand for those of the same name; or NULL */
+    struct slice_source *slices; /* read so far: expr_slices.c */
 
     /* lowering: expr.c */
     struct mc_builder *builder; /* NULL: only checking */
@@ -66,12 +67,13 @@ expr *new_expr(sema *s, expr_kind kind, span at);
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
 enum { MASK_VARIABLES = 4, VARIABLE_S = MASK_VARIABLES, SCORE_VARIABLES };
-enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, MASK_BUILTINS,
+enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
+       MASK_BUILTINS,
        BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
        SCORE_BUILTINS };
 enum { MODEL_FIGURES = 2 };
 extern const char *const mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
-extern const char *const mask_builtins[SCORE_BUILTINS];   /* min max abs exact run, and the functions of scores */
+extern const char *const mask_builtins[SCORE_BUILTINS];   /* min max abs exact run rect slices, and the functions of scores */
 extern const char *const model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
 int find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool no_memory(sema *s);                              /* reports it, once; false */

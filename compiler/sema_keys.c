@@ -475,9 +475,16 @@ static void check_plan_mask(sema *s, const keys *k) {
     } else if (m) {
         check_mask(s, m); /* one of the prelude is checked only now */
         lower_plan_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
-    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices")))
-        diag_error(s->d, FCP_E_UNSUPPORTED, at, "masks by '%s' are not built into this version", v->name);
-    else {
+    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
+        m = ARENA_ZNEW(s->scratch, mask, 1); /* one that has no name of its own */
+        if (!m) {
+            no_memory(s);
+            return;
+        }
+        *m = (mask){.name = v->name, .name_at = v->name_at, .body = e->value};
+        check_mask(s, m);
+        lower_plan_mask(s, m, NULL, v->at);
+    } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
         const char *nearest = nearest_mask(s, v->name, KIND_MASK);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);

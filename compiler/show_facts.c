@@ -128,6 +128,12 @@ static void add_problem(facts *f, const show_model *m) {
     if (m->score) add(f, "score", "%s", m->score);
     if (m->sink) add(f, "sink", "%s", m->sink);
     if (plan->arrays_count) add_arrays(f, plan);
+    if (plan->slices_count)
+        add(f, "slices", "%s union%s of slices: %s stretch%s of queries with %s band%s of keys",
+            show_count(f->number[0], plan->slices_count), plural(plan->slices_count),
+            show_count(f->number[1], plan->band_rows_count - plan->slices_count),
+            plan->band_rows_count - plan->slices_count == 1 ? "" : "es", show_count(f->number[2], plan->bands_count),
+            plural(plan->bands_count));
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",

@@ -23,8 +23,8 @@ enum { SIDE = 24, HEADS = 3, DEPTH = 7, NODES = 96, STEPS = 5, LONGEST = 150 };
 enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q, BYTE_SHIFT_K, BYTE_LENGTH, BYTE_CUT,
        BYTE_DATA, BYTE_FIRST, BYTE_QUERIES, HEAD_BYTES };
 enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4 }; /* queries: from BYTE_FIRST on, BYTE_QUERIES of them */
-/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table. */
-enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3 };
+/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table; and bands. */
+enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3, RECORDS = 5, BANDS = 2 * RECORDS };
 
 static void require(bool good) {
     if (!good) abort();
@@ -88,14 +88,14 @@ static uint32_t draw_int(reader *r, unsigned depth, uint32_t guard) {
 static uint32_t draw_bool(reader *r, unsigned depth, uint32_t guard) {
     enum { LEAVES = 7 };
     static const mc_op ops[] = {MC_LE, MC_EQ, MC_NE, MC_LT, MC_LE, MC_CONST_B, MC_EQ, MC_AND, MC_OR, MC_AND, MC_OR,
-                                MC_NOT, MC_IFF, MC_IF_B};
+                                MC_NOT, MC_IFF, MC_IF_B, MC_BANDS};
     bool leaf = !depth || r->nodes > NODES;
     mc_op op = ops[next(r) % (leaf ? LEAVES : sizeof ops / sizeof *ops)];
     uint32_t a, b = MC_NONE, c = MC_NONE;
     r->nodes++;
     switch (op) {
     case MC_CONST_B: return emit(r, op, MC_NONE, MC_NONE, MC_NONE, next(r) & 1, MC_NONE);
-    case MC_EQ: case MC_NE: case MC_LT: case MC_LE:
+    case MC_EQ: case MC_NE: case MC_LT: case MC_LE: case MC_BANDS:
         a = draw_int(r, depth ? depth - 1 : 0, guard);
         b = draw_int(r, depth ? depth - 1 : 0, guard);
         break;
@@ -132,6 +132,9 @@ typedef struct bench {
     box_arrays arrays;
     int64_t data[LONGEST * ARRAYS];
     mc_array array[ARRAYS];
+    mc_band_rows rows_of[RECORDS];
+    mc_band band[BANDS];
+    mc_bands bands;
 } bench;
 
 static void look(const bench *t, const box *b, truth *out) {
@@ -351,6 +354,34 @@ static box first_box(const mc_env *env, const uint8_t *head) {
     return b;
 }
 
+static int64_t roll(uint64_t *seed, int64_t sides) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)(*seed >> 33) % sides;
+}
+
+/* Some rows of up to two bands, about the last positions. An edge of slope s at x in row q is x - s q. */
+static void draw_bands(bench *t, uint64_t seed) {
+    const mc_env *env = &t->env;
+    int64_t q = env->q_first + (env->queries > LONGEST ? env->queries - LONGEST : 0) + roll(&seed, 9) - 4;
+    const int64_t first = env->n > LONGEST ? env->n - LONGEST : 0;
+    t->bands = (mc_bands){t->rows_of, t->band, RECORDS, 0};
+    for (int i = 0; i < RECORDS; i++) {
+        int64_t rows_here = 1 + roll(&seed, 60), x = first + roll(&seed, 160) - 40;
+        uint32_t count = i + 1 < RECORDS ? (uint32_t)roll(&seed, 3) : 0; /* the last one ends the table */
+        t->rows_of[i] = (mc_band_rows){q, t->bands.band_count, count};
+        int32_t slope = (int32_t)roll(&seed, 2);
+        for (uint32_t j = 0; j < count; j++) {
+            int32_t hi_slope = (int32_t)roll(&seed, 2);
+            int64_t hi = x + 1 + roll(&seed, 50);
+            if (slope > hi_slope) hi += rows_here; /* not empty in the last row */
+            t->band[t->bands.band_count++] = (mc_band){x - slope * q, hi - hi_slope * q, slope, hi_slope};
+            slope = hi_slope; /* the next one's lower edge runs beside this one's upper edge */
+            x = hi + 1 + roll(&seed, 8);
+        }
+        q += rows_here;
+    }
+}
+
 /* The sequence, and what it has for each of its tokens: sorted, in runs, of few values, or any. */
 static void bind(bench *t, const uint8_t *head) {
     mc_env *env = &t->env;
@@ -364,9 +395,10 @@ static void bind(bench *t, const uint8_t *head) {
     }
     uint64_t seed = head[BYTE_DATA] >> 3;
     int64_t value = 0;
+    draw_bands(t, seed);
+    env->bands = &t->bands;
     for (int i = 0; i < LONGEST * ARRAYS; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        int64_t die = (int64_t)(seed >> 33);
+        int64_t die = roll(&seed, INT32_MAX);
         switch (head[BYTE_DATA] & 7) {
         case 0: value += die % 8 == 0; break;         /* sorted, in runs */
         case 1: value = die % 6 == 0 ? die % 5 : value; break; /* runs of few values */
@@ -407,7 +439,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     mc_node *nodes = NULL;
     bench t = {0};
     bind(&t, head);
-    const mc_decls decls = {t.array, ARRAYS, 0};
+    const mc_decls decls = {t.array, ARRAYS, 1};
     if (mc_builder_failed(r.b) || !mc_extract(r.b, root, &nodes, &places, &count)) goto done;
     t.mask = (mc_code){nodes, count};
     require(mc_check(t.mask, MC_MASK, &decls, NULL) == NULL);

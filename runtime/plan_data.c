@@ -50,6 +50,23 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
+static int64_t edge_at(int64_t edge, int32_t slope, int64_t q) { return edge + (slope ? q : 0); }
+
+/* Are the bands of a record not empty, in order and apart in row q? In its first row and its last, so in all between. */
+static bool bands_in_order(const mc_band *bands, uint32_t count, int64_t q) {
+    const int64_t far = INT64_C(1) << 42;
+    if (q < -far || q > far) return count == 0;
+    int64_t before = -2 * far - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        const mc_band *b = &bands[i];
+        if (b->lo < -far || b->lo > far || b->hi < -far || b->hi > far) return false;
+        int64_t lo = edge_at(b->lo, b->lo_slope, q), hi = edge_at(b->hi, b->hi_slope, q);
+        if (lo <= before || hi <= lo) return false;
+        before = hi;
+    }
+    return true;
+}
+
 static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
     uint64_t row = 0, band = 0;
     for (uint64_t i = 0; i < plan->slices_count; i++) {
@@ -69,6 +86,11 @@ static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
             const mc_band *b = &plan->bands[band + j];
             NEED((b->lo_slope & ~1) == 0 && (b->hi_slope & ~1) == 0, "slices %llu, band %u: slopes %d and %d", (ull)i, j,
                  b->lo_slope, b->hi_slope);
+        }
+        for (uint32_t j = 0; j + 1 < s->rows; j++) {
+            const mc_band *b = plan->bands + band + r[j].first;
+            NEED(bands_in_order(b, r[j].count, r[j].q) && bands_in_order(b, r[j].count, r[j + 1].q - 1),
+                 "slices %llu, rows %u: bands that are empty, touch or are out of order", (ull)i, j);
         }
         row += s->rows;
         band += s->bands;

@@ -56,13 +56,14 @@ static void exact_score(const struct strip *s, mc_code code, uint32_t i, struct 
     const uint8_t *allow = s->allow + i * s->n + t.key;
     for (uint32_t j = 0; j < t.count; j++)
         if (allow[j])
-            out[j] = mc_eval_score(code, s->env, (int64_t)(s->row + i), (int64_t)(t.key + j), s->head, logits[j],
-                                   s->scratch);
+            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(t.key + j), s->head,
+                                   logits[j], s->scratch);
 }
 
 static void naive_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const float *logits,
                         float *out) {
-    mc_eval_score_row(code, s->env, (int64_t)(s->row + i), (int64_t)t.key, t.count, s->head, logits, s->scratch, out);
+    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)t.key, t.count, s->head, logits,
+                      s->scratch, out);
 }
 _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 

@@ -103,7 +103,7 @@ typedef struct fk_launch {
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
 /* forward: FK_ROWS rows stay, keys stream by */
-#define FK_FORWARD_WARPS(d) ((d) > 64 ? 8 : 4)
+#define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* with a score, 32 rows a warp would spill */
 #define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255

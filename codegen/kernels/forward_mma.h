@@ -11,7 +11,7 @@
  * A step's scores are in natural units only where there is a score to apply; m is in log2 units. P is rounded to the
  * input type, l is not. Only PARTIAL runs evaluate the mask, and only a run's last step looks where it ends.
  */
-#define FK_WARPS FK_FORWARD_WARPS(FK_HEAD_DIM)
+#define FK_WARPS FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE)
 #define FK_STEP FK_FORWARD_KEYS(FK_HEAD_DIM)
 enum {
     FK_F_THREADS = FK_WARPS * 32,
@@ -54,7 +54,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
     fk_u32 t = fk_lane() % 4 * 2;
-    float sink = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) * FK_LOG2E : -fk_infinity();
+    float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -74,6 +74,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
                               x->o[b][j][half * 2 + 1]);
                 continue;
             }
+            int empty = sum == 0;
             if (p->sinks) {
                 float with = fk_max(most, sink);
                 factor = fk_exp2(most - with);
@@ -82,9 +83,8 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             }
             factor = sum == 0 ? 0 : factor / sum;
             fk_u64 token = item->token + row;
-            if (t == 0)
-                fk_store(fk_row(p, p->lse, token, head, 4),
-                         sum == 0 ? -fk_infinity() : FK_LN2 * (most + fk_log2(sum)));
+            if (t == 0) /* of a row that sees nothing exactly the sink */
+                fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
                 fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + (j * 8 + t) * 2,

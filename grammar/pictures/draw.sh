@@ -1,6 +1,7 @@
 #!/bin/sh
-# Draws grammar/pictures/NAME.svg, one for each mask of the prelude: `fcpc show --svg` of 4096 tokens in blocks of 128, of which
-# the mask is kept and the words, the ranks and the pipeline are left out. The same bytes every time. $B is the build folder.
+# Draws grammar/pictures/NAME.svg, one for each mask of the prelude and for rect and slices: `fcpc show --svg` of 4096 tokens in
+# blocks of 128, of which the mask is kept and the words, the ranks and the pipeline are left out. The same bytes every time.
+# $B is the build folder.
 # With --list it prints the calls; with --fields FOLDER it writes there what the fields of the calls hold, and prints their
 # declarations.
 set -eu
@@ -33,7 +34,9 @@ prefix_document(d = doc, p = 200)
 global_field(g = mark, w = 256)
 random_eviction(e = until)
 tree(first = first, last = last, p = 256)
-hash_sparse(bucket = bucket)'
+hash_sparse(bucket = bucket)
+rect(512..3072, 1024..4096, causal)
+slices([0, 1024, 0, 1024, causal], [1024, 2048, 1024, 2048, inverse], [2048, 3072, 512, 2560, both], [3072, 4096, 0, 2048], [3072, 4096, 3072, 4096, causal])'
 # Documents and marks are written out; a key lives for up to 1024 positions, skewed to few; a tree grows along a path that loses 0
 # to 2 levels before each node; 8 buckets, each token's drawn.
 fields() {
@@ -70,11 +73,13 @@ echo "$calls" | while read -r call; do
     name=${call%%(*}
     printf 'model { heads = 1 }\nbatch { lengths = [4096]\n%s\n}\nplan { mask = %s; block = 128; passes = forward }\n' "$(cat "$work/fields")" "$call" > "$work/mask.fcp"
     "$fcpc" show "$work/mask.fcp" --svg "$work/page.svg"
-    awk -v call="$call" '
-        /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 325 700 700\" role=\"img\">" ; next }
+    # the mask begins below its heading, which words above it may push down
+    top=$(($(sed -n 's/.* y="\([0-9]*\)">The mask<.*/\1/p' "$work/page.svg") + 18))
+    awk -v call="$call" -v top="$top" '
+        /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 " top " 700 700\" role=\"img\">" ; next }
         /^<title>/ { print "<title>" call " over 4096 tokens: rows are queries, columns are keys</title>"; next }
         /^<defs>/ { next }
-        /^<rect width=/ { print "<rect x=\"55\" y=\"325\" width=\"700\" height=\"700\" fill=\"#fff\"/>"; next }
+        /^<rect width=/ { print "<rect x=\"55\" y=\"" top "\" width=\"700\" height=\"700\" fill=\"#fff\"/>"; next }
         />The mask<\/text>$/ { mask = 1; getline; next }    # its heading and what it says of ranks
         />The ranks<\/text>$/ { mask = 0 }
         /fill="#4477aa"/ || /<text class="s-e" x="[67][0-9.]*"/ { next }   # the strips of owners

@@ -13,6 +13,7 @@ double bench_now(void); /* seconds, monotonic */
 void bench_plan(void);
 void bench_cells(void);
 void bench_fields(void);
+void bench_slices(void);
 void bench_place(void);
 void bench_colour(void);
 void bench_jit(void);

@@ -5,11 +5,13 @@
  * fixed seed; documents are those of the workload "wikipedia", or drawn where that file is not there. */
 #include "../../compiler/cells.h"
 #include "bench.h"
+#include "flex.h"
 #include "workload.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RUNS = 5, MIB = 1 << 20, TOKENS = 1 << 20, SEED = 12345, BRUTE = 16 << 10 };
 enum { WINDOW = 1024, GLOBAL = 64, LIFE = 4096, BUCKETS = 1024, PREFIX = 64 };
@@ -25,7 +27,7 @@ static uint64_t draw(draws *d, uint64_t below) {
     return (z ^ z >> 31) % below;
 }
 
-/* --- masks --------------------------------------------------------------------------------------------------------- */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
 typedef struct maker {
     mc_builder *b;
@@ -33,8 +35,12 @@ typedef struct maker {
 } maker;
 
 static uint32_t op(maker *m, mc_op o, uint32_t x, uint32_t y) { return mc_emit(m->b, o, x, y, MC_NONE, 0, MC_NONE, 0); }
-static uint32_t number(maker *m, int64_t x) { return mc_emit(m->b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, x, MC_NONE, 0); }
-static uint32_t at(maker *m, int array, uint32_t i) { return mc_emit(m->b, MC_LOAD, i, MC_NONE, MC_NONE, array, MC_NONE, 0); }
+static uint32_t number(maker *m, int64_t x) {
+    return mc_emit(m->b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, x, MC_NONE, 0);
+}
+static uint32_t at(maker *m, int array, uint32_t i) {
+    return mc_emit(m->b, MC_LOAD, i, MC_NONE, MC_NONE, array, MC_NONE, 0);
+}
 static uint32_t causal(maker *m) { return op(m, MC_LE, m->k, m->q); }
 static uint32_t same(maker *m) { return op(m, MC_EQ, at(m, 0, m->q), at(m, 0, m->k)); }
 
@@ -78,7 +84,7 @@ static bool is_tree(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
     return k < PREFIX || (f[k] <= q && q <= g[k]);
 }
 
-/* --- data ----------------------------------------------------------------------------------------------------------- */
+/* --- data --------------------------------------------------------------------------------------------------------- */
 
 /* Each fills two fields of n tokens and may say something in the note. */
 typedef bool fill(int32_t *f, int32_t *g, int64_t n, char note[64]);
@@ -162,7 +168,7 @@ static bool fill_hash(int32_t *f, int32_t *g, int64_t n, char note[64]) {
     return true;
 }
 
-/* --- counting ------------------------------------------------------------------------------------------------------- */
+/* --- counting ----------------------------------------------------------------------------------------------------- */
 
 typedef struct field_mask {
     const char *name;
@@ -171,18 +177,20 @@ typedef struct field_mask {
     fill *fill;
     int64_t n;
     double goal_ms;
+    const char *flex, *params[3]; /* in bench_flex.py; "f", "g": the fields */
 } field_mask;
 
 static const field_mask MASKS[] = {
-    {"document", make_document, is_document, fill_documents, TOKENS, 50},
-    {"document, ids in no order", make_document, is_document, fill_shuffled, TOKENS, 50},
-    {"causal_document", make_causal_document, is_causal_document, fill_documents, TOKENS, 50},
-    {"causal_document", make_causal_document, is_causal_document, fill_documents, 10000000, 100},
-    {"prefix_document", make_prefix_document, is_prefix_document, fill_documents, TOKENS, 50},
-    {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50},
-    {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50},
-    {"tree", make_tree, is_tree, fill_tree, TOKENS, 50},
-    {"hash_sparse", make_causal_document, is_causal_document, fill_hash, 128 << 10, 1000},
+    {"document", make_document, is_document, fill_documents, TOKENS, 50, "document", {"f"}},
+    {"document, ids in no order", make_document, is_document, fill_shuffled, TOKENS, 50, "document", {"f"}},
+    {"causal_document", make_causal_document, is_causal_document, fill_documents, TOKENS, 50, "causal_document", {"f"}},
+    {"causal_document", make_causal_document, is_causal_document, fill_documents, 10000000, 100, NULL, {0}},
+    {"prefix_document", make_prefix_document, is_prefix_document, fill_documents, TOKENS, 50, "prefix_document",
+     {"f", "64"}},
+    {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50, "global_field", {"f", "1024"}},
+    {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50, "random_eviction", {"f"}},
+    {"tree", make_tree, is_tree, fill_tree, TOKENS, 50, "tree", {"f", "g", "64"}},
+    {"hash_sparse", make_causal_document, is_causal_document, fill_hash, 128 << 10, 1000, "hash_sparse", {"f"}},
 };
 
 static double middle(double *times, int count) {
@@ -205,12 +213,52 @@ static bool count(mc_code mask, const int32_t *f, const int32_t *g, int64_t n, c
     return ok;
 }
 
-static void bench_mask(const field_mask *m) {
+/* Writes the first values of a field to a file that is gone when `file` is closed. */
+enum { FLEX_MOST = 64 << 10 };
+static FILE *write_values(const int32_t *v, int64_t n, char path[40]) {
+    FILE *file = tmpfile();
+    for (int64_t i = 0; file && i < n && i < FLEX_MOST; i++) {
+        int64_t value = v[i];
+        if (fwrite(&value, sizeof value, 1, file) != 1) break;
+    }
+    if (file && fflush(file) == 0) snprintf(path, 40, "/proc/%d/fd/%d", (int)getpid(), fileno(file));
+    return file;
+}
+
+/* Adds what FlexAttention's create_block_mask does to a note; false if its blocks are not ours. */
+static bool beside_flex(flex *py, const field_mask *m, mc_code mask, const int32_t *f, const int32_t *g, char *out,
+                        size_t room) {
+    char f_path[40] = "", g_path[40] = "";
+    const char *params[3];
+    int given = 0;
+    flex_result r;
+    if (!py || !m->flex) return true;
+    FILE *f_file = write_values(f, m->n, f_path), *g_file = write_values(g, m->n, g_path);
+    for (; given < 3 && m->params[given]; given++)
+        params[given] = *m->params[given] == 'f' ? f_path : *m->params[given] == 'g' ? g_path : m->params[given];
+    bool same = true, answered = flex_ask(py, m->flex, 0, params, given, &r);
+    if (answered && r.full >= 0 && r.queries == r.n) {
+        cells_counts counts = {0};
+        cells_stats ignored;
+        same = count(mask, f, g, (int64_t)r.n, &counts, &ignored) && counts.full == (uint64_t)r.full &&
+               counts.partial == (uint64_t)r.partial;
+    }
+    if (answered)
+        snprintf(out, room, ";%s FlexAttention %.0f ms, %.0f MiB for %llu x %llu (all: %.0f s)",
+                 same ? "" : " NOT THE SAME AS", r.seconds * 1e3, r.mebibytes, (unsigned long long)r.queries,
+                 (unsigned long long)r.n,
+                 r.seconds * ((double)m->n / (double)r.queries) * ((double)m->n / (double)r.n));
+    if (f_file) fclose(f_file);
+    if (g_file) fclose(g_file);
+    return same;
+}
+
+static void bench_mask(const field_mask *m, flex *py) {
     int32_t *f = malloc((size_t)m->n * sizeof *f), *g = malloc((size_t)m->n * sizeof *g);
     maker make = {.b = mc_builder_new()};
     mc_node *nodes = NULL;
     uint32_t *places = NULL, size;
-    char note[512], what[64] = "", name[96], goal[32];
+    char note[640], what[64] = "", name[96], goal[32], other[128] = "";
     bool ok = f && g && make.b && m->fill(f, g, m->n, what);
     if (ok) {
         make.q = mc_emit(make.b, MC_Q, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
@@ -233,12 +281,15 @@ static void bench_mask(const field_mask *m) {
     bool agrees = ok && count((mc_code){nodes, size}, f, g, BRUTE, &few, &ignored) && few.pairs == pairs;
     snprintf(name, sizeof name, "count %.3gM, %s", (double)m->n / (m->n % 1000000 ? MIB : 1000000), m->name);
     snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
-    snprintf(note, sizeof note, "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s"
-             " brute force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
+    snprintf(note, sizeof note,
+             "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s brute force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
              (unsigned long long)counts.full, (unsigned long long)counts.partial, (unsigned long long)stats.boxes,
              (unsigned long long)stats.rows, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0,
              agrees ? "" : " NOT THE SAME AS", seconds * 1e3, BRUTE, BRUTE,
              seconds * ((double)m->n / BRUTE) * ((double)m->n / BRUTE));
+    if (ok && bench_wants(name))
+        agrees = beside_flex(py, m, (mc_code){nodes, size}, f, g, other, sizeof other) && agrees;
+    snprintf(note + strlen(note), sizeof note - strlen(note), "%s", other);
     bench_row(name, ms, "ms", goal, agrees && ms <= m->goal_ms && stats.bytes <= 64 * (uint64_t)MIB, note);
     free(nodes);
     free(places);
@@ -248,5 +299,7 @@ static void bench_mask(const field_mask *m) {
 }
 
 void bench_fields(void) {
-    for (size_t i = 0; i < sizeof MASKS / sizeof *MASKS; i++) bench_mask(&MASKS[i]);
+    flex *py = flex_open();
+    for (size_t i = 0; i < sizeof MASKS / sizeof *MASKS; i++) bench_mask(&MASKS[i], py);
+    flex_close(py);
 }

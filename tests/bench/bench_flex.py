@@ -189,9 +189,9 @@ def answer(torch, create_block_mask, known, words):
     queries = min(n, max(128, LEAST * LEAST * 4 // n // 128 * 128))
     best, reason = None, "memory"
     while queries * n * PAIR_BYTES / 2**20 <= mebibytes:
-        values = [int(w) if w.lstrip("-").isdigit() else torch.from_file(w, size=n, dtype=torch.int64)
-                  for w in words[4:]]
         try:
+            values = [int(w) if w.lstrip("-").isdigit() else torch.from_file(w, size=n, dtype=torch.int64)
+                      for w in words[4:]]
             best = measure(torch, create_block_mask, known[name](n, *values), queries, n)
         except (MemoryError, RuntimeError) as error:
             reason = str(error).split("\n")[0]

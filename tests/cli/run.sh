@@ -477,6 +477,38 @@ for at in 9 12 40 70 100 $((size / 3)) $((size / 2)) $((size - 1)); do
 done
 echo hello > e.txt; run "$fcpc" verify e.txt; holds "a text as a plan" [ $? = 1 ]
 
+# --- slices -----------------------------------------------------------------------------------------------------------
+mkdir -p pieces
+printf '0 200 0 200 causal\n200 300 0 100\n250 300 50 300 2\n' > pieces/a.slices
+cat > pieces/s.fcp << 'EOF'
+model   { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }
+cluster { nodes = 1; gpus = 2 }
+batch   { lengths = [300, 300, 100] }
+mask m = slices(file("a.slices")) or rect(0..n, 0..8) or q == k
+plan    { mask = m; block = 128 }
+EOF
+ok "compile slices" "$fcpc" --json -q pieces/s.fcp -o pieces/s.plan
+holds "overlapping slices are a warning at their line" json '.warnings | length == 1 and (.[0].file | endswith("a.slices")) and .[0].line == 3'
+mv pieces/a.slices pieces/moved
+ok "run a plan of slices, their file gone" "$fcpc" run pieces/s.plan --json
+holds "and right" json '.ok'
+ok "show it" "$fcpc" show pieces/s.plan --width 80
+holds "with its slices" grep -q "slices .*1 union of slices" stdout
+ok "a part of it" "$fcpc" show pieces/s.plan --rows 0..300 --cols 0..300
+ok "explain it" "$fcpc" explain pieces/s.plan 270 60
+holds "by the plan's bands" grep -q "in one of the plan's bands" stdout
+ok "dump it" "$fcpc" dump pieces/s.plan
+holds "with its bands" grep -q "^band 0" stdout
+bad "compile slices, their file gone" 1 E010 -q pieces/s.fcp
+mv pieces/moved pieces/a.slices
+ok "explain slices" "$fcpc" explain pieces/s.fcp 255 60
+holds "by their lines" grep -q "line 2: 200 300 0 100 full, and 1 more" stdout
+bad "slices beyond the longest sequence" 1 E323 pieces/s.fcp -D "batch.lengths=[299, 100]"
+holds "names the line" grep -q "line 2 of '.*a.slices' reaches to position 300; the longest sequence has 299 tokens" stderr
+echo '250 300 50 300 inverted' >> pieces/a.slices
+bad "a malformed file of slices" 1 E323 --json pieces/s.fcp
+holds "at its place in the file" json '.error.line == 4 and (.error.file | endswith("a.slices"))'
+
 # --- tensors ----------------------------------------------------------------------------------------------------------
 bad "tensors of another shape" 1 E701 run a.plan --q dk.npy --k dk.npy --v dv.npy --out out/x.npy
 bad "tensors of another type" 1 E701 run a.plan --q oh.npy --k dk.npy --v dv.npy --out out/x.npy

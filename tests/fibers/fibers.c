@@ -15,7 +15,7 @@
 /* The builds: as FIBER_KERNELS in the Makefile. */
 #define BUILDS(X)                                                                                                      \
     X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)   \
-    X(16_0_1) X(64_1_1) X(128_0_1)
+    X(16_0_1) X(32_1_1) X(32_0_1) X(64_1_1) X(128_0_1)
 #define X(build) extern const fibers_kernels fibers_kernels_##build;
 BUILDS(X)
 #undef X

@@ -20,9 +20,15 @@ static fcp_plan *make_plan(const char *path, const random_program *p, const fcpc
     return code ? NULL : plan;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { DRAWS = 500 }; /* slower there */
+#else
+enum { DRAWS = 3000 };
+#endif
+
 Test(kernels, random_programs) {
     const char *wanted = getenv("FIBER_RUNS");
-    unsigned draws = wanted && *wanted ? (unsigned)strtoul(wanted, NULL, 10) : 3000, run = 0, refused = 0;
+    unsigned draws = wanted && *wanted ? (unsigned)strtoul(wanted, NULL, 10) : DRAWS, run = 0, refused = 0;
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};

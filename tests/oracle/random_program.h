@@ -37,7 +37,7 @@ static uint32_t roll(dice *d, uint32_t n) {
 
 typedef enum kind {
     X_CONST, X_Q, X_K, X_N, X_H, X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_MIN, X_MAX, X_ABS, X_NEG, X_IF,
-    X_LOAD, X_RUN, X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
+    X_LOAD, X_RUN, X_PIECES, X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
 } kind;
 
 /* A field, and what of it the sequence under way sees. */
@@ -46,14 +46,22 @@ typedef struct field_view {
     int64_t n;
 } field_view;
 
+/* A piece of rect or slices: queries, keys, kind; an end of -1 is n. */
+typedef struct piece {
+    int64_t q0, q1, k0, k1;
+    uint32_t kind;
+} piece;
+static const char *const piece_kinds[] = {"full", "causal", "inverse", "both"};
+
 typedef struct expr {
     kind kind;
     int64_t value;
     struct expr *a, *b, *c;
+    const piece *pieces;     /* X_PIECES: `value` of them, or rect if that is 0 */
     const field_view *field; /* X_LOAD: its element a; X_RUN: where the run begins that holds a */
 } expr;
 
-enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192 };
+enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192, MAX_PIECES = 24 };
 
 typedef struct random_program {
     expr pool[MAX_EXPRS];
@@ -70,6 +78,9 @@ typedef struct random_program {
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
     uint32_t field_count;
+    piece *pieces;                          /* MAX_PIECES of them, as views */
+    piece piece_room[MAX_PIECES];
+    uint32_t piece_count;
     uint64_t lengths[MAX_SEQUENCES], queries[MAX_SEQUENCES]; /* queries 0: as many as keys */
     uint32_t sequences;
     uint64_t tokens, key_tokens;
@@ -80,7 +91,7 @@ typedef struct random_program {
 
 static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t value) {
     expr *e = &p->pool[p->used++];
-    *e = (expr){k, value, a, b, c, NULL};
+    *e = (expr){k, value, a, b, c, NULL, NULL};
     if (k == X_H) p->uses_h = true;
     return e;
 }
@@ -124,6 +135,40 @@ static expr *draw_int(random_program *p, dice *d, unsigned depth) {
     return node(p, k, a, b, 0, 0);
 }
 
+/* rect(...), or a few slices; both of them often beyond shorter sequences. */
+static expr *draw_pieces(random_program *p, dice *d) {
+    uint64_t longest = 0;
+    for (uint32_t s = 0; s < p->sequences; s++)
+        if (p->lengths[s] > longest) longest = p->lengths[s];
+    uint32_t count = roll(d, 2) ? 1 + roll(d, 6) : 0, left = MAX_PIECES - p->piece_count;
+    if (count > left) count = left;
+    expr *e = node(p, X_PIECES, 0, 0, 0, count);
+    e->pieces = &p->pieces[p->piece_count];
+    for (uint32_t i = 0; i < (count ? count : 1); i++) {
+        piece *x = &p->pieces[p->piece_count++];
+        x->q0 = roll(d, (uint32_t)longest);
+        x->k0 = roll(d, (uint32_t)longest);
+        x->q1 = x->q0 + 1 + roll(d, (uint32_t)(longest - (uint64_t)x->q0));
+        x->k1 = x->k0 + 1 + roll(d, (uint32_t)(longest - (uint64_t)x->k0));
+        x->kind = roll(d, 4);
+        if (!count && !roll(d, 3)) x->q1 = -1;
+        if (!count && !roll(d, 3)) x->k1 = -1;
+    }
+    return e;
+}
+
+static bool in_pieces(const expr *e, int64_t q, int64_t k, int64_t n) {
+    for (int64_t i = 0; i < (e->value ? e->value : 1); i++) {
+        const piece *x = &e->pieces[i];
+        int64_t q1 = x->q1 < 0 ? n : x->q1, k1 = x->k1 < 0 ? n : x->k1;
+        if (q < x->q0 || q >= q1 || k < x->k0 || k >= k1) continue;
+        if (x->kind % 2 && k1 - k < q1 - q) continue; /* fewer keys are left from k on than queries from q on */
+        if (x->kind / 2 && k - x->k0 < q - x->q0) continue;
+        return true;
+    }
+    return false;
+}
+
 static expr *draw_bool(random_program *p, dice *d, unsigned depth) {
     uint32_t pick = depth && p->used < MAX_EXPRS - 64 ? roll(d, 12) : 11;
     if (pick < 3) {
@@ -140,6 +185,7 @@ static expr *draw_bool(random_program *p, dice *d, unsigned depth) {
         return node(p, X_IFB, c, a, draw_bool(p, d, depth - 1), 0);
     }
     if (pick == 8) return node(p, X_LE, node(p, X_K, 0, 0, 0, 0), node(p, X_Q, 0, 0, 0, 0), 0, 0);
+    if (pick == 10 && p->piece_count < MAX_PIECES) return draw_pieces(p, d);
     if (pick == 9 && !roll(d, 4)) return node(p, roll(d, 2) ? X_TRUE : X_FALSE, 0, 0, 0, 0);
     static const kind compare[] = {X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE};
     unsigned below = depth < 3 ? depth : 3;
@@ -163,6 +209,7 @@ static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, i
     case X_K: return k;
     case X_N: return n;
     case X_H: return h;
+    case X_PIECES: return in_pieces(e, q, k, n);
     case X_TRUE: return 1;
     case X_FALSE: return 0;
     case X_IF: case X_IFB: return SUB(a) ? SUB(b) : SUB(c);
@@ -223,6 +270,29 @@ static void put(random_program *p, const char *format, ...) {
     if (n > 0) p->size += (size_t)n < sizeof p->text - p->size ? (size_t)n : sizeof p->text - p->size - 1;
 }
 
+static void put_end(random_program *p, int64_t end) {
+    if (end < 0) put(p, "n");
+    else put(p, "%lld", (long long)end);
+}
+
+static void put_pieces(random_program *p, const expr *e) {
+    const piece *x = e->pieces;
+    if (!e->value) {
+        put(p, "rect(%lld..", (long long)x->q0);
+        put_end(p, x->q1);
+        put(p, ", %lld..", (long long)x->k0);
+        put_end(p, x->k1);
+        if (x->kind) put(p, ", %s", piece_kinds[x->kind]);
+        put(p, ")");
+        return;
+    }
+    put(p, "slices(");
+    for (int64_t i = 0; i < e->value; i++, x++)
+        put(p, "%s[%lld, %lld, %lld, %lld, %s]", i ? ", " : "", (long long)x->q0, (long long)x->q1, (long long)x->k0,
+            (long long)x->k1, piece_kinds[x->kind]);
+    put(p, ")");
+}
+
 static void put_expr(random_program *p, const expr *e) {
     static const char *const infix[] = {[X_ADD] = "+", [X_SUB] = "-", [X_MUL] = "*", [X_DIV] = "/", [X_MOD] = "%",
                                         [X_EQ] = "==", [X_NE] = "!=", [X_LT] = "<", [X_LE] = "<=", [X_GT] = ">",
@@ -233,6 +303,7 @@ static void put_expr(random_program *p, const expr *e) {
     case X_K: put(p, "k"); return;
     case X_N: put(p, "n"); return;
     case X_H: put(p, "h"); return;
+    case X_PIECES: put_pieces(p, e); return;
     case X_TRUE: put(p, "true"); return;
     case X_FALSE: put(p, "false"); return;
     case X_NOT: put(p, "(not "); put_expr(p, e->a); put(p, ")"); return;
@@ -351,6 +422,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->field_count = roll(d, 2) && p->key_tokens <= MAX_TOKENS / 2 ? 1 + roll(d, MAX_FIELDS) : 0;
     p->views = p->view_room;
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
+    p->pieces = p->piece_room;
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
     draw_score(&p->score, d, p->heads);
 

@@ -122,7 +122,7 @@ static inline void draw_score(random_score *r, dice *d, uint32_t heads) {
     typedef struct NAME##_dual {                                                                                       \
         REAL x, dx;                                                                                                    \
     } NAME##_dual;                                                                                                     \
-    static NAME##_dual NAME(const score_tree *t, REAL s, int64_t q, int64_t k, int64_t h) {                            \
+    static inline NAME##_dual NAME(const score_tree *t, REAL s, int64_t q, int64_t k, int64_t h) {                     \
         const REAL c = (REAL)t->number;                                                                                \
         if (t->kind == T_S) return (NAME##_dual){s, 1};                                                                \
         if (t->kind == T_NUMBER) return (NAME##_dual){c, 0};                                                           \

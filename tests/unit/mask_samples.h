@@ -231,7 +231,8 @@ static inline int draw_element(exprs *e, int depth) {
         if (draw(e, 4) == 0) break;
         below = ex2(e, MC_LT, index, num(e, a->first));
         above = ex2(e, MC_LE, num(e, a->first + a->count), index);
-        return ex(e, MC_IF_I, ex2(e, MC_OR, below, above), num(e, 1), ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i), 0);
+        index = ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i);
+        return ex(e, MC_IF_I, ex2(e, MC_OR, below, above), num(e, 1), index, 0);
     default: break;
     }
     return ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i);
@@ -268,7 +269,7 @@ static inline int draw_int(exprs *e, int depth) {
     }
 }
 
-/* Arrays of a sequence: [0, fields) of one value for each key and query; then a small array, and a table of 5 columns. */
+/* Arrays of a sequence: one value for each key, for each query, for both; a small array, and a table of 5 columns. */
 enum { ARRAYS_MAX = 6, ARRAY_ROOM = 4096 };
 typedef struct array_set {
     mc_array array[ARRAYS_MAX];
@@ -300,7 +301,8 @@ static inline void draw_field(exprs *e, int64_t *out, int64_t count, int64_t fir
 
 /* Field 0 has the keys, field 1 the queries, the third both, if that is one range. */
 static inline void draw_arrays(exprs *e, array_set *s, const mc_env *env) {
-    int64_t end = env->q_first + env->queries, first[ARRAYS_MAX] = {0, env->q_first, env->q_first < 0 ? env->q_first : 0, 0, 0};
+    int64_t end = env->q_first + env->queries;
+    int64_t first[ARRAYS_MAX] = {0, env->q_first, env->q_first < 0 ? env->q_first : 0, 0, 0};
     int64_t counts[ARRAYS_MAX] = {env->n, env->queries, (end > env->n ? end : env->n) - first[2], 12, 3};
     e->array_count = 5;
     e->arrays = s->array;

@@ -17,11 +17,12 @@
 typedef enum p_kind {
     P_CONST, P_Q, P_K, P_N, P_H, P_T, /* P_T: the parameter of the function it stands in */
     P_ADD, P_SUB, P_MUL, P_DIV, P_MOD, P_MIN, P_MAX, P_ABS, P_NEG, P_IF, P_CALL, /* imm: which; a: argument, or -1 */
+    P_LOAD, P_RUN, /* imm: which field; a: where */
     P_TRUE, P_FALSE, P_EQ, P_NE, P_LT, P_LE, P_GT, P_GE, P_SAME, P_DIFFER, P_AND, P_OR, P_NOT, P_IFB, P_CALLB
 } p_kind;
 
 enum { P_NODES = 1024, P_DRAWN = 300, P_FUNCTIONS = 3, P_SEQUENCES = 3, P_CUTS = 6, P_LONGEST = 420, P_HEADS = 3,
-       P_TEXT = 1 << 16 };
+       P_FIELDS = 2, P_TEXT = 1 << 16 };
 
 typedef struct p_node {
     p_kind kind;
@@ -34,10 +35,12 @@ typedef struct p_function {
     bool takes, is_bool; /* takes: has a parameter */
 } p_function;
 
-/* Cuts are positions, in order, the first and the last included. */
+/* Queries are the last of n positions, or begin before them where there are more. Cuts are in order, the first and the
+ * last included; those of queries count from the first query. */
 typedef struct p_sequence {
-    uint64_t n, q_cuts[P_CUTS], k_cuts[P_CUTS];
+    uint64_t n, queries, q_cuts[P_CUTS], k_cuts[P_CUTS];
     uint32_t q_cut_count, k_cut_count;
+    int64_t field[P_FIELDS][P_LONGEST]; /* what fields hold of it */
 } p_sequence;
 
 typedef struct property {
@@ -47,6 +50,7 @@ typedef struct property {
     int functions;
     p_sequence sequence[P_SEQUENCES];
     uint32_t sequences, heads;
+    int fields;
     uint64_t seed;
 } property;
 
@@ -58,9 +62,10 @@ static inline bool p_is_leaf(p_kind kind) { return kind <= P_T || kind == P_TRUE
 
 /* P_RIGHT is the language's; the others are mistakes, to try the test with. */
 typedef enum p_meaning { P_RIGHT, P_LE_IS_LT, P_TRUNCATES, P_EAGER, P_H_IS_0 } p_meaning;
-typedef enum p_fault { P_OK, P_OVERFLOW, P_DIV_ZERO } p_fault;
+typedef enum p_fault { P_OK, P_OVERFLOW, P_DIV_ZERO, P_INDEX } p_fault;
 typedef struct p_place {
     int64_t q, k, n, h, t;
+    const p_sequence *sequence;
     p_meaning meaning;
     p_fault fault; /* the first that evaluation reaches; what is computed after it is of no use */
 } p_place;
@@ -100,6 +105,13 @@ static inline int64_t p_value(const property *p, int i, p_place *at) {
     if (x->b >= 0) v = p_value(p, x->b, at);
     if (at->fault) return 0;
     switch (x->kind) {
+    case P_LOAD: case P_RUN: {
+        const int64_t *values = at->sequence->field[x->imm];
+        if (u < 0 || u >= at->n) return p_fail(at, P_INDEX);
+        if (x->kind == P_LOAD) return values[u];
+        while (u > 0 && values[u - 1] == values[u]) u--;
+        return u;
+    }
     case P_ADD: return __builtin_add_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
     case P_SUB: return __builtin_sub_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
     case P_MUL: return __builtin_mul_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
@@ -160,6 +172,11 @@ static inline void p_print(p_text *t, const property *p, int i, bool inside) {
         p_print(t, p, x->a, false);
         p_put(t, ")");
         return;
+    case P_LOAD: case P_RUN:
+        p_put(t, x->kind == P_LOAD ? "d%d[" : "run(d%d, ", (int)x->imm);
+        p_print(t, p, x->a, false);
+        p_put(t, x->kind == P_LOAD ? "]" : ")");
+        return;
     case P_MIN: case P_MAX: case P_ABS:
         p_put(t, "%s(", words[x->kind]);
         p_print(t, p, x->a, false);
@@ -192,13 +209,45 @@ static inline unsigned p_calls(const property *p, int i) {
     return used;
 }
 
+/* Which fields are read: a bit each. */
+static inline unsigned p_reads(const property *p, int i) {
+    if (i < 0) return 0;
+    const p_node *x = &p->node[i];
+    unsigned used = p_reads(p, x->a) | p_reads(p, x->b) | p_reads(p, x->c);
+    if (x->kind == P_LOAD || x->kind == P_RUN) used |= 1u << x->imm;
+    if (p_is_call(x->kind)) used |= p_reads(p, p->function[x->imm].body);
+    return used;
+}
+
+static inline void p_print_field(p_text *t, const property *p, int f) {
+    p_put(t, "\n    field d%d = [", f);
+    bool first = true;
+    for (uint32_t i = 0; i < p->sequences; i++) {
+        const int64_t *v = p->sequence[i].field[f];
+        for (uint64_t at = 0, end; at < p->sequence[i].n; at = end, first = false) {
+            for (end = at + 1; end < p->sequence[i].n && v[end] == v[at]; end++) {}
+            p_put(t, end - at > 1 ? "%s%" PRId64 " x %" PRIu64 : "%s%" PRId64, first ? "" : ", ", v[at], end - at);
+        }
+    }
+    p_put(t, "]");
+}
+
 /* The program as source. The cuts, which are not of the language, stand in comments. */
 static inline void p_source(const property *p, p_text *t) {
     unsigned used = p_calls(p, p->root);
     t->size = 0;
     p_put(t, "model { heads = %u }\nbatch { lengths = [", p->heads);
-    for (uint32_t i = 0; i < p->sequences; i++) p_put(t, "%s%" PRIu64, i ? ", " : "", p->sequence[i].n);
-    p_put(t, "] }\nmask drawn = ");
+    for (uint32_t i = 0; i < p->sequences; i++) {
+        const p_sequence *s = &p->sequence[i];
+        p_put(t, "%s", i ? ", " : "");
+        if (s->queries != s->n) p_put(t, "%" PRIu64 ":", s->queries);
+        p_put(t, "%" PRIu64, s->n);
+    }
+    p_put(t, "]");
+    unsigned reads = p_reads(p, p->root);
+    for (int f = 0; f < p->fields; f++)
+        if (reads & 1u << f) p_print_field(t, p, f);
+    p_put(t, "%s}\nmask drawn = ", reads ? "\n" : " ");
     p_print(t, p, p->root, false);
     if (used) p_put(t, "\n    where {\n");
     for (int i = 0; i < p->functions; i++) {
@@ -274,9 +323,27 @@ static inline int p_position(property *p, p_scope s) {
     }
 }
 
+/* An element of a field: mostly of a token that there is. */
+static inline int p_element(property *p, p_scope s) {
+    int64_t f = (int64_t)p_draw(p, (uint64_t)p->fields);
+    p_kind kind = p_draw(p, 6) ? P_LOAD : P_RUN;
+    int x = s.t ? p0(p, P_T) : !s.pair ? p_num(p, 0) : p0(p, p_draw(p, 2) ? P_Q : P_K);
+    switch (p_draw(p, 10)) {
+    case 0: { /* one to the side, where there is one */
+        int next = p2(p, P_ADD, x, p_num(p, 1 + (int64_t)p_draw(p, 3)));
+        return p_new(p, P_IF, p2(p, P_LT, next, p0(p, P_N)), p_new(p, kind, next, -1, -1, f), p_num(p, 0), 0);
+    }
+    case 1: return p_new(p, kind, p2(p, P_MOD, p2(p, P_ADD, x, p_num(p, 7)), p0(p, P_N)), -1, -1, f);
+    case 2: return p_new(p, kind, p2(p, P_DIV, x, p_num(p, 2 + (int64_t)p_draw(p, 5))), -1, -1, f);
+    case 3: return p_draw(p, 4) ? p_new(p, kind, x, -1, -1, f) : p_new(p, kind, p_position(p, s), -1, -1, f);
+    default: return p_new(p, kind, x, -1, -1, f);
+    }
+}
+
 static inline int p_draw_bool(property *p, p_scope s, int depth);
 static inline int p_draw_int(property *p, p_scope s, int depth) {
     if (depth <= 0 || p->count > P_DRAWN || p_draw(p, 4) == 0) {
+        if (p->fields && p->count < P_DRAWN && p_draw(p, 3) == 0) return p_element(p, s);
         uint64_t pick = p_draw(p, 12);
         if (pick < 6) return s.t && pick < 4 ? p0(p, P_T) : !s.pair ? p0(p, P_N) : p0(p, pick % 2 ? P_Q : P_K);
         if (pick < 7) return p0(p, P_N);
@@ -313,6 +380,21 @@ static inline int p_draw_int(property *p, p_scope s, int depth) {
 static inline int p_known_shape(property *p) {
     int q = p0(p, P_Q), k = p0(p, P_K), n = p0(p, P_N), ahead = p2(p, P_SUB, q, k), w = p_size(p);
     int causal = p2(p, P_LE, k, q);
+    if (p->fields && p_draw(p, 2)) {
+        int64_t f = (int64_t)p_draw(p, (uint64_t)p->fields);
+        int of_q = p_new(p, P_LOAD, q, -1, -1, f), of_k = p_new(p, P_LOAD, k, -1, -1, f);
+        switch (p_draw(p, 5)) {
+        case 0: return p2(p, P_EQ, of_q, of_k);                                    /* documents, buckets */
+        case 1: return p2(p, P_AND, causal, p2(p, P_LT, q, of_k));                 /* evictions */
+        case 2: return p2(p, P_OR, p2(p, P_NE, of_q, p_num(p, 0)), p2(p, P_NE, of_k, p_num(p, 0))); /* marks */
+        case 3: /* trees */
+            return p2(p, P_AND, p2(p, P_LE, p_new(p, P_LOAD, k, -1, -1, 0), q),
+                      p2(p, P_LE, q, p_new(p, P_LOAD, k, -1, -1, p->fields - 1)));
+        default: /* the first of each document */
+            return p2(p, P_AND, p2(p, P_EQ, of_q, of_k),
+                      p2(p, P_LT, p2(p, P_SUB, k, p_new(p, P_RUN, k, -1, -1, f)), p_size(p)));
+        }
+    }
     switch (p_draw(p, 8)) {
     case 0: return causal;
     case 1: /* a window cut by sinks */
@@ -400,10 +482,30 @@ static inline uint32_t p_draw_cuts(property *p, uint64_t n, uint64_t *cuts) {
     return count + 1;
 }
 
+/* Sorted, in runs, of few values, near the position, or any. */
+static inline void p_draw_field(property *p, int64_t *v, uint64_t n) {
+    uint64_t kind = p_draw(p, 8), length = 1 + p_draw(p, p_draw(p, 2) ? 8 : 100), few = 1 + p_draw(p, 5);
+    int64_t value = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        bool turns = p_draw(p, length) == 0;
+        switch (kind) {
+        case 0: v[i] = value += turns; break;
+        case 1: v[i] = value = turns ? (int64_t)p_draw(p, few) : value; break;
+        case 2: v[i] = (int64_t)p_draw(p, few); break;
+        case 3: v[i] = (int64_t)(i + p_draw(p, length)); break;
+        case 4: v[i] = (int64_t)p_draw(p, 300) - 50; break;
+        case 5: v[i] = turns; break;
+        case 6: v[i] = (int64_t)(i / length * length); break;
+        case 7: v[i] = turns && p_draw(p, 8) == 0 ? INT64_MAX : -(int64_t)p_draw(p, few); break;
+        }
+    }
+}
+
 static inline void p_draw_program(property *p, uint64_t seed) {
     memset(p, 0, sizeof *p);
     p->seed = seed * 0x2545f4914f6cdd1d;
     p->heads = p_draw(p, 4) ? 1 : 1 + (uint32_t)p_draw(p, P_HEADS);
+    p->fields = p_draw(p, 3) ? 0 : 1 + (int)p_draw(p, P_FIELDS);
     int functions = p_draw(p, 2) ? 0 : 1 + (int)p_draw(p, P_FUNCTIONS);
     for (int i = 0; i < functions; i++) {
         p_function *f = &p->function[i];
@@ -418,8 +520,13 @@ static inline void p_draw_program(property *p, uint64_t seed) {
     for (uint32_t i = 0; i < p->sequences; i++) {
         p_sequence *s = &p->sequence[i];
         s->n = i && p_draw(p, 4) == 0 ? s[-1].n : p_draw_length(p);
-        s->q_cut_count = p_draw_cuts(p, s->n, s->q_cuts);
+        s->queries = p_draw(p, 5) ? s->n : p_draw(p, 4) ? 1 + p_draw(p, s->n) : p_draw_length(p);
+        s->q_cut_count = p_draw_cuts(p, s->queries, s->q_cuts);
         s->k_cut_count = p_draw_cuts(p, s->n, s->k_cuts);
+        bool as_before = i && s->n == s[-1].n && p_draw(p, 2);
+        for (int f = 0; f < p->fields; f++)
+            if (as_before) memcpy(s->field[f], s[-1].field[f], sizeof s->field[f]);
+            else p_draw_field(p, s->field[f], s->n);
     }
 }
 #endif

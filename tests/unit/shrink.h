@@ -1,12 +1,13 @@
 /* shrink.h: makes a program that fails a test smaller, for as long as it still fails: sub-expressions become one of
- * their parts or a leaf, calls what they call, numbers go towards zero, sequences, cuts and heads go. Greedy: every step
- * makes it lighter (p_weigh), so it ends; what is left is a program of which no smaller neighbour fails. */
+ * their parts or a leaf, calls what they call; numbers and fields' values go to zero; sequences, cuts and heads go.
+ * Greedy: every step makes it lighter (p_weigh), so it ends; what is left is a program no smaller neighbour of which
+ * fails. */
 #ifndef TESTS_SHRINK_H
 #define TESTS_SHRINK_H
 #include "property.h"
 
 /* How large a program is; the first figure that differs decides. */
-enum { P_WEIGHTS = 7 };
+enum { P_WEIGHTS = 9 };
 typedef struct p_weight {
     uint64_t of[P_WEIGHTS];
 } p_weight;
@@ -45,9 +46,19 @@ static inline p_weight p_weigh(const property *p) {
     p_weight w = {{(uint64_t)p_size_of(p), p->sequences, p->heads}};
     for (uint32_t i = 0; i < p->sequences; i++) {
         const p_sequence *s = &p->sequence[i];
-        w.of[3] += s->n;
+        w.of[2] += s->queries != s->n;
+        w.of[3] += s->n + s->queries;
         w.of[4] += s->q_cut_count + s->k_cut_count + (s->q_cuts[0] > 0) + (s->k_cuts[0] > 0);
     }
+    unsigned reads = p_reads(p, p->root);
+    for (int f = 0; f < p->fields; f++)
+        for (uint32_t i = 0; i < p->sequences && reads & 1u << f; i++)
+            for (uint64_t t = 0; t < p->sequence[i].n; t++) { /* changes of value, then sizes */
+                int64_t x = p->sequence[i].field[f][t];
+                uint64_t size = x < 0 ? 2 * (0 - (uint64_t)x) + 1 : 2 * (uint64_t)x;
+                w.of[7] += t && x != p->sequence[i].field[f][t - 1];
+                if (__builtin_add_overflow(w.of[8], size, &w.of[8])) w.of[8] = UINT64_MAX;
+            }
     p_weigh_leaves(p, p->root, &w);
     for (int i = 0; i < p->functions; i++)
         if (used & 1u << i) p_weigh_leaves(p, p->function[i].body, &w);
@@ -186,14 +197,28 @@ static inline bool p_shrink_node(p_shrinker *s, int i) {
     return false;
 }
 
-static inline bool p_shrink_length(p_shrinker *s, uint32_t i, uint64_t n) {
+static inline bool p_shrink_length(p_shrinker *s, uint32_t i, uint64_t n, uint64_t queries) {
     s->next = s->now;
     p_sequence *x = &s->next.sequence[i];
-    if (n == 0 || n >= x->n) return false;
+    if (n == 0 || queries == 0 || (n == x->n && queries == x->queries)) return false;
     x->n = n;
-    p_clip_cuts(x->q_cuts, &x->q_cut_count, n);
+    x->queries = queries;
+    p_clip_cuts(x->q_cuts, &x->q_cut_count, queries);
     p_clip_cuts(x->k_cuts, &x->k_cut_count, n);
     return p_take(s);
+}
+
+/* Keys and queries alike, or either alone. */
+static inline bool p_shrink_side(p_shrinker *s, uint32_t i) {
+    const uint64_t n = s->now.sequence[i].n, queries = s->now.sequence[i].queries;
+    if (n != queries && (p_shrink_length(s, i, n, n) || p_shrink_length(s, i, queries, queries))) return true;
+    const uint64_t smaller[] = {n / 2, n - n / 8, n - 1}, fewer[] = {queries / 2, queries - queries / 8, queries - 1};
+    for (int j = 0; j < 3; j++) {
+        if (n == queries && p_shrink_length(s, i, smaller[j], smaller[j])) return true;
+        if (n != queries && (p_shrink_length(s, i, smaller[j], queries) || p_shrink_length(s, i, n, fewer[j])))
+            return true;
+    }
+    return false;
 }
 
 static inline bool p_shrink_sequences(p_shrinker *s) {
@@ -206,10 +231,7 @@ static inline bool p_shrink_sequences(p_shrinker *s) {
         i += !took;
     }
     for (uint32_t i = 0; i < s->now.sequences; i++) {
-        uint64_t n;
-        while (n = s->now.sequence[i].n, p_shrink_length(s, i, n / 2) || p_shrink_length(s, i, n - n / 8) ||
-                                             p_shrink_length(s, i, n - 1))
-            any = true;
+        while (p_shrink_side(s, i)) any = true;
         for (int side = 0; side < 2; side++)
             for (uint32_t j = 0;;) {
                 s->next = s->now;
@@ -235,6 +257,33 @@ static inline bool p_shrink_sequences(p_shrinker *s) {
     return any;
 }
 
+/* Makes the values of field f of a sequence from `from` to before `to` what `by` says: 0, the one before, or half. */
+static inline bool p_shrink_values(p_shrinker *s, int f, uint32_t i, uint64_t from, uint64_t to, int by) {
+    s->next = s->now;
+    int64_t *v = s->next.sequence[i].field[f];
+    bool changed = false;
+    for (uint64_t t = from; t < to; t++) {
+        int64_t was = v[t];
+        v[t] = by == 0 ? 0 : by == 1 ? (from ? v[from - 1] : 0) : was / 2;
+        changed |= v[t] != was;
+    }
+    return changed && p_take(s);
+}
+
+static inline bool p_shrink_fields(p_shrinker *s) {
+    bool any = false;
+    unsigned reads = p_reads(&s->now, s->now.root);
+    for (int f = 0; f < s->now.fields; f++)
+        for (uint32_t i = 0; i < s->now.sequences && reads & 1u << f; i++) {
+            uint64_t n = s->now.sequence[i].n;
+            for (uint64_t step = n; step; step /= 2)
+                for (uint64_t at = 0; at < n; at += step)
+                    for (int by = 0; by < 3; by++)
+                        any |= p_shrink_values(s, f, i, at, at + step < n ? at + step : n, by);
+        }
+    return any;
+}
+
 /* Makes p, which fails, as small as it gets within so many tries. */
 static inline void p_shrink(property *p, p_fails *fails, void *with, int64_t tries) {
     p_shrinker *s = malloc(sizeof *s);
@@ -245,6 +294,7 @@ static inline void p_shrink(property *p, p_fails *fails, void *with, int64_t tri
     s->tries = tries;
     for (bool any = true; any && s->tries > 0;) {
         any = p_shrink_sequences(s); /* first: what follows is then quick */
+        any |= p_shrink_fields(s);
         p_tidy(&s->now, &s->scratch);
         int roots[1 + P_FUNCTIONS], count = 0;
         unsigned used = p_calls(&s->now, s->now.root);

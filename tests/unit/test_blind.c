@@ -28,10 +28,11 @@ static int64_t agrees(blind *shared, const exprs *e, int root, const mc_env *env
     if (!faults) {
         blind *b = shared ? shared : blind_new(code, heads, EFFORT);
         cr_assert_eq(blind_find(b, env, &got), FCP_OK);
-        cr_assert(!got.at_least && got.rows == want.rows, "seed %d: %d rows, not %d", seed, (int)got.rows, (int)want.rows);
+        cr_assert(!got.at_least && got.rows == want.rows, "seed %d: %d rows, not %d", seed, (int)got.rows,
+                  (int)want.rows);
         if (want.rows)
-            cr_assert(got.first == want.first && got.end == want.end && got.head == want.head, "seed %d: %d..%d, not %d..%d",
-                      seed, (int)got.first, (int)got.end, (int)want.first, (int)want.end);
+            cr_assert(got.first == want.first && got.end == want.end && got.head == want.head,
+                      "seed %d: %d..%d, not %d..%d", seed, (int)got.first, (int)got.end, (int)want.first, (int)want.end);
         cr_assert(!blind_never(b) || !want.rows, "seed %d", seed);
         if (!shared) blind_free(b);
     }

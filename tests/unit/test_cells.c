@@ -256,8 +256,10 @@ Test(cells, random_fields) {
     cr_assert(faults > 200 && faults < 1200 && index > 1500, "%u of 2500 fault, %u read", faults, index);
 }
 
-/* What masks of fields are made of. Arrays 2, the positions of both, and 0 and 1, where keys and queries are the same. */
-static int field_at(exprs *e, int index, bool itself) { return ex(e, MC_LOAD, index, -1, -1, itself ? (int)draw(e, 3) : 2); }
+/* What masks of fields are made of: array 2, which has both positions, and 0 and 1 where they are the same. */
+static int field_at(exprs *e, int index, bool itself) {
+    return ex(e, MC_LOAD, index, -1, -1, itself ? (int)draw(e, 3) : 2);
+}
 
 static int draw_part(exprs *e, bool itself) {
     int q = ex0(e, MC_Q), k = ex0(e, MC_K), c = num(e, (int64_t)draw(e, 200) - 20), ahead = ex2(e, MC_SUB, q, k);
@@ -270,11 +272,15 @@ static int draw_part(exprs *e, bool itself) {
     case 5: return ex2(e, compare, other, draw(e, 2) ? q : k);
     case 6: return ex2(e, compare, ahead, other);
     case 7: return ex2(e, draw(e, 2) ? MC_NE : MC_EQ, f, num(e, (int64_t)draw(e, 3)));
-    case 8: return ex2(e, compare, draw(e, 2) ? c : other, ex1(e, MC_ABS, ex2(e, MC_SUB, field_at(e, q, itself), field_at(e, k, itself))));
+    case 8: {
+        int apart = ex2(e, MC_SUB, field_at(e, q, itself), field_at(e, k, itself));
+        return ex2(e, compare, draw(e, 2) ? c : other, ex1(e, MC_ABS, apart));
+    }
     case 9: {
         int w = num(e, 1 + (int64_t)draw(e, 50));
         mc_op op = draw(e, 2) ? MC_DIV : MC_MOD;
-        return ex2(e, compare, ex1(e, MC_ABS, ex2(e, MC_SUB, ex2(e, op, q, w), ex2(e, op, k, w))), num(e, (int64_t)draw(e, 6)));
+        int apart = ex2(e, MC_SUB, ex2(e, op, q, w), ex2(e, op, k, w));
+        return ex2(e, compare, ex1(e, MC_ABS, apart), num(e, (int64_t)draw(e, 6)));
     }
     default: return ex2(e, compare, field_at(e, q, itself), field_at(e, k, itself));
     }
@@ -290,7 +296,8 @@ Test(cells, masks_of_fields) {
         bool apart = seed % 5 == 0;
         mc_env env = draw_env(&e, seed % 40 == 0 ? N_MAX : seed % 4 == 0 ? 600 : 300, apart, &arrays);
         int root = draw_part(&e, !apart);
-        for (uint64_t more = draw(&e, 3); more > 0; more--) root = ex2(&e, draw(&e, 3) ? MC_AND : MC_OR, root, draw_part(&e, !apart));
+        for (uint64_t more = draw(&e, 3); more > 0; more--)
+            root = ex2(&e, draw(&e, 3) ? MC_AND : MC_OR, root, draw_part(&e, !apart));
         if (draw(&e, 10) == 0) root = ex1(&e, MC_NOT, root);
         faults += check_env(&e, root, &env, 1, seed, NULL);
     }

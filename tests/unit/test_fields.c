@@ -211,7 +211,7 @@ Test(fields, batches) {
         {{.fields = (fcpc_field[]){own, own}, .field_count = 2}, FCP_E_FIELD, "twice"},
         {{.fields = &out, .field_count = 1}, FCP_E_FIELD, "element 3 of field 'g' is 2, outside 0..2"},
         {{.fields = &(fcpc_field){"g", NULL, 5}, .field_count = 1}, FCP_E_FIELD, "no values"},
-        {{.fields = &own, .field_count = 1, .queries = lengths}, FCP_E_UNSUPPORTED, ""},
+        {{.fields = &own, .field_count = 1, .queries = lengths}, FCP_E_LENGTHS, "queries without"},
         {{.lengths = empty, .count = 1, .fields = &own, .field_count = 1}, FCP_E_FIELD, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

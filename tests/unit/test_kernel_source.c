@@ -80,7 +80,7 @@ Test(kernel_source, parts) {
         cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
         cr_assert_null(strstr(source, "#include"));
         emit_kernel kernels[EMIT_KERNELS];
-        uint32_t count = emit_kernels_of(128, skeletons, kernels);
+        uint32_t count = emit_kernels_of(128, false, skeletons, kernels);
         for (uint32_t i = 0; i < count; i++) {
             char entry[80];
             snprintf(entry, sizeof entry, "FK_KERNEL(%s,", kernels[i].name);

@@ -3,6 +3,7 @@
  *
  * PROPERTY_SEED=N runs one program and prints it; PROPERTY_COUNT=N runs so many. */
 #include "shrink.h"
+#include "../../compiler/bind.h"
 #include "../../compiler/cells.h"
 #include "../../compiler/program.h"
 
@@ -13,9 +14,10 @@ enum { PROGRAMS = 2500, WHY = 240, TRIES = 20000, SIDE = P_LONGEST / FCP_CELL + 
 typedef struct judge {
     p_meaning meaning;
     char why[WHY];
-    uint8_t at[P_LONGEST * P_LONGEST * P_HEADS]; /* 0, 1; 2 and 3: overflow, division by zero */
+    uint8_t at[P_LONGEST * P_LONGEST * P_HEADS]; /* 0, 1; beyond: what fault, of p_fault, and 1 */
     uint32_t pairs[(P_LONGEST + 1) * (P_LONGEST + 1)], faults[(P_LONGEST + 1) * (P_LONGEST + 1)]; /* before (q, k) */
-    uint64_t n;
+    uint64_t n, queries;
+    mc_env env;
     uint32_t heads; /* 1 if the mask does not name h */
     p_text text;
 } judge;
@@ -41,29 +43,34 @@ static unsigned class_of(const judge *j, uint64_t q0, uint64_t q1, uint64_t k0, 
     return !pairs ? 0 : pairs == (q1 - q0) * (k1 - k0) * j->heads ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
 }
 
-/* Every element by the program's meaning, and what mask code makes of it. */
-static bool elements(judge *j, const property *p, const fcpc_program *program, uint64_t n) {
-    const uint64_t w = n + 1;
-    const mc_env *env = MC_LENGTH((int64_t)n);
+/* Every element, by query and key, by the program's meaning, and what mask code makes of it. */
+static bool elements(judge *j, const property *p, const fcpc_program *program, const p_sequence *s) {
+    const uint64_t n = s->n, w = n + 1;
+    const int64_t first = (int64_t)(n - s->queries);
+    const mc_env *env = &j->env;
     int64_t *scratch = malloc(program->mask.count * sizeof *scratch);
     int64_t *row_scratch = malloc(mc_row_scratch(program->mask) * sizeof *row_scratch);
     if (!scratch || !row_scratch) abort();
     bool right = true;
     j->n = n;
+    j->queries = s->queries;
+    if (env->q_first != first || env->queries != (int64_t)s->queries || env->n != (int64_t)n)
+        right = wrong(j, "n = %d: queries begin at %d", (int)n, (int)env->q_first);
     j->heads = mc_uses(program->mask) & MC_USES_H ? p->heads : 1;
     memset(j->pairs, 0, w * sizeof *j->pairs);
     memset(j->faults, 0, w * sizeof *j->faults);
-    for (uint64_t q = 0; q < n && right; q++) {
+    for (uint64_t q = 0; q < s->queries && right; q++) {
         j->pairs[w * (q + 1)] = j->faults[w * (q + 1)] = 0;
         for (uint64_t k = 0; k < n && right; k++) {
             uint32_t pairs = 0, faults = 0;
             for (uint32_t h = 0; h < p->heads && right; h++) {
-                p_place place = {.q = (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = h, .meaning = j->meaning};
+                p_place place = {.q = first + (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = h,
+                                 .sequence = s, .meaning = j->meaning};
                 int64_t value = p_value(p, p->root, &place);
                 uint8_t want = place.fault ? 1 + (uint8_t)place.fault : (uint8_t)value;
                 if (h >= j->heads) { /* it does not name h: all heads are alike */
                     if (want != j->at[(q * n + k) * j->heads])
-                        right = wrong(j, "n = %d: h matters at q = %d, k = %d", (int)n, (int)q, (int)k);
+                        right = wrong(j, "n = %d: h matters at q = %d, k = %d", (int)n, (int)place.q, (int)k);
                     continue;
                 }
                 bool answer = false;
@@ -71,8 +78,8 @@ static bool elements(judge *j, const property *p, const fcpc_program *program, u
                 mc_fault fault = mc_eval_checked(program->mask, env, place.q, place.k, h, scratch, &answer, &node);
                 uint8_t got = fault ? 1 + (uint8_t)fault : (uint8_t)answer;
                 if (got != want && (!place.fault || !fault)) /* of two faults, either may be named */
-                    right = wrong(j, "n = %d: element q = %d, k = %d, h = %u is %d, not %d", (int)n, (int)q, (int)k, h,
-                                  got, want);
+                    right = wrong(j, "n = %d: element q = %d, k = %d, h = %u is %d, not %d", (int)n, (int)place.q,
+                                  (int)k, h, got, want);
                 j->at[(q * n + k) * j->heads + h] = want;
                 pairs += want == 1;
                 faults += want > 1;
@@ -85,11 +92,11 @@ static bool elements(judge *j, const property *p, const fcpc_program *program, u
         for (uint64_t k = 0; k < n && right; k += MC_ROW) /* the executor's way */
             for (uint32_t h = 0; h < j->heads && right; h++) {
                 uint32_t width = (uint32_t)least(n - k, MC_ROW);
-                mc_eval_row(program->mask, env, (int64_t)q, (int64_t)k, width, h, row_scratch, row);
+                mc_eval_row(program->mask, env, first + (int64_t)q, (int64_t)k, width, h, row_scratch, row);
                 for (uint32_t x = 0; x < width && right; x++) {
                     uint8_t want = j->at[(q * n + k + x) * j->heads + h];
                     if (want < 2 && row[x] != want)
-                        right = wrong(j, "n = %d: row q = %d, k = %d, h = %u is %d, not %d", (int)n, (int)q,
+                        right = wrong(j, "n = %d: row %d, k = %d, h = %u is %d, not %d", (int)n, (int)q,
                                       (int)(k + x), h, row[x], want);
                 }
             }
@@ -102,13 +109,16 @@ static bool elements(judge *j, const property *p, const fcpc_program *program, u
 /* Is `code` what a rectangle that faults is answered with? */
 static bool witness(judge *j, const char *what, fcp_code code, const cells_fault *f, uint64_t q0, uint64_t q1,
                     uint64_t k0, uint64_t k1) {
-    if (code != FCP_E_MASK_DIV_ZERO && code != FCP_E_MASK_OVERFLOW)
+    if (code != FCP_E_MASK_DIV_ZERO && code != FCP_E_MASK_OVERFLOW && code != FCP_E_MASK_INDEX)
         return wrong(j, "n = %d: %s misses a fault: %s", (int)j->n, what, fcp_code_name(code));
-    if ((code == FCP_E_MASK_DIV_ZERO) != (f->kind == MC_DIV_ZERO)) return wrong(j, "%s: two kinds of fault", what);
-    if (f->n != (int64_t)j->n || f->q < (int64_t)q0 || f->q >= (int64_t)q1 || f->k < (int64_t)k0 ||
+    if ((code == FCP_E_MASK_DIV_ZERO) != (f->kind == MC_DIV_ZERO) ||
+        (code == FCP_E_MASK_INDEX) != (f->kind == MC_INDEX))
+        return wrong(j, "%s: two kinds of fault", what);
+    int64_t row = f->q - j->env.q_first;
+    if (f->n != (int64_t)j->n || row < (int64_t)q0 || row >= (int64_t)q1 || f->k < (int64_t)k0 ||
         f->k >= (int64_t)k1 || f->h < 0 || f->h >= j->heads)
         return wrong(j, "n = %d: %s: a fault outside", (int)j->n, what);
-    if (j->at[((uint64_t)f->q * j->n + (uint64_t)f->k) * j->heads + (uint64_t)f->h] < 2)
+    if (j->at[((uint64_t)row * j->n + (uint64_t)f->k) * j->heads + (uint64_t)f->h] < 2)
         return wrong(j, "n = %d: %s: no fault at q = %d, k = %d", (int)j->n, what, (int)f->q, (int)f->k);
     return true;
 }
@@ -116,18 +126,18 @@ static bool witness(judge *j, const char *what, fcp_code code, const cells_fault
 static bool counts(judge *j, cells *c) {
     cells_counts got, want = {0};
     cells_fault fault = {0};
-    uint64_t n = j->n;
-    fcp_code code = cells_count(c, MC_LENGTH((int64_t)n), &got, &fault);
-    if (inside(j, j->faults, 0, n, 0, n)) return witness(j, "counting", code, &fault, 0, n, 0, n);
+    uint64_t n = j->n, m = j->queries;
+    fcp_code code = cells_count(c, &j->env, &got, &fault);
+    if (inside(j, j->faults, 0, m, 0, n)) return witness(j, "counting", code, &fault, 0, m, 0, n);
     if (code != FCP_OK) return wrong(j, "n = %d: counting ends with %s", (int)n, fcp_code_name(code));
-    for (uint64_t q = 0; q < n; q += FCP_CELL)
+    for (uint64_t q = 0; q < m; q += FCP_CELL)
         for (uint64_t k = 0; k < n; k += FCP_CELL) {
-            unsigned cls = class_of(j, q, least(n, q + FCP_CELL), k, least(n, k + FCP_CELL));
+            unsigned cls = class_of(j, q, least(m, q + FCP_CELL), k, least(n, k + FCP_CELL));
             want.none += cls == 0;
             want.full += cls == FCP_CELL_FULL;
             want.partial += cls == FCP_CELL_PARTIAL;
         }
-    want.pairs = inside(j, j->pairs, 0, n, 0, n);
+    want.pairs = inside(j, j->pairs, 0, m, 0, n);
     if (memcmp(&got, &want, sizeof got))
         return wrong(j, "n = %d: %d pairs, not %d; %d full cells, not %d; %d partial, not %d; %d empty, not %d", (int)n,
                      (int)got.pairs, (int)want.pairs, (int)got.full, (int)want.full, (int)got.partial,
@@ -167,7 +177,7 @@ static bool grid(judge *j, cells *c, const p_sequence *s) {
     const cell_entry *entries;
     size_t count, at = 0;
     cells_fault fault = {0};
-    fcp_code code = cells_grid(c, MC_LENGTH((int64_t)s->n), q, rows, k, cols, &entries, &count, &fault);
+    fcp_code code = cells_grid(c, &j->env, q, rows, k, cols, &entries, &count, &fault);
     if (inside(j, j->faults, q[0], q[rows], k[0], k[cols]))
         return witness(j, "the grid", code, &fault, q[0], q[rows], k[0], k[cols]);
     if (code != FCP_OK) return wrong(j, "n = %d: the grid ends with %s", (int)s->n, fcp_code_name(code));
@@ -203,11 +213,17 @@ static bool right(judge *j, const property *p) {
     }
     cells *c = program ? cells_new(program->mask, p->heads) : NULL;
     if (good && !c) abort();
+    arena work = {0};
+    binding fields;
+    const fcpc_batch own = {0};
+    if (good && bind_batch(program, &own, &work, &work, d, 0, &fields) != FCP_OK) good = wrong(j, "fields do not bind");
     for (uint32_t i = 0; i < p->sequences && good; i++) {
         const p_sequence *s = &p->sequence[i];
-        good = elements(j, p, program, s->n) && grid(j, c, s) && counts(j, c) && grid(j, c, s);
+        j->env = bind_sequence(&fields, i);
+        good = elements(j, p, program, s) && grid(j, c, s) && counts(j, c) && grid(j, c, s);
     }
     cells_free(c);
+    arena_free(&work);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
     return good;
@@ -249,7 +265,7 @@ Test(property, masks_mean_what_they_say) {
 /* Judges that mistake the language are found out, each with a program of few words. */
 Test(property, failures_become_small) {
     static const struct { p_meaning meaning; int nodes; uint64_t tokens; } mistakes[] = {
-        {P_LE_IS_LT, 3, 1}, {P_TRUNCATES, 5, 2}, {P_EAGER, 7, 1}, {P_H_IS_0, 3, 1}};
+        {P_LE_IS_LT, 3, 1}, {P_TRUNCATES, 5, 3}, {P_EAGER, 7, 1}, {P_H_IS_0, 3, 1}};
     for (size_t m = 0; m < sizeof mistakes / sizeof *mistakes; m++) {
         judge *j = judge_new(mistakes[m].meaning);
         property *p = malloc(sizeof *p);
