@@ -261,11 +261,15 @@ static void say_node(printer *p, uint32_t i) {
         return;
     case MC_ABS:
         if (all_narrow(p, x, i)) say(p, "%s < 0 ? -%s : %s", p->operand[0], p->operand[0], p->operand[0]);
-        else if (p->ranges[i].exact) say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
+        else if (p->ranges[i].exact)
+            say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
         else say(p, "%s < 0 ? (fk_i64)(0 - (fk_u64)%s) : %s", p->operand[0], p->operand[0], p->operand[0]);
         return;
-    case MC_MIN: say(p, "(%s)(%s < %s ? %s : %s)", type_of(p, i), p->operand[0], p->operand[1], p->operand[0], p->operand[1]); return;
-    case MC_MAX: say(p, "(%s)(%s > %s ? %s : %s)", type_of(p, i), p->operand[0], p->operand[1], p->operand[0], p->operand[1]); return;
+    case MC_MIN:
+    case MC_MAX:
+        say(p, "(%s)(%s %c %s ? %s : %s)", type_of(p, i), p->operand[0], x->op == MC_MIN ? '<' : '>', p->operand[1],
+            p->operand[0], p->operand[1]);
+        return;
     case MC_IF_I: case MC_IF_B: case MC_IF_F: say(p, "%s ? %s : %s", p->operand[0], p->operand[1], p->operand[2]); return;
     case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: say_load(p, x); return;
     case MC_EQ: case MC_IFF: case MC_EQ_F: say(p, "%s == %s", p->operand[0], p->operand[1]); return;
@@ -275,7 +279,10 @@ static void say_node(printer *p, uint32_t i) {
     case MC_NOT: say(p, "!%s", p->operand[0]); return;
     case MC_AND: say(p, "%s & %s", p->operand[0], p->operand[1]); return;
     case MC_OR: say(p, "%s | %s", p->operand[0], p->operand[1]); return;
-    case MC_BANDS: say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)%s, (fk_i64)%s)", x->imm, p->operand[0], p->operand[1]); return;
+    case MC_BANDS:
+        say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)%s, (fk_i64)%s)", x->imm, p->operand[0],
+            p->operand[1]);
+        return;
     case MC_TO_F: say(p, "(float)%s", p->operand[0]); return;
     case MC_ADD_F: say(p, "%s + %s", p->operand[0], p->operand[1]); return;
     case MC_SUB_F: say(p, "%s - %s", p->operand[0], p->operand[1]); return;
@@ -414,7 +421,7 @@ int64_t emit_positions(uint64_t n) {
     static const unsigned bits[] = {16, 20, 24, 28, 31};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
         if (n < UINT64_C(1) << bits[i]) return ((int64_t)1 << bits[i]) - 1;
-    return (int64_t)1 << 40;
+    return n <= UINT64_C(1) << 40 ? (int64_t)1 << 40 : 0;
 }
 
 const char *emit_functions(const emit_program *program, emit_text *out, void *context, uint32_t *node) {
@@ -424,7 +431,8 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     const char *wrong = check(program, node);
     if (wrong) return wrong;
     printer p = {.out = out, .context = context, .program = program};
-    unsigned uses = mc_uses(program->mask) | (program->score.count ? mc_uses(program->score) | mc_uses(program->slope) : 0);
+    unsigned uses = mc_uses(program->mask);
+    if (program->score.count) uses |= mc_uses(program->score) | mc_uses(program->slope);
     out(context, helpers, sizeof helpers - 1);
     if (uses & MC_USES_BANDS) out(context, band_helper, sizeof band_helper - 1);
     bool good = say_function(&p, program->mask, "FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");

@@ -25,12 +25,12 @@ typedef struct emit_program {
     mc_code mask, score, slope; /* score and slope: both or neither (count 0) */
     const emit_array *arrays;
     uint32_t array_count, band_count;
-    int64_t positions;          /* every position of a query is in (-positions, positions), every key and n in [0, positions] */
+    int64_t positions;          /* all of queries are in (-positions, positions), of keys, and n, in [0, positions] */
     bool negative;              /* some query may be at a position below 0 */
     uint32_t heads;
 } emit_program;
 
-/* The bound to compile for: the least of a few that holds all lengths up to n, so that batches share kernels. */
+/* The bound to compile for: the least of a few that holds all lengths up to n, so that batches share kernels; 0: none does. */
 int64_t emit_positions(uint64_t n);
 
 typedef void emit_text(void *context, const char *text, size_t size);

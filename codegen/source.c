@@ -49,7 +49,8 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
     if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARD | EMIT_ORDERED | EMIT_SPLIT)) return "no such skeleton";
-    if (s->skeletons & EMIT_ORDERED && emit_backward(s->head_dim) != EMIT_ORDERED) return "a head_dim that this skeleton has not";
+    if (s->skeletons & EMIT_ORDERED && emit_backward(s->head_dim) != EMIT_ORDERED)
+        return "a head_dim that this skeleton has not";
     opening o = {s, out, context, false};
     const char *wrong = emit_functions(s->program, open_first, &o, node);
     if (wrong) return wrong;

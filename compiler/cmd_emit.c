@@ -63,8 +63,9 @@ static void print_text(const emission *e) {
         const emit_kernel *k = &e->kernels[i];
         const fcp_kernel_cost *c = cost_of(e, k->name);
         if (!c) continue;
-        fprintf(stderr, "%-19s %3" PRIu32 " registers of %3" PRIu32 ", %" PRIu32 " threads, %" PRIu32 " bytes of shared memory, %"
-                PRIu32 " bytes spilled\n", k->name, c->registers, k->registers, k->threads, k->shared + c->shared,
+        fprintf(stderr,
+                "%-19s %3" PRIu32 " registers of %3" PRIu32 ", %" PRIu32 " threads, %" PRIu32
+                " bytes of shared memory, %" PRIu32 " bytes spilled\n", k->name, c->registers, k->registers, k->threads, k->shared + c->shared,
                 c->spill_stores + c->spill_loads);
     }
     fprintf(stderr, "%s, %zu bytes, %s in %.3f s\n", e->arch, e->cubin.size, e->cached ? "from the cache" : "compiled",
@@ -130,11 +131,14 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
     if (code == FCP_OK) code = make_source(input->plan, e, err);
     if (code == FCP_OK && e->arch) code = compile(e, err);
+    if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
     if (code != FCP_OK) return code;
-    e->kernel_count = emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
+    e->kernel_count =
+        emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
     const void *bytes = e->arch ? e->cubin.bytes : e->source;
     size_t size = e->arch ? e->cubin.size : strlen(e->source);
-    if (e->arch && *fcp_jit_warning(e->jit) && !line->quiet) fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
+    if (e->arch && *fcp_jit_warning(e->jit) && !line->quiet)
+        fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
     if (path) code = write_file(path, bytes, size, err);
     else if (!line->json) fwrite(bytes, 1, size, stdout);
     if (code == FCP_OK && e->arch && !line->quiet) print_text(e);

@@ -267,7 +267,8 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
                 warn(j, "no kernel cache: cannot read NVRTC's file '%.150s'", j->nvrtc->path);
                 free(j->folder);
                 j->folder = NULL;
-            } else if (fits && hash_search(r.search) && fill_stat(&r) && digest_of(&r, offsetof(compiler_record, digest), r.digest))
+            } else if (fits && hash_search(r.search) && fill_stat(&r) &&
+                       digest_of(&r, offsetof(compiler_record, digest), r.digest))
                 write_own(j, path, &r, sizeof r, NULL, 0);
         }
     }

@@ -40,8 +40,8 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
                         "the plan's tensors are %s, and kernels multiply bf16 or fp16 on tensor cores: compile the plan "
                         "with -D model.dtype=bf16", fcp_dtype_name((fcp_dtype)p->dtype));
     if (!emit_has_head_dim(p->head_dim))
-        return fcp_fail(err, FCP_E_HEADS, "there are kernels for a head_dim of 16, 32, 64, 128 and 256; the plan's is %" PRIu32,
-                        p->head_dim);
+        return fcp_fail(err, FCP_E_HEADS,
+                        "there are kernels for a head_dim of 16, 32, 64, 128 and 256; the plan's is %" PRIu32, p->head_dim);
     return FCP_OK;
 }
 
@@ -99,9 +99,12 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
     if (!code && skeletons & EMIT_ORDERED && emit_backward(plan->problem->head_dim) != EMIT_ORDERED)
-        code = fcp_fail(err, FCP_E_HEADS, "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
+        code = fcp_fail(err, FCP_E_HEADS,
+                        "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
     if (!code) code = describe(plan, &program, &arrays, err);
+    if (!code && !program.positions)
+        code = fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
     if (!code) {
         const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16, skeletons};
         uint32_t node;

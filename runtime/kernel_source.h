@@ -11,6 +11,7 @@
 /* Are there kernels for the plan's model? FCP_E_TENSOR: its tensors are fp32; FCP_E_HEADS: no skeleton has its head_dim. */
 fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err);
 /* The source of skeletons (EMIT_*, at least one), NUL-terminated, malloc'd. Errors: as above; FCP_E_HEADS: a skeleton that
- * has not this head_dim; FCP_E_PASS: one of a pass that the plan does not have; FCP_E_PLAN_FORMAT: mask code that does not check; FCP_E_NO_MEMORY. */
+ * has not this head_dim; FCP_E_PASS: one of a pass that the plan does not have; FCP_E_PLAN_SIZE: a sequence of more
+ * than 2^40 tokens; FCP_E_PLAN_FORMAT: mask code that does not check, which no loaded plan has; FCP_E_NO_MEMORY. */
 fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err);
 #endif

@@ -165,7 +165,8 @@ fcp_code fcp_nvrtc_compile(const fcp_nvrtc *n, const char *name, const char *sou
                                     "--ptxas-options=--warn-on-spills"};
     int count = FIXED;
     for (; options && options[count - FIXED]; count++) {
-        if (count == OPTIONS_MAX) return fcp_fail(err, FCP_E_COMPILE, "more than %d options for NVRTC", OPTIONS_MAX - FIXED);
+        if (count == OPTIONS_MAX)
+            return fcp_fail(err, FCP_E_COMPILE, "more than %d options for NVRTC", OPTIONS_MAX - FIXED);
         all[count] = options[count - FIXED];
     }
     nvrtc_program program = NULL;

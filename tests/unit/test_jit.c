@@ -26,7 +26,8 @@ static const char stand_in[] =
     "    FILE *f = fopen(getenv(\"STAND_IN_LOG\"), \"a\"); fputc('x', f); fclose(f);\n"
     "    return strstr(p->text, \"error\") ? 6 : 0; }\n"
     "static const char *log_of(struct p *p) {\n"
-    "    if (strstr(p->text, \"error\")) return \"fcpc.cu(1): warning: w\\nforward_mma.h(3): error: no such thing\\n  error;\\n  ^\\n\";\n"
+    "    if (strstr(p->text, \"error\")) return \"fcpc.cu(1): warning: w\\n\"\n"
+    "        \"forward_mma.h(3): error: no such thing\\n  error;\\n  ^\\n\";\n"
     "    if (!strstr(p->text, \"spill\")) return \"\";\n"
     "    return \"ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async\\n\"\n"
     "           \"ptxas info    : Compiling entry function 'fk_forward' for 'sm_80'\\n\"\n"
@@ -160,13 +161,17 @@ Test(jit, damage) {
     char command[400];
     MUST_BE("sm_80 one 1", false, "one", "sm_80", NULL);
     static const char *const damages[] = {
-        "truncate -s 100", "truncate -s 0", "truncate -s -1", "truncate -s +1", "dd status=none conv=notrunc if=/dev/zero bs=1 count=4 seek=0 of=",
-        "dd status=none conv=notrunc if=/dev/zero bs=1 count=8 seek=12 of=", "dd status=none conv=notrunc if=/dev/zero bs=1 count=8 seek=44 of=",
+        "truncate -s 100", "truncate -s 0", "truncate -s -1", "truncate -s +1",
+        "dd status=none conv=notrunc if=/dev/zero bs=1 count=4 seek=0 of=",
+       
+        "dd status=none conv=notrunc if=/dev/zero bs=1 count=8 seek=12 of=",
+        "dd status=none conv=notrunc if=/dev/zero bs=1 count=8 seek=44 of=",
         "sh -c 'printf X | dd status=none conv=notrunc bs=1 seek=$(($(stat -c %s \"$0\") - 2)) of=\"$0\"'"};
     for (unsigned i = 0; i < sizeof damages / sizeof *damages; i++) {
         char want[40];
         const char *d = damages[i];
-        snprintf(command, sizeof command, "for f in %s/*.cubin; do %s%s\"$f\"; done", cache, d, d[strlen(d) - 1] == '=' ? "" : " ");
+        snprintf(command, sizeof command, "for f in %s/*.cubin; do %s%s\"$f\"; done", cache, d,
+                 d[strlen(d) - 1] == '=' ? "" : " ");
         cr_assert_eq(system(command), 0);
         snprintf(want, sizeof want, "sm_80 one %u", i + 2);
         MUST_BE(want, false, "one", "sm_80", NULL);
