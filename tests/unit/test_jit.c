@@ -15,7 +15,7 @@
 /* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log. */
 static const char stand_in[] =
     "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
-    "struct p { char *text, arch[64]; };\n"
+    "struct p { char *text, arch[64]; int number; };\n"
     "int nvrtcVersion(int *a, int *b) { *a = MAJOR; *b = 4; return 0; }\n"
     "const char *nvrtcGetErrorString(int e) { return e == 6 ? \"NVRTC_ERROR_COMPILATION\" : \"NVRTC_SUCCESS\"; }\n"
     "int nvrtcCreateProgram(struct p **p, const char *text, const char *n, int c, const char *const *a, const char *const *b) {\n"
@@ -24,6 +24,7 @@ static const char stand_in[] =
     "int nvrtcCompileProgram(struct p *p, int n, const char *const *o) {\n"
     "    for (int i = 0; i < n; i++) if (!strncmp(o[i], \"--gpu-arch\", 10)) strcpy(p->arch, o[i] + 19);\n"
     "    FILE *f = fopen(getenv(\"STAND_IN_LOG\"), \"a\"); fputc('x', f); fclose(f);\n"
+    "    f = fopen(getenv(\"STAND_IN_LOG\"), \"r\"); while (fgetc(f) == 'x') p->number++; fclose(f);\n"
     "    return strstr(p->text, \"error\") ? 6 : 0; }\n"
     "static const char *log_of(struct p *p) {\n"
     "    if (strstr(p->text, \"error\")) return \"fcpc.cu(1): warning: w\\n\"\n"
@@ -36,8 +37,7 @@ static const char stand_in[] =
     "int nvrtcGetProgramLogSize(struct p *p, size_t *s) { *s = strlen(log_of(p)) + 1; return 0; }\n"
     "int nvrtcGetProgramLog(struct p *p, char *out) { strcpy(out, log_of(p)); return 0; }\n"
     "static int bytes(struct p *p, char out[4096]) {\n"
-    "    FILE *f = fopen(getenv(\"STAND_IN_LOG\"), \"r\"); int n = 0; while (fgetc(f) == 'x') n++; fclose(f);\n"
-    "    return snprintf(out, 4096, \"%s %s %d\", p->arch, p->text, n); }\n"
+    "    return snprintf(out, 4096, \"%s %s %d\", p->arch, p->text, p->number); }\n"
     "int nvrtcGetCUBINSize(struct p *p, size_t *s) { char b[4096]; *s = bytes(p, b); return 0; }\n"
     "#ifndef OLD\n"
     "int nvrtcGetCUBIN(struct p *p, char *out) { char b[4096]; memcpy(out, b, bytes(p, b)); return 0; }\n"
@@ -344,7 +344,7 @@ Test(jit, architectures) {
 Test(jit, no_compiler) {
     static const char *const flags[] = {"-DMAJOR=11", "-DMAJOR=13 -DOLD"};
     static const char *const why[] = {"is version 11.4; 12.0 or later is needed", "has no nvrtcGetCUBIN: it is too old"};
-    char path[80];
+    char path[100];
     fcp_nvrtc *n;
     fcp_error err;
     setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);
