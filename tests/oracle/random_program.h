@@ -342,7 +342,7 @@ static void draw_field(random_program *p, dice *d, int64_t *out) {
         for (uint64_t i = 0; i < p->lengths[s]; i++, t++) {
             if (style == 0 && roll(d, span) == 0) v++;
             if (style == 1) v = (int64_t)roll(d, 3);
-            if (style == 2) v = ((int64_t)roll(d, 1 << 20) - (1 << 19)) << roll(d, 24);
+            if (style == 2) v = ((int64_t)roll(d, 1 << 20) - (1 << 19)) * (1 << roll(d, 24));
             if (style == 3 && roll(d, span) == 0) v = (int64_t)roll(d, 4);
             if (style == 4) v = (int64_t)i + (int64_t)roll(d, span);
             out[t] = v;

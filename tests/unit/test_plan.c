@@ -312,8 +312,8 @@ Test(plan, seeds_are_what_they_say) {
         fcp_code code = load_bytes(bytes, size);
         const char *dash = strchr(e->d_name, '-');
         bool error = e->d_name[0] == 'e' && dash == e->d_name + 4;
-        cr_expect(error ? !strncmp(e->d_name + 1, fcp_code_name(code) + 1, 3) : !code, "%s: %s; make fuzz-seeds makes them",
-                  path, fcp_code_name(code));
+        cr_expect(error ? !strncmp(e->d_name + 1, fcp_code_name(code) + 1, 3) : !code,
+                  "%s: %s; make fuzz-seeds makes them", path, fcp_code_name(code));
         sound += !error;
         damaged += error;
         free(bytes);
