@@ -1,7 +1,7 @@
-/* test_hostile.c: plans whose data, slices or code are other numbers than the compiler wrote, their checksums right:
+/* test_damaged.c: plans whose data, slices or code are other numbers than the compiler wrote, their checksums right:
  * the loader refuses them with a message, or they print, run and are judged to the end, whatever they then compute.
  *
- * What is looked for is what sanitizers see. HOSTILE_SEED=N: other damage; HOSTILE_COUNT=N: so much to each program. */
+ * What is looked for is what sanitizers see. DAMAGED_SEED=N: other damage; DAMAGED_COUNT=N: so much to each program. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ static uint8_t *bytes_of(const char *text, size_t *out_size) {
         char *shown = fcpc_diagnostics_render(d, false);
         cr_assert(false, "%s", shown);
     }
-    char path[] = "/tmp/fcp-hostile-XXXXXX";
+    char path[] = "/tmp/fcp-damaged-XXXXXX";
     int fd = mkstemp(path);
     cr_assert(fd >= 0 && !close(fd) && !fcp_plan_save(plan, path, NULL));
     *out_size = plan->file_size;
@@ -124,9 +124,9 @@ static unsigned from_environment(const char *name, unsigned otherwise) {
     return value ? (unsigned)strtoul(value, NULL, 10) : otherwise;
 }
 
-Test(hostile, load_or_refuse, .timeout = 600) {
-    uint64_t state = from_environment("HOSTILE_SEED", 1);
-    unsigned count = from_environment("HOSTILE_COUNT", DAMAGES);
+Test(damaged, load_or_refuse, .timeout = 600) {
+    uint64_t state = from_environment("DAMAGED_SEED", 1);
+    unsigned count = from_environment("DAMAGED_COUNT", DAMAGES);
     for (int i = 0; i < PROGRAMS; i++) {
         size_t size;
         uint8_t *sound = bytes_of(programs[i], &size), *bytes = malloc(size);
