@@ -125,7 +125,7 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
 }
 
 static bool wrong_length(const reading *r, uint64_t count, span at) {
-    const char *of = array_side(r->out) == FCP_QUERIES ? "queries" : r->s->out->queries ? "keys" : "tokens";
+    const char *of = fcp_array_side(&r->out->record) == FCP_QUERIES ? "queries" : r->s->out->queries ? "keys" : "tokens";
     diag_error(r->s->d, FCP_E_FIELD, at, "%s has %" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what, count,
                count == 1 ? "" : "s", r->tokens, of);
     diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
@@ -293,10 +293,7 @@ static span text_place(const reading *r, uint64_t i) {
 
 /* --- .npy --------------------------------------------------------------------------------------------------------- */
 
-static bool is_npy(const reading *r) {
-    size_t length = strlen(r->path);
-    return (r->size >= 6 && !memcmp(r->bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(r->path + length - 4, ".npy"));
-}
+static bool of_npy(const reading *r) { return is_npy(r->path, r->bytes, r->size); }
 
 static bool read_npy(const reading *r, numbers *n) {
     fcp_error err = {0};
@@ -332,8 +329,8 @@ static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->
 
 /* Says where element i is, beside what is wrong with it. */
 static void place_element(const reading *r, uint64_t i) {
-    const fcp_side side = array_side(r->out);
-    if (r->bytes && !is_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
+    const fcp_side side = fcp_array_side(&r->out->record);
+    if (r->bytes && !of_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
     for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
         if (i - first < batch_length(r->s, s, side)) {
@@ -344,7 +341,7 @@ static void place_element(const reading *r, uint64_t i) {
 }
 
 static bool refuse_element(const reading *r, uint64_t i, int64_t v, bool fits) {
-    span at = !r->bytes ? list_place(r, i) : is_npy(r) ? r->path_at : text_place(r, i);
+    span at = !r->bytes ? list_place(r, i) : of_npy(r) ? r->path_at : text_place(r, i);
     if (fits)
         diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s is %" PRId64 ", outside %" PRId64 "..%" PRId64, i,
                    r->what, v, r->out->declared_lo, r->out->declared_hi + 1);
@@ -418,7 +415,7 @@ static bool read_file(reading *r, numbers *n) {
     if (!sha256(r->bytes, r->size, r->out->record.hash)) return no_room(r);
     r->out->file = arena_copy(&r->s->out->arena, path->value->name, strlen(path->value->name));
     if (!r->out->file) return no_room(r);
-    return is_npy(r) ? read_npy(r, n) : read_text(r, n);
+    return of_npy(r) ? read_npy(r, n) : read_text(r, n);
 }
 
 static bool read_array(reading *r) {

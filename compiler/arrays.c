@@ -248,7 +248,7 @@ bool load_array(sema *s, uint32_t array) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = 0;
-    for (size_t i = 0; i < batch_count(s) && !a->table; i++) tokens += batch_length(s, i, array_side(&a->array));
+    for (size_t i = 0; i < batch_count(s) && !a->table; i++) tokens += batch_length(s, i, fcp_array_side(&a->array.record));
     a->array.name = a->name;
     bool good = true;
     if (a->run_of != ARRAY_ANY) {

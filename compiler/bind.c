@@ -31,9 +31,6 @@ static span place_of(const job *j, const program_array *a) {
     return at;
 }
 
-/* Which of a sequence's tokens an array has values for. */
-static fcp_side side_of(const fcp_array *a) { return a->kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS; }
-
 /* The values that come with the batch for a field; NULL: none do. */
 static const fcpc_field *given_values(const job *j, const char *name) {
     for (size_t i = 0; i < j->batch->field_count; i++)
@@ -74,7 +71,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         else diag_hint(j->d, "its lengths are not those of the program: values come with it, in fcpc_batch.fields");
         return FCP_E_FIELD;
     }
-    fcp_side side = side_of(&a->record);
+    fcp_side side = fcp_array_side(&a->record);
     if (f->count != j->tokens[side]) {
         diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
                    name, f->count, j->tokens[side],
@@ -102,7 +99,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
 
 /* Of run(...): the range of what write_given writes. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
-    const uint64_t *lengths = j->lengths[side_of(record)];
+    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     uint64_t first = 0;
     record->lo = record->hi = 0;
     for (size_t s = 0; s < j->count; first += lengths[s++]) {
@@ -112,7 +109,7 @@ static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
 }
 
 static void write_given(const job *j, const program_array *a, const mc_array *values, const fcp_array *record) {
-    const uint64_t *lengths = j->lengths[side_of(record)];
+    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     void *to = j->data + record->offset;
     uint64_t first = 0;
     if (a->run_of)
@@ -226,16 +223,9 @@ fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch,
 
 void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
     if (!b->arrays) return;
-    for (uint32_t i = 0; i < b->program->array_count; i++) {
-        const fcp_array *r = &b->records[i];
-        bool table = r->kind == FCP_TABLE, over_queries = r->kind == FCP_FIELD_QUERIES;
-        uint64_t first = table ? 0 : b->first[side_of(r)][s];
-        b->arrays[i] = (mc_array){.data = b->data + r->offset + first * (table ? 0 : r->width),
-                                  .first = over_queries ? env->q_first : 0,
-                                  .count = table ? (int64_t)r->count : over_queries ? env->queries : env->n,
-                                  .columns = (uint32_t)r->columns,
-                                  .width = (mc_width)r->width};
-    }
+    const uint64_t first[FCP_SIDES] = {[FCP_QUERIES] = b->first[FCP_QUERIES][s], [FCP_KEYS] = b->first[FCP_KEYS][s]};
+    for (uint32_t i = 0; i < b->program->array_count; i++)
+        b->arrays[i] = fcp_array_part(&b->records[i], b->data + b->records[i].offset, first, env);
     env->arrays = b->arrays;
 }
 

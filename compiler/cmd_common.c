@@ -124,19 +124,9 @@ void cmd_json_warnings(json *j, const fcpc_diagnostics *d) {
 enum { READ_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
 
 fcp_code cmd_read(const char *path, text *out, fcp_error *err) {
-    FILE *f = fopen(path, "rb");
-    char chunk[1 << 14];
-    size_t got = sizeof chunk;
-    errno = f ? 0 : errno;
-    while (f && got == sizeof chunk && !out->failed && out->size <= READ_MAX) {
-        got = fread(chunk, 1, sizeof chunk, f);
-        text_add(out, chunk, got);
-    }
-    bool bad = !f || ferror(f);
-    int why = errno ? errno : EIO;
-    if (f) fclose(f);
+    int why = text_read(out, path, READ_MAX);
     if (out->failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (!bad) return FCP_OK;
+    if (!why) return FCP_OK;
     fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
     snprintf(err->file, sizeof err->file, "%s", path);
     return FCP_E_READ;

@@ -314,13 +314,8 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
 
 /* An array as the sequence explained sees it. */
 static mc_array bound_array(const program_array *a, const whereabouts *w) {
-    const fcp_array *r = &a->record;
-    mc_array out = {.data = a->data, .count = (int64_t)r->count, .columns = (uint32_t)r->columns, .width = (mc_width)r->width};
-    if (r->kind == FCP_TABLE) return out;
-    out.data = (const char *)a->data + w->first[array_side(a)] * r->width;
-    out.count = array_side(a) == FCP_QUERIES ? w->queries : w->n;
-    out.first = array_side(a) == FCP_QUERIES ? w->q_first : 0;
-    return out;
+    const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
+    return fcp_array_part(&a->record, a->data, w->first, &env);
 }
 
 /* The same of a declared one, loaded if need be. */

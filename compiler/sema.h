@@ -1,5 +1,6 @@
 /* sema.h: what the rooms of sema share: sema.c (the pipeline), sema_override.c (-D), sema_keys.c (sections and keys),
- * names.c (names, constants, arguments), expr.c (masks), score*.c and derive.c (scores), lengths.c (batches). */
+ * names.c (names, constants, arguments), expr*.c (masks), score*.c and derive.c (scores), files.c (what a program reads),
+ * lengths.c (batches), arrays.c and array_values.c (fields and tables). */
 #ifndef FCPC_SEMA_H
 #define FCPC_SEMA_H
 #include "ast.h"
@@ -59,8 +60,6 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
 /* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
 void apply_override(sema *s, uint32_t number);
 
-/* Finds an entry (the first of that key), or NULL. */
-entry *find_entry(const ast *a, section_id where, const char *key);
 entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at);
 expr *new_expr(sema *s, expr_kind kind, span at);
 
@@ -147,6 +146,16 @@ void warn_unused(sema *s);
 /* sema_keys.c: every key's value into s->out, defaults where there is none. */
 void check_keys(sema *s, const fcpc_options *options);
 
+/* files.c */
+/* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory, reported. */
+char *sema_path(sema *s, const expr *e);
+/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
+char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
+/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
+/* Is a file .npy: by its first bytes, or by its name? */
+bool is_npy(const char *path, const char *bytes, size_t size);
+
 /* lengths.c */
 typedef struct lengths {
     uint64_t *at; /* keys of each sequence; malloc'd */
@@ -156,12 +165,6 @@ typedef struct lengths {
 } lengths;
 enum { LENGTHS_MAX = 1 << 24 };
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
-/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
-char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
-/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
-span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
-/* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory, reported. */
-char *sema_path(sema *s, const expr *e);
 /* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any case. */
 bool eval_lengths(sema *s, const expr *value, lengths *out);
 /* What lognormal(...) says: see lengths.c. */
@@ -177,8 +180,6 @@ bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths
 bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
 /* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
 bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
-/* mantissa * 10^exponent as the nearest double; false: 0, or outside 10^-19 .. 10^19. */
-bool nearest_double(uint64_t mantissa, int exponent, double *out);
 /* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
  * queries or keys sequence i has. */
 static inline size_t batch_count(const sema *s) {
@@ -188,8 +189,5 @@ static inline uint64_t batch_length(const sema *s, size_t i, fcp_side side) {
     const struct fcpc_program *p = s->out;
     if (s->plan) return side == FCP_KEYS ? s->plan->sequences[i].keys : s->plan->sequences[i].queries;
     return side == FCP_QUERIES && p->queries ? p->queries[i] : p->lengths[i];
-}
-static inline fcp_side array_side(const program_array *a) {
-    return a->record.kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS;
 }
 #endif

@@ -53,7 +53,8 @@ static section *find_section(const ast *a, section_id id) {
     return NULL;
 }
 
-entry *find_entry(const ast *a, section_id where, const char *key) {
+/* The first entry of that key, or NULL. */
+static entry *find_entry(const ast *a, section_id where, const char *key) {
     for (section *x = a->sections; x; x = x->next) {
         if (strcmp(x->name, section_names[where])) continue;
         for (entry *e = x->entries; e; e = e->next)

@@ -325,6 +325,13 @@ struct fcp_plan {
 /* Fills what is derived from the tables (sequence_offsets, file_size). Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
 
+/* Whose positions index an array that is a field. */
+static inline fcp_side fcp_array_side(const fcp_array *array) {
+    return array->kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS;
+}
+/* What a sequence sees of an array whose values begin at `data`: a table whole; of a field its part, first[side] being the
+ * sequence's first query or key in the batch, and its q_first, queries and n those of `env`. */
+mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env);
 /* What mask and score see of a sequence. `arrays` has arrays_count and `bands` slices_count records, filled; *out_env
  * points to them. */
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
@@ -344,9 +351,6 @@ typedef void fcp_emit(void *context, const char *text, size_t size);
 fcp_code fcp_plan_dump(const fcp_plan *plan, bool json, fcp_emit *emit, void *context, fcp_error *err);
 
 static inline uint32_t fcp_node_of(const fcp_problem *p, uint32_t rank) { return rank / p->gpus; }
-static inline fcp_fabric fcp_fabric_of(const fcp_problem *p, uint32_t a, uint32_t b) {
-    return a / p->gpus == b / p->gpus ? FCP_LOCAL : FCP_NET;
-}
 static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue) {
     return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
 }

@@ -131,23 +131,32 @@ fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err) {
     return code;
 }
 
+mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env) {
+    mc_array out = {.data = data,
+                    .count = (int64_t)array->count,
+                    .columns = (uint32_t)array->columns,
+                    .width = (mc_width)array->width};
+    if (array->kind == FCP_TABLE) return out;
+    const fcp_side side = fcp_array_side(array);
+    out.data = (const uint8_t *)data + first[side] * array->width;
+    out.first = side == FCP_QUERIES ? env->q_first : 0;
+    out.count = side == FCP_QUERIES ? env->queries : env->n;
+    return out;
+}
+
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env) {
-    uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, sequence, &keys);
-    uint64_t first_query = fcp_plan_sequence_offset(plan, sequence, &queries);
-    int64_t q_first = fcp_plan_query_position(plan, sequence);
-    for (uint64_t i = 0; i < plan->arrays_count; i++) {
-        const fcp_array *a = &plan->arrays[i];
-        bool table = a->kind == FCP_TABLE, by_query = a->kind == FCP_FIELD_QUERIES;
-        uint64_t first = table ? 0 : by_query ? first_query : first_key;
-        arrays[i] = (mc_array){.data = plan->data + a->offset + first * width_bytes(a->width),
-                               .first = by_query ? q_first : 0,
-                               .count = (int64_t)(table ? a->count : by_query ? queries : keys),
-                               .columns = (uint32_t)a->columns,
-                               .width = (mc_width)a->width};
-    }
+    uint64_t count[FCP_SIDES], first[FCP_SIDES];
+    first[FCP_KEYS] = fcp_plan_key_offset(plan, sequence, &count[FCP_KEYS]);
+    first[FCP_QUERIES] = fcp_plan_sequence_offset(plan, sequence, &count[FCP_QUERIES]);
+    *out_env = (mc_env){.n = (int64_t)count[FCP_KEYS],
+                        .q_first = fcp_plan_query_position(plan, sequence),
+                        .queries = (int64_t)count[FCP_QUERIES],
+                        .arrays = arrays,
+                        .bands = bands};
+    for (uint64_t i = 0; i < plan->arrays_count; i++)
+        arrays[i] = fcp_array_part(&plan->arrays[i], plan->data + plan->arrays[i].offset, first, out_env);
     for (uint64_t i = 0; i < plan->slices_count; i++) {
         const fcp_slices *s = &plan->slices[i];
         bands[i] = (mc_bands){plan->band_rows + s->first_row, plan->bands + s->first_band, s->rows, s->bands};
     }
-    *out_env = (mc_env){.n = (int64_t)keys, .q_first = q_first, .queries = (int64_t)queries, .arrays = arrays, .bands = bands};
 }

@@ -40,8 +40,6 @@ void fcp_packed_free(fcp_packed *packed);
 /* Fills the allocated tensors of `set` (never LSE) with numbers drawn from an integer generator: sums of uniform ones,
  * mean 0, variance about 1, rounded to the dtype. A number depends on seed, tensor and index alone. */
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
-/* Fills the allocated tensors of `set` with NaNs, so that what a run does not write cannot pass for a result. */
-void fcp_packed_poison(const fcp_shape *shape, unsigned set, fcp_packed *packed);
 
 /* Runs a pass on packed tensors: cuts the inputs by the plan's layout, poisons the outputs, runs, puts the outputs
  * together. All tensors of the pass must be there. *out_seconds (may be NULL): the run alone, without cutting. */
