@@ -16,8 +16,8 @@ typedef struct symbol {
     span at;
 } symbol;
 
-/* What was inlined before: see expr.c. */
-typedef struct memo memo;
+/* What was inlined before: see expr_inline.c. */
+typedef struct inlined inlined;
 
 typedef struct sema {
     diags *d;
@@ -37,7 +37,7 @@ typedef struct sema {
 
     /* lowering: expr.c */
     struct mc_builder *builder; /* NULL: only checking */
-    memo *memos;                /* malloc'd */
+    inlined *memos;             /* malloc'd */
     size_t memo_count, memo_room;
     span *places;               /* malloc'd; number 0 is unused */
     uint32_t place_count, place_room;
