@@ -159,8 +159,7 @@ static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_
         }
         at = (at + 63) / 64 * 64;
         records[i].offset = at;
-        uint64_t bytes = records[i].count * (records[i].columns ? records[i].columns : 1);
-        at += (size_t)bytes * (records[i].width == MC_F64 ? 8 : records[i].width);
+        at += (size_t)fcp_array_bytes(&records[i]);
     }
     *out_size = at;
     return FCP_OK;
@@ -185,8 +184,8 @@ static fcp_code bind_all(job *j, binding *out) {
         const program_array *a = &g->arrays[i];
         memset(j->data + end, 0, records[i].offset - end);
         if (values[i].data) write_given(j, a, &values[i], &records[i]);
-        else memcpy(j->data + records[i].offset, a->data, program_array_bytes(a));
-        end = records[i].offset + (values[i].data ? records[i].count * records[i].width : program_array_bytes(a));
+        else memcpy(j->data + records[i].offset, a->data, fcp_array_bytes(&a->record));
+        end = records[i].offset + fcp_array_bytes(&records[i]);
     }
     for (int side = 0; side < FCP_SIDES; side++)
         for (uint64_t s = 0, first = 0; s <= j->count; s++) {

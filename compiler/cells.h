@@ -1,5 +1,5 @@
 /* cells.h: from a mask to cells: which 128 x 128 cells of a piece pair are NONE, FULL or PARTIAL, and how many pairs
- * are allowed, exactly, without looking at all pairs (DESIGN section 5).
+ * are allowed, exactly, without looking at all pairs.
  *
  * An object remembers what it has answered (per diagonal, per residual expression, per grid), so use one per program and
  * batch. Not thread-safe. Shapes are shared: equal runs for equal piece lengths have one number.

@@ -37,7 +37,8 @@ typedef enum cmd_command {
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
-    X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH, "the batch: one length a line, in place of the program's")             \
+    X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH,                                                                        \
+      "the batch, in place of the program's: a length or QUERIES:KEYS a line")                                         \
     X(FIELD, "field", 0, "NAME=FILE", CMD_BATCH,                                                                      \
       "the values of a field of the batch; run PLAN: where the file is that the plan was made from")                   \
     X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \

@@ -19,10 +19,6 @@ typedef struct program_array {
     span at;
 } program_array;
 
-static inline uint64_t program_array_bytes(const program_array *a) {
-    return a->record.count * (a->record.columns ? a->record.columns : 1) * (a->record.width == MC_F64 ? 8 : a->record.width);
-}
-
 /* Slices as they were given; their union is in program.slices under the same number. */
 typedef struct program_slices {
     const char *file;               /* "": written out */

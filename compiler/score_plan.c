@@ -175,7 +175,7 @@ static bool check_tables(sema *s, mc_code code) {
         if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
         const array_decl *a = s->arrays[code.nodes[i].imm];
         const double *values = a->array.data;
-        const uint64_t count = program_array_bytes(&a->array) / sizeof *values;
+        const uint64_t count = fcp_array_bytes(&a->array.record) / sizeof *values;
         for (uint64_t at = 0; at < count; at++) {
             if (isfinite((float)values[at])) continue;
             diag_error(s->d, FCP_E_FIELD, a->at, "a value of table '%s' is beyond the largest number of a kernel, 3.4e38",

@@ -329,6 +329,10 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
 static inline fcp_side fcp_array_side(const fcp_array *array) {
     return array->kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS;
 }
+/* The size of its values. */
+static inline uint64_t fcp_array_bytes(const fcp_array *array) {
+    return array->count * (array->columns ? array->columns : 1) * (array->width == MC_F64 ? 8 : array->width);
+}
 /* What a sequence sees of an array whose values begin at `data`: a table whole; of a field its part, first[side] being the
  * sequence's first query or key in the batch, and its q_first, queries and n those of `env`. */
 mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env);
@@ -336,7 +340,7 @@ mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t
  * points to them. */
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
-/* The verifier: proves, from the tables alone, what DESIGN section 8 lists. What it found is in *out_report when not NULL.
+/* The verifier: proves, from the tables alone, what verify.c and verify_*.c list. What it found is in *out_report when not NULL.
  * The tables must have passed fcp_plan_check. Linear in the plan. */
 typedef struct fcp_verify_report {
     uint64_t tiles, transfers; /* transfers: between ranks, in all passes */
