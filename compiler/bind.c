@@ -1,7 +1,7 @@
 /* bind.c: the fields and tables of a program, bound to one batch.
  *
- * Where the batch is the program's own, a field has the values of its declaration; in any other batch, and where it is
- * `given`, those that come with the batch.
+ * A field has the values that come with the batch; where none do and the batch is the program's own, those of its
+ * declaration.
  *
  * Requires: a checked program. Gives: bind.h. Cost: O(bytes of the arrays).
  */
