@@ -47,7 +47,8 @@ static fcp_code check_names(const job *j) {
         bool known = false;
         for (uint32_t k = 0; k < g->field_count; k++) known |= !strcmp(g->fields[k], name);
         if (!known) {
-            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, "the batch has values for '%s', which is no field of the program", name);
+            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, "the batch has values for '%s', which is no field of the program",
+                       name);
             const char *nearest = diag_nearest(name, strlen(name), g->fields, g->field_count);
             if (nearest) diag_hint(j->d, "did you mean '%s'?", nearest);
             return FCP_E_FIELD;
@@ -75,7 +76,9 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
     if (f->count != j->tokens[side]) {
         diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
                    name, f->count, j->tokens[side],
-                   side == FCP_QUERIES ? "queries" : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens" : "keys");
+                   side == FCP_QUERIES                               ? "queries"
+                   : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens"
+                                                                     : "keys");
         return FCP_E_FIELD;
     }
     int64_t lo = INT64_MAX, hi = INT64_MIN;
@@ -173,7 +176,8 @@ static fcp_code bind_all(job *j, binding *out) {
     bool split = j->lengths[FCP_QUERIES] != j->lengths[FCP_KEYS];
     out->first[FCP_KEYS] = ARENA_NEW(j->work, uint64_t, j->count + 1);
     out->first[FCP_QUERIES] = split ? ARENA_NEW(j->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
-    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES]) return FCP_E_NO_MEMORY;
+    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES])
+        return FCP_E_NO_MEMORY;
     fcp_code code = bind_records(j, records, values, &out->data_size);
     if (!code) code = bind_names(j, records, out);
     if (code) return code;

@@ -1,4 +1,5 @@
-/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came to.
+/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came
+ * to.
  *
  * Requires: a program that checks. Gives: the steps of the evaluation, in order; the conditions that decide the answer.
  * Meaning: that of the language: from left to right, stopping where the answer is known, a fault only where it is
@@ -225,7 +226,8 @@ static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t dept
         v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
         if (c.value && told) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF);
         /* a whole number is real where the other branch is */
-        if (f->m->score && v.kind == EXPLAIN_NUMBER && eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
+        if (f->m->score && v.kind == EXPLAIN_NUMBER &&
+            eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
             v = real(real_of(v));
     }
     return end_step(x, step, v, NULL);
@@ -341,7 +343,8 @@ static known read_element(explaining *x, known a, known i, known j, text *with) 
     }
     text_puts(with, "]");
     uint64_t at;
-    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at)) return fault();
+    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at))
+        return fault();
     if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value));
     return number(mc_int_at(&bound, at));
 }
@@ -381,7 +384,8 @@ static bool is_plain(const expr *e, const scene *f) {
     if (e->kind != EXPR_NAME) return false;
     if (e->ref == REF_ARRAY) return true;
     if (e->ref == REF_PARAM) return f->args[e->index].kind != EXPLAIN_CONDITION;
-    return e->ref == REF_VAR || e->ref == REF_MODEL || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
+    return e->ref == REF_VAR || e->ref == REF_MODEL ||
+           (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
 /* Is there an argument that faults, and does that count? */
@@ -501,7 +505,9 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
     case EXPR_BOOL:
         v = condition(e->integer);
         return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
-    case EXPR_UNARY: return eval_unary(x, e, f, depth, told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
+    case EXPR_UNARY:
+        return eval_unary(x, e, f, depth,
+                          told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
     case EXPR_BINARY: return eval_chain(x, e, f, depth, told);
     case EXPR_IF: return eval_if(x, e, f, depth, told);
     case EXPR_NAME:
@@ -572,7 +578,8 @@ static bool bind_program(const struct fcpc_program *p, const whereabouts *w, are
 }
 
 /* Is the answer that of the mask code? */
-static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch, bool *out) {
+static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch,
+                   bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
     bool allowed = false;
     uint32_t node;
@@ -595,8 +602,10 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++) {
         const figure *n = &s->plan_numbers[i];
-        args[i] = a->as ? array((uint32_t)n->integer)
-                  : score_param_type(a) == TYPE_BOOL ? condition(n->integer) : n->real ? real(n->value) : number(n->integer);
+        args[i] = a->as                              ? array((uint32_t)n->integer)
+                  : score_param_type(a) == TYPE_BOOL ? condition(n->integer)
+                  : n->real                          ? real(n->value)
+                                                     : number(n->integer);
     }
     const scene f = {.m = m, .args = args, .s = real(o->s)};
     o->score_first = o->count;

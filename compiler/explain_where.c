@@ -1,8 +1,8 @@
 /* explain_where.c: which sequence of the batch an explained pair is of.
  *
  * Requires: a program that checks. Gives: the sequence asked for by number or length, else the longest; of those of one
- *           length the first that has the query. Without a batch, a field is one sequence; without either, a sequence as
- *           long as the pair needs.
+ *           length the first that has the query. Without a batch, a field is one sequence; without either, a sequence
+ *           as long as the pair needs.
  * Cost:     O(sequences).
  */
 #include "explain_where.h"
@@ -46,8 +46,8 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
     size_t at = 0;
 #define KEYS_OF(i) (alone ? field->record.count : batch_length(s, i, FCP_KEYS))
     if (o->asked && o->sequence >= count) {
-        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0", o->sequence,
-                   count);
+        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0",
+                   o->sequence, count);
         return FCP_E_VALUE;
     }
     if (o->asked) at = (size_t)o->sequence;
@@ -58,14 +58,16 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
             if (KEYS_OF(i) > KEYS_OF(at)) at = i;
     bool here = at < count && (!o->n || KEYS_OF(at) == (uint64_t)o->n);
     if (field && !here) {
-        if (!o->asked) diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
+        if (!o->asked)
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
         else
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "sequence %" PRIu64 " has %" PRIu64 " tokens, not %" PRId64,
                        o->sequence, KEYS_OF(at), o->n);
         diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
         return FCP_E_VALUE;
     }
-    for (size_t i = at; here && !alone && !o->asked && i < count; i++) { /* of those as long, the first that has the query */
+    /* of those as long, the first that has the query */
+    for (size_t i = at; here && !alone && !o->asked && i < count; i++) {
         if (KEYS_OF(i) != KEYS_OF(at) || !has_query(s, o, i)) continue;
         at = i;
         break;
@@ -93,8 +95,9 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
                        mask_variables[i], at[i], w->n);
             diag_hint(s->d, "-n sets the length");
         } else {
-            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64,
-                       mask_variables[i], at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE,
+                       "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64, mask_variables[i],
+                       at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
             diag_hint(s->d, "--seq says which sequence of the batch is meant");
         }
         return false;

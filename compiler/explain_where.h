@@ -10,7 +10,8 @@ typedef struct whereabouts {
     uint64_t first[FCP_SIDES];
 } whereabouts;
 
-/* Chooses it, by what o asks for: its number, its length, or the longest. Fills n, sequence and by_field of *o, and *out.
- * FCP_E_VALUE where the batch has none such, or it has no q, k or h; FCP_E_FIELD where a field has no values: reported. */
+/* Chooses it, by what o asks for: its number, its length, or the longest. Fills n, sequence and by_field of *o, and
+ * *out. FCP_E_VALUE where the batch has none such, or it has no q, k or h; FCP_E_FIELD where a field has no values:
+ * reported. */
 fcp_code explain_where(sema *s, explanation *o, whereabouts *out);
 #endif

@@ -210,7 +210,11 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
-    return (value){type, emit(s, e, type == TYPE_BOOL ? MC_IF_B : type == TYPE_REAL ? MC_IF_F : MC_IF_I, c.node, a.node, b.node, 0, MC_NONE)};
+    return (value){type, emit(s, e,
+                              type == TYPE_BOOL   ? MC_IF_B
+                              : type == TYPE_REAL ? MC_IF_F
+                                                  : MC_IF_I,
+                              c.node, a.node, b.node, 0, MC_NONE)};
 }
 
 /* What a name means from here; remembered in the node. */
@@ -609,7 +613,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
 
-/* --- the code -------------------------------------------------------------------------------------------------------- */
+/* --- the code ----------------------------------------------------------------------------------------------------- */
 
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans) {
     mc_node *nodes = NULL;

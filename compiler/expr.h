@@ -74,7 +74,7 @@ bool eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression have a point somewhere? */
 bool has_point(const expr *e);
 
-/* --- derive.c ------------------------------------------------------------------------------------------------------ */
+/* --- derive.c ----------------------------------------------------------------------------------------------------- */
 
 /* The derivative by s of node `root`, a real, in the same builder. False: it has none, because of node *out_bad (a
  * floor of s; with `flat` that counts as constant), or the builder failed (*out_bad is MC_NONE). */

@@ -1,8 +1,8 @@
 /* expr_inline.c: bodies of definitions and masks, inlined and remembered.
  *
  * Requires: arguments lowered, a frame for the body. Gives: its value, by expr_lower; the same value again for the same
- *           definition or mask, argument values and guard. Where nothing in a body depended on its guard, which is seen by
- *           the count of nodes that do (sema.guarded), one copy serves all guards.
+ *           definition or mask, argument values and guard. Where nothing in a body depended on its guard, which is seen
+ *           by the count of nodes that do (sema.guarded), one copy serves all guards.
  * Cost:     O(arguments) where it is remembered.
  */
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* fcpc.h: libfcpc, the compiler: parse a program once, plan batch after batch.
  *
- * Conventions are those of fcp.h: fcp_code results, caller owns what *_new and *_parse* make, NULL is accepted by *_free,
- * nothing prints or exits or keeps global state. A program is immutable once parsed: any number of threads may plan from
- * one at the same time, each with its own diagnostics object. The same program, batch and options give the same plan,
- * byte for byte.
+ * Conventions are those of fcp.h: fcp_code results, caller owns what *_new and *_parse* make, NULL is accepted by
+ * *_free, nothing prints or exits or keeps global state. A program is immutable once parsed: any number of threads may
+ * plan from one at the same time, each with its own diagnostics object. The same program, batch and options give the
+ * same plan, byte for byte.
  */
 #ifndef FCPC_H
 #define FCPC_H
@@ -54,8 +54,8 @@ void fcpc_program_free(fcpc_program *program);
 /* The program in canonical form, overrides applied; parsing it gives a program that prints the same.
  * malloc'd, caller frees; NULL when out of memory. */
 char *fcpc_program_print(const fcpc_program *program);
-/* The batch's own lengths, NULL and 0 when the program has none; and the queries of each sequence, NULL where all have as
- * many as keys. */
+/* The batch's own lengths, NULL and 0 when the program has none; and the queries of each sequence, NULL where all have
+ * as many as keys. */
 const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count);
 const uint64_t *fcpc_program_queries(const fcpc_program *program);
 
@@ -75,21 +75,25 @@ typedef struct fcpc_field {
 
 /* A batch. Everything is borrowed for the call. */
 typedef struct fcpc_batch {
-    const uint64_t *lengths; /* [count]: keys of each sequence; NULL: the program's own, queries too (count is not read) */
-    const uint64_t *queries; /* [count]: queries of each sequence; NULL: as many as keys, and so where lengths is NULL */
+    /* [count]: keys of each sequence; NULL: the program's own, queries too (count is not read) */
+    const uint64_t *lengths;
+    /* [count]: queries of each sequence; NULL: as many as keys, and so where lengths is NULL */
+    const uint64_t *queries;
     size_t count;
-    /* Values of fields; they go before those of the program's files and lists, which are used for what is not here where
-     * the batch has the program's own lengths. In any other batch every field that the mask or score reads must be here. */
+    /* Values of fields; they go before those of the program's files and lists, which are used for what is not here
+     * where the batch has the program's own lengths. In any other batch every field that the mask or score reads must
+     * be here. */
     const fcpc_field *fields;
     size_t field_count;
 } fcpc_batch;
 
-/* Plans a batch: blocks, tiles, placement, rounds, schedule, slots, instructions, then the verifier. The plan belongs to
- * the caller (fcp_plan_free) and refers neither to the program nor to the batch. `d` and `out_times` may be NULL. `stop`,
- * when not NULL, is polled: a non-zero value ends planning with FCP_E_INTERRUPTED.
- * Errors of the batch: FCP_E_MISSING (no lengths here nor in the program), FCP_E_LENGTHS, FCP_E_FIELD (values missing, too
- * many or few, out of their range, twice, or of no field), FCP_E_SLICES (beyond the longest sequence), FCP_E_MASK_* (a
- * fault of mask or score that some pair reaches); of what it needs: FCP_E_RANKS, FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
+/* Plans a batch: blocks, tiles, placement, rounds, schedule, slots, instructions, then the verifier. The plan belongs
+ * to the caller (fcp_plan_free) and refers neither to the program nor to the batch. `d` and `out_times` may be NULL.
+ * `stop`, when not NULL, is polled: a non-zero value ends planning with FCP_E_INTERRUPTED.
+ * Errors of the batch: FCP_E_MISSING (no lengths here nor in the program), FCP_E_LENGTHS, FCP_E_FIELD (values missing,
+ * too many or few, out of their range, twice, or of no field), FCP_E_SLICES (beyond the longest sequence), FCP_E_MASK_*
+ * (a fault of mask or score that some pair reaches); of what it needs: FCP_E_RANKS, FCP_E_MEMORY_CAP,
+ * FCP_E_PLAN_SIZE. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

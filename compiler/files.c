@@ -32,7 +32,8 @@ char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *ou
     return NULL;
 }
 
-span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback) {
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end,
+                    span fallback) {
     uint32_t number = diag_source(s->d, path, bytes, size, false);
     return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
 }

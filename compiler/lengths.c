@@ -1,8 +1,8 @@
 /* lengths.c: batches: lists of sequence lengths, files of them, and the language's own long-tailed generator.
  *
  * Requires: the value of batch.lengths: a number, a list of numbers, repeats, file("...") and lognormal(...), or one of
- *           the latter two alone; a:b for a number where a sequence has a queries and b keys. Gives: lengths of 1 token or
- *           more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens on either side at most.
+ *           the latter two alone; a:b for a number where a sequence has a queries and b keys. Gives: lengths of 1 token
+ *           or more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens on either side at most.
  * Cost:     O(lengths); a file is read once.
  * lognormal draws exp(ln median + sigma z), z standard normal, in integers only, so that every machine draws the same:
  *   - uniform bits: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014);

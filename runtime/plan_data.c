@@ -1,4 +1,5 @@
-/* plan_data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a sequence.
+/* plan_data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a
+ * sequence.
  *
  * Requires: fcp_plan_check_data: counts that match the pointers, and the plan's index. fcp_plan_env: a checked plan.
  * Cost:     linear in nodes, arrays and bands; an array's values are not looked at, since code is total over any.
@@ -44,7 +45,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
              "array %llu: %llu elements at byte %llu of %llu", (ull)i, (ull)a->count, (ull)a->offset,
              (ull)plan->data_count);
         next += bytes;
-        while (next % FCP_FILE_ALIGN && next < plan->data_count) NEED(!plan->data[next++], "array %llu: padding", (ull)i);
+        while (next % FCP_FILE_ALIGN && next < plan->data_count)
+            NEED(!plan->data[next++], "array %llu: padding", (ull)i);
     }
     NEED(next == plan->data_count, "%llu bytes of data, %llu of them in arrays", (ull)plan->data_count, (ull)next);
     return FCP_OK;
@@ -52,7 +54,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
 
 static int64_t edge_at(int64_t edge, int32_t slope, int64_t q) { return edge + (slope ? q : 0); }
 
-/* Are the bands of a record not empty, in order and apart in row q? In its first row and its last, so in all between. */
+/* Are the bands of a record not empty, in order and apart in row q? In its first row and its last, so in all
+ * between. */
 static bool bands_in_order(const mc_band *bands, uint32_t count, int64_t q) {
     const int64_t far = INT64_C(1) << 42;
     if (q < -far || q > far) return count == 0;
@@ -79,13 +82,13 @@ static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
             bool last = j + 1 == s->rows;
             NEED(r[j].first <= s->bands && r[j].count <= s->bands - r[j].first && (j == 0 || r[j - 1].q < r[j].q) &&
                      (!last || r[j].count == 0),
-                 "slices %llu, rows %u: from row %lld on, bands %u, %u of them", (ull)i, j, (long long)r[j].q, r[j].first,
-                 r[j].count);
+                 "slices %llu, rows %u: from row %lld on, bands %u, %u of them", (ull)i, j, (long long)r[j].q,
+                 r[j].first, r[j].count);
         }
         for (uint32_t j = 0; j < s->bands; j++) {
             const mc_band *b = &plan->bands[band + j];
-            NEED((b->lo_slope & ~1) == 0 && (b->hi_slope & ~1) == 0, "slices %llu, band %u: slopes %d and %d", (ull)i, j,
-                 b->lo_slope, b->hi_slope);
+            NEED((b->lo_slope & ~1) == 0 && (b->hi_slope & ~1) == 0, "slices %llu, band %u: slopes %d and %d", (ull)i,
+                 j, b->lo_slope, b->hi_slope);
         }
         for (uint32_t j = 0; j + 1 < s->rows; j++) {
             const mc_band *b = plan->bands + band + r[j].first;

@@ -1,8 +1,8 @@
 /* tensors.h: a plan's tensors as a whole, packed over the batch, and how they come to ranks and back.
  *
  * A packed tensor is [tokens, heads or kv_heads, head_dim], dense, in the plan's dtype, sequences end to end in batch
- * order; LSE is [tokens, heads] float32. K, V and their gradients have the batch's keys, the others its queries. A plan's
- * caller holds them cut by rank instead (fcp_plan_layout, fcp_plan_layout_keys).
+ * order; LSE is [tokens, heads] float32. K, V and their gradients have the batch's keys, the others its queries. A
+ * plan's caller holds them cut by rank instead (fcp_plan_layout, fcp_plan_layout_keys).
  */
 #ifndef FCP_TENSORS_H
 #define FCP_TENSORS_H
