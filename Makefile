@@ -26,8 +26,7 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-FCP_LIBS = -lopenblas -lisal -lm
-RT_LIBS = $(FCP_LIBS) -lcrypto
+RT_LIBS = -lopenblas -lisal -lcrypto -lm
 # `fcpc show --png` draws through librsvg; the program alone links it, the libraries never do
 RSVG := $(shell pkg-config --exists 'librsvg-2.0 >= 2.52' 2> /dev/null && echo librsvg-2.0)
 RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
@@ -35,13 +34,19 @@ RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
 FCP_SRC = $(wildcard codegen/*.c runtime/*.c)
 FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c))
 CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
-TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c)
+# Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
+FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
+FIBER_SRC = tests/fibers/machine.c tests/fibers/machine_prims.c tests/fibers/fibers.c
+FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o)
+TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
-FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o)
+FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
+# what a kernel's source is made of
+KERNEL_TEXT = abi prim_ptx common forward_mma backward_steps backward_mma backward_ordered_mma
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
 EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)
@@ -65,7 +70,7 @@ $(B)/libfcpc.a: $(FCPC_OBJ)
 $(B)/libfcp.so: $(FCP_OBJ)
 	@printf '{ global: fcp_*; mc_*; local: *; };\n' > $(B)/fcp.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $^ $(FCP_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $^ $(RT_LIBS)
 $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
@@ -98,6 +103,11 @@ $(B)/gen/prelude.c: grammar/prelude.fcp
 	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
 	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+$(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
+	@mkdir -p $(B)/gen
+	@echo '  array $^'
+	$(Q)(for part in $(KERNEL_TEXT); do echo "extern const char emit_text_$$part[]; const char emit_text_$$part[] = {"; \
+	 od -An -v -tu1 codegen/kernels/$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<
@@ -107,7 +117,13 @@ $(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 # --- tests: one Criterion program per file of tests/unit and tests/oracle; shell runners in tests/*/run.sh --------------
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
+$(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: tests/fibers/kernel.c
+	@mkdir -p $(@D)
+	@echo '  cc    $< ($*)'
+	$(Q)$(CC) $(CFLAGS) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$*)) -DFK_BF16=$(word 2,$(subst -, ,$*)) \
+	  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$*)) -DFK_TABLE=fibers_kernels_$(subst -,_,$*) -c -o $@ $<
+$(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 tests: $(TESTS)
 
 check: setup
@@ -189,7 +205,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
 	  'Description: executes plans of context-parallel attention' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc

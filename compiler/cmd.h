@@ -20,6 +20,8 @@
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
+    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward]",                              \
+      "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin")                                  \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
     X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
@@ -37,7 +39,9 @@ typedef enum cmd_command {
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT)) /* those that bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
-    X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
+    X(OUTPUT, "output", 'o', "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT),                                                 \
+      "write the plan here; without it nothing is written; emit: the source or cubin; default: standard output")        \
+    X(ARCH, "arch", 0, "ARCH", CMD_BIT(EMIT), "compile for sm_80, sm_90a, sm_100, ...; needs NVRTC and no GPU")          \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
     X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH,                                                                        \
       "the batch, in place of the program's: a length or QUERIES:KEYS a line")                                         \
@@ -55,7 +59,8 @@ typedef enum cmd_command {
     X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
-    X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN), "forward, or forward,backward; default: what the plan and inputs allow") \
+    X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN) | CMD_BIT(EMIT),                                                         \
+      "forward, or forward,backward; emit: backward too; default: what the plan and inputs allow")                      \
     X(Q, "q", 0, "F.npy", CMD_BIT(RUN), "queries  [tokens, heads, head_dim]")                                          \
     X(K, "k", 0, "F.npy", CMD_BIT(RUN), "keys     [tokens, kv_heads, head_dim]")                                       \
     X(V, "v", 0, "F.npy", CMD_BIT(RUN), "values   [tokens, kv_heads, head_dim]")                                       \

@@ -26,7 +26,7 @@ static const struct option { const char *name; char letter; const char *metavar;
 #undef X
 };
 
-static const char *const later[] = {"sim", "emit"};
+static const char *const later[] = {"sim"};
 
 /* One name that was typed, against all of a kind; NULL when none is near. */
 static const char *near_option(const char *name, size_t length) {

@@ -1,7 +1,8 @@
 /* fuzz_plan.c: bytes to the plan loader, check and verifier.
  *
  * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can
- *         be printed both ways, and saving it and loading that gives the same text.
+ *         be printed both ways, and saving it and loading that gives the same text; kernels are emitted from it, or refused
+ *         for its model, passes or size.
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "../runtime/kernel_source.h"
 #include "reseal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -32,6 +34,17 @@ static text print(const fcp_plan *plan, bool json) {
     return t;
 }
 
+static void try_emit(const fcp_plan *plan) {
+    unsigned skeletons = (plan->problem->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) |
+                         (plan->problem->passes & 1u << FCP_BACKWARD ? EMIT_SPLIT : 0);
+    char *source;
+    fcp_error err = {0};
+    fcp_code code = fcp_kernel_source(plan, skeletons, &source, &err);
+    if (code != err.code || !code != (source != NULL)) abort();
+    if (code && code != FCP_E_TENSOR && code != FCP_E_HEADS && code != FCP_E_PLAN_SIZE) abort();
+    free(source);
+}
+
 static void try_load(const uint8_t *data, size_t size) {
     fcp_plan *plan = NULL, *again = NULL;
     fcp_error err = {0};
@@ -39,6 +52,7 @@ static void try_load(const uint8_t *data, size_t size) {
     if (code != err.code || (code && !*err.message)) abort();
     if (code) return;
     text plain = print(plan, false), json = print(plan, true);
+    try_emit(plan);
     const char *folder = getenv("TMPDIR");
     char path[4200];
     snprintf(path, sizeof path, "%.4000s/fcp-fuzz-%ld.tmp", folder && *folder ? folder : "/tmp", (long)getpid());

@@ -32,6 +32,15 @@ static const struct { const char *name, *source; } sound[] = {
     {"table", "model { heads = 2; head_dim = 8; table t = [[1, 0], [0, 1]]; table u = [70000, -1] }\n"
               "batch { lengths = [130] }\nplan { mask = m; block = 128; passes = forward }\n"
               "mask m = t[q % 2, k % 2] == 1 and q - k < u[h]"},
+    {"slices", MODEL "batch { lengths = [200, 90] }\ncluster { gpus = 2 }\n"
+               "mask m = slices([0, 100, 0, 100, causal], [40, 200, 20, 150, both], [90, 180, 100, 160, inverse])\n"
+               "plan { mask = m; block = 128; passes = forward }"},
+    {"score", "model { heads = 2; head_dim = 8; table near = [0.5, -1.0, 0.25] }\nbatch { lengths = [130] }\n"
+              "score bias = 2.0 * tanh(s / 2.0) + near[(q + k) % 3]\n"
+              "plan { mask = causal; score = bias; sink = [1.0, -0.5]; block = 128 }"},
+    {"split", MODEL "batch { lengths = [40:300, 1:90, 100:20]; field doc = [7 x 150, 900 x 260] }\n"
+              "cluster { gpus = 2 }\nmask m = k <= q and (doc[k] == 7 or q - k < 64)\n"
+              "plan { mask = m; block = 128; strategy = fcp(coalesce = 1); layout = contiguous }"},
 };
 enum { SOUND = sizeof sound / sizeof *sound };
 

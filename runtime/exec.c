@@ -519,6 +519,11 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     const fcp_backend *backend = fcp_backend_find(name);
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
     if (!backend) return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: use host", name);
+    return fcp_session_create_on(plan, backend, options, out_session, err);
+}
+
+fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
+                               fcp_session **out_session, fcp_error *err) {
     uint32_t ranks = plan->problem->ranks;
     fcp_session *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");

@@ -28,6 +28,10 @@ typedef struct fcp_rank {
     _Atomic uint32_t waiting;        /* the round whose group is not complete; FCP_NONE: none */
 } fcp_rank;
 
+/* As fcp_session_create, on a backend that need not be among those fcp_backend_find knows; options->backend is not read. */
+fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
+                               fcp_session **out_session, fcp_error *err);
+
 /* What a transfer moves at this rank, on its home's or its slot's side, or on the caller's. Returns the number of
  * segments; both sides of a transfer give the same sizes in the same order. */
 uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);

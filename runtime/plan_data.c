@@ -78,12 +78,15 @@ static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
                  s->bands <= plan->bands_count - band,
              "slices %llu: rows from %u on, bands from %u on", (ull)i, s->first_row, s->first_band);
         const mc_band_rows *r = plan->band_rows + row;
+        uint64_t seen = 0; /* bands, by all rows: none twice, so that this is linear */
         for (uint32_t j = 0; j < s->rows; j++) {
             bool last = j + 1 == s->rows;
             NEED(r[j].first <= s->bands && r[j].count <= s->bands - r[j].first && (j == 0 || r[j - 1].q < r[j].q) &&
                      (!last || r[j].count == 0),
                  "slices %llu, rows %u: from row %lld on, bands %u, %u of them", (ull)i, j, (long long)r[j].q,
                  r[j].first, r[j].count);
+            seen += r[j].count;
+            NEED(seen <= s->bands, "slices %llu, rows %u share bands with others", (ull)i, j);
         }
         for (uint32_t j = 0; j < s->bands; j++) {
             const mc_band *b = &plan->bands[band + j];

@@ -17,5 +17,6 @@ void bench_fields(void);
 void bench_slices(void);
 void bench_place(void);
 void bench_colour(void);
+void bench_jit(void);
 void bench_host(void);
 #endif

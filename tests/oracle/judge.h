@@ -110,6 +110,7 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
         double *S = zeros(n, sizeof *S), *P = zeros(n, sizeof *P), *D = zeros(n, sizeof *D); /* D: slopes */
         float *Sf = zeros(n, sizeof *Sf), *Pf = zeros(n, sizeof *Pf), *Df = zeros(n, sizeof *Df);
         const random_score *score = &p->score;
+        view_fields(p, key_base, n);
         const int64_t first = p->top_left ? 0 : (int64_t)n - (int64_t)rows; /* position of the first query */
         for (size_t h = 0; h < H; h++)
             for (size_t q = 0; q < rows; q++) {

@@ -8,13 +8,21 @@ static unsigned count_from_environment(const char *name, unsigned otherwise) {
     return text && *text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
 }
 
+/* ORACLE_SEED=N: other programs. */
+static unsigned first_seed(unsigned otherwise) { return count_from_environment("ORACLE_SEED", 0) + otherwise; }
+
+static void draw_seed(random_program *p, dice *d, unsigned seed, uint64_t budget) {
+    *d = (dice){.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
+    for (int i = 0; i < 8; i++) roll(d, 2);
+    draw_program(p, d, budget);
+}
+
 static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute) {
     random_program *p = zeros(1, sizeof *p);
     unsigned results[3] = {0};
     for (unsigned seed = first; seed < first + count; seed++) {
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
-        draw_program(p, &d, budget);
+        dice d;
+        draw_seed(p, &d, seed, budget);
         results[check_program(seed, p, &d, execute)]++;
     }
     fprintf(stderr, "oracle: %u programs: %u planned%s, %u with a fault, %u with too many ranks\n", count, results[PLANNED],
@@ -23,5 +31,26 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute)
     free(p);
 }
 
-Test(oracle, plans, .timeout = 600) { sweep(1, count_from_environment("ORACLE_PLANS", 400), 300000, false); }
-Test(oracle, runs, .timeout = 600) { sweep(100001, count_from_environment("ORACLE_RUNS", 120), 120000, true); }
+Test(oracle, plans, .timeout = 600) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", 400), 300000, false); }
+Test(oracle, runs, .timeout = 600) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", 120), 120000, true); }
+
+/* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
+ * gradients; as many of each strategy. */
+Test(oracle, all_together, .timeout = 600) {
+    enum { STRATEGIES = 3 };
+    random_program *p = zeros(1, sizeof *p);
+    unsigned each = count_from_environment("ORACLE_TOGETHER", 8), done[STRATEGIES] = {0}, all = 0, drawn = 0;
+    for (unsigned seed = first_seed(200001); all < STRATEGIES * each; seed++) {
+        dice d;
+        draw_seed(p, &d, seed, 60000);
+        bool split = false, field = p->uses_field || p->score.uses_field;
+        for (uint32_t s = 0; s < p->sequences; s++) split |= queries_of(p, s) != p->lengths[s];
+        cr_assert(drawn++ < 1000 * each, "too few programs are planned");
+        if (!split || !p->score.root || !field || !p->backward || done[p->strategy] == each) continue;
+        if (check_program(seed, p, &d, true) != PLANNED) continue;
+        done[p->strategy]++;
+        all++;
+    }
+    fprintf(stderr, "oracle: %u programs with a score, fields and unequal queries, forward and backward\n", all);
+    free(p);
+}

@@ -40,12 +40,6 @@ typedef enum kind {
     X_LOAD, X_RUN, X_PIECES, X_TRUE, X_FALSE, X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE, X_AND, X_OR, X_NOT, X_IFB
 } kind;
 
-/* A field, and what of it the sequence under way sees. */
-typedef struct field_view {
-    const int64_t *at;
-    int64_t n;
-} field_view;
-
 /* A piece of rect or slices: queries, keys, kind; an end of -1 is n. */
 typedef struct piece {
     int64_t q0, q1, k0, k1;
@@ -73,7 +67,7 @@ typedef struct random_program {
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in plan.h */
-    bool rail, backward, uses_h;
+    bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
@@ -93,6 +87,7 @@ static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t 
     expr *e = &p->pool[p->used++];
     *e = (expr){k, value, a, b, c, NULL, NULL};
     if (k == X_H) p->uses_h = true;
+    if (k == X_LOAD || k == X_RUN) p->uses_field = true;
     return e;
 }
 
@@ -347,7 +342,7 @@ static void draw_field(random_program *p, dice *d, int64_t *out) {
         for (uint64_t i = 0; i < p->lengths[s]; i++, t++) {
             if (style == 0 && roll(d, span) == 0) v++;
             if (style == 1) v = (int64_t)roll(d, 3);
-            if (style == 2) v = ((int64_t)roll(d, 1 << 20) - (1 << 19)) << roll(d, 24);
+            if (style == 2) v = ((int64_t)roll(d, 1 << 20) - (1 << 19)) * ((int64_t)1 << roll(d, 24));
             if (style == 3 && roll(d, span) == 0) v = (int64_t)roll(d, 4);
             if (style == 4) v = (int64_t)i + (int64_t)roll(d, span);
             out[t] = v;
@@ -424,10 +419,13 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->pieces = p->piece_room;
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
-    draw_score(&p->score, d, p->heads);
+    draw_score(&p->score, d, p->heads, p->views, p->field_count);
 
-    put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\n", p->heads, p->kv_heads, p->head_dim,
+    put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s", p->heads, p->kv_heads, p->head_dim,
         dtypes[p->dtype]);
+    for (int i = 0; i < SCORE_TABLE && p->score.uses_table; i++)
+        put(p, "%s%.2f", i ? ", " : "; table near = [", p->score.table[i]);
+    put(p, p->score.uses_table ? "] }\n" : " }\n");
     put(p, "cluster { nodes = %u; gpus = %u; fabric = %s }\n", p->nodes, p->gpus, p->rail ? "rail" : "fat_tree");
     put(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {

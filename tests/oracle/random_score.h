@@ -10,22 +10,36 @@
 #include <stdarg.h>
 
 typedef enum score_kind {
-    T_S, T_NUMBER, T_DISTANCE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP, T_NEAR, T_HEAD
+    T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP, T_NEAR,
+    T_HEAD
 } score_kind;
 
+/* A field, and what of it the sequence under way sees. */
+typedef struct field_view {
+    const int64_t *at;
+    int64_t n;
+} field_view;
+
+enum { MAX_SCORE_TREES = 64, MAX_HEADS = 8, SCORE_TABLE = 5, FIELD_MOST = 20 };
 typedef struct score_tree {
     score_kind kind;
     double number; /* hundredths, so that text and value are the same */
+    uint32_t which; /* T_FIELD: its name */
+    const field_view *field;
+    const double *table; /* T_TABLE: SCORE_TABLE numbers */
     const struct score_tree *a, *b;
 } score_tree;
 
-enum { MAX_SCORE_TREES = 64, MAX_HEADS = 8 };
 typedef struct random_score {
+    const field_view *views; /* of the mask's fields, which scores may read, too */
+    uint32_t field_count;
     score_tree pool[MAX_SCORE_TREES];
     uint32_t used;
     const score_tree *root; /* NULL: none */
     bool sinks;
     double sink[MAX_HEADS];
+    double table[SCORE_TABLE]; /* `near` */
+    bool uses_table, uses_field;
     char text[16384];       /* of the score */
     size_t size;
 } random_score;
@@ -33,17 +47,36 @@ typedef struct random_score {
 static const score_tree *score_node(random_score *r, score_kind kind, double number, const score_tree *a,
                                     const score_tree *b) {
     score_tree *t = &r->pool[r->used++];
-    *t = (score_tree){kind, number, a, b};
+    *t = (score_tree){.kind = kind, .number = number, .a = a, .b = b};
     return t;
 }
 
 static double hundredths(dice *d, int from, int to) { return (from + (int)roll(d, (uint32_t)(to - from + 1))) / 100.0; }
 
+/* What is added to logits: by distance, by key, or of a table. */
+static const score_tree *draw_score_bias(random_score *r, dice *d) {
+    uint32_t pick = roll(d, 3);
+    if (pick == 1 && r->field_count) {
+        score_tree *t = (score_tree *)score_node(r, T_FIELD, hundredths(d, -9, 9), NULL, NULL);
+        t->which = roll(d, r->field_count);
+        t->field = &r->views[t->which];
+        r->uses_field = true;
+        return t;
+    }
+    if (pick == 2) {
+        score_tree *t = (score_tree *)score_node(r, T_TABLE, 0, NULL, NULL);
+        t->table = r->table;
+        r->uses_table = true;
+        return t;
+    }
+    return score_node(r, T_DISTANCE, hundredths(d, -20, 5), NULL, NULL);
+}
+
 static const score_tree *draw_score_tree(random_score *r, dice *d, unsigned depth) {
     uint32_t pick = depth ? roll(d, 14) : roll(d, 3);
     if (pick == 0 || r->used > MAX_SCORE_TREES - 32) return score_node(r, T_S, 0, NULL, NULL);
     if (pick == 1) return score_node(r, T_NUMBER, hundredths(d, -150, 150), NULL, NULL);
-    if (pick == 2) return score_node(r, T_DISTANCE, hundredths(d, -20, 5), NULL, NULL);
+    if (pick == 2) return draw_score_bias(r, d);
     const score_tree *a = draw_score_tree(r, d, depth - 1);
     switch (pick) {
     case 3: case 4: return score_node(r, T_ADD, 0, a, draw_score_tree(r, d, depth - 1));
@@ -78,6 +111,8 @@ static inline void say_score(random_score *r, const score_tree *t) {
     case T_S: say(r, "s"); return;
     case T_NUMBER: say(r, t->number < 0 ? "(%.4f)" : "%.4f", t->number); return;
     case T_DISTANCE: say(r, "(abs(q - k) * (%.4f))", t->number); return;
+    case T_FIELD: say(r, "(max(-%d, min(%d, f%u[k])) * (%.4f))", FIELD_MOST, FIELD_MOST, t->which, t->number); return;
+    case T_TABLE: say(r, "near[(q - 2 * k) %% %d]", SCORE_TABLE); return;
     case T_CAP:
         say(r, "(%.4f * tanh(", t->number);
         say_score(r, t->a);
@@ -108,13 +143,26 @@ static inline void say_score(random_score *r, const score_tree *t) {
 }
 
 /* A score in half of the programs, sinks in a third. */
-static inline void draw_score(random_score *r, dice *d, uint32_t heads) {
+static inline void draw_score(random_score *r, dice *d, uint32_t heads, const field_view *views, uint32_t field_count) {
     r->used = 0;
+    r->uses_table = r->uses_field = false;
+    r->views = views;
+    r->field_count = field_count;
+    for (int i = 0; i < SCORE_TABLE; i++) r->table[i] = hundredths(d, -200, 200);
     r->root = roll(d, 2) ? draw_score_tree(r, d, 1 + roll(d, 3)) : NULL;
     r->sinks = roll(d, 3) == 0;
     for (uint32_t h = 0; h < heads && h < MAX_HEADS; h++) r->sink[h] = hundredths(d, -300, 500);
     r->size = 0;
     if (r->root) say_score(r, r->root);
+}
+
+static inline int64_t score_field(const score_tree *t, int64_t k) {
+    const int64_t x = t->field->at[k];
+    return x > FIELD_MOST ? FIELD_MOST : x < -FIELD_MOST ? -FIELD_MOST : x;
+}
+static inline double score_entry(const score_tree *t, int64_t q, int64_t k) {
+    const int64_t rest = (q - 2 * k) % SCORE_TABLE;
+    return t->table[rest < 0 ? rest + SCORE_TABLE : rest];
 }
 
 /* A number and its derivative by s. Once for each type. */
@@ -127,6 +175,8 @@ static inline void draw_score(random_score *r, dice *d, uint32_t heads) {
         if (t->kind == T_S) return (NAME##_dual){s, 1};                                                                \
         if (t->kind == T_NUMBER) return (NAME##_dual){c, 0};                                                           \
         if (t->kind == T_DISTANCE) return (NAME##_dual){(REAL)(q < k ? k - q : q - k) * c, 0};                         \
+        if (t->kind == T_FIELD) return (NAME##_dual){(REAL)score_field(t, k) * c, 0};                                  \
+        if (t->kind == T_TABLE) return (NAME##_dual){(REAL)score_entry(t, q, k), 0};                                   \
         if (t->kind == T_NEAR) return NAME(q - k < (int)t->number ? t->a : t->b, s, q, k, h);                          \
         if (t->kind == T_HEAD) return NAME(k - 40 * h < (int)t->number ? t->a : t->b, s, q, k, h);                     \
         NAME##_dual a = NAME(t->a, s, q, k, h), b = {c, 0};                                                            \

@@ -4,6 +4,7 @@
  * is none. Everything is static. */
 #ifndef PLAN_DAMAGE_H
 #define PLAN_DAMAGE_H
+#include "plan_damage_data.h"
 #include "plan_places.h"
 
 /* --- damage: tiles, visits ---------------------------------------------------------------------------------------- */
@@ -916,6 +917,17 @@ static const damage kinds[] = {
     D(tile_of_other_side, FCP_E_PLAN_FORMAT),
     D(send_kv_of_queries, FCP_E_PLAN_FORMAT),
     D(results_of_keys, E(LAYOUT), E(MATCH)),
+    D(wrong_key_layout, FCP_E_PLAN_FORMAT),
+    D(wrong_slices, FCP_E_PLAN_FORMAT),
+    D(lose_slices, FCP_E_PLAN_FORMAT),
+    D(wrong_band_rows, FCP_E_PLAN_FORMAT),
+    D(wrong_band, FCP_E_PLAN_FORMAT),
+    D(share_bands, FCP_E_PLAN_FORMAT),
+    D(bands_of_nothing, FCP_E_PLAN_FORMAT),
+    D(wrong_code, FCP_E_PLAN_FORMAT),
+    D(lose_score, FCP_E_PLAN_FORMAT),
+    D(wrong_real, FCP_E_PLAN_FORMAT),
+    D(wrong_sink, FCP_E_PLAN_FORMAT),
 };
 #undef D
 #undef E

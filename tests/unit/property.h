@@ -18,11 +18,14 @@ typedef enum p_kind {
     P_CONST, P_Q, P_K, P_N, P_H, P_T, /* P_T: the parameter of the function it stands in */
     P_ADD, P_SUB, P_MUL, P_DIV, P_MOD, P_MIN, P_MAX, P_ABS, P_NEG, P_IF, P_CALL, /* imm: which; a: argument, or -1 */
     P_LOAD, P_RUN, /* imm: which field; a: where */
-    P_TRUE, P_FALSE, P_EQ, P_NE, P_LT, P_LE, P_GT, P_GE, P_SAME, P_DIFFER, P_AND, P_OR, P_NOT, P_IFB, P_CALLB
+    P_TABLE, /* imm: which table, a: where; of table P_GRID a: which row, b: which column */
+    P_TRUE, P_FALSE, P_SLICES, /* imm: which union */
+    P_RECT, /* imm: which rect's ends and kind; a, b: where its queries and its keys begin */
+    P_EQ, P_NE, P_LT, P_LE, P_GT, P_GE, P_SAME, P_DIFFER, P_AND, P_OR, P_NOT, P_IFB, P_CALLB
 } p_kind;
 
 enum { P_NODES = 1024, P_DRAWN = 300, P_FUNCTIONS = 3, P_SEQUENCES = 3, P_CUTS = 6, P_LONGEST = 420, P_HEADS = 3,
-       P_FIELDS = 2, P_TEXT = 1 << 16 };
+       P_FIELDS = 2, P_GRID = 1, P_CELLS = 64, P_TABLES = 2, P_UNIONS = 3, P_SLICES_EACH = 6, P_TEXT = 1 << 16 };
 
 typedef struct p_node {
     p_kind kind;
@@ -35,8 +38,25 @@ typedef struct p_function {
     bool takes, is_bool; /* takes: has a parameter */
 } p_function;
 
-/* Queries are the last of n positions, or begin before them where there are more. Cuts are in order, the first and the
- * last included; those of queries count from the first query. */
+/* Of a rect q0 and k0 are not used, and an end of -1 is n. */
+typedef struct p_slice {
+    int64_t q0, q1, k0, k1;
+    uint32_t kind; /* of P_KIND_WORDS */
+} p_slice;
+static const char *const P_KIND_WORDS[] = {"full", "causal", "inverse", "both"};
+
+typedef struct p_union {
+    int count;
+    p_slice of[P_SLICES_EACH];
+} p_union;
+
+typedef struct p_table {
+    uint32_t rows, columns; /* columns: 1 but of P_GRID */
+    int64_t value[P_CELLS];
+} p_table;
+
+/* Queries are the last of n positions, or begin before them where there are more; at the top left they begin at 0. Cuts
+ * are in order, the first and the last included; those of queries count from the first query. */
 typedef struct p_sequence {
     uint64_t n, queries, q_cuts[P_CUTS], k_cuts[P_CUTS];
     uint32_t q_cut_count, k_cut_count;
@@ -51,17 +71,24 @@ typedef struct property {
     p_sequence sequence[P_SEQUENCES];
     uint32_t sequences, heads;
     int fields;
+    p_table table[P_TABLES];
+    p_union pieces[P_UNIONS];
+    int unions;
+    bool top_left;
     uint64_t seed;
 } property;
 
 static inline bool p_is_bool(p_kind kind) { return kind >= P_TRUE; }
 static inline bool p_is_call(p_kind kind) { return kind == P_CALL || kind == P_CALLB; }
-static inline bool p_is_leaf(p_kind kind) { return kind <= P_T || kind == P_TRUE || kind == P_FALSE; }
+static inline bool p_is_leaf(p_kind kind) { return kind <= P_T || (kind >= P_TRUE && kind <= P_SLICES); }
+static inline int64_t p_first(const property *p, const p_sequence *s) {
+    return p->top_left ? 0 : (int64_t)s->n - (int64_t)s->queries;
+}
 
 /* --- meaning ----------------------------------------------------------------------------------------------------- */
 
 /* P_RIGHT is the language's; the others are mistakes, to try the test with. */
-typedef enum p_meaning { P_RIGHT, P_LE_IS_LT, P_TRUNCATES, P_EAGER, P_H_IS_0 } p_meaning;
+typedef enum p_meaning { P_RIGHT, P_LE_IS_LT, P_TRUNCATES, P_EAGER, P_H_IS_0, P_KINDS_ALIKE, P_TURNED } p_meaning;
 typedef enum p_fault { P_OK, P_OVERFLOW, P_DIV_ZERO, P_INDEX } p_fault;
 typedef struct p_place {
     int64_t q, k, n, h, t;
@@ -73,6 +100,34 @@ typedef struct p_place {
 static inline int64_t p_fail(p_place *at, p_fault fault) {
     if (!at->fault) at->fault = fault;
     return 0;
+}
+
+static inline bool p_in_slices(const p_union *u, const p_place *at) {
+    for (int i = 0; i < u->count; i++) {
+        const p_slice *s = &u->of[i];
+        bool above = s->kind == 1 || s->kind == 3, below = s->kind == 2 || s->kind == 3;
+        if (at->meaning == P_KINDS_ALIKE) above = below = false;
+        if (at->q >= s->q0 && at->q < s->q1 && at->k >= s->k0 && at->k < s->k1 &&
+            (!above || s->k1 - at->k >= s->q1 - at->q) && (!below || at->k - s->k0 >= at->q - s->q0))
+            return true;
+    }
+    return false;
+}
+
+static inline int64_t p_value(const property *p, int i, p_place *at);
+/* The comparisons in their order: a bound is reached where those before it hold. */
+static inline int64_t p_in_rect(const property *p, const p_node *x, p_place *at) {
+    const p_slice *s = &p->pieces[x->imm].of[0];
+    const int64_t q1 = s->q1 < 0 ? at->n : s->q1, k1 = s->k1 < 0 ? at->n : s->k1, q0 = p_value(p, x->a, at);
+    if (at->fault || at->q < q0 || at->q >= q1) return 0;
+    const int64_t k0 = p_value(p, x->b, at);
+    if (at->fault || at->k < k0 || at->k >= k1) return 0;
+    if (at->meaning == P_KINDS_ALIKE) return 1;
+    if (s->kind % 2 && at->k - k1 > at->q - q1) return 0;
+    if (s->kind < 2) return 1;
+    int64_t u, v;
+    if (__builtin_sub_overflow(at->k, k0, &u) || __builtin_sub_overflow(at->q, q0, &v)) return p_fail(at, P_OVERFLOW);
+    return u >= v;
 }
 
 static inline int64_t p_value(const property *p, int i, p_place *at) {
@@ -88,6 +143,8 @@ static inline int64_t p_value(const property *p, int i, p_place *at) {
     case P_T: return at->t;
     case P_TRUE: return 1;
     case P_FALSE: return 0;
+    case P_SLICES: return p_in_slices(&p->pieces[x->imm], at);
+    case P_RECT: return p_in_rect(p, x, at);
     case P_CALL: case P_CALLB: {
         const p_function *f = &p->function[x->imm];
         int64_t outside = at->t;
@@ -111,6 +168,12 @@ static inline int64_t p_value(const property *p, int i, p_place *at) {
         if (x->kind == P_LOAD) return values[u];
         while (u > 0 && values[u - 1] == values[u]) u--;
         return u;
+    }
+    case P_TABLE: {
+        const p_table *t = &p->table[x->imm];
+        if (u < 0 || u >= t->rows || v < 0 || v >= t->columns) return p_fail(at, P_INDEX);
+        if (at->meaning == P_TURNED && v < t->rows && u < t->columns) return t->value[v * t->columns + u];
+        return t->value[u * t->columns + v];
     }
     case P_ADD: return __builtin_add_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
     case P_SUB: return __builtin_sub_overflow(u, v, &r) ? p_fail(at, P_OVERFLOW) : r;
@@ -154,6 +217,21 @@ __attribute__((format(printf, 2, 3))) static inline void p_put(p_text *t, const 
     t->size += (size_t)n;
 }
 
+static inline void p_put_end(p_text *t, int64_t end) {
+    if (end < 0) p_put(t, "n");
+    else p_put(t, "%" PRId64, end);
+}
+
+static inline void p_print_slices(p_text *t, const p_union *u) {
+    for (int i = 0; i < u->count; i++) {
+        const p_slice *s = &u->of[i];
+        p_put(t, i ? ", " : "slices(");
+        p_put(t, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, s->q0, s->q1, s->k0, s->k1);
+        p_put(t, s->kind ? ", %s]" : "]", P_KIND_WORDS[s->kind]);
+    }
+    p_put(t, ")");
+}
+
 /* In parentheses unless a leaf or a call. */
 static inline void p_print(p_text *t, const property *p, int i, bool inside) {
     static const char *const words[] = {
@@ -177,6 +255,22 @@ static inline void p_print(p_text *t, const property *p, int i, bool inside) {
         p_print(t, p, x->a, false);
         p_put(t, x->kind == P_LOAD ? "]" : ")");
         return;
+    case P_TABLE:
+        p_put(t, "t%d[", (int)x->imm);
+        p_print(t, p, x->a, false);
+        if (x->b >= 0) p_put(t, ", "), p_print(t, p, x->b, false);
+        p_put(t, "]");
+        return;
+    case P_SLICES: p_print_slices(t, &p->pieces[x->imm]); return;
+    case P_RECT: {
+        const p_slice *s = &p->pieces[x->imm].of[0];
+        p_put(t, "rect("), p_print(t, p, x->a, true);
+        p_put(t, ".."), p_put_end(t, s->q1);
+        p_put(t, ", "), p_print(t, p, x->b, true);
+        p_put(t, ".."), p_put_end(t, s->k1);
+        p_put(t, s->kind ? ", %s)" : ")", P_KIND_WORDS[s->kind]);
+        return;
+    }
     case P_MIN: case P_MAX: case P_ABS:
         p_put(t, "%s(", words[x->kind]);
         p_print(t, p, x->a, false);
@@ -209,12 +303,15 @@ static inline unsigned p_calls(const property *p, int i) {
     return used;
 }
 
-/* Which fields are read: a bit each. */
+/* Which fields are read, then which tables, which unions and rects: a bit each. */
+enum { P_READS_TABLE = P_FIELDS, P_READS_PIECES = P_READS_TABLE + P_TABLES };
 static inline unsigned p_reads(const property *p, int i) {
     if (i < 0) return 0;
     const p_node *x = &p->node[i];
     unsigned used = p_reads(p, x->a) | p_reads(p, x->b) | p_reads(p, x->c);
     if (x->kind == P_LOAD || x->kind == P_RUN) used |= 1u << x->imm;
+    if (x->kind == P_TABLE) used |= 1u << (P_READS_TABLE + x->imm);
+    if (x->kind == P_SLICES || x->kind == P_RECT) used |= 1u << (P_READS_PIECES + x->imm);
     if (p_is_call(x->kind)) used |= p_reads(p, p->function[x->imm].body);
     return used;
 }
@@ -232,19 +329,33 @@ static inline void p_print_field(p_text *t, const property *p, int f) {
     p_put(t, "]");
 }
 
+static inline void p_print_table(p_text *t, const property *p, int number) {
+    const p_table *x = &p->table[number];
+    p_put(t, "; table t%d = [", number);
+    for (uint32_t i = 0; i < x->rows; i++) {
+        p_put(t, number == P_GRID ? "%s[" : "%s", i ? ", " : "");
+        for (uint32_t j = 0; j < x->columns; j++) p_put(t, "%s%" PRId64, j ? ", " : "", x->value[i * x->columns + j]);
+        if (number == P_GRID) p_put(t, "]");
+    }
+    p_put(t, "]");
+}
+
 /* The program as source. The cuts, which are not of the language, stand in comments. */
 static inline void p_source(const property *p, p_text *t) {
-    unsigned used = p_calls(p, p->root);
+    unsigned used = p_calls(p, p->root), reads = p_reads(p, p->root);
     t->size = 0;
-    p_put(t, "model { heads = %u }\nbatch { lengths = [", p->heads);
+    p_put(t, "model { heads = %u", p->heads);
+    for (int i = 0; i < P_TABLES; i++)
+        if (reads & 1u << (P_READS_TABLE + i)) p_print_table(t, p, i);
+    p_put(t, " }\nbatch { lengths = [");
     for (uint32_t i = 0; i < p->sequences; i++) {
         const p_sequence *s = &p->sequence[i];
         p_put(t, "%s", i ? ", " : "");
         if (s->queries != s->n) p_put(t, "%" PRIu64 ":", s->queries);
         p_put(t, "%" PRIu64, s->n);
     }
-    p_put(t, "]");
-    unsigned reads = p_reads(p, p->root);
+    p_put(t, "]%s", p->top_left ? "; align = top_left" : "");
+    reads &= (1u << P_FIELDS) - 1;
     for (int f = 0; f < p->fields; f++)
         if (reads & 1u << f) p_print_field(t, p, f);
     p_put(t, "%s}\nmask drawn = ", reads ? "\n" : " ");
@@ -340,9 +451,27 @@ static inline int p_element(property *p, p_scope s) {
     }
 }
 
+/* An element of a table: mostly of one that there is. */
+static inline int p_entry(property *p, p_scope s) {
+    int number = (int)p_draw(p, P_TABLES), at[2] = {-1, -1};
+    for (int d = 0; d <= (number == P_GRID); d++) {
+        int64_t side = d ? p->table[number].columns : p->table[number].rows, step = 1 + (int64_t)p_draw(p, 70);
+        int x = p_position(p, s), last = p_num(p, side - 1);
+        switch (p_draw(p, 8)) {
+        case 0: case 1: at[d] = p2(p, P_MIN, p2(p, P_MAX, x, p_num(p, 0)), last); break;
+        case 2: at[d] = p2(p, P_MIN, p1(p, P_ABS, p2(p, P_DIV, x, p_num(p, step))), last); break;
+        case 3: at[d] = p_draw(p, 3) ? p_num(p, (int64_t)p_draw(p, (uint64_t)side)) : x; break;
+        case 4: at[d] = p2(p, P_MOD, s.pair ? p2(p, P_SUB, p0(p, P_Q), p0(p, P_K)) : x, p_num(p, side)); break;
+        default: at[d] = p2(p, P_MOD, x, p_num(p, side)); break;
+        }
+    }
+    return p_new(p, P_TABLE, at[0], at[1], -1, number);
+}
+
 static inline int p_draw_bool(property *p, p_scope s, int depth);
 static inline int p_draw_int(property *p, p_scope s, int depth) {
     if (depth <= 0 || p->count > P_DRAWN || p_draw(p, 4) == 0) {
+        if (p->table[0].rows && p->count < P_DRAWN && p_draw(p, 4) == 0) return p_entry(p, s);
         if (p->fields && p->count < P_DRAWN && p_draw(p, 3) == 0) return p_element(p, s);
         uint64_t pick = p_draw(p, 12);
         if (pick < 6) return s.t && pick < 4 ? p0(p, P_T) : !s.pair ? p0(p, P_N) : p0(p, pick % 2 ? P_Q : P_K);
@@ -374,6 +503,34 @@ static inline int p_draw_int(property *p, p_scope s, int depth) {
     }
     default: return p_new(p, P_IF, p_draw_bool(p, s, depth - 1), x, p_draw_int(p, s, depth - 1), 0);
     }
+}
+
+static inline int64_t p_draw_place(property *p) {
+    return (int64_t)(p_draw(p, 3) ? p_draw(p, 40) : p_draw(p, 3) ? 120 + p_draw(p, 20) : p_draw(p, 300));
+}
+
+/* A union of slices, which may meet, cross or share edges; or a rect, whose bounds may be anything. */
+static inline int p_draw_pieces(property *p, p_scope s) {
+    bool rect = p_draw(p, 3) == 0;
+    int64_t number = p->unions++;
+    p_union *u = &p->pieces[number];
+    u->count = rect ? 1 : 1 + (int)p_draw(p, P_SLICES_EACH);
+    for (int i = 0; i < u->count; i++) {
+        p_slice *x = &u->of[i], *other = i && p_draw(p, 2) ? &u->of[p_draw(p, (uint64_t)i)] : NULL;
+        x->q0 = other && p_draw(p, 2) ? (p_draw(p, 2) ? other->q0 : other->q1) : p_draw_place(p);
+        x->k0 = other && p_draw(p, 2) ? (p_draw(p, 2) ? other->k0 : other->k1) : p_draw_place(p);
+        x->q1 = other && other->q1 > x->q0 && p_draw(p, 2) ? other->q1 : x->q0 + 1 + p_draw_place(p);
+        x->k1 = p_draw(p, 3) == 0 ? x->k0 + (x->q1 - x->q0) : x->k0 + 1 + p_draw_place(p); /* a square */
+        x->kind = (uint32_t)p_draw(p, 4);
+    }
+    if (!rect) return p_new(p, P_SLICES, -1, -1, -1, number);
+    p_slice *x = &u->of[0];
+    int a = p_draw(p, 3) ? p_num(p, x->q0) : p_draw_int(p, s, 1);
+    int b = p_draw(p, 3) ? p_num(p, x->k0) : p_draw_int(p, s, 1);
+    if (p_draw(p, 4) == 0) x->q1 = -1;
+    if (p_draw(p, 4) == 0) x->k1 = -1;
+    x->q0 = x->k0 = 0;
+    return p_new(p, P_RECT, a, b, -1, number);
 }
 
 /* The shapes that masks have. */
@@ -437,6 +594,7 @@ static inline int p_draw_bool(property *p, p_scope s, int depth) {
     bool room = p->count < P_DRAWN;
     uint64_t pick = depth > 0 && room ? p_draw(p, 16) : 15;
     if (pick >= 12 || !room) {
+        if (room && s.pair && p->unions < P_UNIONS && p_draw(p, 6) == 0) return p_draw_pieces(p, s);
         if (room && s.pair && !s.t && p_draw(p, 3) == 0) return p_known_shape(p);
         if (room && s.functions && p_draw(p, 3) == 0) { /* f(q) == f(k), or the answer of one */
             int f = (int)p_draw(p, (uint64_t)s.functions);
@@ -501,11 +659,24 @@ static inline void p_draw_field(property *p, int64_t *v, uint64_t n) {
     }
 }
 
+static inline void p_draw_table(property *p, int number) {
+    p_table *t = &p->table[number];
+    t->rows = 1 + (uint32_t)p_draw(p, number == P_GRID ? 8 : P_CELLS);
+    t->columns = number == P_GRID ? 1 + (uint32_t)p_draw(p, 8) : 1;
+    uint64_t kind = p_draw(p, 4);
+    for (uint32_t i = 0; i < t->rows * t->columns; i++)
+        t->value[i] = kind == 0 ? (int64_t)p_draw(p, 2) : kind == 1 ? (int64_t)(i * 3) : kind == 2 ? p_draw_number(p)
+                      : (int64_t)p_draw(p, 20) - 5;
+}
+
 static inline void p_draw_program(property *p, uint64_t seed) {
     memset(p, 0, sizeof *p);
     p->seed = seed * 0x2545f4914f6cdd1d;
     p->heads = p_draw(p, 4) ? 1 : 1 + (uint32_t)p_draw(p, P_HEADS);
     p->fields = p_draw(p, 3) ? 0 : 1 + (int)p_draw(p, P_FIELDS);
+    if (p_draw(p, 3) == 0)
+        for (int i = 0; i < P_TABLES; i++) p_draw_table(p, i);
+    p->top_left = p_draw(p, 4) == 0;
     int functions = p_draw(p, 2) ? 0 : 1 + (int)p_draw(p, P_FUNCTIONS);
     for (int i = 0; i < functions; i++) {
         p_function *f = &p->function[i];

@@ -1,5 +1,6 @@
 /* shrink.h: makes a program that fails a test smaller, for as long as it still fails: sub-expressions become one of
- * their parts or a leaf, calls what they call; numbers and fields' values go to zero; sequences, cuts and heads go.
+ * their parts or a leaf, calls what they call; numbers and the values of fields and tables go to zero; slices,
+ * sequences, cuts and heads go.
  * Greedy: every step makes it lighter (p_weigh), so it ends; what is left is a program no smaller neighbour of which
  * fails. */
 #ifndef TESTS_SHRINK_H
@@ -7,7 +8,7 @@
 #include "property.h"
 
 /* How large a program is; the first figure that differs decides. */
-enum { P_WEIGHTS = 9 };
+enum { P_WEIGHTS = 12 };
 typedef struct p_weight {
     uint64_t of[P_WEIGHTS];
 } p_weight;
@@ -27,18 +28,39 @@ static inline int p_size_of(const property *p) {
     return size;
 }
 
+static inline uint64_t p_weight_of(int64_t x) { return x < 0 ? 2 * (0 - (uint64_t)x) + 1 : 2 * (uint64_t)x; }
+static inline void p_add_weight(uint64_t *to, uint64_t size) {
+    if (__builtin_add_overflow(*to, size, to)) *to = UINT64_MAX;
+}
+
 static inline void p_weigh_leaves(const property *p, int i, p_weight *w) {
     static const uint8_t names[] = {[P_Q] = 1, [P_K] = 1, [P_N] = 2, [P_H] = 3, [P_T] = 1, [P_CALLB] = 0};
     if (i < 0) return;
     const p_node *x = &p->node[i];
     w->of[5] += names[x->kind];
     if (x->kind == P_CONST) {
-        uint64_t size = x->imm < 0 ? 2 * (0 - (uint64_t)x->imm) + 1 : 2 * (uint64_t)x->imm;
-        if (__builtin_add_overflow(w->of[6], size, &w->of[6])) w->of[6] = UINT64_MAX;
+        p_add_weight(&w->of[6], p_weight_of(x->imm));
     }
     p_weigh_leaves(p, x->a, w);
     p_weigh_leaves(p, x->b, w);
     p_weigh_leaves(p, x->c, w);
+}
+
+static inline void p_weigh_pieces(const property *p, unsigned reads, p_weight *w) {
+    for (int i = 0; i < P_TABLES; i++) {
+        const p_table *t = &p->table[i];
+        if (!(reads & 1u << (P_READS_TABLE + i))) continue;
+        w->of[10] += t->rows + t->columns;
+        for (uint32_t j = 0; j < t->rows * t->columns; j++) p_add_weight(&w->of[11], p_weight_of(t->value[j]));
+    }
+    for (int i = 0; i < p->unions; i++) {
+        const p_union *u = &p->pieces[i];
+        for (int j = 0; j < u->count && reads & 1u << (P_READS_PIECES + i); j++) {
+            const p_slice *x = &u->of[j];
+            w->of[9] += 4 + x->kind;
+            w->of[10] += p_weight_of(x->q0) + p_weight_of(x->q1) + p_weight_of(x->k0) + p_weight_of(x->k1);
+        }
+    }
 }
 
 static inline p_weight p_weigh(const property *p) {
@@ -55,10 +77,11 @@ static inline p_weight p_weigh(const property *p) {
         for (uint32_t i = 0; i < p->sequences && reads & 1u << f; i++)
             for (uint64_t t = 0; t < p->sequence[i].n; t++) { /* changes of value, then sizes */
                 int64_t x = p->sequence[i].field[f][t];
-                uint64_t size = x < 0 ? 2 * (0 - (uint64_t)x) + 1 : 2 * (uint64_t)x;
                 w.of[7] += t && x != p->sequence[i].field[f][t - 1];
-                if (__builtin_add_overflow(w.of[8], size, &w.of[8])) w.of[8] = UINT64_MAX;
+                p_add_weight(&w.of[8], p_weight_of(x));
             }
+    p_weigh_pieces(p, reads, &w);
+    w.of[2] += p->top_left;
     p_weigh_leaves(p, p->root, &w);
     for (int i = 0; i < p->functions; i++)
         if (used & 1u << i) p_weigh_leaves(p, p->function[i].body, &w);
@@ -245,6 +268,11 @@ static inline bool p_shrink_sequences(p_shrinker *s) {
                 j += !took || j == 0;
             }
     }
+    if (s->now.top_left) {
+        s->next = s->now;
+        s->next.top_left = false;
+        any |= p_take(s);
+    }
     while (s->now.heads > 1) {
         s->next = s->now;
         s->next.heads = 1;
@@ -284,6 +312,81 @@ static inline bool p_shrink_fields(p_shrinker *s) {
     return any;
 }
 
+/* Without its row or column `at`. */
+static inline bool p_shrink_side_of(p_shrinker *s, int number, bool column, uint32_t at) {
+    s->next = s->now;
+    p_table *t = &s->next.table[number];
+    const uint32_t columns = t->columns;
+    if ((column ? t->columns-- : t->rows--) == 1) return false;
+    for (uint32_t i = 0; i < t->rows * t->columns; i++) {
+        uint32_t row = i / t->columns, col = i % t->columns;
+        t->value[i] = t->value[(row + (!column && row >= at)) * columns + col + (column && col >= at)];
+    }
+    return p_take(s);
+}
+
+static inline bool p_shrink_table(p_shrinker *s, int number) {
+    bool any = false;
+    const p_table *t = &s->now.table[number];
+    for (int column = 0; column < 2; column++)
+        for (uint32_t i = column ? t->columns : t->rows; i-- > 0;) any |= p_shrink_side_of(s, number, column, i);
+    for (uint32_t i = 0; i < t->rows * t->columns; i++)
+        for (int by = 0; by < 3; by++) {
+            s->next = s->now;
+            int64_t *v = &s->next.table[number].value[i];
+            *v = by == 0 ? 0 : by == 1 ? *v / 2 : *v < 0 ? *v + 1 : *v - 1;
+            any |= p_take(s);
+        }
+    return any;
+}
+
+/* One of the numbers of a slice, or -1 for its kind, made smaller; both ends move with their beginnings. */
+static inline bool p_shrink_slice(p_shrinker *s, int number, int i, int which, bool rect) {
+    bool any = false;
+    for (int by = 0; by < 3;) {
+        s->next = s->now;
+        p_slice *x = &s->next.pieces[number].of[i];
+        int64_t *const numbers[] = {&x->q0, &x->q1, &x->k0, &x->k1};
+        if (which < 0) {
+            x->kind = by < (int)x->kind ? (uint32_t)by : x->kind;
+        } else {
+            int64_t *v = numbers[which], was = *v;
+            if (was <= 0) break;
+            *v = by == 0 ? 0 : by == 1 ? was / 2 : was - 1;
+            if (which % 2 == 0) *numbers[which + 1] -= was - *v;
+            if (!rect && (x->q1 <= x->q0 || x->k1 <= x->k0)) {
+                by++;
+                continue;
+            }
+        }
+        if (p_take(s)) any = true;
+        else by++;
+    }
+    return any;
+}
+
+static inline bool p_shrink_pieces(p_shrinker *s) {
+    bool any = false;
+    for (int i = 0; i < P_TABLES; i++)
+        if (p_reads(&s->now, s->now.root) & 1u << (P_READS_TABLE + i)) any |= p_shrink_table(s, i);
+    for (int i = 0; i < s->now.unions; i++) {
+        if (!(p_reads(&s->now, s->now.root) & 1u << (P_READS_PIECES + i))) continue;
+        for (int j = 0; j < s->now.pieces[i].count && s->now.pieces[i].count > 1;) {
+            s->next = s->now;
+            p_union *u = &s->next.pieces[i];
+            memmove(&u->of[j], &u->of[j + 1], (size_t)(--u->count - j) * sizeof *u->of);
+            bool took = p_take(s);
+            any |= took;
+            j += !took;
+        }
+        bool rect = false;
+        for (int j = 0; j < s->now.count; j++) rect |= s->now.node[j].kind == P_RECT && s->now.node[j].imm == i;
+        for (int j = 0; j < s->now.pieces[i].count; j++)
+            for (int which = -1; which < 4; which++) any |= p_shrink_slice(s, i, j, which, rect);
+    }
+    return any;
+}
+
 /* Makes p, which fails, as small as it gets within so many tries. */
 static inline void p_shrink(property *p, p_fails *fails, void *with, int64_t tries) {
     p_shrinker *s = malloc(sizeof *s);
@@ -295,6 +398,7 @@ static inline void p_shrink(property *p, p_fails *fails, void *with, int64_t tri
     for (bool any = true; any && s->tries > 0;) {
         any = p_shrink_sequences(s); /* first: what follows is then quick */
         any |= p_shrink_fields(s);
+        any |= p_shrink_pieces(s);
         p_tidy(&s->now, &s->scratch);
         int roots[1 + P_FUNCTIONS], count = 0;
         unsigned used = p_calls(&s->now, s->now.root);

@@ -294,6 +294,31 @@ Test(plan, section_table, .fini = remove_folder) {
     free(bytes);
 }
 
+/* The fuzzer's seeds are of today's format: each is sound, or has the error that it is named after. */
+Test(plan, seeds_are_what_they_say) {
+    static const char name[] = "fuzz/corpus/plan";
+    DIR *d = opendir(name);
+    cr_assert(d, "%s", name);
+    int sound = 0, damaged = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        char path[300];
+        size_t size;
+        snprintf(path, sizeof path, "%s/%s", name, e->d_name);
+        uint8_t *bytes = read_all(path, &size);
+        fcp_code code = load_bytes(bytes, size);
+        const char *dash = strchr(e->d_name, '-');
+        bool error = e->d_name[0] == 'e' && dash == e->d_name + 4;
+        cr_expect(error ? !strncmp(e->d_name + 1, fcp_code_name(code) + 1, 3) : !code, "%s: %s; make fuzz-seeds makes them",
+                  path, fcp_code_name(code));
+        sound += !error;
+        damaged += error;
+        free(bytes);
+    }
+    closedir(d);
+    cr_expect(sound >= 8 && damaged >= 40, "%d sound, %d damaged", sound, damaged);
+}
+
 Test(plan, load_errors, .fini = remove_folder) {
     fcp_plan *plan = NULL;
     fcp_error err = {0};

@@ -9,7 +9,7 @@
 
 #include <criterion/criterion.h>
 
-enum { PROGRAMS = 2500, WHY = 240, TRIES = 20000, SIDE = P_LONGEST / FCP_CELL + 1 };
+enum { PROGRAMS = 2000, WHY = 240, TRIES = 20000, SIDE = P_LONGEST / FCP_CELL + 1 };
 
 typedef struct judge {
     p_meaning meaning;
@@ -46,7 +46,7 @@ static unsigned class_of(const judge *j, uint64_t q0, uint64_t q1, uint64_t k0, 
 /* Every element, by query and key, by the program's meaning, and what mask code makes of it. */
 static bool elements(judge *j, const property *p, const fcpc_program *program, const p_sequence *s) {
     const uint64_t n = s->n, w = n + 1;
-    const int64_t first = (int64_t)(n - s->queries);
+    const int64_t first = p_first(p, s);
     const mc_env *env = &j->env;
     int64_t *scratch = malloc(program->mask.count * sizeof *scratch);
     int64_t *row_scratch = malloc(mc_row_scratch(program->mask) * sizeof *row_scratch);
@@ -265,7 +265,8 @@ Test(property, masks_mean_what_they_say) {
 /* Judges that mistake the language are found out, each with a program of few words. */
 Test(property, failures_become_small) {
     static const struct { p_meaning meaning; int nodes; uint64_t tokens; } mistakes[] = {
-        {P_LE_IS_LT, 3, 1}, {P_TRUNCATES, 5, 3}, {P_EAGER, 7, 1}, {P_H_IS_0, 3, 1}};
+        {P_LE_IS_LT, 3, 1}, {P_TRUNCATES, 5, 3}, {P_EAGER, 7, 1}, {P_H_IS_0, 3, 1}, {P_KINDS_ALIKE, 3, 2},
+        {P_TURNED, 7, 8}};
     for (size_t m = 0; m < sizeof mistakes / sizeof *mistakes; m++) {
         judge *j = judge_new(mistakes[m].meaning);
         property *p = malloc(sizeof *p);

@@ -44,6 +44,11 @@ static const char *const programs[] = {
     MODEL "batch { lengths = [400:1500, 900:200, 1:700 x 3, 256] }\ncluster { nodes = 2; gpus = 2 }\n"
     "plan { mask = full; block = 128; strategy = fcp(coalesce = 1, buffers = 2); layout = contiguous; "
     "passes = forward, backward }",
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table far = [0.5, -1.0, 0.25] }\n"
+    "batch { lengths = [700, 1:900, 260] }\ncluster { gpus = 2 }\n"
+    "mask m = slices([0, 300, 0, 300, causal], [100, 700, 50, 400, both], [250, 600, 300, 500, inverse]) or q == k\n"
+    "score bias = s * 0.5 + far[(q + k) % 3] * abs(s)\n"
+    "plan { mask = m; score = bias; sink = [1.0, 0.0, -2.0, 0.5]; block = 128; passes = forward, backward }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

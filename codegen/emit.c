@@ -1,0 +1,446 @@
+/* emit.c: mask code to straight-line CUDA text, one variable a node.
+ *
+ * Requires: nothing: code is checked here.
+ * Gives: emit.h. A node is printed in 32 bits where its range proves that they hold it, else in 64; where 64 bits may
+ *        overflow, through unsigned arithmetic, which wraps. Floored division is plain where the signs allow it, a shift
+ *        for powers of two, else a function of the few printed before. Nodes that the answer does not need are left out.
+ * Cost: O(nodes).
+ * Method: interval analysis in 128 bits, forwards.
+ */
+#include "emit.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef __int128 wide;
+
+typedef struct range {
+    int64_t lo, hi;
+    bool exact; /* the operation cannot leave 64 bits */
+} range;
+
+typedef struct printer {
+    emit_text *out;
+    void *context;
+    const emit_program *program;
+    mc_code code;
+    range *ranges;
+    bool *needed;
+    char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
+} printer;
+
+static void say(printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(printer *p, const char *format, ...) {
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (size > 0) p->out(p->context, line, (size_t)size < sizeof line ? (size_t)size : sizeof line - 1);
+}
+
+/* --- ranges ------------------------------------------------------------------------------------------------------- */
+
+static const range everything = {INT64_MIN, INT64_MAX, false};
+
+static range hull(wide lo, wide hi) {
+    if (lo < INT64_MIN || hi > INT64_MAX) return everything;
+    return (range){(int64_t)lo, (int64_t)hi, true};
+}
+
+static range hull4(wide a, wide b, wide c, wide d) {
+    wide lo = a, hi = a;
+    const wide more[3] = {b, c, d};
+    for (int i = 0; i < 3; i++) {
+        if (more[i] < lo) lo = more[i];
+        if (more[i] > hi) hi = more[i];
+    }
+    return hull(lo, hi);
+}
+
+static range quotient(range x, range y) {
+    if (y.lo <= 0 && y.hi >= 0) { /* x / 0 is 0 */
+        if (x.lo == INT64_MIN) return everything;
+        int64_t most = x.hi > -x.lo ? x.hi : -x.lo;
+        return (range){-most - 1 < -INT64_MAX ? -INT64_MAX : -most - 1, most, true};
+    }
+    if (x.lo == INT64_MIN && y.lo <= -1 && y.hi >= -1) return everything;
+    return hull4(mc_div(x.lo, y.lo), mc_div(x.lo, y.hi), mc_div(x.hi, y.lo), mc_div(x.hi, y.hi));
+}
+
+static range remainder_of(range x, range y) {
+    int64_t lo = 0, hi = 0;
+    if (y.hi > 1) hi = y.hi - 1;
+    if (y.lo < -1) lo = y.lo + 1;
+    if (y.lo > 0 && x.lo >= 0 && x.hi < hi) hi = x.hi;
+    return (range){lo, hi, true};
+}
+
+static range values_of(const emit_array *a) {
+    switch (a->width) {
+    case MC_I8: return (range){INT8_MIN, INT8_MAX, true};
+    case MC_I16: return (range){INT16_MIN, INT16_MAX, true};
+    case MC_I32: return (range){INT32_MIN, INT32_MAX, true};
+    default: return (range){INT64_MIN, INT64_MAX, true};
+    }
+}
+
+static range range_of(const printer *p, const mc_node *x) {
+    const range *r = p->ranges, none = {0, 0, true};
+    range a = x->a != MC_NONE ? r[x->a] : none, b = x->b != MC_NONE ? r[x->b] : none, c = x->c != MC_NONE ? r[x->c] : none;
+    int64_t n = p->program->positions;
+    switch ((mc_op)x->op) {
+    case MC_CONST_I: return (range){x->imm, x->imm, true};
+    case MC_Q: return (range){p->program->negative ? -n : 0, n, true};
+    case MC_K:
+    case MC_N: return (range){0, n, true};
+    case MC_H: return (range){0, p->program->heads ? p->program->heads - 1 : 0, true};
+    case MC_ADD: return hull((wide)a.lo + b.lo, (wide)a.hi + b.hi);
+    case MC_SUB: return hull((wide)a.lo - b.hi, (wide)a.hi - b.lo);
+    case MC_MUL: return hull4((wide)a.lo * b.lo, (wide)a.lo * b.hi, (wide)a.hi * b.lo, (wide)a.hi * b.hi);
+    case MC_DIV: return quotient(a, b);
+    case MC_MOD: return remainder_of(a, b);
+    case MC_NEG: return hull(-(wide)a.hi, -(wide)a.lo);
+    case MC_ABS: return hull(a.lo > 0 ? a.lo : a.hi < 0 ? -(wide)a.hi : 0, -(wide)a.lo > a.hi ? -(wide)a.lo : a.hi);
+    case MC_MIN: return (range){a.lo < b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi, true};
+    case MC_MAX: return (range){a.lo > b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi, true};
+    case MC_IF_I: return (range){b.lo < c.lo ? b.lo : c.lo, b.hi > c.hi ? b.hi : c.hi, true};
+    case MC_LOAD:
+    case MC_LOAD2: return values_of(&p->program->arrays[x->imm]);
+    default: return none;
+    }
+}
+
+static bool narrow(range r) { return r.lo >= INT32_MIN && r.hi <= INT32_MAX; }
+
+static void write_constant(char out[32], int64_t value) {
+    if (value == INT64_MIN) snprintf(out, 32, "(-9223372036854775807ll - 1)");
+    else if (value < INT32_MIN || value > INT32_MAX) snprintf(out, 32, "(%" PRId64 "ll)", value);
+    else if (value == INT32_MIN) snprintf(out, 32, "(-2147483647 - 1)");
+    else snprintf(out, 32, value < 0 ? "(%" PRId64 ")" : "%" PRId64, value);
+}
+
+static bool is_constant(const mc_node *x) { return x->op == MC_CONST_I || x->op == MC_CONST_B; }
+
+static void name_operands(printer *p, const mc_node *x) {
+    const uint32_t from[3] = {x->a, x->b, x->c};
+    for (int i = 0; i < 3; i++) {
+        if (from[i] == MC_NONE) continue;
+        const mc_node *y = &p->code.nodes[from[i]];
+        if (is_constant(y)) write_constant(p->operand[i], y->imm);
+        else snprintf(p->operand[i], sizeof p->operand[i], "v%u", from[i]);
+    }
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+/* The type a node's variable has. */
+static const char *type_of(const printer *p, uint32_t i) {
+    switch (mc_op_type(p->code.nodes[i].op)) {
+    case 'b': return "int";
+    case 'f': return "float";
+    default: return narrow(p->ranges[i]) ? "fk_i32" : "fk_i64";
+    }
+}
+
+/* Can the operation be done in 32 bits: operands and result fit them? */
+static bool all_narrow(const printer *p, const mc_node *x, uint32_t i) {
+    return narrow(p->ranges[i]) && narrow(p->ranges[x->a]) && (x->b == MC_NONE || narrow(p->ranges[x->b]));
+}
+
+static void say_arithmetic(printer *p, const mc_node *x, uint32_t i) {
+    const char *op = x->op == MC_ADD ? "+" : x->op == MC_SUB ? "-" : "*";
+    if (all_narrow(p, x, i)) say(p, "%s %s %s", p->operand[0], op, p->operand[1]);
+    else if (p->ranges[i].exact) say(p, "(%s)((fk_i64)%s %s (fk_i64)%s)", type_of(p, i), p->operand[0], op, p->operand[1]);
+    else say(p, "(fk_i64)((fk_u64)(fk_i64)%s %s (fk_u64)(fk_i64)%s)", p->operand[0], op, p->operand[1]);
+}
+
+static void say_division(printer *p, const mc_node *x, uint32_t i) {
+    range a = p->ranges[x->a], b = p->ranges[x->b];
+    bool rest = x->op == MC_MOD, small = narrow(a) && narrow(b) && (narrow(p->ranges[i]) || rest);
+    const char *word = small ? "fk_i32" : "fk_i64", *type = type_of(p, i);
+    if (b.lo == b.hi && b.lo > 0 && (b.lo & (b.lo - 1)) == 0) { /* >> of a negative number floors in CUDA and in gcc */
+        if (rest) say(p, "(%s)((%s)%s & %" PRId64 ")", type, word, p->operand[0], b.lo - 1);
+        else say(p, "(%s)((%s)%s >> %d)", type, word, p->operand[0], __builtin_ctzll((uint64_t)b.lo));
+    } else if (a.lo >= 0 && b.lo > 0) {
+        const char *unsigned_word = small ? "fk_u32" : "fk_u64";
+        say(p, "(%s)((%s)%s %s (%s)%s)", type, unsigned_word, p->operand[0], rest ? "%" : "/", unsigned_word, p->operand[1]);
+    } else {
+        const char *by = b.lo > 0 ? "_by" : ""; /* a divisor above 0 */
+        say(p, "(%s)fk_%s%s%s(%s, %s)", type, rest ? "mod" : "div", by, small ? "32" : "64", p->operand[0], p->operand[1]);
+    }
+}
+
+/* Is a value known to be in [0, count)? And the test of it, in 32 bits where they hold it. */
+static bool within(range r, int64_t count) { return r.lo >= 0 && r.hi < count; }
+static void say_within(printer *p, const char *value, range r, int64_t count) {
+    if (narrow(r) && count <= INT32_MAX) say(p, "(fk_u32)%s < %" PRId64 "u", value, count);
+    else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
+}
+
+static void say_table(printer *p, const mc_node *x, const emit_array *a, const char *data) {
+    range row = p->ranges[x->a], column = a->columns ? p->ranges[x->b] : row;
+    const char *i = p->operand[0], *j = p->operand[1];
+    bool row_known = within(row, a->count), column_known = !a->columns || within(column, a->columns);
+    if (!row_known) say_within(p, i, row, a->count);
+    if (!row_known && !column_known) say(p, " && ");
+    if (!column_known) say_within(p, j, column, a->columns);
+    if (!row_known || !column_known) say(p, " ? ");
+    /* what is in an array is at most its size from its beginning, so its index is of that size too */
+    const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
+    if (a->columns) say(p, "%s[(%s)%s * %uu + (%s)%s]", data, type, i, a->columns, type, j);
+    else say(p, "%s[(%s)%s]", data, type, i);
+    if (!row_known || !column_known) say(p, " : 0");
+}
+
+/* The element of an array; outside it 0. */
+static void say_load(printer *p, const mc_node *x) {
+    enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
+    const emit_array *a = &p->program->arrays[x->imm];
+    static const char *const types[] = {[MC_I8] = "fk_i8", [MC_I16] = "fk_i16", [MC_I32] = "fk_i32", [MC_I64] = "fk_i64",
+                                        [MC_F64] = "double"};
+    const char *at = p->operand[0];
+    range r = p->ranges[x->a];
+    bool near = r.lo >= -NEAR && r.hi <= NEAR && p->program->positions <= NEAR;
+    char data[80];
+    snprintf(data, sizeof data, "%s((const %s *)e->arrays[%" PRId64 "])", a->width == MC_F64 ? "(float)" : "",
+             types[a->width], x->imm);
+    if (a->kind == EMIT_TABLE) {
+        say_table(p, x, a, data);
+        return;
+    }
+    const char *word = near ? "fk_u32" : "fk_u64", *value = near ? "" : "(fk_i64)";
+    if (a->kind == EMIT_KEYS)
+        say(p, "(%s)%s%s < (%s)e->sequence.n ? %s[e->sequence.key_first + (%s)%s%s] : 0", word, value, at, word, data,
+            word, value, at);
+    else
+        say(p, "(%s)%s%s - (%s)e->sequence.q_first < (%s)e->sequence.queries ? "
+               "%s[e->sequence.query_first + ((%s)%s%s - (%s)e->sequence.q_first)] : 0",
+            word, value, at, word, word, data, word, value, at, word);
+}
+
+/* A finite double as the float it rounds to, by its bits' exact hexadecimal digits. */
+static void say_real(printer *p, int64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    float small = (float)value;
+    if (small > 3.4028234e38f || small < -3.4028234e38f) small = value > 0 ? 3.4028234e38f : -3.4028234e38f;
+    uint32_t word;
+    memcpy(&word, &small, sizeof word);
+    uint32_t exponent = word >> 23 & 0xff, fraction = word & 0x7fffff;
+    if (exponent) say(p, "%s0x1.%06xp%df", word >> 31 ? "-" : "", fraction << 1, (int)exponent - 127);
+    else say(p, "%s0x0.%06xp-126f", word >> 31 ? "-" : "", fraction << 1);
+}
+
+static void say_node(printer *p, uint32_t i) {
+    const mc_node *x = &p->code.nodes[i];
+    name_operands(p, x);
+    switch ((mc_op)x->op) {
+    case MC_CONST_I:
+    case MC_CONST_B: {
+        char text[32];
+        write_constant(text, x->imm);
+        say(p, "%s", text);
+        return;
+    }
+    case MC_CONST_F: say_real(p, x->imm); return;
+    case MC_Q: say(p, "(%s)q", type_of(p, i)); return;
+    case MC_K: say(p, "(%s)k", type_of(p, i)); return;
+    case MC_N: say(p, "(%s)e->sequence.n", type_of(p, i)); return;
+    case MC_H: say(p, "(%s)h", type_of(p, i)); return;
+    case MC_S: say(p, "s"); return;
+    case MC_ADD: case MC_SUB: case MC_MUL: say_arithmetic(p, x, i); return;
+    case MC_DIV: case MC_MOD: say_division(p, x, i); return;
+    case MC_NEG:
+        if (all_narrow(p, x, i)) say(p, "-%s", p->operand[0]);
+        else if (p->ranges[i].exact) say(p, "(%s)-(fk_i64)%s", type_of(p, i), p->operand[0]);
+        else say(p, "(fk_i64)(0 - (fk_u64)%s)", p->operand[0]);
+        return;
+    case MC_ABS:
+        if (all_narrow(p, x, i)) say(p, "%s < 0 ? -%s : %s", p->operand[0], p->operand[0], p->operand[0]);
+        else if (p->ranges[i].exact)
+            say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
+        else say(p, "%s < 0 ? (fk_i64)(0 - (fk_u64)%s) : %s", p->operand[0], p->operand[0], p->operand[0]);
+        return;
+    case MC_MIN:
+    case MC_MAX:
+        say(p, "(%s)(%s %c %s ? %s : %s)", type_of(p, i), p->operand[0], x->op == MC_MIN ? '<' : '>', p->operand[1],
+            p->operand[0], p->operand[1]);
+        return;
+    case MC_IF_I: case MC_IF_B: case MC_IF_F: say(p, "%s ? %s : %s", p->operand[0], p->operand[1], p->operand[2]); return;
+    case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: say_load(p, x); return;
+    case MC_EQ: case MC_IFF: case MC_EQ_F: say(p, "%s == %s", p->operand[0], p->operand[1]); return;
+    case MC_NE: case MC_NE_F: say(p, "%s != %s", p->operand[0], p->operand[1]); return;
+    case MC_LT: case MC_LT_F: say(p, "%s < %s", p->operand[0], p->operand[1]); return;
+    case MC_LE: case MC_LE_F: say(p, "%s <= %s", p->operand[0], p->operand[1]); return;
+    case MC_NOT: say(p, "!%s", p->operand[0]); return;
+    case MC_AND: say(p, "%s & %s", p->operand[0], p->operand[1]); return;
+    case MC_OR: say(p, "%s | %s", p->operand[0], p->operand[1]); return;
+    case MC_BANDS:
+        say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)%s, (fk_i64)%s)", x->imm, p->operand[0],
+            p->operand[1]);
+        return;
+    case MC_TO_F: say(p, "(float)%s", p->operand[0]); return;
+    case MC_ADD_F: say(p, "%s + %s", p->operand[0], p->operand[1]); return;
+    case MC_SUB_F: say(p, "%s - %s", p->operand[0], p->operand[1]); return;
+    case MC_MUL_F: say(p, "%s * %s", p->operand[0], p->operand[1]); return;
+    case MC_DIV_F: say(p, "%s / %s", p->operand[0], p->operand[1]); return;
+    case MC_NEG_F: say(p, "-%s", p->operand[0]); return;
+    case MC_ABS_F: say(p, "fabsf(%s)", p->operand[0]); return;
+    case MC_MIN_F: say(p, "%s < %s ? %s : %s", p->operand[1], p->operand[0], p->operand[1], p->operand[0]); return;
+    case MC_MAX_F: say(p, "%s > %s ? %s : %s", p->operand[1], p->operand[0], p->operand[1], p->operand[0]); return;
+    case MC_FLOOR_F: say(p, "floorf(%s)", p->operand[0]); return;
+    case MC_SQRT_F: say(p, "sqrtf(%s)", p->operand[0]); return;
+    case MC_EXP_F: say(p, "expf(%s)", p->operand[0]); return;
+    case MC_EXP2_F: say(p, "exp2f(%s)", p->operand[0]); return;
+    case MC_LOG_F: say(p, "logf(%s)", p->operand[0]); return;
+    case MC_LOG2_F: say(p, "log2f(%s)", p->operand[0]); return;
+    case MC_TANH_F: say(p, "tanhf(%s)", p->operand[0]); return;
+    case MC_OP_COUNT: break;
+    }
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------- */
+
+static const char helpers[] =
+    "#ifndef FK_DIVISION\n"
+    "#define FK_DIVISION\n"
+    "FK_DEVICE fk_i32 fk_div_by32(fk_i32 a, fk_i32 b) { return a / b - (a % b < 0); }\n"
+    "FK_DEVICE fk_i32 fk_mod_by32(fk_i32 a, fk_i32 b) { return a % b < 0 ? a % b + b : a % b; }\n"
+    "FK_DEVICE fk_i64 fk_div_by64(fk_i64 a, fk_i64 b) { return a / b - (a % b < 0); }\n"
+    "FK_DEVICE fk_i64 fk_mod_by64(fk_i64 a, fk_i64 b) { return a % b < 0 ? a % b + b : a % b; }\n"
+    "FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
+    "    if (b == 0) return 0;\n"
+    "    if (b == -1) return (fk_i32)(0 - (fk_u32)a);\n"
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n"
+    "}\n"
+    "FK_DEVICE fk_i32 fk_mod32(fk_i32 a, fk_i32 b) {\n"
+    "    if (b == 0 || b == -1) return 0;\n"
+    "    fk_i32 r = a % b;\n"
+    "    return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n"
+    "}\n"
+    "FK_DEVICE fk_i64 fk_div64(fk_i64 a, fk_i64 b) {\n"
+    "    if (b == 0) return 0;\n"
+    "    if (b == -1) return (fk_i64)(0 - (fk_u64)a);\n"
+    "    fk_i64 d = a / b;\n"
+    "    return d - (a % b != 0 && (a < 0) != (b < 0));\n"
+    "}\n"
+    "FK_DEVICE fk_i64 fk_mod64(fk_i64 a, fk_i64 b) {\n"
+    "    if (b == 0 || b == -1) return 0;\n"
+    "    fk_i64 r = a % b;\n"
+    "    return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n"
+    "}\n"
+    "#endif\n";
+
+static const char band_helper[] =
+    "#ifndef FK_IN_BANDS\n"
+    "#define FK_IN_BANDS\n"
+    "typedef struct fk_band {\n"
+    "    fk_i64 lo, hi;\n"
+    "    fk_i32 lo_slope, hi_slope;\n"
+    "} fk_band;\n"
+    "typedef struct fk_band_rows {\n"
+    "    fk_i64 q;\n"
+    "    fk_u32 first, count;\n"
+    "} fk_band_rows;\n"
+    "FK_DEVICE int fk_in_bands(const fk_bands *s, fk_i64 q, fk_i64 k) {\n"
+    "    const fk_band_rows *rows = (const fk_band_rows *)s->rows;\n"
+    "    fk_u32 lo = 0, hi = s->row_count;\n"
+    "    while (lo < hi) {\n"
+    "        fk_u32 middle = lo + (hi - lo) / 2;\n"
+    "        if (rows[middle].q <= q) lo = middle + 1;\n"
+    "        else hi = middle;\n"
+    "    }\n"
+    "    if (lo == 0) return 0;\n"
+    "    const fk_band *band = (const fk_band *)s->bands + rows[lo - 1].first;\n"
+    "    for (fk_u32 i = 0; i < rows[lo - 1].count; i++) {\n"
+    "        if (k < (fk_i64)((fk_u64)band[i].lo + (fk_u64)(band[i].lo_slope ? q : 0))) return 0;\n"
+    "        if (k < (fk_i64)((fk_u64)band[i].hi + (fk_u64)(band[i].hi_slope ? q : 0))) return 1;\n"
+    "    }\n"
+    "    return 0;\n"
+    "}\n"
+    "#endif\n";
+
+/* What the answer needs, without guards: the total meaning has none. */
+static void find_needed(printer *p) {
+    memset(p->needed, 0, p->code.count * sizeof *p->needed);
+    p->needed[p->code.count - 1] = true;
+    for (uint32_t i = p->code.count; i-- > 0;) {
+        const mc_node *x = &p->code.nodes[i];
+        if (!p->needed[i]) continue;
+        if (x->a != MC_NONE) p->needed[x->a] = true;
+        if (x->b != MC_NONE) p->needed[x->b] = true;
+        if (x->c != MC_NONE) p->needed[x->c] = true;
+    }
+}
+
+static bool say_function(printer *p, mc_code code, const char *head) {
+    p->code = code;
+    p->ranges = calloc(code.count, sizeof *p->ranges);
+    p->needed = calloc(code.count, sizeof *p->needed);
+    bool good = p->ranges && p->needed;
+    if (good) {
+        find_needed(p);
+        say(p, "%s {\n", head);
+        say(p, "    (void)e, (void)q, (void)k, (void)h;\n");
+        for (uint32_t i = 0; i < code.count; i++) {
+            if (mc_op_type(code.nodes[i].op) == 'i') p->ranges[i] = range_of(p, &code.nodes[i]);
+            if (!p->needed[i] || (is_constant(&code.nodes[i]) && i + 1 < code.count)) continue;
+            say(p, "    const %s v%u = ", type_of(p, i), i);
+            say_node(p, i);
+            say(p, ";\n");
+        }
+        say(p, "    return v%u;\n}\n", code.count - 1);
+    }
+    free(p->ranges);
+    free(p->needed);
+    return good;
+}
+
+static const char *check(const emit_program *g, uint32_t *node) {
+    mc_array *arrays = calloc(g->array_count + (size_t)1, sizeof *arrays);
+    if (!arrays) return "out of memory";
+    for (uint32_t i = 0; i < g->array_count; i++)
+        arrays[i] = (mc_array){.columns = g->arrays[i].columns, .width = g->arrays[i].width};
+    const mc_decls decls = {arrays, g->array_count, g->band_count};
+    const char *wrong = mc_check(g->mask, MC_MASK, &decls, node);
+    if (!wrong && !g->score.count != !g->slope.count) wrong = "a score without its derivative, or the reverse";
+    if (!wrong && g->score.count) wrong = mc_check(g->score, MC_SCORE, &decls, node);
+    if (!wrong && g->slope.count) wrong = mc_check(g->slope, MC_SCORE, &decls, node);
+    for (uint32_t i = 0; i < g->array_count && !wrong; i++)
+        if (g->arrays[i].kind > EMIT_TABLE || g->arrays[i].count < 0) wrong = "an array of no kind";
+    if (!wrong && (g->positions <= 0 || g->positions > (int64_t)1 << 40)) wrong = "positions out of range";
+    free(arrays);
+    return wrong;
+}
+
+int64_t emit_positions(uint64_t n) {
+    static const unsigned bits[] = {16, 20, 24, 28, 31};
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+        if (n < UINT64_C(1) << bits[i]) return ((int64_t)1 << bits[i]) - 1;
+    return n <= UINT64_C(1) << 40 ? (int64_t)1 << 40 : 0;
+}
+
+const char *emit_functions(const emit_program *program, emit_text *out, void *context, uint32_t *node) {
+    uint32_t ignored;
+    if (!node) node = &ignored;
+    *node = 0;
+    const char *wrong = check(program, node);
+    if (wrong) return wrong;
+    printer p = {.out = out, .context = context, .program = program};
+    unsigned uses = mc_uses(program->mask);
+    if (program->score.count) uses |= mc_uses(program->score) | mc_uses(program->slope);
+    out(context, helpers, sizeof helpers - 1);
+    if (uses & MC_USES_BANDS) out(context, band_helper, sizeof band_helper - 1);
+    bool good = say_function(&p, program->mask, "FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");
+    if (program->score.count) {
+        good = good && say_function(&p, program->score,
+                                    "FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
+        good = good && say_function(&p, program->slope,
+                                    "FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
+    }
+    return good ? NULL : "out of memory";
+}

@@ -1,0 +1,131 @@
+/* abi.h: what kernels and the runtime that launches them share: work lists, arrays, launch parameters, sizes.
+ *
+ * Included by both sides, by NVRTC without any header: the plain common part of C and C++. Addresses are 64-bit numbers
+ * so that a record is the same on host and device; offsets are bytes from the arena's beginning. Positions are tokens in
+ * a sequence, sizes tokens or bytes as named.
+ *
+ * A launch is one stage of one rank: items x heads. A row item is up to FK_ROWS rows of a Q piece, with the runs of keys
+ * that they meet in this stage; a key item is up to FK_KEYS keys of a KV piece, with the runs of rows that meet them.
+ * Both begin at a multiple of 128 from their piece's beginning, so that an item is one row or column of cells. A run is
+ * neighbouring cells of one class, cut to what the piece has.
+ *
+ * Rows are [heads][head_dim] or [kv_heads][head_dim] of the input type, as in the arena; a row's address is a multiple of
+ * 16. LSE and delta are [tokens][heads] float. A state slot is O [max_block][heads][head_dim], then m and l
+ * [max_block][heads], all float; m is in log2 units.
+ */
+#ifndef FK_ABI_H
+#define FK_ABI_H
+
+typedef signed char fk_i8;
+typedef short fk_i16;
+typedef int fk_i32;
+typedef unsigned int fk_u32;
+typedef long long fk_i64;
+typedef unsigned long long fk_u64;
+
+enum { FK_ROWS = 128, FK_KEYS = 128 };
+enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run's cells */
+enum { FK_FIRST = 1, FK_LAST = 2 };           /* flags of a row item: the Q block's first, last visit */
+#define FK_NONE 0xffffffffu
+
+/* A sequence: keys at positions [0, n), queries from q_first on. Where its tokens begin in fields over keys and over
+ * queries. */
+typedef struct fk_sequence {
+    fk_i64 n, q_first;
+    fk_u64 key_first, query_first;
+    fk_i64 queries, pad;
+} fk_sequence;
+
+/* Slices: as mc_bands, with device addresses. */
+typedef struct fk_bands {
+    fk_u64 rows, bands; /* of mc_band_rows, mc_band */
+    fk_u32 row_count, band_count;
+} fk_bands;
+
+/* What fk_allow, fk_score and fk_slope see beside q, k and h. */
+typedef struct fk_env {
+    fk_sequence sequence;
+    const fk_u64 *arrays;   /* per array: the address of its first value */
+    const fk_bands *bands;
+} fk_env;
+
+/* Rows of a Q piece, in the forward pass and for dQ. */
+typedef struct fk_row_item {
+    fk_i64 position;        /* of the first row */
+    fk_u64 token;           /* the first row among the rank's home tokens */
+    fk_u64 state;           /* offset of the state slot; 0 where there is none */
+    fk_u32 block_token;     /* the first row in its block, which is its row in the slot */
+    fk_u32 count, flags, sequence;
+    fk_u32 first, runs;     /* of key runs */
+} fk_row_item;
+typedef struct fk_key_run {
+    fk_i64 position;        /* of the first key */
+    fk_u64 k, v;            /* offsets of the first key's rows */
+    fk_u32 count, cls;
+} fk_key_run;
+
+/* Keys of a KV piece, for dK and dV. */
+typedef struct fk_key_item {
+    fk_i64 position;
+    fk_u64 k, v, dk, dv;    /* offsets of the first key's rows, and of its sums */
+    fk_u32 count, sequence;
+    fk_u32 first, runs;     /* of row runs */
+} fk_key_item;
+typedef struct fk_row_run {
+    fk_i64 position;
+    fk_u64 token;
+    fk_u32 count, cls;
+    fk_u32 lock, turn;      /* ordered: which of locks is of these rows; how many runs before this one have them */
+} fk_row_run;
+
+/* Parameters of every kernel. Query heads [group * first_head, group * (first_head + head_count)) are worked on. */
+typedef struct fk_launch {
+    fk_u64 arena;
+    fk_u64 q, o, d_o;       /* addresses of home tokens, in the input type */
+    fk_u64 lse, delta, dq;  /* the same in float */
+    fk_u64 items, runs;     /* of the kernel's kind */
+    fk_u64 sequences;       /* fk_sequence each */
+    fk_u64 arrays, bands;   /* of an fk_env */
+    fk_u64 sinks;           /* float per query head, natural logits; 0: none */
+    fk_u64 locks, counter;  /* ordered: fk_u32 [locks][heads], and one; 0 when the kernel begins */
+    fk_u32 item_count;
+    fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
+    fk_u32 first_head, head_count; /* KV heads */
+    fk_u32 max_block, pad;
+    float scale, scale_log2;       /* scale_log2 = scale * log2 e */
+} fk_launch;
+
+/* --- sizes -------------------------------------------------------------------------------------------------------- */
+/* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most
+ * registers a thread may use (the budget builds are held to; 255 is all there are), and into how many parts an item is
+ * cut, a block each: a launch is item_count * parts * heads blocks, or fewer, each of which then takes several.
+ * But for ordered, all fit an SM of 99 KiB, as of sm_86 and sm_89. */
+#define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
+
+/* forward: FK_ROWS rows stay, keys stream by */
+#define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* with a score, 32 rows a warp would spill */
+#define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
+#define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
+#define FK_FORWARD_REGISTERS(d) 255
+
+/* dKV: FK_DKV_KEYS keys stay, rows stream by, double-buffered; where head_dim is 256 two warps share the same keys, half
+ * the columns each */
+#define FK_DKV_WARPS(d) 8
+#define FK_DKV_KEYS(d) ((d) > 128 ? 64 : 128)
+#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64) /* at most: half of it for 128 with a score */
+#define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
+#define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
+#define FK_DKV_REGISTERS(d) 255
+
+/* dKV and dQ in order: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and sm_89 have for 128. */
+#define FK_ORDERED_SHARED(d) (FK_DKV_SHARED(d) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
+#define FK_ORDERED_REGISTERS(d) 255
+
+/* dQ: FK_DQ_ROWS rows stay, keys stream by, double-buffered */
+#define FK_DQ_WARPS(d) ((d) > 128 ? 4 : 8)
+#define FK_DQ_ROWS(d) ((d) > 128 ? 64 : 128)
+#define FK_DQ_KEYS(d) ((d) > 128 ? 16 : (d) > 64 ? 32 : 64)
+#define FK_DQ_PARTS(d) (FK_ROWS / FK_DQ_ROWS(d))
+#define FK_DQ_SHARED(d) (2 * FK_TILE_BYTES(FK_DQ_ROWS(d), d) + 4 * FK_TILE_BYTES(FK_DQ_KEYS(d), d))
+#define FK_DQ_REGISTERS(d) 255
+#endif

@@ -1,0 +1,155 @@
+/* backward_mma.h: the backward pass on mma.sync, sm_80 and later, as two kernels: dK and dV by keys, dQ by rows.
+ *
+ * Requires: backward_steps.h; K and V of the visits in their slots; LSE and delta of their rows; sums that hold numbers.
+ * Gives:    fk_backward_dkv adds to the sums dK and dV of its key items, fk_backward_dq to dQ of its row items. Each sum
+ *           belongs to one block of a launch, which adds in the order of the work list: the same bits on any grid.
+ * Grid:     any number of blocks; item_count * parts * heads pieces of work (dKV: head_count KV heads; dQ: query heads).
+ * Shared:   what stays (K and V, or Q and dO), and two buffers for what streams by: one is read while the other fills.
+ * Source:   FlashAttention-2's backward pass, split in two so that nothing is added to from two sides; seven products for
+ *           five.
+ */
+
+/* --- dK and dV ---------------------------------------------------------------------------------------------------- */
+
+FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 part, fk_u32 kv_head) {
+    fk_u32 first = part * FK_K_KEYS, head = kv_head * p->group, last_head = head + p->group - 1, buffer = 0;
+    if (first >= item->count) return;
+    fk_env env = fk_env_of(p, item->sequence);
+    fk_u32 keys = item->count - first;
+    fk_u64 at_key = first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
+    fk_dkv_sums x;
+    fk_step step = {0, 0};
+    int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only copies */
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
+    fk_sync(); /* the item before has been read */
+    fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
+    fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
+    fk_dkv_copy(p, runs, 0, head, 0);
+    while (more) {
+        fk_step now = step;
+        fk_u32 now_head = head;
+        more = fk_advance(&step, FK_K_STEP, runs[step.run].count, item->runs);
+        if (!more && head < last_head) {
+            step.run = step.at = 0;
+            head++;
+            more = 1;
+        }
+        fk_copy_wait();
+        fk_sync(); /* this step is there, and the one before has been read */
+        if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
+        if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
+        buffer = 1 - buffer;
+    }
+    fk_u32 chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, band = fk_warp() % FK_K_BANDS;
+    fk_u64 stride = fk_k_stride(p) * 2, at_sum = at_key * 2 + chunk * 32;
+    fk_add_sums(p->arena + item->dk + at_sum, stride, band * 16, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x.k);
+    fk_add_sums(p->arena + item->dv + at_sum, stride, band * 16, keys, 1, FK_K_CHUNKS, (const float (*)[4])x.v);
+}
+
+FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
+    const fk_launch *p = &launch;
+    const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM);
+    fk_u32 heads = p->head_count, work = p->item_count * parts * heads;
+    for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
+        fk_dkv_item(p, (const fk_key_item *)p->items + i / heads / parts, i / heads % parts, p->first_head + i % heads);
+}
+
+/* --- dQ ----------------------------------------------------------------------------------------------------------- */
+
+enum {
+    FK_Q_THREADS = FK_DQ_WARPS(FK_HEAD_DIM) * 32,
+    FK_Q_ROWS = FK_DQ_ROWS(FK_HEAD_DIM),
+    FK_Q_STEP = FK_DQ_KEYS(FK_HEAD_DIM),
+    FK_Q_COLUMNS = FK_Q_STEP / 8
+};
+
+FK_DEVICE fk_u32 fk_dq_tile(fk_u32 which) { return fk_shared() + which * FK_Q_ROWS * FK_ROW_BYTES; } /* Q, dO */
+FK_DEVICE fk_u32 fk_dq_stream(fk_u32 buffer, fk_u32 which) { /* K, V */
+    return fk_dq_tile(2) + (buffer * 2 + which) * FK_Q_STEP * FK_ROW_BYTES;
+}
+
+FK_DEVICE void fk_dq_copy(const fk_launch *p, const fk_key_run *run, fk_u32 at, fk_u32 kv_head, fk_u32 buffer) {
+    fk_u64 row = p->arena + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_copy_tile(fk_dq_stream(buffer, 0), FK_Q_STEP, FK_Q_THREADS, row + run->k, fk_k_stride(p), run->count - at);
+    fk_copy_tile(fk_dq_stream(buffer, 1), FK_Q_STEP, FK_Q_THREADS, row + run->v, fk_k_stride(p), run->count - at);
+}
+
+FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, const fk_key_run *run, fk_u32 at,
+                          fk_u32 head, fk_u32 buffer, const float *lse, const float *delta, float (*sums)[4]) {
+    fk_u32 t = fk_lane() % 4 * 2, keys = run->count - at < FK_Q_STEP ? run->count - at : FK_Q_STEP;
+    float s[FK_Q_COLUMNS][4], g[FK_Q_COLUMNS][4];
+    fk_u32 packed[FK_Q_COLUMNS][2];
+    int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
+    fk_i64 key = run->position + at + t;
+    fk_u64 counting = 0;
+    if (!whole) counting = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head);
+    fk_rows_by_rows(s, FK_Q_COLUMNS, fk_dq_tile(0), fk_warp() * 16, fk_dq_stream(buffer, 0));
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) {
+            float slope;
+            int counts = whole || fk_counts(counting, FK_Q_COLUMNS, i / 2, j, i % 2);
+            s[j][i] = fk_weight(p, env, s[j][i], lse[i / 2], counts, row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
+            s[j][i] = fk_times(s[j][i], slope);
+        }
+    fk_rows_by_rows(g, FK_Q_COLUMNS, fk_dq_tile(1), fk_warp() * 16, fk_dq_stream(buffer, 1));
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++) {
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i / 2]);
+        packed[j][0] = fk_pack(g[j][0], g[j][1]);
+        packed[j][1] = fk_pack(g[j][2], g[j][3]);
+    }
+    fk_packed_by_columns(sums, FK_CHUNKS, (const fk_u32 (*)[2])packed, FK_Q_COLUMNS, fk_dq_stream(buffer, 0), 0);
+}
+
+FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 part, fk_u32 head) {
+    fk_u32 first = part * FK_Q_ROWS, kv_head = head / p->group, buffer = 0;
+    if (first >= item->count) return;
+    fk_env env = fk_env_of(p, item->sequence);
+    fk_u32 rows = item->count - first, row = fk_warp() * 16 + fk_lane() / 4;
+    fk_u64 token = item->token + first;
+    const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
+    float sums[FK_CHUNKS][4], lse[2], delta[2];
+    fk_step step = {0, 0};
+    int more = 1, idle = fk_warp() * 16 >= rows; /* a warp without rows only copies */
+    fk_sync(); /* the item before has been read */
+    fk_copy_tile(fk_dq_tile(0), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), rows);
+    fk_copy_tile(fk_dq_tile(1), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p),
+                 rows);
+    fk_dq_copy(p, runs, 0, kv_head, 0);
+    FK_UNROLL
+    for (fk_u32 half = 0; half < 2; half++) {
+        int there = row + half * 8 < rows;
+        fk_u64 at = token + row + half * 8;
+        lse[half] = there ? fk_load(fk_row(p, p->lse, at, head, 4)) * FK_LOG2E : -fk_infinity();
+        delta[half] = there ? fk_load(fk_row(p, p->delta, at, head, 4)) : 0;
+    }
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_CHUNKS; j++) sums[j][0] = sums[j][1] = sums[j][2] = sums[j][3] = 0;
+    while (more) {
+        fk_step now = step;
+        more = fk_advance(&step, FK_Q_STEP, runs[step.run].count, item->runs);
+        fk_copy_wait();
+        fk_sync(); /* this step is there, and the one before has been read */
+        if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);
+        if (!idle) fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
+        buffer = 1 - buffer;
+    }
+    fk_add_sums(fk_row(p, p->dq, token, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows, p->scale,
+                FK_CHUNKS, (const float (*)[4])sums);
+}
+
+FK_KERNEL(fk_backward_dq, FK_Q_THREADS, 1)(FK_PARAMETER fk_launch launch) {
+    const fk_launch *p = &launch;
+    const fk_u32 parts = FK_DQ_PARTS(FK_HEAD_DIM);
+    fk_u32 heads = p->head_count * p->group, work = p->item_count * parts * heads;
+    for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
+        fk_dq_item(p, (const fk_row_item *)p->items + i / heads / parts, i / heads % parts,
+                   p->first_head * p->group + i % heads);
+}

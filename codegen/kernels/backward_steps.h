@@ -1,0 +1,139 @@
+/* backward_steps.h: what the backward kernels on mma.sync share: P and dS, a step of dK and dV, sums in memory.
+ *
+ * P = 2^(s - LSE), selected 0 where a pair does not count or a row has seen nothing; dS = P (dP - delta) times the score's
+ * slope. Both are rounded to the input type; the scale is applied to the sums. Scores are computed transposed for dK and
+ * dV, keys by rows, so that P and dS are operands where they are and need not leave their registers.
+ */
+#ifndef FK_BACKWARD_STEPS_H
+#define FK_BACKWARD_STEPS_H
+
+/* P of a scaled product; *slope is the score's slope. row_lse: of the number's row, in log2 units. */
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, int counts, fk_i64 q, fk_i64 k,
+                          fk_u32 head, float *slope) {
+#if FK_HAS_SCORE
+    float natural = s * p->scale, x = fk_score(env, natural, q, k, head) * FK_LOG2E;
+    *slope = fk_slope(env, natural, q, k, head);
+#else
+    float x = s * p->scale_log2;
+    (void)env, (void)q, (void)k, (void)head;
+    *slope = 1;
+#endif
+    return counts && row_lse != -fk_infinity() ? fk_exp2(x - row_lse) : 0;
+}
+/* P times the slope, and dS from that. What does not count has 0, and its slope and dP may be anything. */
+FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
+FK_DEVICE float fk_gradient(float weight, float d_p, float delta) { return weight == 0 ? 0 : weight * (d_p - delta); }
+
+/* to[row][..] += scale * c: 16 x 8 columns of sums, of which the first `count` rows are there, `stride` bytes apart. */
+FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
+                           const float (*c)[4]) {
+    fk_u32 t = fk_lane() % 4 * 2;
+    FK_UNROLL
+    for (fk_u32 half = 0; half < 2; half++) {
+        fk_u32 at = row + fk_lane() / 4 + half * 8;
+        if (at >= count) continue;
+        FK_UNROLL
+        for (fk_u32 j = 0; j < columns; j++) {
+            float sum[2];
+            fk_u64 place = to + at * stride + (j * 8 + t) * 4;
+            fk_load2(sum, place);
+            fk_store2(place, sum[0] + scale * c[j][half * 2], sum[1] + scale * c[j][half * 2 + 1]);
+        }
+    }
+}
+
+/* --- dK and dV ---------------------------------------------------------------------------------------------------- */
+
+enum {
+    FK_K_THREADS = FK_DKV_WARPS(FK_HEAD_DIM) * 32,
+    FK_K_KEYS = FK_DKV_KEYS(FK_HEAD_DIM),
+    FK_K_BANDS = FK_K_KEYS / 16,
+    FK_K_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_K_BANDS, /* warps that share a band's keys */
+    FK_K_CHUNKS = FK_CHUNKS / FK_K_SPLIT,                /* of the sums, a warp's */
+    FK_K_STEP = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 16 : FK_DKV_ROWS(FK_HEAD_DIM),
+    FK_K_COLUMNS = FK_K_STEP / 8
+};
+
+/* Where things are in shared memory. */
+FK_DEVICE fk_u32 fk_dkv_tile(fk_u32 which) { return fk_shared() + which * FK_K_KEYS * FK_ROW_BYTES; } /* K, V */
+FK_DEVICE fk_u32 fk_dkv_stream(fk_u32 buffer, fk_u32 which) { /* Q, dO */
+    return fk_dkv_tile(2) + (buffer * 2 + which) * FK_K_STEP * FK_ROW_BYTES;
+}
+FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* LSE, delta */
+    return fk_dkv_stream(2, 0) + (buffer * 2 + which) * FK_K_STEP * 4;
+}
+
+/* Asks for the rows of a step. Those that are not there have an LSE of -inf. */
+FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
+    fk_u64 token = run->token + at;
+    fk_copy_tile(fk_dkv_stream(buffer, 0), FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
+                 fk_q_stride(p), run->count - at);
+    fk_copy_tile(fk_dkv_stream(buffer, 1), FK_K_STEP, FK_K_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES),
+                 fk_q_stride(p), run->count - at);
+    fk_u32 row = fk_thread();
+    if (row < FK_K_STEP) {
+        int there = row < run->count - at;
+        float lse = there ? fk_load(fk_row(p, p->lse, token + row, head, 4)) * FK_LOG2E : -fk_infinity();
+        float delta = there ? fk_load(fk_row(p, p->delta, token + row, head, 4)) : 0;
+        fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, lse);
+        fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, delta);
+    }
+}
+
+typedef struct fk_dkv_sums {
+    float k[FK_K_CHUNKS][4], v[FK_K_CHUNKS][4];
+} fk_dkv_sums;
+
+/* The tile of dS by keys: rows of FK_K_STEP numbers, in chunks of 16 bytes, permuted as those of the other tiles. */
+FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
+    fk_u32 turn = FK_K_COLUMNS >= 8 ? key % 8 : FK_K_COLUMNS == 4 ? key / 2 % 4 : key / 4 % 2;
+    return tile + key * FK_K_STEP * 2 + (chunk ^ turn) * 16;
+}
+
+/* One step: the rows of a buffer and the item's keys, of which the first is at `key` and `keys` are there. dS also goes
+ * to ds_tile, if that is not 0, with 0 for keys that are not there. */
+FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
+                           fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
+    fk_u32 band = fk_warp() % FK_K_BANDS, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, t = fk_lane() % 4 * 2;
+    fk_u32 q_tile = fk_dkv_stream(buffer, 0), do_tile = fk_dkv_stream(buffer, 1);
+    float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
+    fk_u32 packed[FK_K_COLUMNS][2];
+    int whole = run->cls == FK_FULL;
+    fk_i64 row = run->position + at + t;
+    fk_u64 counting = 0;
+    key += band * 16 + fk_lane() / 4;
+    if (!whole) counting = fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head);
+    fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
+        float lse[2], slopes[4];
+        fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) {
+            int counts = whole || fk_counts(counting, FK_K_COLUMNS, i / 2, j, i % 2);
+            s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head,
+                                &slopes[i]);
+        }
+        packed[j][0] = fk_pack(s[j][0], s[j][1]);
+        packed[j][1] = fk_pack(s[j][2], s[j][3]);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_times(s[j][i], slopes[i]);
+    }
+    fk_packed_by_columns(x->v, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, do_tile, chunk);
+    fk_rows_by_rows(g, FK_K_COLUMNS, fk_dkv_tile(1), band * 16, do_tile);
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
+        float delta[2];
+        fk_load_shared2(delta, fk_dkv_numbers(buffer, 1) + (j * 8 + t) * 4);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i % 2]);
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 own = band * 16 + fk_lane() / 4 + half * 8; /* among the keys */
+            packed[j][half] = fk_pack(g[j][half * 2], g[j][half * 2 + 1]);
+            if (ds_tile) fk_store_shared_bits(fk_ds_at(ds_tile, own, j) + t * 2, own < keys ? packed[j][half] : 0);
+        }
+    }
+    fk_packed_by_columns(x->k, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, q_tile, chunk);
+}
+#endif

@@ -1,0 +1,134 @@
+/* prim_ptx.h: the primitives as PTX, for NVRTC: sm_80 and later, no header.
+ *
+ * volatile and "memory" where an instruction orders or writes memory; the arithmetic ones may be moved as the compiler
+ * likes.
+ */
+#ifndef FK_PRIM_PTX_H
+#define FK_PRIM_PTX_H
+#define FK_DEVICE static __device__ __forceinline__
+#define FK_KERNEL(name, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name
+#define FK_PARAMETER const __grid_constant__
+#define FK_UNROLL _Pragma("unroll")
+#define FK_UNROLL_SOME _Pragma("unroll 2") /* enough to hide latency; more only takes registers */
+#define FK_ROLL _Pragma("unroll 1")
+
+FK_DEVICE fk_u32 fk_thread(void) { return threadIdx.x; }
+FK_DEVICE fk_u32 fk_block(void) { return blockIdx.x; }
+FK_DEVICE fk_u32 fk_blocks(void) { return gridDim.x; }
+FK_DEVICE fk_u32 fk_shared(void) {
+    extern __shared__ __align__(1024) unsigned char fk_shared_memory[];
+    return (fk_u32)__cvta_generic_to_shared(fk_shared_memory);
+}
+FK_DEVICE void fk_sync(void) { asm volatile("bar.sync 0;" ::: "memory"); }
+
+FK_DEVICE void fk_copy(fk_u32 to, fk_u64 from, fk_u32 bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+FK_DEVICE void fk_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+FK_DEVICE void fk_store_shared(fk_u32 to, float x) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+FK_DEVICE void fk_store_shared_bits(fk_u32 to, fk_u32 x) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
+FK_DEVICE fk_u32 fk_load_shared_bits(fk_u32 from) {
+    fk_u32 x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
+FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(from) : "memory");
+}
+FK_DEVICE float fk_load(fk_u64 from) {
+    float x;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+    return x;
+}
+FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
+    asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "l"(from) : "memory");
+}
+FK_DEVICE void fk_store(fk_u64 to, float x) { asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory"); }
+FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
+    asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
+}
+FK_DEVICE void fk_store_bits(fk_u64 to, fk_u32 x) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+
+FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
+    fk_u32 x;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");
+    return x;
+}
+FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
+    fk_u32 is;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
+    while (is != x);
+}
+FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(lock), "r"(x) : "memory");
+}
+
+FK_DEVICE void fk_matrices(fk_u32 out[4], fk_u32 row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(row)
+                 : "memory");
+}
+FK_DEVICE void fk_matrices_transposed(fk_u32 out[4], fk_u32 row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(row)
+                 : "memory");
+}
+#define FK_MULTIPLY(type)                                                                                              \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "     \
+        "{%0, %1, %2, %3};"                                                                                            \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+FK_DEVICE void fk_multiply_bf16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) { FK_MULTIPLY("bf16"); }
+FK_DEVICE void fk_multiply_fp16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) { FK_MULTIPLY("f16"); }
+#undef FK_MULTIPLY
+FK_DEVICE float fk_exchange(float x, fk_u32 mask) {
+    float y;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x), "r"(mask));
+    return y;
+}
+
+FK_DEVICE fk_u32 fk_pack_bf16(float low, float high) {
+    fk_u32 x;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+}
+FK_DEVICE fk_u32 fk_pack_fp16(float low, float high) {
+    fk_u32 x;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+    return x;
+}
+FK_DEVICE float fk_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+FK_DEVICE float fk_log2(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+FK_DEVICE float fk_max(float a, float b) {
+    float y;
+    asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+FK_DEVICE float fk_fma(float a, float b, float c) {
+    float y;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
+    return y;
+}
+FK_DEVICE float fk_infinity(void) {
+    float y;
+    asm("mov.b32 %0, 0x7f800000;" : "=f"(y));
+    return y;
+}
+#endif

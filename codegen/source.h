@@ -1,0 +1,39 @@
+/* source.h: the CUDA source of a program's kernels: skeletons of codegen/kernels with the functions of emit.h between.
+ *
+ * One text without includes, in this order: what is defined (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE), abi.h, prim_ptx.h, the
+ * emitted functions, common.h, the skeletons asked for. Each part has a #line of its own, so that a
+ * compiler's messages name the file under codegen/kernels, or "emitted".
+ */
+#ifndef FCP_SOURCE_H
+#define FCP_SOURCE_H
+#include "emit.h"
+
+/* The skeletons. Of the backward pass: in one kernel, dQ added in order; or in two, dK and dV, then dQ. */
+enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4 };
+
+typedef struct emit_source {
+    const emit_program *program;
+    uint32_t head_dim;  /* 16, 32, 64, 128 or 256 */
+    bool bf16;          /* else fp16 */
+    unsigned skeletons; /* EMIT_*, at least one */
+} emit_source;
+
+bool emit_has_head_dim(uint32_t head_dim);
+/* The backward pass's skeleton: ordered, where it has the head_dim. */
+unsigned emit_backward(uint32_t head_dim);
+/* Prints the source; as emit_functions. */
+const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
+
+/* What a kernel of a source asks for, as the skeletons say. */
+typedef struct emit_kernel {
+    const char *name;        /* of its entry */
+    unsigned skeleton;
+    uint32_t threads;        /* of a block */
+    uint32_t shared;         /* bytes, given at the launch */
+    uint32_t registers;      /* the budget: a compilation that needs more is not to be used */
+    uint32_t parts;          /* blocks that an item of work is cut into */
+} emit_kernel;
+enum { EMIT_KERNELS = 4 };
+/* The kernels of skeletons, in the order of the source; returns how many. */
+uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
+#endif

@@ -1,0 +1,415 @@
+/* kernel_work.c: the kernels' work lists, from a plan's visits.
+ *
+ * Requires: a verified plan; an arena as fcp_arena_lay gives it.
+ * Cost:     rows: linear in the runs of the visits' tiles and their rows of cells. Keys: linear in their cells, and a
+ *           table over all blocks. Both: a sort of the items. Memory: what is made, and as much again while it is made.
+ * Method:   rows go visit by visit, piece by piece, a row of cells at a time, over the tiles in order. Keys are found by
+ *           two passes over the same cells: how many each column of cells meets, and then which; cells of one class below
+ *           each other become one run.
+ */
+#include "kernel_work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
+_Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
+_Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
+_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 32 && sizeof(fk_key_item) == 56 &&
+                   sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
+                   sizeof(fk_launch) == 160,
+               "records are the same on host and device");
+
+enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };
+
+static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a work list"); }
+static fcp_code too_long(fcp_error *err) {
+    return fcp_fail(err, FCP_E_RUN, "a stage's work list does not fit in 32 bits");
+}
+
+static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
+    if (need <= *capacity) return true;
+    uint32_t wanted = need < 64 ? 64 : need > UINT32_MAX / 2 ? UINT32_MAX : need + need / 2;
+    void *bigger = realloc(*array, (size_t)wanted * size);
+    if (!bigger) return false;
+    *array = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+/* Scratch memory by number, of which nothing is kept. */
+static void *scratch(fcp_kernel_work *w, int which, size_t count, size_t size) {
+    if (count > SIZE_MAX / size - 1) return NULL;
+    size_t bytes = (count + 1) * size;
+    if (bytes <= w->scratch_bytes[which]) return w->scratch[which];
+    free(w->scratch[which]);
+    w->scratch[which] = malloc(bytes);
+    w->scratch_bytes[which] = w->scratch[which] ? bytes : 0;
+    return w->scratch[which];
+}
+
+void fcp_kernel_work_free(fcp_kernel_work *work) {
+    free(work->rows);
+    free(work->key_runs);
+    free(work->keys);
+    free(work->row_runs);
+    for (int i = 0; i < 5; i++) free(work->scratch[i]);
+    *work = (fcp_kernel_work){0};
+}
+
+static fk_u64 offset_of(const fcp_arena *a, const void *place) {
+    return (fk_u64)((const char *)place - (const char *)a->q);
+}
+
+/* --- longest first ------------------------------------------------------------------------------------------------ */
+
+struct size {
+    uint64_t size;
+    uint32_t index;
+};
+
+static int longer(const void *a, const void *b) {
+    const struct size *x = a, *y = b;
+    if (x->size != y->size) return x->size > y->size ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Puts `count` items of `bytes` each in order of their sizes. */
+static bool sort_items(fcp_kernel_work *w, void *items, uint32_t count, size_t bytes, struct size *sizes) {
+    char *permuted = scratch(w, PERMUTED, count, bytes);
+    if (!permuted) return false;
+    if (!count) return true;
+    qsort(sizes, count, sizeof *sizes, longer);
+    for (uint32_t i = 0; i < count; i++) memcpy(permuted + i * bytes, (char *)items + sizes[i].index * bytes, bytes);
+    memcpy(items, permuted, count * bytes);
+    return true;
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+/* The first of a shape's runs in `row` or later. */
+static uint32_t run_of_row(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t row) {
+    uint32_t low = shape->first_run, high = shape->first_run + shape->runs;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->runs[middle].row < row) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The keys of one part that row of cells `row` meets. */
+static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
+                             uint32_t row, uint64_t *total, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+    const fcp_piece *piece = &plan->pieces[part->k_piece];
+    size_t stride = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    char *k, *v;
+    fcp_arena_kv(a, tile->kv_slot, &k, &v);
+    for (uint32_t i = run_of_row(plan, shape, row); i < shape->first_run + shape->runs && plan->runs[i].row == row; i++) {
+        const fcp_run *run = &plan->runs[i];
+        uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
+        if (end > piece->length) end = piece->length;
+        if (w->key_run_count == UINT32_MAX) return too_long(err);
+        if (!grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+            return no_memory(err);
+        size_t at = (piece->offset + begin) * stride;
+        w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
+                                                       .k = offset_of(a, k + at),
+                                                       .v = offset_of(a, v + at),
+                                                       .count = (fk_u32)(end - begin),
+                                                       .cls = run->cls};
+        *total += end - begin;
+    }
+    return FCP_OK;
+}
+
+/* The rows of cells of one piece of a visit. `cursors`: per tile of the visit, its first part that is not done. */
+static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece,
+                              uint32_t *cursors, struct size **sizes, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_piece *piece = &plan->pieces[q_piece];
+    const fcp_block *block = &plan->blocks[piece->block];
+    for (uint32_t i = 0; i < visit->tiles; i++) {
+        const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+        uint32_t end = tile->first_part + tile->parts;
+        while (cursors[i] < end && plan->parts[cursors[i]].q_piece < q_piece) cursors[i]++;
+    }
+    for (uint32_t row = 0; row < piece->length; row += FCP_CELL) {
+        uint32_t first = w->key_run_count, block_token = piece->offset + row;
+        uint64_t total = 0;
+        for (uint32_t i = 0; i < visit->tiles; i++) {
+            const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+            uint32_t end = tile->first_part + tile->parts;
+            for (uint32_t j = cursors[i]; j < end && plan->parts[j].q_piece == q_piece; j++) {
+                fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], row / FCP_CELL, &total, err);
+                if (code) return code;
+            }
+        }
+        /* without keys: on a first and last visit what was prepared stands, unless there is a sink; dQ adds nothing */
+        bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
+        bool idle = a->pass == FCP_BACKWARD || (single && !plan->sink_count);
+        if (!total && idle) continue;
+        if (w->row_count == UINT32_MAX) return too_long(err);
+        if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
+        if ((w->row_count + 1) * sizeof **sizes > w->scratch_bytes[SIZES]) { /* keeps what is there */
+            size_t bytes = 2 * (w->row_count + 32) * sizeof **sizes;
+            struct size *bigger = realloc(w->scratch[SIZES], bytes);
+            if (!bigger) return no_memory(err);
+            w->scratch[SIZES] = *sizes = bigger;
+            w->scratch_bytes[SIZES] = bytes;
+        }
+        (*sizes)[w->row_count] = (struct size){total, w->row_count};
+        fk_row_item *item = &w->rows[w->row_count++];
+        *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
+                              .token = a->home_first[FCP_QUERIES][block->home_slot] + block_token,
+                              .block_token = block_token,
+                              .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
+                              .flags = visit->flags,
+                              .sequence = piece->sequence,
+                              .first = first,
+                              .runs = w->key_run_count - first};
+        if (visit->state_slot == FCP_NONE || a->pass == FCP_BACKWARD) continue;
+        float *o, *m, *l;
+        fcp_arena_state(a, visit->state_slot, &o, &m, &l);
+        item->state = offset_of(a, o);
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    struct size *sizes = scratch(w, SIZES, 64, sizeof *sizes);
+    if (!sizes) return no_memory(err);
+    w->row_count = w->key_run_count = 0;
+    for (uint32_t v = first; v < first + count; v++) {
+        const fcp_visit *visit = &plan->visits[v];
+        const fcp_block *block = &plan->blocks[visit->q_block];
+        uint32_t *cursors = scratch(w, CURSORS, visit->tiles, sizeof *cursors);
+        if (!cursors) return no_memory(err);
+        for (uint32_t i = 0; i < visit->tiles; i++) cursors[i] = plan->tiles[visit->first_tile + i].first_part;
+        for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
+            fcp_code code = add_row_items(w, a, visit, i, cursors, &sizes, err);
+            if (code) return code;
+        }
+    }
+    return sort_items(w, w->rows, w->row_count, sizeof *w->rows, sizes) ? FCP_OK : no_memory(err);
+}
+
+/* --- keys --------------------------------------------------------------------------------------------------------- */
+
+/* One walk over all cells of the visits. The first one counts: items of KV blocks, in order of their first tiles, and
+ * cells of each item. The second one fills them in. */
+struct columns {
+    fcp_kernel_work *w;
+    const fcp_arena *a;
+    uint32_t *first_item; /* per KV block of the plan: FCP_NONE, or its items' first */
+    uint32_t *cells;      /* per item: how many; then where its next one goes */
+    uint32_t cells_capacity;
+    bool fill, ordered;
+};
+
+/* The items of a KV block, made. */
+static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_plan *plan = x->a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_block *block = &plan->blocks[tile->k_block];
+    size_t stride = (size_t)p->kv_heads * p->head_dim, bytes = stride * fcp_dtype_size((fcp_dtype)p->dtype);
+    char *k, *v;
+    float *dk, *dv;
+    fcp_arena_kv(x->a, tile->kv_slot, &k, &v);
+    fcp_arena_dkv(x->a, tile->dkv_slot, &dk, &dv);
+    x->first_item[tile->k_block] = w->key_count;
+    for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
+        const fcp_piece *piece = &plan->pieces[i];
+        for (uint32_t key = 0; key < piece->length; key += FCP_CELL) {
+            size_t at = piece->offset + key;
+            if (w->key_count == UINT32_MAX) return too_long(err);
+            if (!grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
+                !grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
+                return no_memory(err);
+            x->cells[w->key_count] = 0;
+            w->keys[w->key_count++] = (fk_key_item){
+                .position = (fk_i64)(piece->start + key),
+                .k = offset_of(x->a, k + at * bytes),
+                .v = offset_of(x->a, v + at * bytes),
+                .dk = offset_of(x->a, dk + at * stride),
+                .dv = offset_of(x->a, dv + at * stride),
+                .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
+                .sequence = piece->sequence};
+        }
+    }
+    return FCP_OK;
+}
+
+/* One row of a run of cells goes to the items of its columns, from item `item` on. */
+static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint64_t token) {
+    fcp_kernel_work *w = x->w;
+    uint32_t row = run->row * FCP_CELL;
+    fk_i64 q_first = x->a->plan->sequences[q->sequence].q_first;
+    for (uint32_t i = item; i < item + run->count; i++) {
+        uint32_t at = x->cells[i]++;
+        if (!x->fill) continue;
+        w->row_runs[at] = (fk_row_run){.position = q_first + (fk_i64)(q->start + row),
+                                       .token = token + row,
+                                       .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
+                                       .cls = run->cls};
+    }
+}
+
+static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error *err) {
+    const fcp_plan *plan = x->a->plan;
+    const fcp_block *q_block = &plan->blocks[visit->q_block];
+    for (uint32_t t = visit->first_tile; t < visit->first_tile + visit->tiles; t++) {
+        const fcp_tile *tile = &plan->tiles[t];
+        const fcp_block *k_block = &plan->blocks[tile->k_block];
+        if (x->first_item[tile->k_block] == FCP_NONE) {
+            fcp_code code = add_key_items(x, tile, err);
+            if (code) return code;
+        }
+        uint32_t item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
+        for (uint32_t j = tile->first_part; j < tile->first_part + tile->parts; j++) {
+            const fcp_part *part = &plan->parts[j];
+            const fcp_shape_rec *shape = &plan->shapes[part->shape];
+            const fcp_piece *q = &plan->pieces[part->q_piece];
+            if (part->k_piece < k_piece) item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
+            for (; k_piece < part->k_piece; k_piece++)
+                item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
+            uint64_t token = x->a->home_first[FCP_QUERIES][q_block->home_slot] + q->offset;
+            for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
+                place_run(x, &plan->runs[r], item + plan->runs[r].col, q, token);
+        }
+    }
+    return FCP_OK;
+}
+
+/* Joins an item's neighbouring runs of one class; returns how many are left, and adds up their rows. */
+static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fk_row_run *last = kept ? &runs[kept - 1] : NULL;
+        *out_rows += runs[i].count;
+        if (last && last->cls == runs[i].cls && last->token + last->count == runs[i].token &&
+            last->position + last->count == runs[i].position)
+            last->count += runs[i].count;
+        else runs[kept++] = runs[i];
+    }
+    return kept;
+}
+
+/* Locks and turns, in order of the items. A row of cells is known by its first token. */
+static bool order_runs(struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    struct turn {
+        uint32_t lock, next;
+    } *turns = scratch(w, TURNS, x->a->home_first[FCP_QUERIES][x->a->homes], sizeof *turns);
+    if (!turns) return false;
+    memset(turns, 0xff, x->a->home_first[FCP_QUERIES][x->a->homes] * sizeof *turns);
+    w->lock_count = 0;
+    for (uint32_t i = 0; i < w->key_count; i++)
+        for (uint32_t j = w->keys[i].first; j < w->keys[i].first + w->keys[i].runs; j++) {
+            struct turn *t = &turns[w->row_runs[j].token];
+            if (t->lock == FCP_NONE) *t = (struct turn){w->lock_count++, 0};
+            w->row_runs[j].lock = t->lock;
+            w->row_runs[j].turn = t->next++;
+        }
+    return true;
+}
+
+static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    fcp_code code = FCP_OK;
+    uint64_t total = 0;
+    for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
+    if (code) return code;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        uint32_t cells = x->cells[i];
+        w->keys[i].first = x->cells[i] = (uint32_t)total;
+        w->keys[i].runs = cells;
+        total += cells;
+        if (total > UINT32_MAX) return too_long(err);
+    }
+    struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
+    if (!sizes || !grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs))
+        return no_memory(err);
+    w->row_run_count = (uint32_t)total;
+    x->fill = true;
+    for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
+    if (code) return code;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        if (!w->keys[i].runs) continue;
+        uint64_t rows = 0;
+        if (x->ordered) rows = w->keys[i].runs;
+        else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &rows);
+        w->keys[kept] = w->keys[i];
+        sizes[kept] = (struct size){rows, kept};
+        kept++;
+    }
+    w->key_count = kept;
+    if (!sort_items(w, w->keys, kept, sizeof *w->keys, sizes)) return no_memory(err);
+    return !x->ordered || order_runs(x) ? FCP_OK : no_memory(err);
+}
+
+fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, bool ordered,
+                         fcp_error *err) {
+    struct columns x = {.w = w, .a = a, .ordered = ordered};
+    size_t blocks = (size_t)a->plan->blocks_count;
+    x.first_item = scratch(w, FIRSTS, blocks, sizeof *x.first_item);
+    if (!x.first_item) return no_memory(err);
+    memset(x.first_item, 0xff, blocks * sizeof *x.first_item); /* FCP_NONE */
+    w->key_count = w->row_run_count = w->lock_count = 0;
+    fcp_code code = fill_columns(&x, first, count, err);
+    free(x.cells);
+    return code;
+}
+
+/* --- parameters --------------------------------------------------------------------------------------------------- */
+
+void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
+    const fcp_problem *p = a->plan->problem;
+    bool backward = a->pass == FCP_BACKWARD;
+    *out = (fk_launch){.arena = (uintptr_t)a->q,
+                       .q = (uintptr_t)a->q,
+                       .o = (uintptr_t)a->o,
+                       .lse = (uintptr_t)a->lse,
+                       .d_o = backward ? (uintptr_t)a->d_o : 0,
+                       .delta = backward ? (uintptr_t)a->delta : 0,
+                       .dq = backward ? (uintptr_t)a->dq : 0,
+                       .heads = p->heads,
+                       .kv_heads = p->kv_heads,
+                       .group = p->heads / p->kv_heads,
+                       .head_count = p->kv_heads,
+                       .max_block = p->max_q_block,
+                       .scale = (float)p->scale,
+                       .scale_log2 = (float)(p->scale * 1.4426950408889634074)};
+}
+
+void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {
+    for (uint32_t i = 0; i < plan->sequences_count; i++) {
+        uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, i, &keys);
+        uint64_t first_query = fcp_plan_sequence_offset(plan, i, &queries);
+        out[i] = (fk_sequence){.n = (fk_i64)keys,
+                               .q_first = fcp_plan_query_position(plan, i),
+                               .key_first = first_key,
+                               .query_first = first_query,
+                               .queries = (fk_i64)queries};
+    }
+}
+
+void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out) {
+    for (uint64_t i = 0; i < plan->arrays_count; i++) out[i] = data + plan->arrays[i].offset;
+}
+
+void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out) {
+    for (uint64_t i = 0; i < plan->slices_count; i++) {
+        const fcp_slices *s = &plan->slices[i];
+        out[i] = (fk_bands){.rows = band_rows + s->first_row * sizeof(mc_band_rows),
+                            .bands = bands + s->first_band * sizeof(mc_band),
+                            .row_count = s->rows,
+                            .band_count = s->bands};
+    }
+}

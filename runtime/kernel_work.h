@@ -1,0 +1,44 @@
+/* kernel_work.h: from an ATTEND instruction to the work lists of the kernels (codegen/kernels/abi.h).
+ *
+ * Offsets count from the arena's beginning (fcp_arena.q). The order of items is longest first, ties by their order in the
+ * plan; an output belongs to one item of a launch, and an item's runs are in the plan's order, so that no bit depends on
+ * which blocks run when.
+ */
+#ifndef FCP_KERNEL_WORK_H
+#define FCP_KERNEL_WORK_H
+#include "../codegen/kernels/abi.h"
+#include "backend.h"
+
+typedef struct fcp_kernel_work {
+    /* what fcp_kernel_rows makes */
+    fk_row_item *rows;
+    fk_key_run *key_runs;
+    uint32_t row_count, key_run_count;
+    /* what fcp_kernel_keys makes */
+    fk_key_item *keys;
+    fk_row_run *row_runs;
+    uint32_t key_count, row_run_count, lock_count; /* lock_count: of rows of cells, if ordered */
+    /* inside */
+    uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
+    void *scratch[5];
+    size_t scratch_bytes[5];
+} fcp_kernel_work;
+
+void fcp_kernel_work_free(fcp_kernel_work *work);
+/* The rows of visits [first, first + count), with the keys they meet: of the forward pass in an arena of that pass, of dQ
+ * in one of the backward pass. Rows that meet nothing have an item only where something is to be written for them.
+ * Errors: FCP_E_NO_MEMORY; FCP_E_RUN when the lists are too long to count in 32 bits. */
+fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
+/* The keys of the same visits, with the rows that meet them: of dK and dV; with `ordered`, of dQ as well: runs are then of
+ * one row of cells each, and have locks and turns. */
+fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, bool ordered,
+                         fcp_error *err);
+
+/* The parameters that follow from arena and plan: for all heads, without work list and environment. */
+void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);
+/* The environment: sequences_count, arrays_count and slices_count records, for a plan whose DATA, BAND_ROWS and BANDS lie
+ * at these addresses. */
+void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out);
+void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out);
+void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out);
+#endif

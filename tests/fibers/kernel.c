@@ -1,0 +1,41 @@
+/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim, type, with and without a score.
+ *
+ * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of what is made here. */
+#include "fibers.h"
+#include "prim_host.h"
+
+FK_DEVICE int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h) { return fibers_allow(env, q, k, h); }
+#if FK_HAS_SCORE
+FK_DEVICE float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    return fibers_score(env, s, q, k, h);
+}
+FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    return fibers_slope(env, s, q, k, h);
+}
+#endif
+
+#include "../../codegen/kernels/common.h"
+#include "../../codegen/kernels/forward_mma.h"
+#include "../../codegen/kernels/backward_steps.h"
+#include "../../codegen/kernels/backward_mma.h"
+#include "../../codegen/kernels/backward_ordered_mma.h"
+
+static void run_forward(const void *launch) { fk_forward(*(const fk_launch *)launch); }
+static void run_dkv(const void *launch) { fk_backward_dkv(*(const fk_launch *)launch); }
+static void run_dq(const void *launch) { fk_backward_dq(*(const fk_launch *)launch); }
+#if FK_HEAD_DIM <= 128
+static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_launch *)launch); }
+#endif
+
+extern const fibers_kernels FK_TABLE;
+const fibers_kernels FK_TABLE = {
+    .head_dim = FK_HEAD_DIM,
+    .bf16 = FK_BF16,
+    .score = FK_HAS_SCORE,
+    .forward = {run_forward, FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(FK_HEAD_DIM), 1},
+    .dkv = {run_dkv, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
+    .dq = {run_dq, FK_DQ_WARPS(FK_HEAD_DIM) * 32, FK_DQ_SHARED(FK_HEAD_DIM), FK_DQ_PARTS(FK_HEAD_DIM)},
+#if FK_HEAD_DIM <= 128
+    .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+#endif
+};

@@ -1,0 +1,31 @@
+FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h) {
+    (void)e, (void)q, (void)k, (void)h;
+    const fk_i32 v0 = (fk_i32)k;
+    const fk_i32 v1 = (fk_i32)q;
+    const int v2 = v0 <= v1;
+    return v2;
+}
+FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) {
+    (void)e, (void)q, (void)k, (void)h;
+    const fk_i32 v0 = (fk_i32)k;
+    const fk_i32 v1 = (fk_i32)q;
+    const float v2 = s;
+    const fk_i32 v3 = v0 - v1;
+    const float v4 = -0x1.000000p3f;
+    const fk_i32 v5 = (fk_i32)h;
+    const fk_i32 v7 = v5 + 1;
+    const float v8 = (float)v7;
+    const float v9 = v4 * v8;
+    const float v10 = 0x1.000000p-2f;
+    const float v11 = v9 * v10;
+    const float v12 = exp2f(v11);
+    const float v13 = (float)v3;
+    const float v14 = v12 * v13;
+    const float v15 = v2 + v14;
+    return v15;
+}
+FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) {
+    (void)e, (void)q, (void)k, (void)h;
+    const float v0 = 0x1.000000p0f;
+    return v0;
+}

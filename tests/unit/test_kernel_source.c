@@ -1,0 +1,150 @@
+/* test_kernel_source.c: sources of kernels: what plans are refused, what a source depends on, and what is emitted for some
+ * masks and scores: tests/golden/emit; GOLDEN_UPDATE=1 rewrites them. */
+#include "gpu_plan.h"
+
+#include <stdio.h>
+
+#include "../../runtime/kernel_source.h"
+
+static fcp_plan *plan_of(const char *model, const char *lengths, const char *rest) {
+    char text[800];
+    snprintf(text, sizeof text, "model { heads = 4; kv_heads = 2; %s }\ncluster { nodes = 1; gpus = 1 }\n"
+             "batch { %s }\n%s\n", model, lengths, rest);
+    return gpu_plan("test.fcp", text, NULL, 0);
+}
+
+static char *source_of(const fcp_plan *plan, unsigned skeletons) {
+    char *text;
+    fcp_error err;
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, &text, &err), FCP_OK, "%s", err.message);
+    return text;
+}
+
+static const struct {
+    const char *name, *lengths, *rest;
+} goldens[] = {
+    {"causal", "lengths = [900, 100]", "plan { mask = causal; block = 128 }"},
+    {"natten2d", "lengths = [1024]", "plan { mask = natten2d(W = 32, kw = 7, kh = 7); block = 128 }"},
+    {"wide", "lengths = [70K]", "mask m = q * k % 1000 <= q * 3 - k\nplan { mask = m; block = 2K }"},
+    {"cross", "lengths = [300:500]", "mask m = k * k % 7 != q / 3 and k <= q\nplan { mask = m; block = 128 }"},
+    {"document", "lengths = [64, 64]; field d = [0 x 30, 1 x 34, 0 x 60, 300 x 4]", "plan { mask = document(d = d); block = 128 }"},
+    {"alibi", "lengths = [300]", "plan { mask = causal; score = alibi; block = 128 }"},
+    {"softcap", "lengths = [300]", "plan { mask = full; score = softcap(c = 30.0); block = 128 }"},
+};
+
+/* The functions alone: between the lines that name them and what follows. */
+static char *emitted(const char *source) {
+    const char *from = strstr(source, "#line 1 \"emitted\"\n"), *to = from ? strstr(from, "#line 1 \"common.h\"\n") : NULL;
+    cr_assert(from && to);
+    from = strstr(from, "FK_DEVICE int fk_allow");
+    cr_assert(from && from < to);
+    return strndup(from, (size_t)(to - from));
+}
+
+Test(kernel_source, golden) {
+    for (size_t i = 0; i < sizeof goldens / sizeof *goldens; i++) {
+        char path[80], *want = NULL;
+        size_t size = 0;
+        fcp_plan *plan = plan_of("head_dim = 64; dtype = bf16", goldens[i].lengths, goldens[i].rest);
+        char *source = source_of(plan, EMIT_FORWARD), *got = emitted(source);
+        snprintf(path, sizeof path, "tests/golden/emit/%s.cu", goldens[i].name);
+        if (getenv("GOLDEN_UPDATE")) {
+            FILE *f = fopen(path, "w");
+            cr_assert(f && fputs(got, f) >= 0 && fclose(f) == 0, "%s", path);
+        }
+        FILE *f = fopen(path, "r");
+        cr_assert_not_null(f, "%s", path);
+        cr_assert_geq(getdelim(&want, &size, 0, f), 0);
+        fclose(f);
+        cr_assert_str_eq(got, want, "%s", path);
+        free(want);
+        free(got);
+        free(source);
+        fcp_plan_free(plan);
+    }
+}
+
+Test(kernel_source, parts) {
+    static const char *const line[] = {"#line 1 \"abi.h\"", "#line 1 \"prim_ptx.h\"", "#line 1 \"emitted\"", "#line 1 \"common.h\"",
+                                       "#line 1 \"forward_mma.h\"", "#line 1 \"backward_steps.h\"", "#line 1 \"backward_mma.h\"",
+                                       "#line 1 \"backward_ordered_mma.h\""};
+    static const unsigned in[8] = {7, 7, 7, 7, EMIT_FORWARD, EMIT_ORDERED | EMIT_SPLIT, EMIT_SPLIT, EMIT_ORDERED};
+    fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    for (unsigned skeletons = 1; skeletons < 8; skeletons++) {
+        char *source = source_of(plan, skeletons), *at = source;
+        for (int i = 0; i < 8; i++) {
+            char *found = strstr(at, line[i]);
+            cr_assert_eq(found != NULL, (in[i] & skeletons) != 0, "%u: %s", skeletons, line[i]);
+            if (found) at = found;
+        }
+        cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
+        cr_assert_null(strstr(source, "#include"));
+        emit_kernel kernels[EMIT_KERNELS];
+        uint32_t count = emit_kernels_of(128, false, skeletons, kernels);
+        for (uint32_t i = 0; i < count; i++) {
+            char entry[80];
+            snprintf(entry, sizeof entry, "FK_KERNEL(%s,", kernels[i].name);
+            cr_assert_not_null(strstr(source, entry), "%s", entry);
+            cr_assert(kernels[i].threads % 32 == 0 && kernels[i].threads * kernels[i].registers <= 65536 && kernels[i].parts);
+        }
+        free(source);
+    }
+    fcp_plan_free(plan);
+}
+
+/* Batches share kernels; models, masks and types do not. Names that a program gives are not in its kernels. */
+Test(kernel_source, depends_on) {
+    const char *rest = "mask unmistakable(width) = k <= q and q - k < width\nplan { mask = unmistakable(width = 77); block = 128 }";
+    fcp_plan *a = plan_of("head_dim = 64; dtype = bf16", "lengths = [300, 20]", rest);
+    fcp_plan *b = plan_of("head_dim = 64; dtype = bf16", "lengths = [5000, 700 x 8]", rest);
+    char *first = source_of(a, EMIT_FORWARD), *second = source_of(b, EMIT_FORWARD);
+    cr_assert_str_eq(first, second);
+    cr_assert_null(strstr(first, "unmistakable"));
+    cr_assert_null(strstr(first, "width"));
+    free(second);
+    fcp_plan_free(b);
+    static const char *const models[] = {"head_dim = 128; dtype = bf16", "head_dim = 64; dtype = fp16"};
+    for (int i = 0; i < 2; i++) {
+        b = plan_of(models[i], "lengths = [300]", rest);
+        second = source_of(b, EMIT_FORWARD);
+        cr_assert_str_neq(first, second, "%d", i);
+        free(second);
+        fcp_plan_free(b);
+    }
+    free(first);
+    fcp_plan_free(a);
+}
+
+static void must_fail(const fcp_plan *plan, unsigned skeletons, fcp_code want, const char *why) {
+    char *text = (char *)(uintptr_t)1;
+    fcp_error err;
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, &text, &err), want, "%s", why);
+    cr_assert_null(text);
+    cr_assert_not_null(strstr(err.message, why), "'%s' has no '%s'", err.message, why);
+}
+
+Test(kernel_source, refused) {
+    fcp_plan *plan = plan_of("head_dim = 64; dtype = fp32", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    must_fail(plan, EMIT_FORWARD, FCP_E_TENSOR, "tensors are fp32, and kernels multiply bf16 or fp16");
+    fcp_plan_free(plan);
+    plan = plan_of("head_dim = 96; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    must_fail(plan, EMIT_FORWARD, FCP_E_HEADS, "head_dim of 16, 32, 64, 128 and 256; the plan's is 96");
+    fcp_plan_free(plan);
+    plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
+    cr_assert_eq(emit_backward(256), EMIT_SPLIT);
+    must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
+    fcp_plan_free(plan);
+    plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128; passes = forward }");
+    must_fail(plan, EMIT_FORWARD | EMIT_SPLIT, FCP_E_PASS, "the plan has no backward pass");
+    /* mask code that does not check: before anything is printed */
+    mc_node *nodes = malloc(plan->mask_count * sizeof *nodes);
+    memcpy(nodes, plan->mask, plan->mask_count * sizeof *nodes);
+    const mc_node *mask = plan->mask;
+    nodes[plan->mask_count - 1].a = (uint32_t)plan->mask_count;
+    plan->mask = nodes;
+    must_fail(plan, EMIT_FORWARD, FCP_E_PLAN_FORMAT, "mask code, node");
+    plan->mask = mask;
+    free(nodes);
+    fcp_plan_free(plan);
+}
