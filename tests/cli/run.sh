@@ -311,7 +311,8 @@ holds "which is right" json '.ok and .tensors.dk.ok'
 bad "keys where queries belong" 1 E701 run cross.plan --q cdk.npy --k cdk.npy --v cdv.npy --out out/x.npy
 golden show/cross.txt "$fcpc" show cross.plan --width 80
 golden show/cross-zoom.txt "$fcpc" show cross.plan --seq 5 --rows 90..150 --width 80
-bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 200..300
+bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 600..700
+holds "which are counted from 0" json '.error.message | endswith("has 100 queries, counted from 0; the first is at q = 600")'
 ok "a picture of it" "$fcpc" show cross.plan --svg cross.svg
 holds "with positions of queries" grep -q "queries 600..700" cross.svg
 printf '100:700 # a chunk\n1 300\n64\n' > cross.lengths
