@@ -6,10 +6,11 @@
  *       A node whose operands cannot make it fault within those limits, or whose guard is never true, loses its guard:
  *       that lets nodes be shared between places that are reached under different conditions.
  * Keeps: a node that may fault is never simplified away while its guard may be true.
- * Reals: constants are folded in double, and only where every machine agrees: + - * / sqrt floor and comparisons, which IEEE
- *       754 fixes to the bit, and the few exact values of the other functions (exp 0, exp2 of a whole number, log2 of a
- *       power of two, ...). A result that is not finite is not folded. x + 0.0 stays (of x = -0.0 it is +0.0), as do
- *       x * 0.0 (infinities), x - x and x == x (NaN); the simplifications below are exact for every x, NaN and -0.0 included.
+ * Reals: constants are folded in double, and only where every machine agrees: + - * / sqrt floor and comparisons, which
+ *       IEEE 754 fixes to the bit, and the few exact values of the other functions (exp 0, exp2 of a whole number, log2
+ *       of a power of two, ...). A result that is not finite is not folded. x + 0.0 stays (of x = -0.0 it is +0.0), as
+ *       do x * 0.0 (infinities), x - x and x == x (NaN); the simplifications below are exact for every x, NaN and -0.0
+ *       included.
  * Cost: expected O(1) per emitted node (hashing); extraction O(nodes).
  */
 #include "maskcode.h"

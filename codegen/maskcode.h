@@ -2,8 +2,8 @@
  *
  * Code is a list of nodes in static single assignment form: node i may refer only to nodes j < i, the last node is
  * the answer: of a mask a bool, of a score a real. Integers are int64, reals are double where they are judged and float
- * in kernels. Nothing branches: `and`, `or`, `if` evaluate all operands, and whether an operand would have been reached in
- * the source is kept as a *guard* on the nodes that can fault. A mask has no real nodes.
+ * in kernels. Nothing branches: `and`, `or`, `if` evaluate all operands, and whether an operand would have been reached
+ * in the source is kept as a *guard* on the nodes that can fault. A mask has no real nodes.
  *
  * Code reads arrays (fields: per-token data; tables: the model's) and bands (unions of slices) of its environment, by
  * number.
@@ -11,8 +11,9 @@
  * Two meanings, which agree wherever the source program does not fault:
  *   total   (executor, kernels): + - * neg abs wrap modulo 2^64; x / 0 = 0, x % 0 = 0, and INT64_MIN / -1 wraps; an
  *           element that an array does not have is 0.
- *   faulting (compiler): a node faults when it overflows, divides by zero or reads beyond an array AND its guard is true
- *           (guard MC_NONE: always). The compiler proves that no (q, k, h) in range faults, so a plan needs no checks.
+ *   faulting (compiler): a node faults when it overflows, divides by zero or reads beyond an array AND its guard is
+ *           true (guard MC_NONE: always). The compiler proves that no (q, k, h) in range faults, so a plan needs no
+ *           checks.
  * Reals never fault: they are IEEE 754.
  *
  * Division floors, and a % b has the sign of b: a == b * (a / b) + a % b.
@@ -106,8 +107,8 @@ typedef struct mc_code {
 
 /* --- what code reads --------------------------------------------------------------------------------------------- */
 
-/* An array as it is bound to one sequence: element i, first <= i < first + count, is at data[i - first]. Of a table with
- * columns, element (i, j) is at data[i * columns + j], count counts its rows, and first is 0. */
+/* An array as it is bound to one sequence: element i, first <= i < first + count, is at data[i - first]. Of a table
+ * with columns, element (i, j) is at data[i * columns + j], count counts its rows, and first is 0. */
 typedef enum mc_width { MC_I8 = 1, MC_I16 = 2, MC_I32 = 4, MC_I64 = 8, MC_F64 = 9 } mc_width;
 typedef struct mc_array {
     const void *data;
@@ -116,8 +117,8 @@ typedef struct mc_array {
     mc_width width;
 } mc_array;
 
-/* A union of slices: which keys a row may see. Rows from `rows[i].q` to before `rows[i + 1].q` see bands [first, first +
- * count), disjoint and in order for each of these rows; the last record ends the table and has none. */
+/* A union of slices: which keys a row may see. Rows from `rows[i].q` to before `rows[i + 1].q` see bands [first, first
+ * + count), disjoint and in order for each of these rows; the last record ends the table and has none. */
 typedef struct mc_band {
     int64_t lo, hi;             /* row q: lo + lo_slope q <= k < hi + hi_slope q; never empty on its rows */
     int32_t lo_slope, hi_slope; /* 0 or 1 */
@@ -148,12 +149,13 @@ typedef struct mc_decls {
 } mc_decls;
 
 /* What the answer depends on. MC_USES_DATA: an array of which the values may differ between sequences (any array). */
-enum { MC_USES_Q = 1, MC_USES_K = 2, MC_USES_N = 4, MC_USES_H = 8, MC_USES_DATA = 16, MC_USES_BANDS = 32, MC_USES_S = 64 };
+enum { MC_USES_Q = 1, MC_USES_K = 2, MC_USES_N = 4, MC_USES_H = 8, MC_USES_DATA = 16, MC_USES_BANDS = 32,
+       MC_USES_S = 64 };
 unsigned mc_uses(mc_code code);
 
-/* Checks hostile code: ops known, operands earlier and of the right type, guards right, the answer a bool (a mask, which
- * has no real nodes) or a real (a score), count in 1..MC_MAX_NODES, arrays and bands declared (`decls` may be NULL: none).
- * Returns NULL if sound, else a static text that says what is wrong; *node gets the place. */
+/* Checks hostile code: ops known, operands earlier and of the right type, guards right, the answer a bool (a mask,
+ * which has no real nodes) or a real (a score), count in 1..MC_MAX_NODES, arrays and bands declared (`decls` may be
+ * NULL: none). Returns NULL if sound, else a static text that says what is wrong; *node gets the place. */
 typedef enum mc_kind { MC_MASK, MC_SCORE } mc_kind;
 const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t *node);
 
@@ -191,7 +193,8 @@ char mc_op_type(uint32_t op);  /* 'i', 'b' or 'f' */
 bool mc_op_faults(uint32_t op);
 const char *mc_op_name(uint32_t op); /* "add", ... ; "?" for an unknown one */
 
-/* Element i of an array of integers, 0 where it has none; of one with columns, element i of its first dimension's data. */
+/* Element i of an array of integers, 0 where it has none; of one with columns, element i of its first dimension's
+ * data. */
 static inline int64_t mc_int_at(const mc_array *a, uint64_t at) {
     switch (a->width) {
     case MC_I8: return ((const int8_t *)a->data)[at];

@@ -1,10 +1,10 @@
 /* array_values.c: the values of fields and tables, from a list or a file.
  *
- * A file is .npy (its first bytes say so, or its name) or text: a field has one integer a line; a table one number a line,
- * or rows of as many numbers each, between blanks or commas. '#' begins a comment.
+ * A file is .npy (its first bytes say so, or its name) or text: a field has one integer a line; a table one number a
+ * line, or rows of as many numbers each, between blanks or commas. '#' begins a comment.
  *
- * Requires: a declaration that arrays.c found sound. Gives: the values in the narrowest type that holds them, their least
- *           and greatest, and the SHA-256 of the file.
+ * Requires: a declaration that arrays.c found sound. Gives: the values in the narrowest type that holds them, their
+ *           least and greatest, and the SHA-256 of the file.
  * Cost:     O(bytes): a file is read once and its values are looked at twice.
  */
 #include <errno.h>
@@ -125,7 +125,9 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
 }
 
 static bool wrong_length(const reading *r, uint64_t count, span at) {
-    const char *of = array_side(r->out) == FCP_QUERIES ? "queries" : r->s->out->queries ? "keys" : "tokens";
+    const char *of = fcp_array_side(&r->out->record) == FCP_QUERIES ? "queries"
+                     : r->s->out->queries                           ? "keys"
+                                                                    : "tokens";
     diag_error(r->s->d, FCP_E_FIELD, at, "%s has %" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what, count,
                count == 1 ? "" : "s", r->tokens, of);
     diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
@@ -214,7 +216,8 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
     at += word[0] == '-' || word[0] == '+';
     for (; at < size && word[at] >= '0' && word[at] <= '9'; at++, digits++) {
         over |= __builtin_mul_overflow(v, 10, &v);
-        over |= negative ? __builtin_sub_overflow(v, word[at] - '0', &v) : __builtin_add_overflow(v, word[at] - '0', &v);
+        over |= negative ? __builtin_sub_overflow(v, word[at] - '0', &v)
+                         : __builtin_add_overflow(v, word[at] - '0', &v);
     }
     if (r->table && digits && at + 1 < size && word[at] == '.' && word[at + 1] >= '0' && word[at + 1] <= '9') {
         whole = false;
@@ -226,7 +229,8 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
         if (power > from) whole = false, at = power;
     }
     if (!digits || at < size)
-        return refuse_text(r, begin, end, FCP_E_FIELD_FILE, r->table ? "this is not a finite number" : "this is not a whole number");
+        return refuse_text(r, begin, end, FCP_E_FIELD_FILE,
+                           r->table ? "this is not a finite number" : "this is not a whole number");
     if (!reserve(r, n, 1)) return false;
     if (whole) {
         if (over) return refuse_text(r, begin, end, FCP_E_FIELD, "this does not fit 64 bits");
@@ -240,7 +244,8 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
         copy[size - sign] = 0;
     }
     if (size - sign >= sizeof copy || !decimal(copy, negative, &real))
-        return refuse_text(r, begin, end, FCP_E_FIELD, "a number of more than 63 characters, or beyond the largest, 1.8e308");
+        return refuse_text(r, begin, end, FCP_E_FIELD,
+                           "a number of more than 63 characters, or beyond the largest, 1.8e308");
     put_real(n, real);
     return true;
 }
@@ -293,10 +298,7 @@ static span text_place(const reading *r, uint64_t i) {
 
 /* --- .npy --------------------------------------------------------------------------------------------------------- */
 
-static bool is_npy(const reading *r) {
-    size_t length = strlen(r->path);
-    return (r->size >= 6 && !memcmp(r->bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(r->path + length - 4, ".npy"));
-}
+static bool of_npy(const reading *r) { return is_npy(r->path, r->bytes, r->size); }
 
 static bool read_npy(const reading *r, numbers *n) {
     fcp_error err = {0};
@@ -332,22 +334,22 @@ static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->
 
 /* Says where element i is, beside what is wrong with it. */
 static void place_element(const reading *r, uint64_t i) {
-    const fcp_side side = array_side(r->out);
-    if (r->bytes && !is_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
+    const fcp_side side = fcp_array_side(&r->out->record);
+    if (r->bytes && !of_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
     for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
         if (i - first < batch_length(r->s, s, side)) {
-            diag_hint(r->s->d, "it is that of %s %" PRIu64 " of sequence %zu", side == FCP_QUERIES ? "query" : "position",
-                      i - first, s);
+            diag_hint(r->s->d, "it is that of %s %" PRIu64 " of sequence %zu",
+                      side == FCP_QUERIES ? "query" : "position", i - first, s);
             return;
         }
 }
 
 static bool refuse_element(const reading *r, uint64_t i, int64_t v, bool fits) {
-    span at = !r->bytes ? list_place(r, i) : is_npy(r) ? r->path_at : text_place(r, i);
+    span at = !r->bytes ? list_place(r, i) : of_npy(r) ? r->path_at : text_place(r, i);
     if (fits)
-        diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s is %" PRId64 ", outside %" PRId64 "..%" PRId64, i,
-                   r->what, v, r->out->declared_lo, r->out->declared_hi + 1);
+        diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s is %" PRId64 ", outside %" PRId64 "..%" PRId64,
+                   i, r->what, v, r->out->declared_lo, r->out->declared_hi + 1);
     else diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s does not fit 64 bits with a sign", i, r->what);
     place_element(r, i);
     return false;
@@ -418,7 +420,7 @@ static bool read_file(reading *r, numbers *n) {
     if (!sha256(r->bytes, r->size, r->out->record.hash)) return no_room(r);
     r->out->file = arena_copy(&r->s->out->arena, path->value->name, strlen(path->value->name));
     if (!r->out->file) return no_room(r);
-    return is_npy(r) ? read_npy(r, n) : read_text(r, n);
+    return of_npy(r) ? read_npy(r, n) : read_text(r, n);
 }
 
 static bool read_array(reading *r) {

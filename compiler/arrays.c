@@ -1,12 +1,12 @@
 /* arrays.c: fields and tables: declared, found, given to masks, and numbered once it is known which of them are read.
  *
- * A field is an integer for each token of the batch: batch { field doc = file("doc.npy") }. A table is data of the model:
- * model { table bias = [0.5, 0.25] }. The two share one space of names, in which a mask's own names hide them and in which
- * they hide the prelude's masks. While masks are lowered, an array's number is that of its declaration; finish_arrays
- * then keeps those that the code reads, in the order in which it first does.
+ * A field is an integer for each token of the batch: batch { field doc = file("doc.npy") }. A table is data of the
+ * model: model { table bias = [0.5, 0.25] }. The two share one space of names, in which a mask's own names hide them
+ * and in which they hide the prelude's masks. While masks are lowered, an array's number is that of its declaration;
+ * finish_arrays then keeps those that the code reads, in the order in which it first does.
  *
- * Requires: a parsed program with overrides applied. Cost: O(declarations + code + bytes of the arrays that are read); a
- *           file is read once, a table's when it is first indexed, a field's after the lengths.
+ * Requires: a parsed program with overrides applied. Cost: O(declarations + code + bytes of the arrays that are read);
+ *           a file is read once, a table's when it is first indexed, a field's after the lengths.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,8 @@ static const char *nearest_array(sema *s, const char *name, bool fields_only) {
     const char **names = ARENA_NEW(s->scratch, const char *, s->array_count + (size_t)1);
     size_t count = 0;
     for (uint32_t i = 0; i < s->array_count && names; i++)
-        if (s->arrays[i]->run_of == ARRAY_ANY && !(fields_only && s->arrays[i]->table)) names[count++] = s->arrays[i]->name;
+        if (s->arrays[i]->run_of == ARRAY_ANY && !(fields_only && s->arrays[i]->table))
+            names[count++] = s->arrays[i]->name;
     return names ? diag_nearest(name, strlen(name), names, count) : NULL;
 }
 
@@ -147,8 +148,8 @@ static bool declare_array(sema *s, const entry *e) {
     uint32_t old = find_array(s, e->key);
     mask *m = find_mask(s, &s->program, e->key);
     if (find_word(mask_variables, MASK_VARIABLES, e->key) >= 0 || find_word(mask_builtins, MASK_BUILTINS, e->key) >= 0)
-        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' already has a meaning in every mask; call this something else",
-                   e->key);
+        diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
+                   "'%s' already has a meaning in every mask; call this something else", e->key);
     else if (m) {
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is a mask already", e->key);
         diag_also(s->d, m->name_at, "defined here");
@@ -195,8 +196,9 @@ bool declare_arrays(sema *s) {
         for (const entry *e = x->entries; e; e = e->next) {
             if (!e->as || id == SECTION_COUNT) continue; /* an unknown section is reported as such */
             if (id != (e->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL))
-                diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, e->as == IS_FIELD ? "a field stands in the section batch"
-                                                                                 : "a table stands in the section model");
+                diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at,
+                           e->as == IS_FIELD ? "a field stands in the section batch"
+                                             : "a table stands in the section model");
             else if (!declare_array(s, e)) return false;
         }
     }
@@ -256,7 +258,8 @@ bool load_array(sema *s, uint32_t array) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = 0;
-    for (size_t i = 0; i < batch_count(s) && !a->table; i++) tokens += batch_length(s, i, array_side(&a->array));
+    for (size_t i = 0; i < batch_count(s) && !a->table; i++)
+        tokens += batch_length(s, i, fcp_array_side(&a->array.record));
     a->array.name = a->name;
     bool good = true;
     if (a->run_of != ARRAY_ANY) {
@@ -331,7 +334,8 @@ uint32_t array_argument(sema *s, const arg *param, const expr *e) {
     diag_error(s->d, FCP_E_UNKNOWN_NAME, e->at, "unknown %s '%s'", word, e->name);
     const char *nearest = nearest_array(s, e->name, param->as == IS_FIELD);
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    else if (param->as == IS_FIELD) diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }", e->name, e->name);
+    else if (param->as == IS_FIELD)
+        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }", e->name, e->name);
     else diag_hint(s->d, "declare it: model { table %s = file(\"%s.npy\") }", e->name, e->name);
     return ARRAY_ANY;
 }

@@ -209,7 +209,8 @@ key_id key_find(section_id where, const char *name);  /* KEY_COUNT: none */
 
 /* Parses source `number` of d, a program, into *out. False: no memory (reported); syntax errors are reported in d. */
 bool parse_program(diags *d, arena *a, uint32_t number, ast *out);
-/* The same, and the tokens as the grammar got them (kinds are those of fcp.tab.h; T_SEP where a statement ends), in a. */
+/* The same, and the tokens as the grammar got them (kinds are those of fcp.tab.h; T_SEP where a statement ends), in
+ * a. */
 typedef struct parsed_token {
     int kind;
     span at;

@@ -1,7 +1,7 @@
 /* bind.c: the fields and tables of a program, bound to one batch.
  *
- * Where the batch is the program's own, a field has the values of its declaration; in any other batch, and where it is
- * `given`, those that come with the batch.
+ * A field has the values that come with the batch; where none do and the batch is the program's own, those of its
+ * declaration.
  *
  * Requires: a checked program. Gives: bind.h. Cost: O(bytes of the arrays).
  */
@@ -31,9 +31,6 @@ static span place_of(const job *j, const program_array *a) {
     return at;
 }
 
-/* Which of a sequence's tokens an array has values for. */
-static fcp_side side_of(const fcp_array *a) { return a->kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS; }
-
 /* The values that come with the batch for a field; NULL: none do. */
 static const fcpc_field *given_values(const job *j, const char *name) {
     for (size_t i = 0; i < j->batch->field_count; i++)
@@ -50,7 +47,8 @@ static fcp_code check_names(const job *j) {
         bool known = false;
         for (uint32_t k = 0; k < g->field_count; k++) known |= !strcmp(g->fields[k], name);
         if (!known) {
-            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, "the batch has values for '%s', which is no field of the program", name);
+            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, "the batch has values for '%s', which is no field of the program",
+                       name);
             const char *nearest = diag_nearest(name, strlen(name), g->fields, g->field_count);
             if (nearest) diag_hint(j->d, "did you mean '%s'?", nearest);
             return FCP_E_FIELD;
@@ -74,11 +72,13 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         else diag_hint(j->d, "its lengths are not those of the program: values come with it, in fcpc_batch.fields");
         return FCP_E_FIELD;
     }
-    fcp_side side = side_of(&a->record);
+    fcp_side side = fcp_array_side(&a->record);
     if (f->count != j->tokens[side]) {
         diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
                    name, f->count, j->tokens[side],
-                   side == FCP_QUERIES ? "queries" : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens" : "keys");
+                   side == FCP_QUERIES                               ? "queries"
+                   : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens"
+                                                                     : "keys");
         return FCP_E_FIELD;
     }
     int64_t lo = INT64_MAX, hi = INT64_MIN;
@@ -102,7 +102,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
 
 /* Of run(...): the range of what write_given writes. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
-    const uint64_t *lengths = j->lengths[side_of(record)];
+    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     uint64_t first = 0;
     record->lo = record->hi = 0;
     for (size_t s = 0; s < j->count; first += lengths[s++]) {
@@ -112,7 +112,7 @@ static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
 }
 
 static void write_given(const job *j, const program_array *a, const mc_array *values, const fcp_array *record) {
-    const uint64_t *lengths = j->lengths[side_of(record)];
+    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     void *to = j->data + record->offset;
     uint64_t first = 0;
     if (a->run_of)
@@ -162,8 +162,7 @@ static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_
         }
         at = (at + 63) / 64 * 64;
         records[i].offset = at;
-        uint64_t bytes = records[i].count * (records[i].columns ? records[i].columns : 1);
-        at += (size_t)bytes * (records[i].width == MC_F64 ? 8 : records[i].width);
+        at += (size_t)fcp_array_bytes(&records[i]);
     }
     *out_size = at;
     return FCP_OK;
@@ -177,7 +176,8 @@ static fcp_code bind_all(job *j, binding *out) {
     bool split = j->lengths[FCP_QUERIES] != j->lengths[FCP_KEYS];
     out->first[FCP_KEYS] = ARENA_NEW(j->work, uint64_t, j->count + 1);
     out->first[FCP_QUERIES] = split ? ARENA_NEW(j->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
-    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES]) return FCP_E_NO_MEMORY;
+    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES])
+        return FCP_E_NO_MEMORY;
     fcp_code code = bind_records(j, records, values, &out->data_size);
     if (!code) code = bind_names(j, records, out);
     if (code) return code;
@@ -188,8 +188,8 @@ static fcp_code bind_all(job *j, binding *out) {
         const program_array *a = &g->arrays[i];
         memset(j->data + end, 0, records[i].offset - end);
         if (values[i].data) write_given(j, a, &values[i], &records[i]);
-        else memcpy(j->data + records[i].offset, a->data, program_array_bytes(a));
-        end = records[i].offset + (values[i].data ? records[i].count * records[i].width : program_array_bytes(a));
+        else memcpy(j->data + records[i].offset, a->data, fcp_array_bytes(&a->record));
+        end = records[i].offset + fcp_array_bytes(&records[i]);
     }
     for (int side = 0; side < FCP_SIDES; side++)
         for (uint64_t s = 0, first = 0; s <= j->count; s++) {
@@ -226,16 +226,9 @@ fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch,
 
 void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
     if (!b->arrays) return;
-    for (uint32_t i = 0; i < b->program->array_count; i++) {
-        const fcp_array *r = &b->records[i];
-        bool table = r->kind == FCP_TABLE, over_queries = r->kind == FCP_FIELD_QUERIES;
-        uint64_t first = table ? 0 : b->first[side_of(r)][s];
-        b->arrays[i] = (mc_array){.data = b->data + r->offset + first * (table ? 0 : r->width),
-                                  .first = over_queries ? env->q_first : 0,
-                                  .count = table ? (int64_t)r->count : over_queries ? env->queries : env->n,
-                                  .columns = (uint32_t)r->columns,
-                                  .width = (mc_width)r->width};
-    }
+    const uint64_t first[FCP_SIDES] = {[FCP_QUERIES] = b->first[FCP_QUERIES][s], [FCP_KEYS] = b->first[FCP_KEYS][s]};
+    for (uint32_t i = 0; i < b->program->array_count; i++)
+        b->arrays[i] = fcp_array_part(&b->records[i], b->data + b->records[i].offset, first, env);
     env->arrays = b->arrays;
 }
 

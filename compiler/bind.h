@@ -13,13 +13,15 @@ typedef struct binding {
     size_t names_size;
     const uint8_t *data;
     size_t data_size;
-    uint64_t *first[FCP_SIDES]; /* per sequence: where its queries, keys begin in the batch; NULL where no array is read */
+    /* per sequence: where its queries, keys begin in the batch; NULL where no array is read */
+    uint64_t *first[FCP_SIDES];
     mc_array *arrays;         /* of the sequence bound last */
 } binding;
 
-/* Binds a batch, whose lengths are the program's own where batch->lengths is NULL. What the plan keeps is in `plan`, the rest in
- * `work`. Errors are reported in d, with the program's spans shifted by `shift`: FCP_E_FIELD for values that are missing,
- * too many, out of their range, or of no field. Cost: O(bytes of the arrays); every value is copied once. */
+/* Binds a batch, whose lengths are the program's own where batch->lengths is NULL. What the plan keeps is in `plan`,
+ * the rest in `work`. Errors are reported in d, with the program's spans shifted by `shift`: FCP_E_FIELD for values
+ * that are missing, too many, out of their range, or of no field. Cost: O(bytes of the arrays); every value is copied
+ * once. */
 fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
                     uint32_t shift, binding *out);
 

@@ -7,9 +7,9 @@
  * Units: elements.
  * How: blocks of elements are the leaves of a tree of intervals. Elements in arithmetic progression are runs: ids of
  *      documents, positions, their starts and ends. A field of constant runs that do not ascend (documents in any
- *      order) gets ranks: its values numbered as they first come, so that unlike documents have unlike ranges of ranks. The
- *      contents of an array that is not read at q and k themselves (a table) have a number, the same whenever they come
- *      again, as long as they are small: found by comparing them whole. */
+ *      order) gets ranks: its values numbered as they first come, so that unlike documents have unlike ranges of ranks.
+ *      The contents of an array that is not read at q and k themselves (a table) have a number, the same whenever they
+ *      come again, as long as they are small: found by comparing them whole. */
 #include "box_array.h"
 
 #include <stdlib.h>

@@ -122,7 +122,8 @@ static void bind_bands(cells *c, const mc_env *env) {
     if (c->bound != env->bands || !c->bands) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < c->mask.count; i++)
-            if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count) count = (uint32_t)c->mask.nodes[i].imm + 1;
+            if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count)
+                count = (uint32_t)c->mask.nodes[i].imm + 1;
         bands_index_free(c->bands);
         c->bands = bands_index_new(env->bands, count);
         c->bound = env->bands;

@@ -1,8 +1,8 @@
 /* cells.h: from a mask to cells: which 128 x 128 cells of a piece pair are NONE, FULL or PARTIAL, and how many pairs
- * are allowed, exactly, without looking at all pairs (DESIGN section 5).
+ * are allowed, exactly, without looking at all pairs.
  *
- * An object remembers what it has answered (per diagonal, per residual expression, per grid), so use one per program and
- * batch. Not thread-safe. Shapes are shared: equal runs for equal piece lengths have one number.
+ * An object remembers what it has answered (per diagonal, per residual expression, per grid), so use one per program
+ * and batch. Not thread-safe. Shapes are shared: equal runs for equal piece lengths have one number.
  */
 #ifndef FCPC_CELLS_H
 #define FCPC_CELLS_H
@@ -10,8 +10,8 @@
 
 typedef struct cells cells;
 
-/* The mask is borrowed. `heads`: the range of h, used only if the mask names h (then pairs are summed over heads, a cell is
- * FULL if it is for every head and NONE if it is for every head). NULL when out of memory. */
+/* The mask is borrowed. `heads`: the range of h, used only if the mask names h (then pairs are summed over heads, a
+ * cell is FULL if it is for every head and NONE if it is for every head). NULL when out of memory. */
 cells *cells_new(mc_code mask, uint32_t heads);
 void cells_free(cells *c);
 
@@ -41,7 +41,8 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault);
 
 /* The shapes made so far and their runs (fcp_shape_rec.first_run indexes runs). Valid until the next cells_grid. */
-const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs, uint32_t *out_run_count);
+const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,
+                                  uint32_t *out_run_count);
 
 /* Counts cells and pairs of all queries and keys without making lists: memory follows the boundary. */
 typedef struct cells_counts {

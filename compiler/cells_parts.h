@@ -158,8 +158,8 @@ uint64_t split_cells(const box *b, const box_program *p, int d);
 
 /* --- cells_whole.c: rectangles of cells ------------------------------------------------------------------------- */
 
-/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows it
- * to be counted whole (*out_known). */
+/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows
+ * it to be counted whole (*out_known). */
 fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
 /* The pairs of a box under one bound on q - k alone; false if the program is not that. */
 bool line_pairs(const box *b, const box_program *p, uint64_t *out);

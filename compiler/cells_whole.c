@@ -233,8 +233,8 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
 }
 
 /* One column of cells under a bound and a line; v and w: how many positions each allows. */
-static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w, uint32_t count,
-                               uint64_t out[3]) {
+static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
+                               uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
     uint64_t least, most, sum, line[4], at[4];
     least_most(w, count, &least, &most, &sum);

@@ -1,4 +1,5 @@
-/* cmd.h: what the commands of `fcpc` share. This is the program, not the library: it prints, and it owns the process. */
+/* cmd.h: what the commands of `fcpc` share. This is the program, not the library: it prints, and it owns the
+ * process. */
 #ifndef FCPC_CMD_H
 #define FCPC_CMD_H
 #include <stdio.h>
@@ -15,13 +16,14 @@
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
     X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN]", "compile a program to a plan (the default command)")      \
-    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",         \
+    X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
-    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]", "say why query q sees key k, or does not, and what a score makes of it")
+    X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
+      "say why query q sees key k, or does not, and what a score makes of it")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -37,7 +39,8 @@ typedef enum cmd_command {
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', "PLAN", CMD_BIT(COMPILE), "write the plan here; without it nothing is written")           \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
-    X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH, "the batch: one length a line, in place of the program's")             \
+    X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH,                                                                        \
+      "the batch, in place of the program's: a length or QUERIES:KEYS a line")                                         \
     X(FIELD, "field", 0, "NAME=FILE", CMD_BATCH,                                                                      \
       "the values of a field of the batch; run PLAN: where the file is that the plan was made from")                   \
     X(SVG, "svg", 0, "FILE", CMD_BIT(SHOW), "draw into an SVG file")                                                   \
@@ -163,8 +166,8 @@ void cmd_file_abandon(cmd_file *f); /* harmless after commit */
 /* An fcp_emit for a FILE *; errors stay in the stream. */
 void cmd_emit(void *context, const char *text, size_t size);
 
-/* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder, then from
- * the current one) or where --field says: E322 if one is there and is not the same (cmd_field.c). */
+/* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder,
+ * then from the current one) or where --field says: E322 if one is there and is not the same (cmd_field.c). */
 fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
 /* Writes an SVG image as PNG (cmd_png.c). */

@@ -2,9 +2,10 @@
  *
  * Requires: argv as main gets it.
  * Gives:    a cmd_line whose texts point into argv; or E001 (E210 for a command of a later version).
- * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first other
- *           argument is a command or, failing that, the file to compile. An option given twice: the last one counts
- *           (-D and --field: all of them, in order). A position of `explain` may be negative: no letter is a digit.
+ * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first
+ *           other argument is a command or, failing that, the file to compile. An option given twice: the last one
+ *           counts (-D and --field: all of them, in order). A position of `explain` may be negative: no letter is a
+ *           digit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
             if (strlen(options[o].name) == length && memcmp(options[o].name, name, length) == 0) found = o;
         if (found < 0) {
             const char *near = near_option(name, length);
-            return fcp_fail(err, FCP_E_USAGE, near ? "unknown option --%.*s; did you mean --%s?" : "unknown option --%.*s",
+            return fcp_fail(err, FCP_E_USAGE,
+                            near ? "unknown option --%.*s; did you mean --%s?" : "unknown option --%.*s",
                             (int)(length < 100 ? length : 100), name, near);
         }
         if (equals) value = equals + 1;
@@ -182,8 +184,8 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
         good = *s >= '0' && *s <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
                !__builtin_add_overflow(value, (uint64_t)(*s - '0'), &value);
     if (!good || value < low || value > high)
-        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", options[option].name, typed,
-                        (unsigned long long)low, (unsigned long long)high);
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", options[option].name,
+                        typed, (unsigned long long)low, (unsigned long long)high);
     *out = value;
     return FCP_OK;
 }
@@ -193,7 +195,8 @@ fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_er
     const char *at = typed;
     bool good = *at >= '0' && *at <= '9';
     for (; *at >= '0' && *at <= '9' && good; at++)
-        good = !__builtin_mul_overflow(value, 10, &value) && !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
+        good = !__builtin_mul_overflow(value, 10, &value) &&
+               !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
     static const char suffixes[] = "KMG";
     const char *suffix = *at ? strchr(suffixes, *at) : NULL;
     if (suffix) at++, good &= !__builtin_mul_overflow(value, UINT64_C(1) << 10 * (suffix - suffixes + 1), &value);
@@ -233,8 +236,9 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
                c == CMD_COMPILE ? "" : " ", commands[c].synopsis, commands[c].help);
         print_options(1u << c);
         if (c == CMD_RUN)
-            printf("\nTensors are .npy files over the packed batch, float32 for a plan of fp32, float16 for fp16, and with\n"
-                   "--bf16 uint16 for bf16; KV tensors have kv_heads heads. A program is accepted in place of a plan.\n");
+            printf(
+                "\nTensors are .npy files over the packed batch, float32 for a plan of fp32, float16 for fp16, and with\n"
+                "--bf16 uint16 for bf16; KV tensors have kv_heads heads. A program is accepted in place of a plan.\n");
         return cmd_flush(err);
     }
     if (line->help_topic)
@@ -242,11 +246,12 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
     printf("fcpc %s: a compiler for context-parallel attention\n\nusage:\n", FCPC_VERSION);
     for (int c = 0; c < CMD_COUNT; c++) {
         char left[96];
-        snprintf(left, sizeof left, "fcpc %s%s%s", c == CMD_COMPILE ? "" : commands[c].name, c == CMD_COMPILE ? "" : " ",
-                 commands[c].synopsis);
+        snprintf(left, sizeof left, "fcpc %s%s%s", c == CMD_COMPILE ? "" : commands[c].name,
+                 c == CMD_COMPILE ? "" : " ", commands[c].synopsis);
         printf("  %s\n        %s\n", left, commands[c].help);
     }
-    printf("  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
+    printf(
+        "  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

@@ -38,7 +38,7 @@ fcp_code cmd_json_print(json *j, fcp_error *err) {
 
 void cmd_emit(void *context, const char *bytes, size_t size) { fwrite(bytes, 1, size, context); }
 
-/* --- errors -------------------------------------------------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
 /* The first error among diagnostics, as an fcp_error; leaves *err alone when there is none. */
 static void first_error(const fcpc_diagnostics *d, fcp_error *err) {
@@ -91,8 +91,8 @@ void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *e
         if (!err->file[0]) fprintf(stderr, "fcpc: ");
         else if (err->line) fprintf(stderr, "%s:%u:%u: ", err->file, err->line, err->column);
         else fprintf(stderr, "%s: ", err->file);
-        fprintf(stderr, "%serror[%s]:%s %s\n", colour ? "\033[1;31m" : "", fcp_code_name(err->code), colour ? "\033[0m" : "",
-                err->message[0] ? err->message : fcp_code_text(err->code));
+        fprintf(stderr, "%serror[%s]:%s %s\n", colour ? "\033[1;31m" : "", fcp_code_name(err->code),
+                colour ? "\033[0m" : "", err->message[0] ? err->message : fcp_code_text(err->code));
     }
     if (!line->json || input->json_told) return;
     json j = {0};
@@ -119,24 +119,14 @@ void cmd_json_warnings(json *j, const fcpc_diagnostics *d) {
     json_end(j);
 }
 
-/* --- input --------------------------------------------------------------------------------------------------------- */
+/* --- input -------------------------------------------------------------------------------------------------------- */
 
 enum { READ_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
 
 fcp_code cmd_read(const char *path, text *out, fcp_error *err) {
-    FILE *f = fopen(path, "rb");
-    char chunk[1 << 14];
-    size_t got = sizeof chunk;
-    errno = f ? 0 : errno;
-    while (f && got == sizeof chunk && !out->failed && out->size <= READ_MAX) {
-        got = fread(chunk, 1, sizeof chunk, f);
-        text_add(out, chunk, got);
-    }
-    bool bad = !f || ferror(f);
-    int why = errno ? errno : EIO;
-    if (f) fclose(f);
+    int why = text_read(out, path, READ_MAX);
     if (out->failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (!bad) return FCP_OK;
+    if (!why) return FCP_OK;
     fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
     snprintf(err->file, sizeof err->file, "%s", path);
     return FCP_E_READ;
@@ -159,7 +149,8 @@ static fcp_code load_plan(const cmd_line *line, cmd_input *out, fcp_error *err) 
     if (line->define_count || line->value[OPT_LENGTHS])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
     if (line->field_count && line->command != CMD_RUN)
-        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which has the values of its fields: --field applies to a program",
+        return fcp_fail(err, FCP_E_USAGE,
+                        "%.200s is a plan, which has the values of its fields: --field applies to a program",
                         line->file);
     double start = cmd_now();
     cmd_doing("loading and verifying");
@@ -213,7 +204,7 @@ void cmd_input_free(cmd_input *input) {
     *input = (cmd_input){0};
 }
 
-/* --- output -------------------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------------------- */
 
 static fcp_code cannot_write(const char *path, const char *why, fcp_error *err) {
     fcp_fail(err, FCP_E_WRITE, "cannot be written: %s", why);

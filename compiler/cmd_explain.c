@@ -51,7 +51,8 @@ static void print_value(text *t, const explain_step *s) {
     }
 }
 
-/* One line: value, expression, operands, place; what does not fit is cut from the expression, then from the operands. */
+/* One line: value, expression, operands, place; what does not fit is cut from the expression, then from the
+ * operands. */
 static void print_step(const explain_step *s, const char *main_source, uint32_t value_width, uint32_t width,
                        bool colour, text *out) {
     text value = {0}, middle = {0}, place = {0};
@@ -234,8 +235,14 @@ fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (code == FCP_OK) code = read_subject(line, input, &about, err);
     if (code == FCP_OK && !input->diagnostics) input->diagnostics = fcpc_diagnostics_new();
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    explanation out = {.q = before ? -(int64_t)q : (int64_t)q, .k = (int64_t)k, .n = (int64_t)n, .h = (int64_t)h, .s = logit,
-                       .sequence = sequence, .asked = line->value[OPT_SEQ] != NULL, .plan = about.plan};
+    explanation out = {.q = before ? -(int64_t)q : (int64_t)q,
+                       .k = (int64_t)k,
+                       .n = (int64_t)n,
+                       .h = (int64_t)h,
+                       .s = logit,
+                       .sequence = sequence,
+                       .asked = line->value[OPT_SEQ] != NULL,
+                       .plan = about.plan};
     if (code == FCP_OK) {
         fcpc_options options = {.defines = line->defines, .define_count = line->define_count,
                                 .lengths_file = line->value[OPT_LENGTHS], .fields = line->fields,

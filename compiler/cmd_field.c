@@ -1,4 +1,9 @@
-/* cmd_field.c: are the files that a plan's fields and tables came from still what they were? */
+/* cmd_field.c: are the files that a plan's fields and tables came from still what they were?
+ *
+ * Requires: a checked plan. Gives: nothing where a file is the one that was read, or is not there; else E322. A file is
+ *           looked for where --field says, else beside the plan and in the current folder.
+ * Cost:     each file is read once.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +16,8 @@ static const char *given_file(const cmd_line *line, const char *name) {
     size_t length = strlen(name);
     const char *found = NULL;
     for (size_t i = 0; i < line->field_count; i++)
-        if (!strncmp(line->fields[i], name, length) && line->fields[i][length] == '=') found = line->fields[i] + length + 1;
+        if (!strncmp(line->fields[i], name, length) && line->fields[i][length] == '=')
+            found = line->fields[i] + length + 1;
     return found;
 }
 
@@ -24,11 +30,13 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
         const fcp_array *found = NULL;
         for (uint64_t a = 0; a < plan->arrays_count; a++) {
             const char *name = plan->names + plan->arrays[a].name;
-            if (strlen(name) == (size_t)(equals - typed) && !memcmp(name, typed, strlen(name))) found = &plan->arrays[a];
+            if (strlen(name) == (size_t)(equals - typed) && !memcmp(name, typed, strlen(name)))
+                found = &plan->arrays[a];
         }
         if (!found) return fcp_fail(err, FCP_E_USAGE, "the plan reads no field '%.*s'", (int)(equals - typed), typed);
         if (found->file == FCP_NONE)
-            return fcp_fail(err, FCP_E_USAGE, "field '%.*s' of the plan came from no file", (int)(equals - typed), typed);
+            return fcp_fail(err, FCP_E_USAGE, "field '%.*s' of the plan came from no file", (int)(equals - typed),
+                            typed);
     }
     return FCP_OK;
 }
@@ -45,7 +53,8 @@ static fcp_code check_file(const char *path, const char *name, const fcp_array *
         return FCP_E_READ;
     }
     if (why || !memcmp(hash, a->hash, sizeof hash)) return FCP_OK;
-    fcp_fail(err, FCP_E_FIELD_CHANGED, "%s '%.60s' was read from another file than this when the plan was made; compile again",
+    fcp_fail(err, FCP_E_FIELD_CHANGED,
+             "%s '%.60s' was read from another file than this when the plan was made; compile again",
              a->kind == FCP_TABLE ? "table" : "field", name);
     snprintf(err->file, sizeof err->file, "%s", path);
     return FCP_E_FIELD_CHANGED;

@@ -32,7 +32,7 @@ typedef struct job {
     char backend[32], transport[32];
 } job;
 
-/* --- what is to be done --------------------------------------------------------------------------------------------- */
+/* --- what is to be done ------------------------------------------------------------------------------------------- */
 
 static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_error *err) {
     for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
@@ -98,8 +98,9 @@ static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PA
     }
     bool files = !work->drawn || work->outputs & ~(1u << FCP_TENSOR_LSE);
     if (files && work->shape.dtype == FCP_BF16 && !line->value[OPT_BF16])
-        return fcp_fail(err, FCP_E_TENSOR,
-                        "the plan's tensors are bf16: say --bf16 to pass them as uint16, or compile with -D model.dtype=fp32");
+        return fcp_fail(
+            err, FCP_E_TENSOR,
+            "the plan's tensors are bf16: say --bf16 to pass them as uint16, or compile with -D model.dtype=fp32");
     if (line->value[OPT_BF16] && work->shape.dtype != FCP_BF16)
         return fcp_fail(err, FCP_E_TENSOR, "--bf16, but the plan's tensors are %s", fcp_dtype_name(work->shape.dtype));
     return FCP_OK;
@@ -116,13 +117,14 @@ static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
     double need = 0, pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     for (int t = 0; t < FCP_TENSORS; t++)
         if (set & 1u << t)
-            need += 2.0 * (double)fcp_tensor_token_bytes(&work->shape, (fcp_tensor)t) * (double)tokens_of(&work->shape, t);
+            need += 2.0 * (double)fcp_tensor_token_bytes(&work->shape, (fcp_tensor)t) *
+                    (double)tokens_of(&work->shape, t);
     if (pages <= 0 || need <= pages * page) return FCP_OK;
     return fcp_fail(err, FCP_E_NO_MEMORY, "the tensors alone need %.1f GB, this machine has %.1f GB", need / 1e9,
                     pages * page / 1e9);
 }
 
-/* --- doing it ------------------------------------------------------------------------------------------------------- */
+/* --- doing it ----------------------------------------------------------------------------------------------------- */
 
 static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_error *err) {
     unsigned all = set;
@@ -173,7 +175,8 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     cmd_polled();
     unsigned passes = 0;
     for (int p = 0; p < FCP_PASSES; p++) passes |= (unsigned)work->pass[p] << p;
-    fcp_code code = fcp_check_passes(plan, passes, &work->packed, (unsigned)work->threads, cmd_stop(), &work->report, err);
+    fcp_code code = fcp_check_passes(plan, passes, &work->packed, (unsigned)work->threads, cmd_stop(), &work->report,
+                                     err);
     cmd_unpolled();
     cmd_done();
     work->check_seconds = cmd_now() - start;
@@ -194,7 +197,8 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
         uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
         fcp_npy_type type = fcp_npy_type_of(fcp_tensor_dtype(&work->shape, (fcp_tensor)t));
         int why = fcp_beside_open(&file[t], path);
-        code = why ? cmd_cannot_write(path, why, err) : fcp_npy_write(&file[t], type, count, dims, work->packed.t[t], err);
+        code = why ? cmd_cannot_write(path, why, err)
+                   : fcp_npy_write(&file[t], type, count, dims, work->packed.t[t], err);
         opened = t + 1;
     }
     cmd_unpolled();
@@ -207,7 +211,7 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
     return code;
 }
 
-/* --- telling it ----------------------------------------------------------------------------------------------------- */
+/* --- telling it --------------------------------------------------------------------------------------------------- */
 
 static void print_text(const cmd_line *line, const fcp_plan *plan, const job *work) {
     summary_figures f = summary_derive(plan);
@@ -215,7 +219,8 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
     char number[SUMMARY_NUMBER];
     char tokens[64];
     if (fcp_plan_split(plan))
-        snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", work->shape.tokens, work->shape.key_tokens);
+        snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", work->shape.tokens,
+                 work->shape.key_tokens);
     else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", work->shape.tokens);
     printf("%s: %s, %" PRIu32 ":%" PRIu32 " heads of %" PRIu32 ", %s, on %" PRIu32 " %s rank%s over %s; inputs %s\n",
            line->file, tokens, work->shape.heads, work->shape.kv_heads, work->shape.head_dim,
@@ -291,7 +296,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     for (int t = 0; t < FCP_TENSORS && wrong.code == FCP_OK; t++)
         if (work->report.tensor[t].checked && !work->report.tensor[t].ok)
             fcp_fail(&wrong, FCP_E_MISMATCH, "%s differs from the definition of attention by %.3g, allowed is %.3g",
-                     fcp_tensor_name((fcp_tensor)t), work->report.tensor[t].max_abs_error, work->report.tensor[t].tolerance);
+                     fcp_tensor_name((fcp_tensor)t), work->report.tensor[t].max_abs_error,
+                     work->report.tensor[t].tolerance);
     if (wrong.code == FCP_OK) code = write_outputs(line, work, err);
     if (code != FCP_OK) return code;
     if (!line->quiet && !line->json) print_text(line, input->plan, work);

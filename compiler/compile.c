@@ -12,8 +12,8 @@
  *     -> plan       tables, instructions, summary           lower.c
  *     -> verified   independently                           ../runtime/verify.c
  *
- * What a plan keeps is made in `memory`, which the plan then owns; what passes hand to each other, in `work`; what a pass
- * needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
+ * What a plan keeps is made in `memory`, which the plan then owns; what passes hand to each other, in `work`; what a
+ * pass needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
  * back there for the next batch, a plan's when the plan is freed. Errors of the batch are the user's; a plan that does
  * not verify is a bug of ours (FCP_E_INTERNAL).
  */
@@ -56,7 +56,7 @@ static fcp_code report(const run *r, fcp_code code, span at, const fcp_error *er
 
 static bool stopped(const run *r) { return r->stop && *r->stop; }
 
-/* --- problem --------------------------------------------------------------------------------------------------------- */
+/* --- problem ------------------------------------------------------------------------------------------------------ */
 
 /* The rest that `exact` found, by the shape expr.c gives it: a / (if a % b == 0 then b else 0). */
 static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
@@ -120,9 +120,11 @@ static fcp_code report_index(run *r, mc_code mask, const span *spans, const cell
     text what = {0};
     long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
     if (a->record.kind != FCP_TABLE)
-        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first, end - 1);
+        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first,
+                    end - 1);
     else if (x->op == MC_LOAD2)
-        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end, bound->columns);
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end,
+                    bound->columns);
     else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
     if (mc_uses(mask) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
     else text_puts(&what, ", for");
@@ -150,8 +152,8 @@ static fcp_code report_fault(run *r, fcp_code code, mc_code mask, const span *sp
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
     span at = f->node < mask.count ? spans[f->node] : r->program->mask_span;
     if (mc_uses(mask) & MC_USES_H)
-        diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens", what,
-                   (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
+        diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens",
+                   what, (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
     else
         diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld in a sequence of %lld tokens", what,
                    (long long)f->q, (long long)f->k, (long long)f->n);
@@ -172,8 +174,8 @@ static span span_of_error(const run *r, fcp_code code) {
 static fcp_code build_problem(run *r, uint32_t block, arena *plan, arena *work, problem *out) {
     cells_fault fault;
     fcp_error err = {0};
-    fcp_code code = problem_build(r->program, r->lengths, r->queries, r->count, &r->binding, block, r->cells, plan, work,
-                                  &r->scratch, out, &fault, &err);
+    fcp_code code = problem_build(r->program, r->lengths, r->queries, r->count, &r->binding, block, r->cells, plan,
+                                  work, &r->scratch, out, &fault, &err);
     arena_reset(&r->scratch);
     if (!code) return FCP_OK;
     r->fault_sequence = out->sequence;
@@ -193,14 +195,15 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Faults of the score, for pairs that the mask allows. Where it reads no field and queries and keys are as many, once for each
- * length, or for the longest sequence where the length does not matter. */
+/* Faults of the score, for pairs that the mask allows. Where it reads no field and queries and keys are as many, once
+ * for each length, or for the longest sequence where the length does not matter. */
 static fcp_code check_score(run *r) {
     const struct fcpc_program *g = r->program;
     const problem *p = &r->problem;
     if (g->check.nodes == g->mask.nodes) return FCP_OK;
     bool each = p->split || reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
-    uint64_t *order = ARENA_NEW(&r->scratch, uint64_t, p->sequences), *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
+    uint64_t *order = ARENA_NEW(&r->scratch, uint64_t, p->sequences),
+             *room = ARENA_NEW(&r->scratch, uint64_t, p->sequences);
     uint32_t *kept = ARENA_NEW(&r->scratch, uint32_t, p->sequences), count = 0;
     cells *check = cells_new(g->check, g->heads);
     fcp_code code = order && room && kept && check ? FCP_OK : FCP_E_NO_MEMORY;
@@ -288,7 +291,8 @@ static fcp_code warn_heavy(run *r) {
     problem *p = &r->problem;
     if (!too_heavy(r, p)) return FCP_OK;
     uint32_t would = 0;
-    for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL; block = block / 2 / FCP_CELL * FCP_CELL) {
+    for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL;
+         block = block / 2 / FCP_CELL * FCP_CELL) {
         bool heavy;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
@@ -299,8 +303,8 @@ static fcp_code warn_heavy(run *r) {
     }
     uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * p->ranks * 100 / (p->pairs ? p->pairs : 1));
     diag_warning(r->d, place_of(r, r->program->block_span),
-                 "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it", p->block,
-                 (unsigned long long)percent);
+                 "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
+                 p->block, (unsigned long long)percent);
     if (would)
         diag_hint(r->d, "plan.block = %u would do", would);
     else
@@ -308,7 +312,7 @@ static fcp_code warn_heavy(run *r) {
     return FCP_OK;
 }
 
-/* --- placement to plan ----------------------------------------------------------------------------------------------- */
+/* --- placement to plan -------------------------------------------------------------------------------------------- */
 
 static fcp_code place(run *r) {
     problem *p = &r->problem;
@@ -377,7 +381,8 @@ static fcp_code report_memory(run *r, product *x, uint64_t peak) {
                   coalesce, (unsigned long long)bytes);
         return FCP_E_MEMORY_CAP;
     }
-    diag_hint(r->d, "cluster.memory = %llu MB would do, or more ranks", (unsigned long long)((peak + 999999) / 1000000));
+    diag_hint(r->d, "cluster.memory = %llu MB would do, or more ranks",
+              (unsigned long long)((peak + 999999) / 1000000));
     return FCP_E_MEMORY_CAP;
 }
 
@@ -420,7 +425,8 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     r->times.verify = now() - start;
     if (code) {
         if (code == FCP_E_INTERNAL)
-            diag_error(r->d, code, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code), err.message);
+            diag_error(r->d, code, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code),
+                       err.message);
         fcp_plan_free(plan);
         return code;
     }
@@ -440,8 +446,9 @@ static fcp_code check_slices(const run *r) {
         const program_slices *s = &r->program->slices_about[i];
         if ((uint64_t)s->reach <= longest) continue;
         const char *word = *s->file ? "slice of line" : "slice";
-        diag_error(r->d, FCP_E_SLICES, place_of(r, s->at), "%s %u%s%s%s reaches to position %lld; the longest sequence has %llu tokens",
-                   word, s->reach_line, *s->file ? " of '" : "", s->file, *s->file ? "'" : "", (long long)s->reach,
+        diag_error(r->d, FCP_E_SLICES, place_of(r, s->at),
+                   "%s %u%s%s%s reaches to position %lld; the longest sequence has %llu tokens", word, s->reach_line,
+                   *s->file ? " of '" : "", s->file, *s->file ? "'" : "", (long long)s->reach,
                    (unsigned long long)longest);
         diag_hint(r->d, "positions count from the start of each sequence; q1 and k1 are the positions after the last");
         return FCP_E_SLICES;

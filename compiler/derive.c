@@ -1,13 +1,13 @@
 /* derive.c: the derivative of a score by s, symbolically.
  *
- * Requires: a real node of mask code in a builder. Gives: a node of the same builder; code that shares what the score has
- *      (of tanh(x) the derivative is (1 - tanh(x)^2) x', with the tanh there is).
- * Method: forward through the nodes, by the rules of the calculus; every derivative is kept as num / den * node, so that
- *      constants on the way out and in meet (c * tanh(s / c) has c / c = 1). Constants are combined in double: the result
- *      is the derivative to rounding, not a transformation of the score's own rounding.
- * Meaning: min, max, abs and if are differentiated along the branch that they take; where branches meet the derivative is
- *      that of the branch taken there (abs at 0: that of +x), and a jump at a condition on s is not seen. floor has no
- *      useful derivative where s moves it.
+ * Requires: a real node of mask code in a builder. Gives: a node of the same builder; code that shares what the score
+ *      has (of tanh(x) the derivative is (1 - tanh(x)^2) x', with the tanh there is).
+ * Method: forward through the nodes, by the rules of the calculus; every derivative is kept as num / den * node, so
+ *      that constants on the way out and in meet (c * tanh(s / c) has c / c = 1). Constants are combined in double: the
+ *      result is the derivative to rounding, not a transformation of the score's own rounding.
+ * Meaning: min, max, abs and if are differentiated along the branch that they take; where branches meet the derivative
+ *      is that of the branch taken there (abs at 0: that of +x), and a jump at a condition on s is not seen. floor has
+ *      no useful derivative where s moves it.
  * Cost: O(nodes).
  */
 #include <math.h>

@@ -1,4 +1,5 @@
-/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came to.
+/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came
+ * to.
  *
  * Requires: a program that checks. Gives: the steps of the evaluation, in order; the conditions that decide the answer.
  * Meaning: that of the language: from left to right, stopping where the answer is known, a fault only where it is
@@ -12,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "explain_where.h"
 #include "expr.h"
 #include "memo.h"
 #include "real.h"
@@ -32,12 +34,6 @@ typedef struct scene {
     const known *def_args;
     known s; /* of a score */
 } scene;
-
-/* The sequence a pair is of: its positions, and where its tokens begin in the batch. */
-typedef struct whereabouts {
-    int64_t n, q_first, queries;
-    uint64_t first[FCP_SIDES];
-} whereabouts;
 
 typedef struct explaining {
     sema *s;
@@ -230,7 +226,8 @@ static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t dept
         v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
         if (c.value && told) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF);
         /* a whole number is real where the other branch is */
-        if (f->m->score && v.kind == EXPLAIN_NUMBER && eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
+        if (f->m->score && v.kind == EXPLAIN_NUMBER &&
+            eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
             v = real(real_of(v));
     }
     return end_step(x, step, v, NULL);
@@ -314,13 +311,8 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
 
 /* An array as the sequence explained sees it. */
 static mc_array bound_array(const program_array *a, const whereabouts *w) {
-    const fcp_array *r = &a->record;
-    mc_array out = {.data = a->data, .count = (int64_t)r->count, .columns = (uint32_t)r->columns, .width = (mc_width)r->width};
-    if (r->kind == FCP_TABLE) return out;
-    out.data = (const char *)a->data + w->first[array_side(a)] * r->width;
-    out.count = array_side(a) == FCP_QUERIES ? w->queries : w->n;
-    out.first = array_side(a) == FCP_QUERIES ? w->q_first : 0;
-    return out;
+    const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
+    return fcp_array_part(&a->record, a->data, w->first, &env);
 }
 
 /* The same of a declared one, loaded if need be. */
@@ -351,7 +343,8 @@ static known read_element(explaining *x, known a, known i, known j, text *with) 
     }
     text_puts(with, "]");
     uint64_t at;
-    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at)) return fault();
+    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at))
+        return fault();
     if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value));
     return number(mc_int_at(&bound, at));
 }
@@ -391,7 +384,8 @@ static bool is_plain(const expr *e, const scene *f) {
     if (e->kind != EXPR_NAME) return false;
     if (e->ref == REF_ARRAY) return true;
     if (e->ref == REF_PARAM) return f->args[e->index].kind != EXPLAIN_CONDITION;
-    return e->ref == REF_VAR || e->ref == REF_MODEL || (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
+    return e->ref == REF_VAR || e->ref == REF_MODEL ||
+           (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
 /* Is there an argument that faults, and does that count? */
@@ -511,7 +505,9 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
     case EXPR_BOOL:
         v = condition(e->integer);
         return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
-    case EXPR_UNARY: return eval_unary(x, e, f, depth, told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
+    case EXPR_UNARY:
+        return eval_unary(x, e, f, depth,
+                          told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
     case EXPR_BINARY: return eval_chain(x, e, f, depth, told);
     case EXPR_IF: return eval_if(x, e, f, depth, told);
     case EXPR_NAME:
@@ -572,107 +568,6 @@ static void because(explaining *x, size_t i) {
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-/* A field without values, or any field at all. */
-static fcp_code find_field(sema *s, const program_array **out) {
-    const struct fcpc_program *p = s->out;
-    *out = NULL;
-    for (uint32_t i = 0; i < p->array_count; i++) {
-        const program_array *a = &p->arrays[i];
-        if (a->record.kind != FCP_TABLE && !*out) *out = a;
-        if (a->data) continue;
-        diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->run_of ? a->run_of : a->name);
-        diag_hint(s->d, "--field %s=FILE gives them", a->run_of ? a->run_of : a->name);
-        return FCP_E_FIELD;
-    }
-    return FCP_OK;
-}
-
-/* The position of a sequence's first query. */
-static int64_t first_query(const sema *s, const explanation *o, size_t i) {
-    if (o->plan) return o->plan->sequences[i].q_first;
-    if (s->out->align == FCP_TOP_LEFT) return 0;
-    return (int64_t)batch_length(s, i, FCP_KEYS) - (int64_t)batch_length(s, i, FCP_QUERIES);
-}
-
-static bool has_query(const sema *s, const explanation *o, size_t i) {
-    int64_t first = first_query(s, o, i);
-    return o->q >= first && o->q - first < (int64_t)batch_length(s, i, FCP_QUERIES);
-}
-
-static bool has_pair(const sema *s, const explanation *o, size_t i) {
-    return has_query(s, o, i) && (uint64_t)o->k < batch_length(s, i, FCP_KEYS);
-}
-
-/* Chooses the sequence: out->n and out->sequence, and where it lies. */
-static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
-    const program_array *field;
-    fcp_code code = find_field(s, &field);
-    if (code != FCP_OK) return code;
-    const bool alone = !batch_count(s) && field; /* the field as one sequence */
-    const size_t count = alone ? 1 : batch_count(s);
-    size_t at = 0;
-#define KEYS_OF(i) (alone ? field->record.count : batch_length(s, i, FCP_KEYS))
-    if (o->asked && o->sequence >= count) {
-        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0", o->sequence,
-                   count);
-        return FCP_E_VALUE;
-    }
-    if (o->asked) at = (size_t)o->sequence;
-    else if (o->n)
-        while (at < count && KEYS_OF(at) != (uint64_t)o->n) at++;
-    else /* the longest that has both positions, or else the longest */
-        for (size_t i = 1, has = !alone && count && has_pair(s, o, 0); i < count; i++) {
-            size_t better = has_pair(s, o, i);
-            if (better > has || (better == has && KEYS_OF(i) > KEYS_OF(at))) at = i, has = better;
-        }
-    bool here = at < count && (!o->n || KEYS_OF(at) == (uint64_t)o->n);
-    if (field && !here) {
-        if (!o->asked) diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
-        else
-            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "sequence %" PRIu64 " has %" PRIu64 " tokens, not %" PRId64,
-                       o->sequence, KEYS_OF(at), o->n);
-        diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
-        return FCP_E_VALUE;
-    }
-    for (size_t i = at; here && !alone && !o->asked && i < count; i++) { /* of those as long, the first that has the query */
-        if (KEYS_OF(i) != KEYS_OF(at) || !has_query(s, o, i)) continue;
-        at = i;
-        break;
-    }
-    if (!o->n) o->n = count ? (int64_t)KEYS_OF(at) : (o->q > o->k ? o->q : o->k) + 1;
-    *out = (whereabouts){.n = o->n, .queries = o->n};
-#undef KEYS_OF
-    if (here && !alone) {
-        out->queries = (int64_t)batch_length(s, at, FCP_QUERIES);
-        out->q_first = first_query(s, o, at);
-        for (size_t i = 0; i < at; i++)
-            for (int side = 0; side < FCP_SIDES; side++) out->first[side] += batch_length(s, i, (fcp_side)side);
-    }
-    o->by_field = field != NULL;
-    o->sequence = at;
-    return FCP_OK;
-}
-
-static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
-    const int64_t at[2] = {o->q, o->k}, lo[2] = {w->q_first, 0}, hi[2] = {w->q_first + w->queries, w->n};
-    for (int i = 0; i < 2; i++) {
-        if (at[i] >= lo[i] && at[i] < hi[i]) continue;
-        if (w->queries == w->n && !w->q_first) {
-            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
-                       mask_variables[i], at[i], w->n);
-            diag_hint(s->d, "-n sets the length");
-        } else {
-            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64,
-                       mask_variables[i], at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
-            diag_hint(s->d, "--seq says which sequence of the batch is meant");
-        }
-        return false;
-    }
-    if (o->h >= 0 && o->h < s->out->heads) return true;
-    diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "h = %" PRId64 ": the model has %u heads", o->h, s->out->heads);
-    return false;
-}
-
 /* What the code sees of the sequence explained. */
 static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
     mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
@@ -683,7 +578,8 @@ static bool bind_program(const struct fcpc_program *p, const whereabouts *w, are
 }
 
 /* Is the answer that of the mask code? */
-static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch, bool *out) {
+static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch,
+                   bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
     bool allowed = false;
     uint32_t node;
@@ -706,8 +602,10 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++) {
         const figure *n = &s->plan_numbers[i];
-        args[i] = a->as ? array((uint32_t)n->integer)
-                  : score_param_type(a) == TYPE_BOOL ? condition(n->integer) : n->real ? real(n->value) : number(n->integer);
+        args[i] = a->as                              ? array((uint32_t)n->integer)
+                  : score_param_type(a) == TYPE_BOOL ? condition(n->integer)
+                  : n->real                          ? real(n->value)
+                                                     : number(n->integer);
     }
     const scene f = {.m = m, .args = args, .s = real(o->s)};
     o->score_first = o->count;
@@ -732,9 +630,8 @@ static fcp_code explain_mask(sema *s, void *context) {
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_mask;
     whereabouts w;
-    fcp_code code = choose_sequence(s, o, &w);
+    fcp_code code = explain_where(s, o, &w);
     if (code != FCP_OK) return code;
-    if (!check_pair(s, o, &w)) return FCP_E_VALUE;
     explaining x;
     known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
     o->mask = arena_copy(&o->arena, p->mask_name, strlen(p->mask_name));

@@ -1,4 +1,5 @@
-/* explain.h: why a mask allows a pair or not, and what becomes of its logit: values, sub-expression by sub-expression. */
+/* explain.h: why a mask allows a pair or not, and what becomes of its logit: values, sub-expression by
+ * sub-expression. */
 #ifndef FCPC_EXPLAIN_H
 #define FCPC_EXPLAIN_H
 #include "arena.h"
@@ -56,9 +57,9 @@ typedef struct explanation {
 } explanation;
 enum { EXPLAIN_STEPS = 4096 };
 
-/* Of the mask and score of the program in `bytes`: out->q, k, h say which pair, out->s which logit, out->n the length (0:
- * the longest sequence of the batch that has both positions, or without a batch the shortest that has), out->sequence
- * which sequence. Errors, also for a pair outside the sequence, are in `d`.
+/* Of the mask and score of the program in `bytes`: out->q, k, h say which pair, out->s which logit, out->n the length
+ * (0: the batch's longest sequence that has both, or without a batch the shortest that does), out->sequence which one.
+ * Errors, also for a pair outside the sequence, are in `d`.
  * out->arena is to be freed in any case. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);

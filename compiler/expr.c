@@ -6,11 +6,11 @@
  *
  * Two walks with one function. Checking (no builder) computes types only: every mask of the program, with its
  * parameters as declared, and every definition once with parameters of any type. Building emits mask code for one mask
- * with constant arguments. Both remember what they inlined: (definition or mask, argument values, guard) -> value.
+ * with constant arguments. Both remember what they inlined (expr_inline.c).
  *
  * Meaning. Definitions without parameters are evaluated where they are used, arguments before the call. A node is
  * reached under its guard: the right side of `and` under the left, of `or` under its negation, branches under the
- * condition. Where nothing in a definition depends on its guard, one copy serves all.
+ * condition.
  *
  * Requires: trees from parse.c, NEST_MAX deep at most. Cost: O(size of the inlined expression); at most STEPS_MAX steps
  * and MC_MAX_NODES nodes, LOWER_MAX levels of C recursion, else an error.
@@ -23,16 +23,8 @@
 #include "sema_slices.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
-#define ANY_GUARD (MC_NONE - 1) /* remembered for every guard */
 
 static const value poison = {TYPE_POISON, 0};
-
-struct memo {
-    const void *what;
-    value *args;
-    uint32_t count, guard;
-    value result;
-};
 
 static const mc_op variable_ops[SCORE_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H, MC_S};
 
@@ -218,7 +210,11 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
-    return (value){type, emit(s, e, type == TYPE_BOOL ? MC_IF_B : type == TYPE_REAL ? MC_IF_F : MC_IF_I, c.node, a.node, b.node, 0, MC_NONE)};
+    return (value){type, emit(s, e,
+                              type == TYPE_BOOL   ? MC_IF_B
+                              : type == TYPE_REAL ? MC_IF_F
+                                                  : MC_IF_I,
+                              c.node, a.node, b.node, 0, MC_NONE)};
 }
 
 /* What a name means from here; remembered in the node. */
@@ -299,98 +295,11 @@ static int resolve(sema *s, expr *e, const frame *f) {
     return e->ref = REF_WRONG;
 }
 
-/* --- inlining, remembered ----------------------------------------------------------------------------------------- */
-
-static size_t memo_hash(const void *what, const value *args, uint32_t count, uint32_t guard) {
-    uint64_t h = (uint64_t)(uintptr_t)what ^ (uint64_t)guard << 32;
-    for (uint32_t i = 0; i < count; i++)
-        h = (h ^ ((uint64_t)args[i].type << 32 | args[i].node)) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 31;
-    h *= UINT64_C(0xff51afd7ed558ccd);
-    return (size_t)(h ^ h >> 32);
-}
-
-static memo *memo_slot(memo *table, size_t room, const memo *key) {
-    size_t i = memo_hash(key->what, key->args, key->count, key->guard) & (room - 1);
-    while (table[i].what &&
-           (table[i].what != key->what || table[i].guard != key->guard || table[i].count != key->count ||
-            (key->count && memcmp(table[i].args, key->args, key->count * sizeof *key->args))))
-        i = (i + 1) & (room - 1);
-    return &table[i];
-}
-
-static bool memo_find(sema *s, const memo *key, value *out) {
-    if (!s->memo_room) return false;
-    const memo *found = memo_slot(s->memos, s->memo_room, key);
-    if (!found->what) return false;
-    *out = found->result;
-    return true;
-}
-
-static void memo_add(sema *s, const memo *new) {
-    if (s->memo_count * 2 >= s->memo_room) {
-        size_t room = s->memo_room ? s->memo_room * 2 : 256;
-        memo *table = calloc(room, sizeof *table);
-        if (!table) {
-            no_memory(s);
-            return;
-        }
-        for (size_t i = 0; i < s->memo_room; i++)
-            if (s->memos[i].what) *memo_slot(table, room, &s->memos[i]) = s->memos[i];
-        free(s->memos);
-        s->memos = table;
-        s->memo_room = room;
-    }
-    *memo_slot(s->memos, s->memo_room, new) = *new;
-    s->memo_count++;
-}
-
-static void memo_clear(sema *s) {
-    free(s->memos);
-    s->memos = NULL;
-    s->memo_count = s->memo_room = 0;
-}
-
-/* Inlines a body with its arguments in place. `what` names it, f is the body's own frame. */
-static value inline_body(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
-                         uint32_t guard) {
-    memo key = {.what = what, .args = (value *)args, .count = count, .guard = ANY_GUARD};
-    value result;
-    if (memo_find(s, &key, &result)) return result;
-    key.guard = guard;
-    if (memo_find(s, &key, &result)) {
-        s->guarded++;
-        return result;
-    }
-    uint64_t before = s->guarded;
-    uint32_t in_index = s->in_index;
-    s->in_index = 0; /* which is a matter of where it is written */
-    result = lower(s, body, f, guard);
-    s->in_index = in_index;
-    if (s->failed) return poison;
-    if (count) {
-        key.args = ARENA_NEW(s->scratch, value, count);
-        if (!key.args) {
-            no_memory(s);
-            return poison;
-        }
-        memcpy(key.args, args, count * sizeof *args);
-    }
-    if (s->guarded == before) key.guard = ANY_GUARD;
-    key.result = result;
-    memo_add(s, &key);
-    return result;
-}
-
-value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
-                  uint32_t guard) {
-    return inline_body(s, what, body, args, count, f, guard);
-}
-
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
 /* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). compile.c knows it again by
  * this shape; what constants decide is reported here. */
-static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
+uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(s->builder, &count);
@@ -405,8 +314,6 @@ static uint32_t lower_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t g
     uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
-
-uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) { return lower_exact(s, e, a, b, guard); }
 
 /* name[i], name[i, j] */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -473,7 +380,7 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
         if (!good) continue;
         if (is_abs) result.node = emit(s, e, MC_ABS, v.node, MC_NONE, MC_NONE, 0, guard);
         else if (a == e->args) result.node = v.node;
-        else if (is_exact) result.node = lower_exact(s, e, result.node, v.node, guard);
+        else if (is_exact) result.node = expr_exact(s, e, result.node, v.node, guard);
         else result.node = emit2(s, e, e->index == BUILTIN_MIN ? MC_MIN : MC_MAX, result.node, v.node, MC_NONE);
         result.type = TYPE_INT;
     }
@@ -549,10 +456,10 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
         if (own) memcpy(key, args, own * sizeof *key);
         if (f->m->param_count) memcpy(key + own, f->args, f->m->param_count * sizeof *key);
         if (f->m->score) key[all - 1] = f->s;
-        return inline_body(s, what, d->body, key, all, &inner, guard);
+        return expr_inline(s, what, d->body, key, all, &inner, guard);
     }
     size_t errors = diag_errors(s->d);
-    value result = inline_body(s, what, d->body, args, d->param_count, &inner, guard);
+    value result = expr_inline(s, what, d->body, args, d->param_count, &inner, guard);
     if (diag_errors(s->d) > errors && call) diag_also(s->d, e->at, "called here");
     return result;
 }
@@ -622,7 +529,7 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     if (!s->builder || s->failed) return result;
     frame inner = {.m = m, .args = args};
-    return inline_body(s, m, m->body, args, m->param_count, &inner, guard);
+    return expr_inline(s, m, m->body, args, m->param_count, &inner, guard);
 }
 
 static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -716,7 +623,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
 
-/* --- the code -------------------------------------------------------------------------------------------------------- */
+/* --- the code ----------------------------------------------------------------------------------------------------- */
 
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans) {
     mc_node *nodes = NULL;
@@ -736,7 +643,7 @@ bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, con
 }
 
 bool expr_begin(sema *s) {
-    memo_clear(s);
+    expr_forget(s);
     s->steps = 0;
     s->builder = mc_builder_new();
     return s->builder ? true : no_memory(s);

@@ -25,9 +25,6 @@ value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard);
 uint32_t expr_emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard);
 /* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
 bool expr_needs(sema *s, value v, value_type type, const expr *e, const char *who);
-/* Inlines a body with its arguments in place. `what` names it, f is the body's own frame. */
-value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
-                  uint32_t guard);
 /* a / b, or a division by zero where that leaves a rest. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
 /* Begins and ends building code; false: no memory, reported. */
@@ -42,6 +39,13 @@ value mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 uint32_t expr_place(sema *s, span at);
 /* Copies what `root` needs into the program. False: no memory, reported. */
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans);
+
+/* --- expr_inline.c ------------------------------------------------------------------------------------------------ */
+
+/* Inlines a body with its arguments in place. `what` names it, f is the body's own frame. */
+value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
+                  uint32_t guard);
+void expr_forget(sema *s); /* what was inlined */
 
 /* --- score.c: expressions in a score ------------------------------------------------------------------------------ */
 
@@ -70,7 +74,7 @@ bool eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression have a point somewhere? */
 bool has_point(const expr *e);
 
-/* --- derive.c ------------------------------------------------------------------------------------------------------ */
+/* --- derive.c ----------------------------------------------------------------------------------------------------- */
 
 /* The derivative by s of node `root`, a real, in the same builder. False: it has none, because of node *out_bad (a
  * floor of s; with `flat` that counts as constant), or the builder failed (*out_bad is MC_NONE). */

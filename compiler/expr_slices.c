@@ -368,7 +368,7 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     char *bytes = sema_read_file(s, from->path, string->at, FILE_MAX, &t.size);
     if (!bytes) return false;
     t.bytes = bytes;
-    bool npy = t.size >= 6 && !memcmp(bytes, "\x93NUMPY", 6);
+    bool npy = is_npy(from->path, bytes, t.size);
     bool good = npy ? read_npy(s, &t, string->at, from) : read_text(s, &t, string->at, from);
     if (good && !from->count) {
         diag_error(s->d, FCP_E_SLICES, string->at, "'%s' holds no slices", from->path);

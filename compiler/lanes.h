@@ -18,7 +18,7 @@ bool lanes_plan(lanes *l, const box_program *program, uint32_t root);
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]);
 
 /* The number of allowed elements of a box of at most LANES x LANES and one head, whose program cannot fault. *out_known
- * is false, and nothing is counted, where the program has an integer of both q and k that is not a sum of one of each (or
- * its absolute value), or very large ones. False when out of memory. */
+ * is false, and nothing is counted, where the program has an integer of both q and k that is not a sum of one of each
+ * (or its absolute value), or very large ones. False when out of memory. */
 bool lanes_cell(lanes *l, const box_program *program, const box *b, uint64_t *out_pairs, bool *out_known);
 #endif

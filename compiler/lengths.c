@@ -1,8 +1,8 @@
 /* lengths.c: batches: lists of sequence lengths, files of them, and the language's own long-tailed generator.
  *
  * Requires: the value of batch.lengths: a number, a list of numbers, repeats, file("...") and lognormal(...), or one of
- *           the latter two alone; a:b for a number where a sequence has a queries and b keys. Gives: lengths of 1 token or
- *           more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens on either side at most.
+ *           the latter two alone; a:b for a number where a sequence has a queries and b keys. Gives: lengths of 1 token
+ *           or more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens on either side at most.
  * Cost:     O(lengths); a file is read once.
  * lognormal draws exp(ln median + sigma z), z standard normal, in integers only, so that every machine draws the same:
  *   - uniform bits: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014);
@@ -10,9 +10,7 @@
  *     exp(-(x+h)^2/2) = exp(-x^2/2) exp(-xh - h^2/2), its integral by the trapezoid rule), linear between steps;
  *   - exp through 2^x: the fraction by its Taylor series in 62-bit fixed point, the whole part by shifting.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,41 +214,6 @@ bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size) {
-    FILE *f = fopen(path, "rb");
-    size_t size = 0, room = 1 << 16;
-    char *bytes = f ? malloc(room) : NULL;
-    int failure = f ? 0 : errno;
-    bool big = false;
-    while (bytes) {
-        size_t got = fread(bytes + size, 1, room - size, f);
-        size += got;
-        if (size < room) {
-            if (ferror(f)) failure = errno ? errno : EIO;
-            break;
-        }
-        big = room >= most;
-        char *grown = big ? NULL : realloc(bytes, room *= 2);
-        if (!grown) free(bytes);
-        bytes = grown;
-    }
-    if (f) fclose(f);
-    if (bytes && !failure) {
-        *out_size = size;
-        return bytes;
-    }
-    free(bytes);
-    if (failure) diag_error(s->d, FCP_E_READ, at, "cannot read '%s': %s", path, strerror(failure));
-    else if (big) diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
-    else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory reading '%s'", path);
-    return NULL;
-}
-
-span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback) {
-    uint32_t number = diag_source(s->d, path, bytes, size, false);
-    return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
-}
-
 static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 /* Reads digits at bytes[*i]; more than LENGTHS_SUM_MAX is one more. False: there are none. */
@@ -313,15 +276,6 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
     if (out->count > before) return true;
     diag_error(s->d, FCP_E_LENGTHS, at, "'%s' holds no lengths", path);
     return false;
-}
-
-char *sema_path(sema *s, const expr *e) {
-    bool relative = e->name[0] != '/' && e->at.source == s->main_source;
-    text path = {0};
-    text_printf(&path, "%s%s", relative ? s->folder : "", e->name);
-    char *full = text_take(&path);
-    if (!full) no_memory(s);
-    return full;
 }
 
 static bool eval_file(sema *s, const expr *e, lengths *out) {

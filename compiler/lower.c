@@ -4,11 +4,12 @@
  * gives     per rank and pass two instruction streams with explicit waits.
  * cost      linear in tiles, moves and instructions.
  *
- * Waits, the whole of them. On the communication queue, before the launches of stage s: computing of stages <= s - buffers
- * (slots are free again, partials are finished), and COPY of the rank's own tokens. On the computing queue, before the work
- * of stage s: the last launch of a stage <= s that receives something, and the last of a stage < s that sends a partial
- * (its slot may be reused). Launches are in order of round on every rank. So time can be read off the plan: give the
- * launches of stage s time 2 s and its computing 2 s + 1; every wait is for something earlier, hence no cycle.
+ * Waits, the whole of them. On the communication queue, before the launches of stage s: computing of stages <= s -
+ * buffers (slots are free again, partials are finished), and COPY of the rank's own tokens. On the computing queue,
+ * before the work of stage s: the last launch of a stage <= s that receives something, and the last of a stage < s that
+ * sends a partial (its slot may be reused). Launches are in order of round on every rank. So time can be read off the
+ * plan: give the launches of stage s time 2 s and its computing 2 s + 1; every wait is for something earlier, hence no
+ * cycle.
  */
 #include "lower.h"
 
@@ -32,7 +33,7 @@ typedef struct emitter {
     uint32_t *reduce_start, *reduce; /* per rank: fetches whose returns it reduces, in order */
 } emitter;
 
-/* --- a rank's two queues, while they grow ---------------------------------------------------------------------------- */
+/* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
 
 typedef struct queue {
     fcp_instr *instr;
@@ -48,7 +49,7 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
     push(q, (fcp_instr){.op = FCP_OP_WAIT, .stage = stage, .a = count});
 }
 
-/* --- transfers ------------------------------------------------------------------------------------------------------- */
+/* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2 }; /* receives what computing may wait for; sends a partial */
 
@@ -108,7 +109,8 @@ static void pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
 static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     const traffic *t = e->l->t;
     uint32_t ranks = e->l->p->ranks;
-    uint32_t *left = ARENA_NEW(e->scratch, uint32_t, t->count + (size_t)1), *at = ARENA_NEW(e->scratch, uint32_t, ranks);
+    uint32_t *left = ARENA_NEW(e->scratch, uint32_t, t->count + (size_t)1),
+             *at = ARENA_NEW(e->scratch, uint32_t, ranks);
     uint32_t *round = ARENA_NEW(e->scratch, uint32_t, t->count + (size_t)1);
     if (!left || !at || !round) return FCP_E_NO_MEMORY;
     memset(e->reduce_start, 0, (ranks + (size_t)1) * sizeof *e->reduce_start);
@@ -136,7 +138,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     return FCP_OK;
 }
 
-/* --- instructions ---------------------------------------------------------------------------------------------------- */
+/* --- instructions ------------------------------------------------------------------------------------------------- */
 
 typedef struct rank_emitter {
     emitter *e;
@@ -169,7 +171,8 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
 static void attend(rank_emitter *x, uint32_t stage, bool early) {
     const schedule *s = x->e->l->s;
     uint32_t first = x->visit;
-    while (x->visit < x->visit_end && s->visit_stage[x->visit] == stage && (!early || s->visit_early[x->visit])) x->visit++;
+    while (x->visit < x->visit_end && s->visit_stage[x->visit] == stage && (!early || s->visit_early[x->visit]))
+        x->visit++;
     if (x->visit > first)
         push(&x->compute, (fcp_instr){.op = FCP_OP_ATTEND, .stage = stage, .a = first, .b = x->visit - first});
 }
@@ -252,18 +255,36 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
     return code;
 }
 
-/* --- tables ---------------------------------------------------------------------------------------------------------- */
+/* --- tables ------------------------------------------------------------------------------------------------------- */
 
 void lower_problem(const lowering *l, fcp_problem *out) {
     const problem *p = l->p;
     const struct fcpc_program *g = p->program;
-    *out = (fcp_problem){.ranks = p->ranks, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads, .kv_heads = g->kv_heads,
-                         .head_dim = g->head_dim, .head_groups = 1, .dtype = g->dtype, .layout = g->layout,
-                         .strategy = g->strategy, .topology = g->topology, .block = p->block,
-                         .max_block = p->max_block[FCP_KEYS], .max_q_block = p->max_block[FCP_QUERIES],
-                         .unit = p->unit, .coalesce = l->coalesce, .buffers = g->buffers, .margin = g->margin,
-                         .deterministic = g->deterministic, .mask_uses = mc_uses(g->mask), .align = p->split ? g->align : FCP_BOTTOM_RIGHT, .tokens = p->tokens,
-                         .key_tokens = p->key_tokens, .memory_cap = g->memory_cap, .scale = g->scale};
+    *out = (fcp_problem){.ranks = p->ranks,
+                         .nodes = g->nodes,
+                         .gpus = g->gpus,
+                         .heads = g->heads,
+                         .kv_heads = g->kv_heads,
+                         .head_dim = g->head_dim,
+                         .head_groups = 1,
+                         .dtype = g->dtype,
+                         .layout = g->layout,
+                         .strategy = g->strategy,
+                         .topology = g->topology,
+                         .block = p->block,
+                         .max_block = p->max_block[FCP_KEYS],
+                         .max_q_block = p->max_block[FCP_QUERIES],
+                         .unit = p->unit,
+                         .coalesce = l->coalesce,
+                         .buffers = g->buffers,
+                         .margin = g->margin,
+                         .deterministic = g->deterministic,
+                         .mask_uses = mc_uses(g->mask),
+                         .align = p->split ? g->align : FCP_BOTTOM_RIGHT,
+                         .tokens = p->tokens,
+                         .key_tokens = p->key_tokens,
+                         .memory_cap = g->memory_cap,
+                         .scale = g->scale};
     for (int pass = 0; pass < FCP_PASSES; pass++) out->passes |= (uint32_t)g->passes[pass] << pass;
 }
 
@@ -353,7 +374,8 @@ uint64_t lower_memory_peak(const lowering *l, const fcp_problem *fp) {
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!l->p->program->passes[pass]) continue;
             uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
-                                             s->home_tokens[FCP_KEYS][r], s->kv_count[r], s->state_count[r], s->dkv_count[r]);
+                                             s->home_tokens[FCP_KEYS][r], s->kv_count[r], s->state_count[r],
+                                             s->dkv_count[r]);
             if (bytes > peak) peak = bytes;
         }
     return peak;
@@ -372,7 +394,8 @@ static fcp_code summarise(const lowering *l, const fcp_problem *fp, arena *scrat
         const uint64_t *q = &l->slots->home_tokens[FCP_QUERIES][r], *k = &l->slots->home_tokens[FCP_KEYS][r];
         if (*q > out->tokens_max_rank) out->tokens_max_rank = *q;
         if (*k > out->key_tokens_max_rank) out->key_tokens_max_rank = *k;
-        if (p->program->passes[FCP_FORWARD] && l->slots->kv_count[r] > out->slots_max) out->slots_max = l->slots->kv_count[r];
+        if (p->program->passes[FCP_FORWARD] && l->slots->kv_count[r] > out->slots_max)
+            out->slots_max = l->slots->kv_count[r];
         uint64_t both = (uint64_t)l->slots->kv_count[r] + l->slots->dkv_count[r];
         if (p->program->passes[FCP_BACKWARD] && both > out->backward_slots_max) out->backward_slots_max = both;
     }
@@ -422,9 +445,9 @@ fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan)
     mc_node *mask = ARENA_NEW(memory, mc_node, g->mask.count);
     size_t source_size = strlen(g->plan_source);
     char *source = arena_copy(memory, g->plan_source, source_size);
-    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.copies_out || !e.sides || !e.at ||
-        !e.reduce_start || !e.reduce || !problem_out || !summary || !cluster || !sequences || !shapes || !runs ||
-        !all_rounds || !round_starts || !mask || !source)
+    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.copies_out || !e.sides ||
+        !e.at || !e.reduce_start || !e.reduce || !problem_out || !summary || !cluster || !sequences || !shapes ||
+        !runs || !all_rounds || !round_starts || !mask || !source)
         return FCP_E_NO_MEMORY;
 
     for (uint32_t b = 0; b < p->block_count; b++) {

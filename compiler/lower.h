@@ -14,8 +14,9 @@ typedef struct lowering {
     uint32_t coalesce;
 } lowering;
 
-/* Fills the tables of *plan (zeroed by the caller) from `memory`, which then belongs to the plan; pieces, blocks, parts, spans
- * and visits are those of the passes before, which must lie in `memory` already. Errors: FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE.
+/* Fills the tables of *plan (zeroed by the caller) from `memory`, which then belongs to the plan; pieces, blocks,
+ * parts, spans and visits are those of the passes before, which must lie in `memory` already. Errors: FCP_E_NO_MEMORY,
+ * FCP_E_PLAN_SIZE.
  * Cost: linear. */
 fcp_code lower(const lowering *l, arena *memory, arena *scratch, fcp_plan *plan);
 

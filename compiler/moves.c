@@ -1,15 +1,15 @@
 /* moves.c: the rounds of one pass.
  *
- * requires  the independent units' order, stages of fetches and returns (schedule.c); their slots (slots.c); segments of
- *           the reshuffle.
+ * requires  the independent units' order, stages of fetches and returns (schedule.c); their slots (slots.c); segments
+ *           of the reshuffle.
  * gives     every unit of the pass, once, with its round, in order of round; rounds in launch order: IN, then stage by
  *           stage the dependent rounds and the independent ones, then OUT.
- * keeps     no rank sends or receives twice in a round of a fabric; dependent rounds of a stage, IN and either part of OUT
- *           are as many as their Delta.
+ * keeps     no rank sends or receives twice in a round of a fabric; dependent rounds of a stage, IN and either part of
+ *           OUT are as many as their Delta.
  * cost      O(units log Delta + rounds).
  *
- * OUT has two parts. What is done before the pass's last stage moves beside that stage, the rest after it. A block's output
- * is done after its last visit; its gradients, when its last partial is in.
+ * OUT has two parts. What is done before the pass's last stage moves beside that stage, the rest after it. A block's
+ * output is done after its last visit; its gradients, when its last partial is in.
  */
 #include "moves.h"
 

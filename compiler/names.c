@@ -1,8 +1,9 @@
-/* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their places.
+/* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their
+ * places.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact run rect
- * slices; within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's where nothing
- * else does.
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact
+ * run rect slices; within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's
+ * where nothing else does.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
  * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
@@ -14,8 +15,8 @@
 #include "sema.h"
 
 const char *const mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
-const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max", "abs", "exact", "run", "rect", "slices", "exp", "exp2", "log",
-                                                   "log2", "tanh", "sqrt", "floor"};
+const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
+                                                   "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
 const char *const model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
 
 int find_word(const char *const *names, int count, const char *name) {
@@ -83,7 +84,8 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
                    m->score ? "score" : "mask");
         if (variable == VARIABLE_S) diag_hint(s->d, "s is the scaled logit of query and key; call this something else");
         else if (builtin >= MASK_BUILTINS)
-            diag_hint(s->d, "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
+            diag_hint(s->d,
+                      "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
         else if (variable >= 0)
             diag_hint(s->d, "q and k are positions, n is the length, h the head; call this something else");
         else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
@@ -300,7 +302,8 @@ bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
     for (const arg *a = args; a; a = a->next) {
         if (!a->name) {
-            diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments", m->score ? "scores" : "masks");
+            diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
+                       m->score ? "scores" : "masks");
             if (m->params) diag_hint(s->d, "write %s(%s = ...)", m->name, m->params->name);
             good = false;
             continue;

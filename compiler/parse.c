@@ -158,7 +158,8 @@ static bool goes_on_after(int kind) {
 static bool goes_on_before(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_THEN: case T_ELSE: case T_WHERE: case T_DOTS: case T_LE: case T_GE: case T_EQ:
-    case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%': case '=': case ',': case ':': case '{':
+    case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%': case '=': case ',': case ':':
+    case '{':
         return true;
     default: return false;
     }

@@ -1,10 +1,10 @@
 /* place.h: placement: a home rank for every block. All a strategy does is choose homes and execs; today every tile runs
  * at its Q block's home.
  *
- * The model, shared by strategies and measures: block b has tokens[b] and, as a Q block, work[b] pairs; it reads the KV of
- * blocks reads[reads_start[b] .. reads_start[b + 1]), ascending, perhaps itself. KV block j moves to every rank other than
- * home[j] that has a block reading j: one transfer of tokens[j] each (over net once per node, then local; the number of
- * transfers is the same).
+ * The model, shared by strategies and measures: block b has tokens[b] and, as a Q block, work[b] pairs; it reads the KV
+ * of blocks reads[reads_start[b] .. reads_start[b + 1]), ascending, perhaps itself. KV block j moves to every rank
+ * other than home[j] that has a block reading j: one transfer of tokens[j] each (over net once per node, then local;
+ * the number of transfers is the same).
  */
 #ifndef FCPC_PLACE_H
 #define FCPC_PLACE_H
@@ -13,9 +13,9 @@
 
 typedef struct problem problem;
 
-/* Where the plan is split (plan.h), a block that holds KV alone has no work and reads itself: it is then at no cost where
- * some other block reads it, and one transfer dearer elsewhere, as it is. Tokens count by the bytes they keep at home: see
- * place_sides.c, which makes such an input of a problem. */
+/* Where the plan is split (plan.h), a block that holds KV alone has no work and reads itself: it is then at no cost
+ * where some other block reads it, and one transfer dearer elsewhere, as it is. Tokens count by the bytes they keep at
+ * home: see place_sides.c, which makes such an input of a problem. */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* node of rank r: r / gpus */
     uint32_t blocks;
@@ -32,7 +32,8 @@ uint64_t place_token_cap(const place_input *in);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: the yardstick, and the planner's start. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
-/* The fcp strategy: balanced like LPT and polished, but among equally balanced placements fewer bytes, then smaller Delta. */
+/* The fcp strategy: balanced like LPT and polished, but among equally balanced placements fewer bytes, then smaller
+ * Delta. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
 /* ring and zigzag: `parts_per_rank` (1 or 2) blocks a rank, in the order problem.c makes them. */
 void place_ring(const place_input *in, uint32_t parts_per_rank, uint32_t *out_home);

@@ -4,8 +4,8 @@
  * gives     tokens and reads of each block (place.h); then homes of KV blocks with readers that are not at one of them
  *           moved to one, where a rank has room for it; no rank loses its last block by that.
  * cost      linear in blocks and tiles.
- * units     tokens; in a split plan by weight: a token of Q keeps Q and O at home, one of KV keeps K and V, so they weigh
- *           as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
+ * units     tokens; in a split plan by weight: a token of Q keeps Q and O at home, one of KV keeps K and V, so they
+ *           weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
  */
 #include "place.h"
 

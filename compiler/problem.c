@@ -7,10 +7,10 @@
  * fcp: each sequence is cut at multiples of `block`. What remains of it, and each sequence shorter than a block, is
  * packed whole into shared blocks, best fit decreasing, ties by sequence index; so a block holds pieces of several
  * sequences only when each of them is shorter than a block.
- * ring, zigzag: block i holds the i-th of `parts` chunks of every sequence, cut at floor(i n / parts). Where the plan is
- * split, two blocks hold that of the queries and that of the keys, and cuts are at floor((i n + f) / parts), f being the
- * tokens of the side in earlier sequences modulo parts: so sequences of one query each go round the chunks. For fcp see
- * problem_split.c then.
+ * ring, zigzag: block i holds the i-th of `parts` chunks of every sequence, cut at floor(i n / parts). Where the plan
+ * is split, two blocks hold that of the queries and that of the keys, and cuts are at floor((i n + f) / parts), f being
+ * the tokens of the side in earlier sequences modulo parts: so sequences of one query each go round the chunks. For fcp
+ * see problem_split.c then.
  */
 #include "problem.h"
 
@@ -47,7 +47,7 @@ static fcp_code check_lengths(problem *p, const uint64_t *lengths, const uint64_
     return FCP_OK;
 }
 
-/* --- best fit: bins by free space ---------------------------------------------------------------------------------- */
+/* --- best fit: bins by free space --------------------------------------------------------------------------------- */
 
 /* For each amount of free space a stack of bins, and a tree of bitmaps that finds the next amount in use. */
 enum { LEVELS = 4 }; /* 64^4 amounts; a block has at most 2^20 tokens */
@@ -95,7 +95,7 @@ static uint32_t bins_take(bins *b, uint32_t need, uint32_t *out_space) {
     return bin;
 }
 
-/* --- blocks ---------------------------------------------------------------------------------------------------------- */
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 static fcp_code cut_fixed(problem *p, arena *plan, arena *memory, arena *scratch, fcp_error *err) {
     uint32_t block = p->block, rests = 0;
@@ -237,12 +237,13 @@ static fcp_code cut_evenly(problem *p, uint32_t per_rank, arena *plan, arena *me
         if (blk->pieces) p->chunk[p->block_count++] = (uint32_t)i;
     }
     if (p->ranks > p->block_count)
-        return fcp_fail(err, FCP_E_RANKS, "%u ranks but only %u chunks with tokens: some rank would have nothing to hold",
-                        p->ranks, p->block_count);
+        return fcp_fail(err, FCP_E_RANKS,
+                        "%u ranks but only %u chunks with tokens: some rank would have nothing to hold", p->ranks,
+                        p->block_count);
     return index_pieces(p, memory);
 }
 
-/* --- tiles ----------------------------------------------------------------------------------------------------------- */
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 /* The parts of all sequences, in order of sequence, Q piece, K piece. */
 typedef struct raw_parts {
@@ -292,10 +293,12 @@ static fcp_code classify(problem *p, cells *mask, raw_parts *raw, arena *scratch
         if (code) return fcp_fail(err, code, "%s", fcp_code_text(code));
         if (!raw_reserve(raw, count, scratch)) return FCP_E_NO_MEMORY;
         if (raw->count + count > UINT32_MAX / 2)
-            return fcp_fail(err, FCP_E_PLAN_SIZE, "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
+            return fcp_fail(err, FCP_E_PLAN_SIZE,
+                            "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
         fcp_part *out = raw->part + raw->count;
         for (size_t e = 0; e < count; e++)
-            out[e] = (fcp_part){piece[FCP_QUERIES][entries[e].q_piece], piece[FCP_KEYS][entries[e].k_piece], entries[e].shape};
+            out[e] = (fcp_part){piece[FCP_QUERIES][entries[e].q_piece], piece[FCP_KEYS][entries[e].k_piece],
+                                entries[e].shape};
         raw->count += count;
     }
     p->shapes = cells_shapes(mask, &p->shape_count, &p->runs, &p->run_count);
@@ -311,7 +314,8 @@ static fcp_code gather_tiles(problem *p, const raw_parts *raw, arena *plan, aren
     p->tile_part = ARENA_NEW(memory, uint32_t, n + 2);
     p->tile_pairs = ARENA_NEW(memory, uint64_t, n + 1);
     p->work = ARENA_ZNEW(memory, uint64_t, p->block_count);
-    uint32_t *start = ARENA_ZNEW(scratch, uint32_t, p->block_count + (size_t)2), *order = ARENA_NEW(scratch, uint32_t, n + 1);
+    uint32_t *start = ARENA_ZNEW(scratch, uint32_t, p->block_count + (size_t)2),
+             *order = ARENA_NEW(scratch, uint32_t, n + 1);
     if (!p->parts || !p->tile_start || !p->tile_k || !p->tile_part || !p->tile_pairs || !p->work || !start || !order)
         return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < n; i++) start[p->pieces[raw->part[i].q_piece].block + 2]++;
@@ -357,11 +361,11 @@ static fcp_code gather_tiles(problem *p, const raw_parts *raw, arena *plan, aren
     return FCP_OK;
 }
 
-fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, const uint64_t *queries, size_t count,
-                       const binding *bound, uint32_t block, cells *mask, arena *plan, arena *memory, arena *scratch,
-                       problem *out, cells_fault *fault,
-                       fcp_error *err) {
-    *out = (problem){.program = program, .binding = bound, .ranks = program->nodes * program->gpus, .block = block, .unit = block};
+fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, const uint64_t *queries,
+                       size_t count, const binding *bound, uint32_t block, cells *mask, arena *plan, arena *memory,
+                       arena *scratch, problem *out, cells_fault *fault, fcp_error *err) {
+    *out = (problem){
+        .program = program, .binding = bound, .ranks = program->nodes * program->gpus, .block = block, .unit = block};
     *fault = (cells_fault){0};
     problem *p = out;
     fcp_code code = check_lengths(p, lengths, queries, count, err);
@@ -383,8 +387,9 @@ fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengt
         break;
     }
     if (!code && p->ranks > p->block_count)
-        code = fcp_fail(err, FCP_E_RANKS, "%u ranks but only %u blocks of %u tokens: some rank would have nothing to hold",
-                        p->ranks, p->block_count, block);
+        code = fcp_fail(err, FCP_E_RANKS,
+                        "%u ranks but only %u blocks of %u tokens: some rank would have nothing to hold", p->ranks,
+                        p->block_count, block);
     if (code) return code == FCP_E_NO_MEMORY ? fcp_fail(err, code, "out of memory") : code;
     uint32_t largest = 0;
     for (uint32_t b = 0; b < p->block_count; b++)

@@ -24,8 +24,8 @@ struct problem {
     fcp_block *blocks;  /* homes not set */
     uint32_t block_count;
     uint32_t *chunk;          /* ring, zigzag: which chunk a block is; NULL for fcp */
-    /* the pieces of sequence s, in order of start: sequence_piece[side][piece_start[side][s] .. ]; unless the plan is split
-     * both sides are the same arrays */
+    /* the pieces of sequence s, in order of start: sequence_piece[side][piece_start[side][s] .. ]; unless the plan is
+     * split both sides are the same arrays */
     uint32_t *sequence_piece[FCP_SIDES];
     uint32_t *piece_start[FCP_SIDES]; /* sequences + 1 */
 
@@ -60,15 +60,16 @@ static inline mc_env problem_env(const problem *p, uint32_t sequence) {
     return env;
 }
 
-/* `queries` NULL: as many as keys. Checks lengths (FCP_E_LENGTHS), cuts blocks of `block` tokens as the program's strategy has it (FCP_E_RANKS when some
- * rank would get none), and classifies the mask. Pieces, blocks and parts, which a plan keeps, are in `plan`; shapes and runs stay
- * with `mask`; all else is in `memory`. On a mask fault: FCP_E_MASK_* and *fault.
+/* `queries` NULL: as many as keys. Checks lengths (FCP_E_LENGTHS), cuts blocks of `block` tokens as the program's
+ * strategy has it (FCP_E_RANKS when some rank would get none), and classifies the mask. Pieces, blocks and parts, which
+ * a plan keeps, are in `plan`; shapes and runs stay with `mask`; all else is in `memory`. On a mask fault: FCP_E_MASK_*
+ * and *fault.
  * Cost: O(tokens / block + parts + boundary of the mask). */
-fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, const uint64_t *queries, size_t count,
-                       const binding *bound, uint32_t block, cells *mask, arena *plan, arena *memory, arena *scratch,
-                       problem *out, cells_fault *fault,
-                       fcp_error *err);
+fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengths, const uint64_t *queries,
+                       size_t count, const binding *bound, uint32_t block, cells *mask, arena *plan, arena *memory,
+                       arena *scratch, problem *out, cells_fault *fault, fcp_error *err);
 
-/* problem_split.c: the blocks of the fcp strategy where the plan is split. Errors as above; FCP_E_NO_MEMORY without words. */
+/* problem_split.c: the blocks of the fcp strategy where the plan is split. Errors as above; FCP_E_NO_MEMORY without
+ * words. */
 fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratch, fcp_error *err);
 #endif

@@ -6,14 +6,14 @@
  * units     tokens; work in positions: queries times keys, whatever the mask leaves of them.
  * source    Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
  *
- * Each side of a sequence is cut at multiples of `block`. What remains of both sides is packed together: a bin takes the
- * remainders of some sequences, at most a block of queries and a block of keys, and becomes a Q block and a KV block of
- * the same sequences, so that such a Q block reads no more KV blocks than it must. Remainders come by the larger of their
- * two sides, falling, ties by sequence index; each goes to the bin, of those that are open, in which it leaves least room
- * on that side (ties: the oldest).
+ * Each side of a sequence is cut at multiples of `block`. What remains of both sides is packed together: a bin takes
+ * the remainders of some sequences, at most a block of queries and a block of keys, and becomes a Q block and a KV
+ * block of the same sequences, so that such a Q block reads no more KV blocks than it must. Remainders come by the
+ * larger of their two sides, falling, ties by sequence index; each goes to the bin, of those that are open, in which it
+ * leaves least room on that side (ties: the oldest).
  *
- * A query may see a whole long sequence: a thousand sequences that decode one token each have a thousand queries and all
- * the work of the batch. So a bin takes no more than one of SHARE equal parts of a rank's work, or one remainder.
+ * A query may see a whole long sequence: a thousand sequences that decode one token each have a thousand queries and
+ * all the work of the batch. So a bin takes no more than one of SHARE equal parts of a rank's work, or one remainder.
  */
 #include "problem.h"
 
@@ -66,8 +66,8 @@ static uint32_t pack(packing *x, const uint32_t rest[FCP_SIDES], uint64_t work) 
 
 static void add_piece(problem *p, uint32_t sequence, uint32_t length, uint64_t start) {
     fcp_block *b = &p->blocks[p->block_count - 1];
-    p->pieces[p->piece_count++] = (fcp_piece){.sequence = sequence, .length = length, .start = start, .offset = b->tokens,
-                                              .block = p->block_count - 1};
+    p->pieces[p->piece_count++] = (fcp_piece){
+        .sequence = sequence, .length = length, .start = start, .offset = b->tokens, .block = p->block_count - 1};
     b->pieces++;
     b->tokens += length;
 }
@@ -108,8 +108,10 @@ fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratc
     size_t room = (size_t)full + 2 * (size_t)rests;
     p->pieces = ARENA_NEW(plan, fcp_piece, room);
     p->blocks = ARENA_NEW(plan, fcp_block, room);
-    uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1), *other = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
-    uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1), *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
+    uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1),
+             *other = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
+    uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1),
+             *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
     uint32_t *member = ARENA_NEW(scratch, uint32_t, rests + (size_t)1);
     packing *x = ARENA_ZNEW(scratch, packing, 1);
     if (!p->pieces || !p->blocks || !keys || !other || !bin_of || !first || !member || !x) return FCP_E_NO_MEMORY;
@@ -123,7 +125,8 @@ fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratc
                 add_piece(p, s, p->block, start);
             }
         }
-        uint32_t q = (uint32_t)(p->queries[s] % p->block), k = (uint32_t)(p->lengths[s] % p->block), most = q > k ? q : k;
+        uint32_t q = (uint32_t)(p->queries[s] % p->block), k = (uint32_t)(p->lengths[s] % p->block),
+                 most = q > k ? q : k;
         if (most) keys[count++] = (uint64_t)(p->block - most) << 32 | s;
     }
     sort_u64(keys, other, count);

@@ -8,7 +8,8 @@
 
 enum { BLOCK_AUTO = 0 };
 
-/* A field or table. A field is over the program's own batch, unless its values come with each batch: then data is NULL. */
+/* A field or table. A field is over the program's own batch, unless its values come with each batch: then data is
+ * NULL. */
 typedef struct program_array {
     const char *name, *file; /* as the program names it; file NULL: none */
     fcp_array record;        /* name, file and offset unset; lo and hi: of the values, or as declared */
@@ -18,10 +19,6 @@ typedef struct program_array {
     const void *data;        /* record.count * max(1, columns) values of record.width */
     span at;
 } program_array;
-
-static inline uint64_t program_array_bytes(const program_array *a) {
-    return a->record.count * (a->record.columns ? a->record.columns : 1) * (a->record.width == MC_F64 ? 8 : a->record.width);
-}
 
 /* Slices as they were given; their union is in program.slices under the same number. */
 typedef struct program_slices {
@@ -60,7 +57,8 @@ struct fcpc_program {
     const char *mask_name;  /* "lambda(sink = 64, window = 8192)" */
     span mask_span;         /* of the call */
     bool mask_own;          /* it is defined in the program, not in the prelude */
-    const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params; /* of the call */
+    /* of the call */
+    const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params;
     uint32_t mask_param_count;
 
     /* what mask and score read, by number */
@@ -78,8 +76,8 @@ struct fcpc_program {
     const span *score_spans; /* per node of score */
     const char *score_name;  /* "softcap(c = 50.0)", NULL: the plan has none */
     span score_span;         /* of the call */
-    /* the mask, but that it also faults where the score would, for a pair that the mask allows: the mask's own nodes where
-     * the score cannot fault */
+    /* the mask, but that it also faults where the score would, for a pair that the mask allows: the mask's own nodes
+     * where the score cannot fault */
     mc_code check;
     const span *check_spans;
     const double *sink; /* per query head, or NULL */

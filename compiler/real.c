@@ -2,9 +2,9 @@
  *
  * Requires: text of the scanner's shape (digits, at most one point, at most one exponent); finite doubles.
  * Gives: the double nearest to the text, ties to even; the shortest text that reads back as the double.
- * Method: the text is a fraction N / D of big integers. N 2^shift / D is divided by shifting and subtracting to 64 bits or
- *      more and a rest, and rounded once, at the bit where a normal or subnormal number ends. Up to 2^53 and 10^22 both
- *      sides are doubles, and one IEEE division or product is already correctly rounded.
+ * Method: the text is a fraction N / D of big integers. N 2^shift / D is divided by shifting and subtracting to 64 bits
+ *      or more and a rest, and rounded once, at the bit where a normal or subnormal number ends. Up to 2^53 and 10^22
+ *      both sides are doubles, and one IEEE division or product is already correctly rounded.
  * Cost: constant for short numbers, else O(digits + 64 * words), words being at most 200. More than 800 digits never
  *      matter but for whether any of the rest is not 0: a double, or the middle between two, has fewer than 800.
  */

@@ -1,13 +1,14 @@
 /* reshuffle.c: the caller's layout against the homes.
  *
  * requires  blocks with homes.
- * gives     per rank the runs of tokens the caller holds, in order; and every token of every block in exactly one segment.
+ * gives     per rank the runs of tokens the caller holds, in order; and every token of every block in exactly one
+ *           segment.
  * cost      O(pieces + runs of the layout).
  *
  * planned     rank r holds its home blocks, in block order.
  * contiguous  the packed batch cut in `ranks` equal parts at floor(i T / ranks).
- * zigzag      every sequence cut in 2 ranks chunks at floor(i n / (2 ranks)); rank r holds chunks r and 2 ranks - 1 - r of
- *             each, sequence after sequence.
+ * zigzag      every sequence cut in 2 ranks chunks at floor(i n / (2 ranks)); rank r holds chunks r and 2 ranks - 1 - r
+ *             of each, sequence after sequence.
  * Where the plan is split, the rule holds for the queries, and again, by itself, for the keys.
  */
 #include "reshuffle.h"
@@ -185,7 +186,8 @@ fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, ar
             if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
     }
     if (code == FCP_E_PLAN_SIZE)
-        return fcp_fail(err, code, "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens on "
-                                   "a rank, or 2^30 runs");
+        return fcp_fail(err, code,
+                        "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens on "
+                        "a rank, or 2^30 runs");
     return code ? fcp_fail(err, code, "out of memory") : FCP_OK;
 }

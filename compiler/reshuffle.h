@@ -12,7 +12,8 @@ typedef struct segment {
 typedef struct reshuffle {
     fcp_span *spans[FCP_SIDES];  /* the layouts, by rank; of keys only where the plan is split */
     uint32_t *starts[FCP_SIDES]; /* ranks + 1 */
-    segment *segments;  /* none longer than a unit where it crosses ranks; of Q blocks, then of KV blocks, in a split plan */
+    /* none longer than a unit where it crosses ranks; of Q blocks, then of KV blocks, in a split plan */
+    segment *segments;
     uint32_t count;
     bool *moved;        /* per block: some of it lies at another rank than its home */
 } reshuffle;

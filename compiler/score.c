@@ -1,8 +1,8 @@
 /* score.c: what scores have beyond masks: real numbers in expressions.
  *
- * Whole numbers become real where they meet one; nothing becomes whole again. + - * of two whole numbers are whole; `/` and
- * `%` of two are refused (a mask would round down, a reader would not), but inside an index [ ], where they are the mask's.
- * A condition that a real decides does not guard: what may fault under it must not be able to fault without it.
+ * Whole numbers become real where they meet one; nothing becomes whole again. + - * of two whole numbers are whole; `/`
+ * and `%` of two are refused (a mask would round down, a reader would not), but inside an index [ ], where they are the
+ * mask's. A condition that a real decides does not guard: what may fault under it must not be able to fault without it.
  *
  * Requires: operands lowered by expr.c. Gives: typed values; nodes where there is a builder. Cost: O(1) each.
  */
@@ -71,7 +71,8 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
         s->failed = true;
         return;
     }
-    if (op == MC_LOAD_F || op == MC_LOAD2_F || !is_constant(nodes, a, &x) || (b != MC_NONE && !is_constant(nodes, b, &y)))
+    if (op == MC_LOAD_F || op == MC_LOAD2_F || !is_constant(nodes, a, &x) ||
+        (b != MC_NONE && !is_constant(nodes, b, &y)))
         return;
     bool finite;
     switch (op) { /* those that are not folded: where they leave the doubles, without computing them */
@@ -107,8 +108,9 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
 
 static value refuse_division(sema *s, const expr *e, const char *who) {
     diag_error(s->d, FCP_E_TYPE, e->at, "%s of two whole numbers in a score: is the result to be rounded?", who);
-    if (e->op == OP_DIV) diag_hint(s->d, "in a score write floor(q / 16.0) or q / 16.0; inside an index, table[q / 16], "
-                                         "it rounds down");
+    if (e->op == OP_DIV)
+        diag_hint(s->d, "in a score write floor(q / 16.0) or q / 16.0; inside an index, table[q / 16], "
+                        "it rounds down");
     else diag_hint(s->d, "it has its place inside an index, table[q %% 16]; else write x - 16.0 * floor(x / 16.0)");
     return s->builder ? poison : (value){TYPE_ANY, 0};
 }
@@ -145,8 +147,8 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
     if (equality && (a.type == TYPE_BOOL || b.type == TYPE_BOOL)) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON || a.type == TYPE_ANY || b.type == TYPE_ANY) return result;
         if (a.type != b.type) {
-            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one kind; these are a number and a condition",
-                       who);
+            diag_error(s->d, FCP_E_TYPE, e->at,
+                       "%s compares two values of one kind; these are a number and a condition", who);
             return s->builder ? poison : result;
         }
         uint32_t node = emit(s, e, MC_IFF, a.node, b.node);
@@ -222,8 +224,9 @@ value score_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
         if (!good) continue;
         if (is_real) {
             v = to_real(s, a->value, v);
-            result = (value){TYPE_REAL, v.type == TYPE_ANY ? 0 : expr_emit(s, e, reals[e->index], v.node, MC_NONE, MC_NONE,
-                                                                           0, guard)};
+            result = (value){TYPE_REAL, v.type == TYPE_ANY
+                                            ? 0
+                                            : expr_emit(s, e, reals[e->index], v.node, MC_NONE, MC_NONE, 0, guard)};
         } else if (e->index == BUILTIN_ABS) {
             result = v;
             if (v.type == TYPE_REAL) result.node = emit(s, e, MC_ABS_F, v.node, MC_NONE);
@@ -243,8 +246,8 @@ value_type score_param_type(const arg *p) {
     return p->value->kind == EXPR_BOOL ? TYPE_BOOL : has_point(p->value) ? TYPE_REAL : TYPE_INT;
 }
 
-/* The value of parameter p: an argument where there is one, else its default. Whole numbers become real where the default
- * is; a real is taken where the default is whole. */
+/* The value of parameter p: an argument where there is one, else its default. Whole numbers become real where the
+ * default is; a real is taken where the default is whole. */
 static bool argument(sema *s, const arg *p, const arg *given, const frame *f, uint32_t guard, value *out) {
     value_type type = score_param_type(p);
     expr *e = given ? given->value : p->value;

@@ -55,7 +55,8 @@ static bool apply(sema *s, const expr *e, figure a, figure b, figure *out) {
     case OP_MUL: v = a.value * b.value; break;
     case OP_DIV: v = a.value / b.value; break;
     default:
-        diag_error(s->d, FCP_E_TYPE, e->at, e->op == OP_MOD ? "'%%' needs whole numbers" : "this is a condition, not a number");
+        diag_error(s->d, FCP_E_TYPE, e->at,
+                   e->op == OP_MOD ? "'%%' needs whole numbers" : "this is a condition, not a number");
         return false;
     }
     *out = (figure){.real = true, .value = v};

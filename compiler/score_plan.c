@@ -3,12 +3,12 @@
  * Requires: a checked score; the plan's mask lowered, its model and passes known. Gives: of the program,
  *      score    the score without guards; empty where it is s
  *      slope    its derivative by s
- *      check    a condition that is the mask, and faults wherever the mask does or the score would, for a pair that the mask
- *               allows; the mask itself where the score cannot fault
+ *      check    a condition that is the mask, and faults wherever the mask does or the score would, for a pair that the
+ *               mask allows; the mask itself where the score cannot fault
  *      sink     a logit for each head
- * Method: the mask's code is copied into a builder and the score lowered under it as its guard. Each of its nodes that may
- *      fault is then hung into the condition where it decides nothing: mask and (true or node == 0). An element of a table of
- *      reals is there an element of whole numbers: masks have no reals, and its index is what may fault.
+ * Method: the mask's code is copied into a builder and the score lowered under it as its guard. Each of its nodes that
+ *      may fault is then hung into the condition where it decides nothing: mask and (true or node == 0). An element of
+ *      a table of reals is there an element of whole numbers: masks have no reals, and its index is what may fault.
  * Cost: O(score + mask).
  */
 #include <float.h>
@@ -81,7 +81,8 @@ static bool failed(sema *s, const mc_builder *b, span at) {
 }
 
 /* Emits code into a builder; the place of node i is places[i], or that of spans[i]. Its root, or MC_NONE: failed. */
-static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, const uint32_t *places, const span *spans) {
+static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, const uint32_t *places,
+                          const span *spans) {
     uint32_t *map = calloc(code.count + (size_t)1, sizeof *map), root = MC_NONE;
     for (uint32_t i = 0; i < code.count && map; i++) {
         const mc_node *x = &code.nodes[i];
@@ -115,7 +116,8 @@ static bool *reached(const mc_builder *b, uint32_t root) {
 
 /* Copies what the root needs without its guards: what is left of a score once it is known not to fault. */
 static uint32_t copy_plain(sema *s, const mc_builder *from, uint32_t root, mc_builder *to) {
-    uint32_t count, *places = malloc(((size_t)root + 1) * sizeof *places), *map = malloc(((size_t)root + 1) * sizeof *map);
+    uint32_t count, *places = malloc(((size_t)root + 1) * sizeof *places),
+                    *map = malloc(((size_t)root + 1) * sizeof *map);
     bool *marks = reached(from, root);
     const mc_node *nodes = mc_builder_nodes(from, &count);
     uint32_t made = MC_NONE;
@@ -175,11 +177,11 @@ static bool check_tables(sema *s, mc_code code) {
         if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
         const array_decl *a = s->arrays[code.nodes[i].imm];
         const double *values = a->array.data;
-        const uint64_t count = program_array_bytes(&a->array) / sizeof *values;
+        const uint64_t count = fcp_array_bytes(&a->array.record) / sizeof *values;
         for (uint64_t at = 0; at < count; at++) {
             if (isfinite((float)values[at])) continue;
-            diag_error(s->d, FCP_E_FIELD, a->at, "a value of table '%s' is beyond the largest number of a kernel, 3.4e38",
-                       a->name);
+            diag_error(s->d, FCP_E_FIELD, a->at,
+                       "a value of table '%s' is beyond the largest number of a kernel, 3.4e38", a->name);
             diag_hint(s->d, "element %" PRIu64 ", from 0 and row by row", at);
             s->failed = true;
             return false;

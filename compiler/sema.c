@@ -4,8 +4,6 @@
  * of defence: reading, lexing and parsing, overrides, names and types, keys and values; a later line is manned only if
  * the earlier ones held. Cost: O(source + batch + inlined mask).
  */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,18 +181,8 @@ fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
                          fcpc_program **out_program) {
-    FILE *f = fopen(path, "rb");
     text bytes = {0};
-    char chunk[1 << 14];
-    int failure = f ? 0 : errno;
-    while (f && !failure && !bytes.failed && bytes.size <= SOURCE_MAX) {
-        size_t got = fread(chunk, 1, sizeof chunk, f);
-        text_add(&bytes, chunk, got);
-        if (got == sizeof chunk) continue;
-        if (ferror(f)) failure = errno ? errno : EIO;
-        break;
-    }
-    if (f) fclose(f);
+    int failure = text_read(&bytes, path, SOURCE_MAX);
     fcp_code code = FCP_OK;
     if (failure || bytes.failed) {
         code = failure ? FCP_E_READ : FCP_E_NO_MEMORY;

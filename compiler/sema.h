@@ -1,5 +1,6 @@
 /* sema.h: what the rooms of sema share: sema.c (the pipeline), sema_override.c (-D), sema_keys.c (sections and keys),
- * names.c (names, constants, arguments), expr.c (masks), score*.c and derive.c (scores), lengths.c (batches). */
+ * names.c (names, constants, arguments), expr*.c (masks), score*.c and derive.c (scores), files.c (what a program
+ * reads), lengths.c (batches), arrays.c and array_values.c (fields and tables). */
 #ifndef FCPC_SEMA_H
 #define FCPC_SEMA_H
 #include "ast.h"
@@ -15,8 +16,8 @@ typedef struct symbol {
     span at;
 } symbol;
 
-/* What was inlined before: see expr.c. */
-typedef struct memo memo;
+/* What was inlined before: see expr_inline.c. */
+typedef struct inlined inlined;
 
 typedef struct sema {
     diags *d;
@@ -36,7 +37,7 @@ typedef struct sema {
 
     /* lowering: expr.c */
     struct mc_builder *builder; /* NULL: only checking */
-    memo *memos;                /* malloc'd */
+    inlined *memos;             /* malloc'd */
     size_t memo_count, memo_room;
     span *places;               /* malloc'd; number 0 is unused */
     uint32_t place_count, place_room;
@@ -49,8 +50,8 @@ typedef struct sema {
     const struct figure *plan_numbers; /* of its parameters; a condition's as an integer, an array's number */
 } sema;
 
-/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. The arrays of `plan`,
- * unless NULL, stand for the fields and tables of the same names. A code other than
+/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. The arrays of
+ * `plan`, unless NULL, stand for the fields and tables of the same names. A code other than
  * FCP_OK that it returns, or an error that it reports, is the result's. */
 typedef fcp_code sema_use(sema *s, void *context);
 fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
@@ -59,8 +60,6 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
 /* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
 void apply_override(sema *s, uint32_t number);
 
-/* Finds an entry (the first of that key), or NULL. */
-entry *find_entry(const ast *a, section_id where, const char *key);
 entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at);
 expr *new_expr(sema *s, expr_kind kind, span at);
 
@@ -73,7 +72,8 @@ enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BU
        SCORE_BUILTINS };
 enum { MODEL_FIGURES = 2 };
 extern const char *const mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
-extern const char *const mask_builtins[SCORE_BUILTINS];   /* min max abs exact run rect slices, and the functions of scores */
+/* min max abs exact run rect slices, and the functions of scores */
+extern const char *const mask_builtins[SCORE_BUILTINS];
 extern const char *const model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
 int find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool no_memory(sema *s);                              /* reports it, once; false */
@@ -88,18 +88,19 @@ const char *nearest_mask(const sema *s, const char *name, mask_kind kind);
 const char *nearest_name(sema *s, const char *name, const mask *m, const definition *def);
 /* A constant whole number. `what` is its name in messages. */
 bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
-/* Gives each parameter of m its argument in `out` (NULL: the default): names, doubles, missing. After the param_count of
- * them stands the argument of a score that says what its s is, or NULL. */
+/* Gives each parameter of m its argument in `out` (NULL: the default): names, doubles, missing. After the param_count
+ * of them stands the argument of a score that says what its s is, or NULL. */
 bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
 /* expr.c: what a name means, in expr.ref: a variable or builtin `index`, a parameter `index` of the mask or of the
  * definition, the definition or mask `target`, the array `index`. */
-enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE, REF_MODEL, REF_BUILTIN, REF_ARRAY, REF_WRONG };
+enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE, REF_MODEL, REF_BUILTIN, REF_ARRAY,
+       REF_WRONG };
 void check_mask(sema *s, mask *m);
 /* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
 bool lower_plan_mask(sema *s, mask *m, const arg *args, span call);
 
-/* score_plan.c: the score of a plan, its arguments constant, inlined, and its derivative; after the plan's mask and passes.
- * Fills score, slope, check and what goes with them. */
+/* score_plan.c: the score of a plan, its arguments constant, inlined, and its derivative; after the plan's mask and
+ * passes. Fills score, slope, check and what goes with them. */
 bool lower_plan_score(sema *s, mask *m, const arg *args, span call);
 /* The sinks of a plan. */
 void lower_plan_sink(sema *s, const expr *value);
@@ -135,8 +136,8 @@ void finish_arrays(sema *s);
 bool override_field(sema *s, const char *typed);
 
 /* array_values.c: what a field or table is made of, read from its declaration or file. */
-/* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in the
- * program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
+/* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in
+ * the program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
 bool read_table(sema *s, const char *what, const expr *value, program_array *out);
 /* Reads a field of `tokens` integers (0: of any number) from a list or file(...); record.kind and the range are set. */
 bool read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
@@ -149,6 +150,17 @@ void warn_unused(sema *s);
 /* sema_keys.c: every key's value into s->out, defaults where there is none. */
 void check_keys(sema *s, const fcpc_options *options);
 
+/* files.c */
+/* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory,
+ * reported. */
+char *sema_path(sema *s, const expr *e);
+/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
+char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
+/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
+/* Is a file .npy: by its first bytes, or by its name? */
+bool is_npy(const char *path, const char *bytes, size_t size);
+
 /* lengths.c */
 typedef struct lengths {
     uint64_t *at; /* keys of each sequence; malloc'd */
@@ -158,13 +170,8 @@ typedef struct lengths {
 } lengths;
 enum { LENGTHS_MAX = 1 << 24 };
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
-/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
-char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
-/* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
-span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
-/* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory, reported. */
-char *sema_path(sema *s, const expr *e);
-/* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any case. */
+/* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any
+ * case. */
 bool eval_lengths(sema *s, const expr *value, lengths *out);
 /* What lognormal(...) says: see lengths.c. */
 typedef struct lognormal {
@@ -179,8 +186,6 @@ bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths
 bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
 /* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
 bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
-/* mantissa * 10^exponent as the nearest double; false: 0, or outside 10^-19 .. 10^19. */
-bool nearest_double(uint64_t mantissa, int exponent, double *out);
 /* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
  * queries or keys sequence i has. */
 static inline size_t batch_count(const sema *s) {
@@ -190,8 +195,5 @@ static inline uint64_t batch_length(const sema *s, size_t i, fcp_side side) {
     const struct fcpc_program *p = s->out;
     if (s->plan) return side == FCP_KEYS ? s->plan->sequences[i].keys : s->plan->sequences[i].queries;
     return side == FCP_QUERIES && p->queries ? p->queries[i] : p->lengths[i];
-}
-static inline fcp_side array_side(const program_array *a) {
-    return a->record.kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS;
 }
 #endif

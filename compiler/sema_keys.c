@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "real.h"
 #include "sema.h"
 
 enum {
@@ -168,30 +169,6 @@ static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dime
     return true;
 }
 
-/* In integers: (mantissa * 2^shift) / 10^-exponent, rounded once to even. */
-bool nearest_double(uint64_t mantissa, int exponent, double *out) {
-    if (!mantissa || exponent < -19 || exponent > 19) return false;
-    unsigned __int128 top = mantissa, divisor = 1;
-    for (int i = 0; i < exponent; i++) top *= 10; /* below 10^18 * 10^19 < 2^127 */
-    for (int i = 0; i > exponent; i--) divisor *= 10;
-    int shift = 0;
-    while (!(top >> 126)) top <<= 1, shift++;
-    unsigned __int128 q = top / divisor;
-    bool rest = top % divisor != 0;
-    int drop = 0;
-    while (q >> (53 + drop)) drop++;
-    uint64_t kept = (uint64_t)(q >> drop);
-    if (drop) {
-        unsigned __int128 low = q & (((unsigned __int128)1 << drop) - 1), half = (unsigned __int128)1 << (drop - 1);
-        if (low > half || (low == half && (rest || (kept & 1)))) kept++;
-    }
-    double v = (double)kept;
-    for (int i = drop - shift; i < 0; i++) v *= 0.5;
-    for (int i = drop - shift; i > 0; i--) v *= 2.0;
-    *out = v;
-    return true;
-}
-
 /* A positive number, whole or with a point, as mantissa and exponent. */
 static bool number_key(sema *s, const keys *k, key_id key, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
@@ -253,8 +230,11 @@ static void check_model(sema *s, const keys *k) {
     p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
     uint64_t mantissa;
     int exponent;
-    if (number_key(s, k, KEY_SCALE, &mantissa, &exponent) && !nearest_double(mantissa, exponent, &p->scale))
-        diag_error(s->d, FCP_E_VALUE, k->at[KEY_SCALE]->value->at, "scale is out of range");
+    if (!number_key(s, k, KEY_SCALE, &mantissa, &exponent)) return;
+    const expr *scale = k->at[KEY_SCALE]->value;
+    if (scale->kind == EXPR_INT) p->scale = (double)scale->integer;
+    else if (exponent < -19 || exponent > 19 || !real_parse(scale->name, &p->scale))
+        diag_error(s->d, FCP_E_VALUE, scale->at, "scale is out of range");
 }
 
 static void check_cluster(sema *s, const keys *k) {

@@ -1,10 +1,10 @@
 /* sema_override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
  * print shows what was set.
  *
- * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window, plan.strategy.coalesce), or a mask's
- * default (lambda.window). Shorter paths are allowed where they mean one thing: a key alone (block, mask.window), a
- * strategy's knob (coalesce), a parameter of the plan's mask or of another mask of the program (window).
- * A prelude mask whose default is set becomes the program's own. Later overrides win.
+ * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window,
+ * plan.strategy.coalesce), or a mask's default (lambda.window). Shorter paths are allowed where they mean one thing: a
+ * key alone (block, mask.window), a strategy's knob (coalesce), a parameter of the plan's mask or of another mask of
+ * the program (window). A prelude mask whose default is set becomes the program's own. Later overrides win.
  *
  * Requires: the program parsed without an error. Cost: O(program) per override.
  */
@@ -53,7 +53,8 @@ static section *find_section(const ast *a, section_id id) {
     return NULL;
 }
 
-entry *find_entry(const ast *a, section_id where, const char *key) {
+/* The first entry of that key, or NULL. */
+static entry *find_entry(const ast *a, section_id where, const char *key) {
     for (section *x = a->sections; x; x = x->next) {
         if (strcmp(x->name, section_names[where])) continue;
         for (entry *e = x->entries; e; e = e->next)
@@ -143,7 +144,8 @@ static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
 static mask *plan_mask(const sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "mask");
     if (e)
-        return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? own_mask(s, e->value->name, KIND_MASK) : NULL;
+        return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? own_mask(s, e->value->name, KIND_MASK)
+                                                                          : NULL;
     mask *only = NULL;
     for (mask *m = s->program.masks; m; m = m->next) {
         if (m->score) continue;
@@ -195,8 +197,8 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
         const char *names[CANDIDATES];
         size_t count = 0;
         for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
-        unknown(s, at, key == KEY_MASK ? "the plan's mask has no parameter" : "the plan's score has no parameter", name, names,
-                count);
+        unknown(s, at, key == KEY_MASK ? "the plan's mask has no parameter" : "the plan's score has no parameter", name,
+                names, count);
         return false;
     }
     diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", key_table[key].name);
@@ -239,8 +241,8 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
             const char *names[CANDIDATES];
             size_t count = 0;
             for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
-            unknown(s, p->at[1], m->score ? "the score has no parameter" : "the mask has no parameter", p->part[1], names,
-                    count);
+            unknown(s, p->at[1], m->score ? "the score has no parameter" : "the mask has no parameter", p->part[1],
+                    names, count);
             return false;
         }
     }
@@ -261,7 +263,8 @@ static bool short_target(sema *s, const path *p, target *out) {
     if (knob) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
-    if (find_param(score, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_SCORE, .name = name, .at = at};
+    if (find_param(score, name))
+        found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_SCORE, .name = name, .at = at};
     for (mask *m = s->program.masks; m && count < CANDIDATES; m = m->next)
         if (m != used && m != score && !m->adopted && find_param(m, name))
             found[count++] = (target){.kind = TO_DEFAULT, .mask = m, .name = name, .at = at};
@@ -300,7 +303,8 @@ static bool short_target(sema *s, const path *p, target *out) {
     for (int k = 0; k < KEY_COUNT; k++) names[count++] = key_table[k].name;
     for (int i = 0; i < KNOBS; i++) names[count++] = knobs[i];
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
-    for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
+    for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
+        names[count++] = a->name;
     for (const mask *m = s->program.masks; m && count < CANDIDATES * 3 - 16; m = m->next) names[count++] = m->name;
     for (const mask *m = s->prelude.masks; m && count < CANDIDATES * 3; m = m->next) names[count++] = m->name;
     unknown(s, at, "nothing is called", name, names, count);

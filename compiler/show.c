@@ -244,7 +244,8 @@ static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across,
 static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
     char length[SHOW_LENGTH], alike[SHOW_COUNT + 32] = "", count[SHOW_COUNT];
     if (g->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, g->alike));
-    if (brief && !show_square(g)) snprintf(length, sizeof length, "%" PRIu64 ":%" PRIu64 " tokens", g->queries, g->length);
+    if (brief && !show_square(g))
+        snprintf(length, sizeof length, "%" PRIu64 ":%" PRIu64 " tokens", g->queries, g->length);
     else show_length(length, g->queries, g->length);
     snprintf(out, size, "sequence %" PRIu32 ": %s%s", g->sequence, length, alike);
 }

@@ -85,8 +85,8 @@ static void add_arrays(facts *f, const fcp_plan *plan) {
         }
         plain(name, sizeof name, plan->names + a->name);
         plain(file, sizeof file, a->file == FCP_NONE ? "" : plan->names + a->file);
-        int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "", a->kind == FCP_TABLE ? "table " : "field ",
-                         name, *file ? " from " : "", file);
+        int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "",
+                         a->kind == FCP_TABLE ? "table " : "field ", name, *file ? " from " : "", file);
         at += n > 0 ? (size_t)n : 0;
         const char *over = a->kind == FCP_FIELD_QUERIES ? ", over queries" : "";
         if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, ", reals");

@@ -399,8 +399,8 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
 
 /* --- the source -------------------------------------------------------------------------------------------------- */
 
-/* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes last.
- * *out stays where there is none. */
+/* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes
+ * last. *out stays where there is none. */
 static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, const char **out) {
     const char *s = plan->source, *end = s + plan->source_count, *found = NULL, *found_end = NULL;
     size_t key_size = strlen(key);

@@ -20,8 +20,8 @@ typedef struct show_stretch {
     uint64_t first_cell; /* cells of 128 before it, counted piece by piece */
 } show_stretch;
 
-/* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]), counted from
- * the first, which is at position q_first. */
+/* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]), counted
+ * from the first, which is at position q_first. */
 typedef struct show_grid {
     uint32_t sequence, alike; /* `alike` sequences have this many queries and keys */
     uint64_t length, queries; /* length: of keys */

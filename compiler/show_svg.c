@@ -200,8 +200,8 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
-/* The owners along the queries (left) and the keys (top), or both where they are the same: by block, or by row or column
- * where blocks are too many. */
+/* The owners along the queries (left) and the keys (top), or both where they are the same: by block, or by row or
+ * column where blocks are too many. */
 static void draw_owners_of(pen *p, const show_grid *g, fcp_side of, bool left, bool above, int x, int y, int side,
                            int thick) {
     const uint64_t *cut = of == FCP_KEYS ? g->col_cut : g->row_cut, length = of == FCP_KEYS ? g->length : g->queries;
@@ -229,8 +229,8 @@ static void draw_owners(pen *p, const show_grid *g, int x, int y, int side, int 
     if (!square) draw_owners_of(p, g, FCP_KEYS, false, true, x, y, side, thick);
 }
 
-/* Ticks at multiples of a power of two from the first token on, four to eight of them (half as many at a small grid), and
- * at the end; along the bottom, along the right, or both. */
+/* Ticks at multiples of a power of two from the first token on, four to eight of them (half as many at a small grid),
+ * and at the end; along the bottom, along the right, or both. */
 static void draw_ticks_of(pen *p, uint64_t length, int64_t first, bool below, bool right, int x, int y, int side) {
     uint64_t step = 1;
     while (step * (side > 3000 ? 8 : 4) < length) step *= 2;

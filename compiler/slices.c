@@ -3,9 +3,9 @@
  * Requires: slices as slices.h has them. Gives: slices_union.
  * How: each slice is one band on a range of rows: its keys from an edge to an edge, either of which stands still or
  *      moves by one key a row. Between two rows at which a slice begins or ends, the bands under way are merged in
- *      order of their lower edges as they lie in the first row; the merge also tells until which row it stays right: until a
- *      moving edge passes, meets or leaves one that stands still. From there on it is made anew. Rows with the same
- *      bands become one record; single rows take the slopes of their neighbours where that makes them the same.
+ *      order of their lower edges as they lie in the first row; the merge also tells until which row it stays right:
+ *      until a moving edge passes, meets or leaves one that stands still. From there on it is made anew. Rows with the
+ *      same bands become one record; single rows take the slopes of their neighbours where that makes them the same.
  * Cost: O(N log N + (events + crossings) x slices under way); at most WORK_MAX such steps.
  * Units: positions in tokens.
  * Method: plane sweep (Shamos and Hoey 1976) with the validity of the order kept as certificates that expire, as in

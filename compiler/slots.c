@@ -1,16 +1,16 @@
 /* slots.c: lifetimes to slots.
  *
  * requires  a schedule, but for the rounds of its passes.
- * gives     for every transient block a slot that nothing else uses during its life; as many slots per rank and class as
- *           the largest number of lives that overlap: colouring intervals greedily by birth is optimal.
+ * gives     for every transient block a slot that nothing else uses during its life; as many slots per rank and class
+ *           as the largest number of lives that overlap: colouring intervals greedily by birth is optimal.
  *
  * Lives, in stages, half open; a slot may be taken at stage s by what is born at s >= the end of its last tenant.
  *   KV     from the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
  *          s - buffers, so what tiles read last in stage u may be overwritten by launches of stage u + buffers; what is
  *          sent last in stage f, by those of f + 1 (a queue is in order).
- *   DKV    an accumulator from the first stage that adds to it until after the stage of its return; what lands, from its
- *          arrival until its REDUCE, in the same stage, is safe: + buffers. Computing of stage s comes after the launches
- *          of stage s, so births by computing are no earlier than births by arrival.
+ *   DKV    an accumulator from the first stage that adds to it until after the stage of its return; what lands, from
+ *          its arrival until its REDUCE, in the same stage, is safe: + buffers. Computing of stage s comes after the
+ *          launches of stage s, so births by computing are no earlier than births by arrival.
  *   STATE  from a Q block's first visit until after its last.
  */
 #include "slots.h"
@@ -77,7 +77,8 @@ static fcp_code kv_slots(const problem *p, const traffic *t, const schedule *s, 
     if (!lives) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) {
         const fetch *x = &t->fetches[f];
-        lives[f] = (life){x->dst, s->first_stage[f], s->use_first[f] == FCP_NONE ? 0 : s->use_last[f] + buffers, &out->fetch[f].kv};
+        lives[f] = (life){x->dst, s->first_stage[f], s->use_first[f] == FCP_NONE ? 0 : s->use_last[f] + buffers,
+                          &out->fetch[f].kv};
         if (x->parent != FCP_NONE) lives[x->parent].end = later(lives[x->parent].end, s->last_stage[f] + 1);
     }
     return colour_lives(lives, t->count, p->ranks, later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages),
@@ -124,8 +125,8 @@ static fcp_code state_slots(const problem *p, schedule *s, arena *scratch, slots
     return code;
 }
 
-fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, schedule *s, arena *memory, arena *scratch,
-                     slots *out) {
+fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, schedule *s, arena *memory,
+                     arena *scratch, slots *out) {
     size_t n = t->count + (size_t)1;
     bool backward = p->program->passes[FCP_BACKWARD];
     *out = (slots){0};
@@ -136,8 +137,8 @@ fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, s
     out->kv_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->dkv_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
     out->state_count = ARENA_ZNEW(memory, uint32_t, p->ranks);
-    if (!out->home_slot || !out->homes || !out->home_tokens[FCP_QUERIES] || !out->home_tokens[FCP_KEYS] || !out->fetch || !out->kv_count || !out->dkv_count ||
-        !out->state_count)
+    if (!out->home_slot || !out->homes || !out->home_tokens[FCP_QUERIES] || !out->home_tokens[FCP_KEYS] ||
+        !out->fetch || !out->kv_count || !out->dkv_count || !out->state_count)
         return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         out->home_slot[b] = out->homes[home[b]]++;

@@ -20,6 +20,6 @@ typedef struct slots {
 } slots;
 
 /* Fills visits' q_slot and state_slot too. Cost: linear in fetches, visits and ranks * stages. */
-fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, schedule *s, arena *memory, arena *scratch,
-                     slots *out);
+fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, schedule *s, arena *memory,
+                     arena *scratch, slots *out);
 #endif

@@ -1,7 +1,7 @@
 /* summary.c: what a plan costs, as text and as JSON.
  *
  * Requires: a checked plan; times as fcpc_plan gave them (zeros for a plan read from a file).
- * Gives:    the keys of DESIGN section 12, or five lines.
+ * Gives:    the keys of the summary, or five lines.
  * Units:    FLOPs are multiply-adds counted twice: 4 per pair, head and channel forward (QK, PV), 10 backward (QK, dOV,
  *           dV, dK, dQ). Pairs of a mask that names h are summed over heads already.
  * Cost:     constant.

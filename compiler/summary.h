@@ -1,4 +1,4 @@
-/* summary.h: what a plan costs, as five lines of text or as members of a JSON object (DESIGN section 12). */
+/* summary.h: what a plan costs, as five lines of text or as members of a JSON object. */
 #ifndef FCPC_SUMMARY_H
 #define FCPC_SUMMARY_H
 #include "../runtime/plan.h"

@@ -1,11 +1,14 @@
-/* text.c: a growing string: room doubles, so n bytes cost O(n). */
+/* text.c: a growing string, and files read into one: room doubles, so n bytes cost O(n). */
 #include "text.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { CHUNK = 1 << 14 }; /* the least that is read of a file at once */
 
 /* Makes room for `more` bytes and a NUL. */
 static bool grow(text *t, size_t more) {
@@ -54,6 +57,21 @@ void text_printf(text *t, const char *format, ...) {
         t->size += (size_t)size;
     }
     va_end(again);
+}
+
+int text_read(text *t, const char *path, size_t most) {
+    FILE *f = fopen(path, "rb");
+    if (!f) return errno ? errno : EIO;
+    int why = 0;
+    for (size_t wanted = 1, got = 1; got == wanted && t->size <= most && grow(t, CHUNK);) {
+        wanted = t->room - t->size - 1 > most - t->size ? most - t->size + 1 : t->room - t->size - 1;
+        errno = 0;
+        got = fread(t->at + t->size, 1, wanted, f);
+        t->size += got;
+        if (ferror(f)) why = errno ? errno : EIO;
+    }
+    fclose(f);
+    return why;
 }
 
 char *text_take(text *t) {

@@ -14,6 +14,9 @@ void text_add(text *t, const char *bytes, size_t size);
 void text_puts(text *t, const char *string);
 void text_pad(text *t, char c, size_t count);
 void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds what a file holds until t has `most` + 1 bytes, which says that it is too large. Returns
+ * 0, or the errno value of what failed; a failed allocation is in `failed` as always. */
+int text_read(text *t, const char *path, size_t most);
 /* Hands the bytes over, NUL-terminated and malloc'd (caller frees), and empties t. NULL if anything failed. */
 char *text_take(text *t);
 void text_free(text *t);

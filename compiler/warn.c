@@ -27,7 +27,8 @@ typedef struct batch {
     uint64_t longest;  /* of keys */
     uint64_t most;     /* queries or keys of a sequence: no position, and no distance, is larger */
     bool by_data;      /* the mask reads arrays: no sequence stands for another */
-    uint32_t *example; /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
+    /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
+    uint32_t *example;
     uint32_t *times;   /* how many are */
     uint32_t unlike, first; /* first: the longest sequence */
     arena *scratch;
@@ -161,7 +162,8 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
                              : "queries",
                  sequences, plural(sequences), rows == 1 ? "s" : "",
                  rows > example.end - example.first ? "for instance " : "", which, head, s, size);
-    diag_hint(b->d, "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
+    diag_hint(b->d,
+              "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
               g->sink ? "the sink's logit" : "-inf");
     return FCP_OK;
 }

@@ -56,8 +56,8 @@ struct fcp_backend {
      * same visits for different heads. */
     fcp_code (*attend)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count,
                        uint32_t head, uint32_t heads, fcp_error *err);
-    /* Tokens [first, first + tokens) of a home block: those of the dQ, dK, dV accumulators that it holds, rounded to the
-     * dtype. */
+    /* Tokens [first, first + tokens) of a home block: those of the dQ, dK, dV accumulators that it holds, rounded to
+     * the dtype. */
     void (*finish)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens);
 };
 

@@ -424,8 +424,8 @@ static fcp_code init_locks(fcp_session *s, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Homes of every rank: home_first of rank r begins at index (homes of the ranks before it) + r. A side that a block does
- * not hold has no tokens of it. */
+/* Homes of every rank: home_first of rank r begins at index (homes of the ranks before it) + r. A side that a block
+ * does not hold has no tokens of it. */
 static void count_homes(fcp_session *s) {
     const fcp_plan *plan = s->plan;
     uint32_t ranks = plan->problem->ranks;

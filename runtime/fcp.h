@@ -1,9 +1,9 @@
 /* fcp.h: libfcp, the runtime: load a plan, look at it, execute it.
  *
  * Conventions. Every function that can fail returns fcp_code (FCP_OK is 0) and, when `err` is not NULL, fills it.
- * `out_` parameters are written only on success. Objects made by *_create or *_load are owned by the caller and ended by
- * *_free, which accepts NULL. Nothing prints, exits or keeps global state. A plan is immutable once made and may be used
- * by any number of threads; a session by one thread at a time.
+ * `out_` parameters are written only on success. Objects made by *_create or *_load are owned by the caller and ended
+ * by *_free, which accepts NULL. Nothing prints, exits or keeps global state. A plan is immutable once made and may be
+ * used by any number of threads; a session by one thread at a time.
  *
  * Units: lengths in tokens, sizes in bytes, positions from 0.
  */
@@ -75,8 +75,8 @@ typedef struct fcp_span {
     uint32_t length;   /* tokens */
     uint64_t start;    /* in the sequence, from its first query or key on */
 } fcp_span;
-/* Which queries a rank holds (q, o, lse, d_o, dq), and which keys (k, v, dk, dv): the same where every sequence has as many
- * queries as keys. *out_spans points into the plan. Returns the rank's number of tokens. */
+/* Which queries a rank holds (q, o, lse, d_o, dq), and which keys (k, v, dk, dv): the same where every sequence has as
+ * many queries as keys. *out_spans points into the plan. Returns the rank's number of tokens. */
 uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
 uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
 /* The packed batch's index of a sequence's first query, and how many it has; of its first key likewise. A sequence that
@@ -90,9 +90,9 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
 
 /* One rank's tensors in the caller's layout, dense and row-major; T is the rank's number of queries, S that of keys.
  * q, o, d_o, dq: [T, heads, head_dim]; k, v, dk, dv: [S, kv_heads, head_dim], all of the plan's dtype.
- * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0). With sinks LSE includes the
- * head's sink z, and is z where a row sees nothing; then also dz[h] = -sum over rows of exp(z[h] - lse) (d_o . o), which a
- * caller computes.
+ * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0). With sinks LSE
+ * includes the head's sink z, and is z where a row sees nothing; then also dz[h] = -sum over rows of exp(z[h] - lse)
+ * (d_o . o), which a caller computes.
  * Forward reads q k v, writes o lse. Backward reads q k v o lse d_o, writes dq dk dv. Owned by the caller. */
 typedef struct fcp_tensors {
     const void *q, *k, *v;
@@ -112,8 +112,8 @@ typedef struct fcp_session_options {
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
  * The host backend computes on threads of its own with OpenBLAS on one thread each. How many threads OpenBLAS uses is a
- * setting of the whole process: while a pass runs it is 1, and afterwards what it was before. No more than 32 ranks are inside
- * OpenBLAS at once, over all sessions of the process. */
+ * setting of the whole process: while a pass runs it is 1, and afterwards what it was before. No more than 32 ranks are
+ * inside OpenBLAS at once, over all sessions of the process. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);

@@ -32,7 +32,8 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
     void *memory = NULL;
     bool scored = fcp_host_score_open(&w->score, plan, tile);
-    if (!scored || !w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float))) return false;
+    if (!scored || !w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float)))
+        return false;
     float *at = w->memory = memory;
     memset(at, 0, total * sizeof(float));
     w->s = at, at += tile;

@@ -163,8 +163,8 @@ static bool read_all(int file, void *to, size_t size) {
     return true;
 }
 
-/* Reads the header of a file of `size` bytes, of which `start` holds all or the first START_BYTES; *out_begin is where its
- * elements begin, *out_bytes how many bytes they are. NULL if sound, else what is wrong. */
+/* Reads the header of a file of `size` bytes, of which `start` holds all or the first START_BYTES; *out_begin is where
+ * its elements begin, *out_bytes how many bytes they are. NULL if sound, else what is wrong. */
 enum { START_BYTES = 12 + MAX_HEADER };
 static const char *read_header(const unsigned char *start, uint64_t size, fcp_npy *out, uint64_t *out_begin,
                                uint64_t *out_bytes) {
@@ -183,7 +183,8 @@ static const char *read_header(const unsigned char *start, uint64_t size, fcp_np
     if (!wrong) wrong = count_elements(out, out_bytes);
     *out_begin = begin + length;
     if (wrong || size - *out_begin == *out_bytes) return wrong;
-    return size - *out_begin < *out_bytes ? "cut short: fewer elements than its shape says" : "longer than its shape says";
+    return size - *out_begin < *out_bytes ? "cut short: fewer elements than its shape says"
+                                          : "longer than its shape says";
 }
 
 fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err) {
@@ -212,8 +213,9 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
         bool good = read_all(file, start, size < START_BYTES ? size : START_BYTES);
         const char *wrong = good ? read_header(start, size, out, &begin, out_bytes) : NULL;
         if (good && !wrong) good = lseek(file, (off_t)begin, SEEK_SET) == (off_t)begin;
-        code = wrong ? fail_on(err, FCP_E_NPY, path, wrong) : good ? FCP_OK
-                                                                   : fail_errno(err, FCP_E_READ, path, "cannot be read");
+        code = wrong  ? fail_on(err, FCP_E_NPY, path, wrong)
+               : good ? FCP_OK
+                      : fail_errno(err, FCP_E_READ, path, "cannot be read");
     }
     free(start);
     if (code == FCP_OK) *out_file = file;

@@ -12,8 +12,8 @@
 
 enum { FCP_NPY_MAX_DIMS = 8 };
 
-/* '<f4', '<f2', '<u2', ... A file cannot say bfloat16: its bits travel as uint16, and the caller must know that they do.
- * Tensors are of the first three; fields and tables of any. */
+/* '<f4', '<f2', '<u2', ... A file cannot say bfloat16: its bits travel as uint16, and the caller must know that they
+ * do. Tensors are of the first three; fields and tables of any. */
 typedef enum fcp_npy_type {
     FCP_NPY_F4, FCP_NPY_F2, FCP_NPY_U2, FCP_NPY_F8, FCP_NPY_BOOL, FCP_NPY_I1, FCP_NPY_U1, FCP_NPY_I2, FCP_NPY_I4,
     FCP_NPY_U4, FCP_NPY_I8, FCP_NPY_U8, FCP_NPY_TYPES
@@ -34,8 +34,8 @@ fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
 fcp_code fcp_npy_read(const char *path, fcp_npy *out, fcp_error *err);
 void fcp_npy_free(fcp_npy *npy); /* frees the data; the struct is the caller's */
 
-/* The tensor that the bytes of a file hold; out->data points to its elements among them, of any alignment, and is not to
- * be freed. `path` is the file's name in messages. */
+/* The tensor that the bytes of a file hold; out->data points to its elements among them, of any alignment, and is not
+ * to be freed. `path` is the file's name in messages. */
 fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err);
 const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", ... */
 /* Element i of a tensor of integers or bools, as it is; of one of reals 0. False: it does not fit int64. */
@@ -52,7 +52,8 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
 /* Writes a tensor, version 1.0. */
 fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                       fcp_error *err);
-/* The same into a file that is open; closes it, and leaves it to the caller to commit (so that several appear together). */
+/* The same into a file that is open; closes it, and leaves it to the caller to commit (so that several appear
+ * together). */
 fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                        fcp_error *err);
 #endif

@@ -16,11 +16,12 @@
  *   layout      per rank: which tokens the caller holds there, in which order; key_layout the same of keys
  *
  * SIDES. A sequence has queries and keys. Its keys are at positions 0 .. keys - 1, its queries at q_first .. q_first +
- * queries - 1; q_first is keys - queries (aligned at the bottom right: the last query is at the last key's position) or 0
- * (at the top left). Where every sequence has as many queries as keys, token i of one side is token i of the other: each
- * block holds Q and KV of its tokens, and there is one layout. Where some sequence has not, the plan is split: each block,
- * of whatever sequences, holds Q or KV alone, and queries and keys have a layout each, with tokens and places of their own.
- * Starts of pieces and of the layouts' runs count tokens of their own side, from the sequence's first.
+ * queries - 1; q_first is keys - queries (aligned at the bottom right: the last query is at the last key's position) or
+ * 0 (at the top left). Where every sequence has as many queries as keys, token i of one side is token i of the other:
+ * each block holds Q and KV of its tokens, and there is one layout. Where some sequence has not, the plan is split:
+ * each block, of whatever sequences, holds Q or KV alone, and queries and keys have a layout each, with tokens and
+ * places of their own. Starts of pieces and of the layouts' runs count tokens of their own side, from the sequence's
+ * first.
  *
  * SLOTS. Each rank has, per class, slots numbered from 0, each large enough for the largest block. In the classes KV, Q
  * and DKV the slots 0 .. homes-1 hold the rank's own blocks (a block's home_slot); those from homes on are transient. A
@@ -39,9 +40,9 @@
  * the other queue has completed its first n instructions. A LAUNCH is a rank's share of one round: it starts when the
  * queue reaches it and completes when all its sends and receives have, as a whole.
  *
- * RECEIVED PARTIALS. A received DKV block lies in a transient slot until REDUCE adds it to an accumulator: the home slot
- * at home; at a representative its own transient accumulator, where the first contribution (a tile's or a REDUCE's)
- * initialises. After a send of class DKV from a transient slot that slot is empty. REDUCE empties its source.
+ * RECEIVED PARTIALS. A received DKV block lies in a transient slot until REDUCE adds it to an accumulator: the home
+ * slot at home; at a representative its own transient accumulator, where the first contribution (a tile's or a
+ * REDUCE's) initialises. After a send of class DKV from a transient slot that slot is empty. REDUCE empties its source.
  *
  * FINER POINTS, which the verifier holds plans to.
  *   Rounds are numbered from 0 within a pass: a LAUNCH's c is rounds[round_starts[pass] + c]. A rank launches the
@@ -59,8 +60,8 @@
  *   Operands an instruction does not use, and pads, are 0. A pass the plan does not have has no rounds and no
  *   instructions, and zeros in the summary. summary.positions saturates at UINT64_MAX.
  *
- * Function bytes: see fcp_class_bytes. All sizes are per token and all heads of the class's head group (one group today:
- * group = 0, all heads).
+ * Function bytes: see fcp_class_bytes. All sizes are per token and all heads of the class's head group (one group
+ * today: group = 0, all heads).
  */
 #ifndef FCP_PLAN_H
 #define FCP_PLAN_H
@@ -120,7 +121,8 @@ typedef struct fcp_cluster {
 typedef struct fcp_summary {
     uint64_t sequences, blocks, tiles;
     uint64_t pairs;              /* allowed pairs, counted per head only if the mask uses h */
-    uint64_t positions;          /* sum of queries * keys (times heads if the mask uses h): density = pairs / positions */
+    /* sum of queries * keys (times heads if the mask uses h): density = pairs / positions */
+    uint64_t positions;
     uint64_t pairs_max_rank;     /* compute_max_over_mean = pairs_max_rank * ranks / pairs */
     uint64_t pairs_max_block;    /* heaviest Q block: compute_floor = max(1, pairs_max_block * ranks / pairs) */
     uint64_t tokens_max_rank, key_tokens_max_rank; /* home tokens, of queries and of keys */
@@ -168,14 +170,15 @@ typedef struct fcp_tile {
     uint64_t pairs;
 } fcp_tile;
 
-/* A Q piece (of a block that holds Q) against a KV piece of the same sequence. Parts of a tile are in order of (q_piece, k_piece). */
+/* A Q piece (of a block that holds Q) against a KV piece of the same sequence. Parts of a tile are in order of
+ * (q_piece, k_piece). */
 typedef struct fcp_part {
     uint32_t q_piece, k_piece; /* indices of pieces */
     uint32_t shape;
 } fcp_part;
 
-/* Runs in order of (row, col); a row is a row of cells, from the start of the Q piece; cells that no run names are NONE.
- * The last row and column of cells may be cut short by the pieces' ends. */
+/* Runs in order of (row, col); a row is a row of cells, from the start of the Q piece; cells that no run names are
+ * NONE. The last row and column of cells may be cut short by the pieces' ends. */
 typedef struct fcp_shape_rec {
     uint32_t first_run, runs;
     uint32_t q_length, k_length; /* of the pieces it is for */
@@ -249,11 +252,12 @@ static inline bool fcp_at_caller(const fcp_transfer *t) {
     return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
 }
 
-/* What mask and score read: a field (an integer for each token of the batch, over keys or over queries) or a table of the
- * model. The values lie in DATA from `offset` on (a multiple of 64), count * max(1, columns) of them. */
+/* What mask and score read: a field (an integer for each token of the batch, over keys or over queries) or a table of
+ * the model. The values lie in DATA from `offset` on (a multiple of 64), count * max(1, columns) of them. */
 typedef enum fcp_array_kind { FCP_FIELD_KEYS, FCP_FIELD_QUERIES, FCP_TABLE, FCP_ARRAY_KINDS } fcp_array_kind;
 typedef struct fcp_array {
-    uint32_t name, file; /* where in NAMES each begins, NUL-terminated; file, as the program names it: FCP_NONE if none */
+    /* where in NAMES each begins, NUL-terminated; file, as the program names it: FCP_NONE if none */
+    uint32_t name, file;
     uint32_t kind;
     uint32_t width;      /* mc_width; MC_F64 in tables only */
     uint64_t count, columns; /* columns: 0 for one dimension; a field has one */
@@ -318,19 +322,31 @@ struct fcp_plan {
     /* who owns the tables: release(owner) is called by fcp_plan_free, which then frees the plan itself (malloc'd) */
     void *owner;
     void (*release)(void *owner);
-    uint64_t *sequence_offsets; /* prefix sums, sequences_count + 1 of queries and then of keys, malloc'd by fcp_plan_index */
+    /* prefix sums, sequences_count + 1 of queries and then of keys, malloc'd by fcp_plan_index */
+    uint64_t *sequence_offsets;
     uint64_t file_size;         /* what saving writes: set by fcp_plan_index */
 };
 
 /* Fills what is derived from the tables (sequence_offsets, file_size). Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
 
+/* Whose positions index an array that is a field. */
+static inline fcp_side fcp_array_side(const fcp_array *array) {
+    return array->kind == FCP_FIELD_QUERIES ? FCP_QUERIES : FCP_KEYS;
+}
+/* The size of its values. */
+static inline uint64_t fcp_array_bytes(const fcp_array *array) {
+    return array->count * (array->columns ? array->columns : 1) * (array->width == MC_F64 ? 8 : array->width);
+}
+/* What a sequence sees of an array whose values begin at `data`: a table whole; of a field its part, first[side] being
+ * the sequence's first query or key in the batch, and its q_first, queries and n those of `env`. */
+mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env);
 /* What mask and score see of a sequence. `arrays` has arrays_count and `bands` slices_count records, filled; *out_env
  * points to them. */
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
-/* The verifier: proves, from the tables alone, what DESIGN section 8 lists. What it found is in *out_report when not NULL.
- * The tables must have passed fcp_plan_check. Linear in the plan. */
+/* The verifier: proves, from the tables alone, what verify.c and verify_*.c list. What it found is in *out_report when
+ * not NULL. The tables must have passed fcp_plan_check. Linear in the plan. */
 typedef struct fcp_verify_report {
     uint64_t tiles, transfers; /* transfers: between ranks, in all passes */
     uint64_t rounds[FCP_PASSES], delta[FCP_PASSES][FCP_FABRICS]; /* of the independent units */
@@ -339,14 +355,12 @@ typedef struct fcp_verify_report {
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
 fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err);
 
-/* The plan as text, a line per record, comparable line by line; or as one JSON object. `emit` gets successive chunks. */
+/* The plan as text, a line per record, comparable line by line; or as one JSON object. `emit` gets successive
+ * chunks. */
 typedef void fcp_emit(void *context, const char *text, size_t size);
 fcp_code fcp_plan_dump(const fcp_plan *plan, bool json, fcp_emit *emit, void *context, fcp_error *err);
 
 static inline uint32_t fcp_node_of(const fcp_problem *p, uint32_t rank) { return rank / p->gpus; }
-static inline fcp_fabric fcp_fabric_of(const fcp_problem *p, uint32_t a, uint32_t b) {
-    return a / p->gpus == b / p->gpus ? FCP_LOCAL : FCP_NET;
-}
 static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue) {
     return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
 }
@@ -368,7 +382,8 @@ static inline const fcp_span *fcp_side_layout(const fcp_plan *p, fcp_side side, 
     return keys ? p->key_layout : p->layout;
 }
 
-/* Bytes of one token of a class, in a slot or on the wire (the same), of a block that holds both sides: with e = dtype size,
+/* Bytes of one token of a class, in a slot or on the wire (the same), of a block that holds both sides: with e =
+ * dtype size,
  *   KV     2 * kv_heads * head_dim * e
  *   DKV    2 * kv_heads * head_dim * 4
  *   STATE  heads * (head_dim + 2) * 4
@@ -376,7 +391,8 @@ static inline const fcp_span *fcp_side_layout(const fcp_plan *p, fcp_side side, 
  *   IN     forward: Q + KV;  backward: 3 Q (Q, O, dO) + KV + heads * 4 (LSE)
  *   OUT    forward: Q + heads * 4 (O, LSE);  backward: Q + KV (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
-/* The same of a block that holds `holds`: of IN and OUT the part with Q (Q, O, LSE, dO, dQ), with KV (K, V, dK, dV), or all. */
+/* The same of a block that holds `holds`: of IN and OUT the part with Q (Q, O, LSE, dO, dQ), with KV (K, V, dK, dV), or
+ * all. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
 /* A rank's arena in a pass, in bytes: resident tensors of its homes (tokens * per-token), accumulators, and slots. With

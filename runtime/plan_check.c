@@ -208,8 +208,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
          "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype, p->layout, p->strategy, p->topology,
          p->align);
     NEED(p->block > 0 && p->block % FCP_CELL == 0, "a block size of %u tokens", p->block);
-    NEED(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block), "units of %u tokens in blocks of %u and %u",
-         p->unit, p->max_q_block, p->max_block);
+    NEED(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block),
+         "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block, p->max_block);
     NEED(p->coalesce > 0 && p->buffers > 0, "coalesce %u, buffers %u", p->coalesce, p->buffers);
     NEED(p->passes && p->passes < 1u << FCP_PASSES && p->deterministic <= 1, "passes %#x, deterministic %u", p->passes,
          p->deterministic);
@@ -355,8 +355,8 @@ static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
         total += t->parts;
         NEED(total <= plan->parts_count, "tile %llu shares parts with others", (ull)i);
         const fcp_block *q = &plan->blocks[t->q_block], *k = &plan->blocks[t->k_block];
-        NEED(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV, "tile %llu of blocks %u and %u, which hold no Q or no KV",
-             (ull)i, t->q_block, t->k_block);
+        NEED(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV,
+             "tile %llu of blocks %u and %u, which hold no Q or no KV", (ull)i, t->q_block, t->k_block);
         uint64_t pairs = 0;
         const fcp_part *last = NULL;
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end; last = c++) {
@@ -387,7 +387,8 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
                  v->q_slot != FCP_NONE,
              "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u", (ull)i, v->q_block,
              v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
-        NEED(plan->blocks[v->q_block].holds & FCP_HOLDS_Q, "visit %llu to block %u, which holds no Q", (ull)i, v->q_block);
+        NEED(plan->blocks[v->q_block].holds & FCP_HOLDS_Q, "visit %llu to block %u, which holds no Q", (ull)i,
+             v->q_block);
     }
     return FCP_OK;
 }

@@ -1,4 +1,5 @@
-/* plan_data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a sequence.
+/* plan_data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a
+ * sequence.
  *
  * Requires: fcp_plan_check_data: counts that match the pointers, and the plan's index. fcp_plan_env: a checked plan.
  * Cost:     linear in nodes, arrays and bands; an array's values are not looked at, since code is total over any.
@@ -44,7 +45,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
              "array %llu: %llu elements at byte %llu of %llu", (ull)i, (ull)a->count, (ull)a->offset,
              (ull)plan->data_count);
         next += bytes;
-        while (next % FCP_FILE_ALIGN && next < plan->data_count) NEED(!plan->data[next++], "array %llu: padding", (ull)i);
+        while (next % FCP_FILE_ALIGN && next < plan->data_count)
+            NEED(!plan->data[next++], "array %llu: padding", (ull)i);
     }
     NEED(next == plan->data_count, "%llu bytes of data, %llu of them in arrays", (ull)plan->data_count, (ull)next);
     return FCP_OK;
@@ -52,7 +54,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
 
 static int64_t edge_at(int64_t edge, int32_t slope, int64_t q) { return edge + (slope ? q : 0); }
 
-/* Are the bands of a record not empty, in order and apart in row q? In its first row and its last, so in all between. */
+/* Are the bands of a record not empty, in order and apart in row q? In its first row and its last, so in all
+ * between. */
 static bool bands_in_order(const mc_band *bands, uint32_t count, int64_t q) {
     const int64_t far = INT64_C(1) << 42;
     if (q < -far || q > far) return count == 0;
@@ -79,13 +82,13 @@ static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
             bool last = j + 1 == s->rows;
             NEED(r[j].first <= s->bands && r[j].count <= s->bands - r[j].first && (j == 0 || r[j - 1].q < r[j].q) &&
                      (!last || r[j].count == 0),
-                 "slices %llu, rows %u: from row %lld on, bands %u, %u of them", (ull)i, j, (long long)r[j].q, r[j].first,
-                 r[j].count);
+                 "slices %llu, rows %u: from row %lld on, bands %u, %u of them", (ull)i, j, (long long)r[j].q,
+                 r[j].first, r[j].count);
         }
         for (uint32_t j = 0; j < s->bands; j++) {
             const mc_band *b = &plan->bands[band + j];
-            NEED((b->lo_slope & ~1) == 0 && (b->hi_slope & ~1) == 0, "slices %llu, band %u: slopes %d and %d", (ull)i, j,
-                 b->lo_slope, b->hi_slope);
+            NEED((b->lo_slope & ~1) == 0 && (b->hi_slope & ~1) == 0, "slices %llu, band %u: slopes %d and %d", (ull)i,
+                 j, b->lo_slope, b->hi_slope);
         }
         for (uint32_t j = 0; j + 1 < s->rows; j++) {
             const mc_band *b = plan->bands + band + r[j].first;
@@ -131,23 +134,32 @@ fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err) {
     return code;
 }
 
+mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env) {
+    mc_array out = {.data = data,
+                    .count = (int64_t)array->count,
+                    .columns = (uint32_t)array->columns,
+                    .width = (mc_width)array->width};
+    if (array->kind == FCP_TABLE) return out;
+    const fcp_side side = fcp_array_side(array);
+    out.data = (const uint8_t *)data + first[side] * array->width;
+    out.first = side == FCP_QUERIES ? env->q_first : 0;
+    out.count = side == FCP_QUERIES ? env->queries : env->n;
+    return out;
+}
+
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env) {
-    uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, sequence, &keys);
-    uint64_t first_query = fcp_plan_sequence_offset(plan, sequence, &queries);
-    int64_t q_first = fcp_plan_query_position(plan, sequence);
-    for (uint64_t i = 0; i < plan->arrays_count; i++) {
-        const fcp_array *a = &plan->arrays[i];
-        bool table = a->kind == FCP_TABLE, by_query = a->kind == FCP_FIELD_QUERIES;
-        uint64_t first = table ? 0 : by_query ? first_query : first_key;
-        arrays[i] = (mc_array){.data = plan->data + a->offset + first * width_bytes(a->width),
-                               .first = by_query ? q_first : 0,
-                               .count = (int64_t)(table ? a->count : by_query ? queries : keys),
-                               .columns = (uint32_t)a->columns,
-                               .width = (mc_width)a->width};
-    }
+    uint64_t count[FCP_SIDES], first[FCP_SIDES];
+    first[FCP_KEYS] = fcp_plan_key_offset(plan, sequence, &count[FCP_KEYS]);
+    first[FCP_QUERIES] = fcp_plan_sequence_offset(plan, sequence, &count[FCP_QUERIES]);
+    *out_env = (mc_env){.n = (int64_t)count[FCP_KEYS],
+                        .q_first = fcp_plan_query_position(plan, sequence),
+                        .queries = (int64_t)count[FCP_QUERIES],
+                        .arrays = arrays,
+                        .bands = bands};
+    for (uint64_t i = 0; i < plan->arrays_count; i++)
+        arrays[i] = fcp_array_part(&plan->arrays[i], plan->data + plan->arrays[i].offset, first, out_env);
     for (uint64_t i = 0; i < plan->slices_count; i++) {
         const fcp_slices *s = &plan->slices[i];
         bands[i] = (mc_bands){plan->band_rows + s->first_row, plan->bands + s->first_band, s->rows, s->bands};
     }
-    *out_env = (mc_env){.n = (int64_t)keys, .q_first = q_first, .queries = (int64_t)queries, .arrays = arrays, .bands = bands};
 }

@@ -124,11 +124,32 @@ typedef struct field {
 
 static const field problem_fields[] = {
 #define P(m) F(fcp_problem, m, U32)
-    P(ranks), P(nodes), P(gpus), P(heads), P(kv_heads), P(head_dim), P(head_groups),
-    E(fcp_problem, dtype, dtype_names), E(fcp_problem, layout, layout_names), E(fcp_problem, strategy, strategy_names),
-    E(fcp_problem, topology, topology_names), P(block), P(max_block), P(max_q_block), P(unit), P(coalesce), P(buffers), P(margin),
-    E(fcp_problem, passes, pass_set_names), P(deterministic), P(mask_uses), E(fcp_problem, align, align_names),
-    F(fcp_problem, tokens, U64), F(fcp_problem, key_tokens, U64), F(fcp_problem, memory_cap, U64), F(fcp_problem, scale, DOUBLE)
+    P(ranks),
+    P(nodes),
+    P(gpus),
+    P(heads),
+    P(kv_heads),
+    P(head_dim),
+    P(head_groups),
+    E(fcp_problem, dtype, dtype_names),
+    E(fcp_problem, layout, layout_names),
+    E(fcp_problem, strategy, strategy_names),
+    E(fcp_problem, topology, topology_names),
+    P(block),
+    P(max_block),
+    P(max_q_block),
+    P(unit),
+    P(coalesce),
+    P(buffers),
+    P(margin),
+    E(fcp_problem, passes, pass_set_names),
+    P(deterministic),
+    P(mask_uses),
+    E(fcp_problem, align, align_names),
+    F(fcp_problem, tokens, U64),
+    F(fcp_problem, key_tokens, U64),
+    F(fcp_problem, memory_cap, U64),
+    F(fcp_problem, scale, DOUBLE)
 #undef P
 };
 static const field cluster_fields[] = {
@@ -192,7 +213,8 @@ static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, star
 
 static const field slices_fields[] = {F(fcp_slices, first_row, U32), F(fcp_slices, rows, U32),
                                       F(fcp_slices, first_band, U32), F(fcp_slices, bands, U32)};
-static const field band_row_fields[] = {F(mc_band_rows, q, I64), F(mc_band_rows, first, U32), F(mc_band_rows, count, U32)};
+static const field band_row_fields[] = {F(mc_band_rows, q, I64), F(mc_band_rows, first, U32),
+                                        F(mc_band_rows, count, U32)};
 static const field band_fields[] = {F(mc_band, lo, I64), F(mc_band, lo_slope, I32), F(mc_band, hi, I64),
                                     F(mc_band, hi_slope, I32)};
 

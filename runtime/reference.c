@@ -4,8 +4,8 @@
  *           half as much again for the naive computation, n the sequence's length; with a score 3 STRIP.
  * Method:   a task is one KV head of one sequence, with the query heads that share it; threads take tasks, longest
  *           sequences first. Rows are worked on STRIP at a time, so that a tile of keys serves many. The mask's value
- *           for every pair of a strip is evaluated; the plan's tiles and cells are never looked at. Scores and slopes are
- *           evaluated pair by pair in float64, and in rows of float32, as kernels do, for the naive computation.
+ *           for every pair of a strip is evaluated; the plan's tiles and cells are never looked at. Scores and slopes
+ *           are evaluated pair by pair in float64, and in rows of float32, as kernels do, for the naive computation.
  */
 #include "reference.h"
 
@@ -149,7 +149,8 @@ static void fill_mask(struct task *t, uint32_t head) {
         for (size_t key = 0; key < s->n; key += MC_ROW) {
             uint32_t width = s->n - key < MC_ROW ? (uint32_t)(s->n - key) : MC_ROW;
             uint8_t *out = s->allow + i * s->n + key;
-            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch, out);
+            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch,
+                        out);
             if (memchr(out, 1, width)) s->live[key / TILE] = true;
         }
 }
@@ -240,10 +241,10 @@ static void run_task(struct task *t) {
     naive_round_all(s, t->naive.dk, s->n * s->d);
     naive_round_all(s, t->naive.dv, s->n * s->d);
     for (size_t i = 0; i < s->n; i++) {
-        put_row(t, FCP_TENSOR_DK, t->key_offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk,
-                false);
-        put_row(t, FCP_TENSOR_DV, t->key_offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv,
-                false);
+        put_row(t, FCP_TENSOR_DK, t->key_offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d,
+                out->dk, false);
+        put_row(t, FCP_TENSOR_DV, t->key_offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d,
+                out->dv, false);
     }
 }
 

@@ -103,7 +103,8 @@ void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_pa
     }
 }
 
-void fcp_packed_poison(const fcp_shape *shape, unsigned set, fcp_packed *packed) {
+/* Fills the allocated tensors of `set` with NaNs, so that what a run does not write cannot pass for a result. */
+static void poison(const fcp_shape *shape, unsigned set, fcp_packed *packed) {
     for (int t = 0; t < FCP_TENSORS; t++) /* all bits set is a NaN in every dtype */
         if (set >> t & 1 && packed->t[t]) memset(packed->t[t], 0xff, packed_bytes(shape, (fcp_tensor)t));
 }
@@ -188,7 +189,7 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     double begin = fcp_clock();
     if (code == FCP_OK) code = fcp_session_run(session, pass, local.tensors, err);
     if (code == FCP_OK && out_seconds) *out_seconds = fcp_clock() - begin;
-    if (code == FCP_OK) fcp_packed_poison(&shape, outputs, packed);
+    if (code == FCP_OK) poison(&shape, outputs, packed);
     for (uint32_t r = 0; local.memory && r < shape.ranks; r++) {
         size_t at[FCP_TENSORS] = {0};
         local_places(plan, &shape, r, inputs | outputs, at);

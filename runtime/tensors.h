@@ -1,8 +1,8 @@
 /* tensors.h: a plan's tensors as a whole, packed over the batch, and how they come to ranks and back.
  *
  * A packed tensor is [tokens, heads or kv_heads, head_dim], dense, in the plan's dtype, sequences end to end in batch
- * order; LSE is [tokens, heads] float32. K, V and their gradients have the batch's keys, the others its queries. A plan's
- * caller holds them cut by rank instead (fcp_plan_layout, fcp_plan_layout_keys).
+ * order; LSE is [tokens, heads] float32. K, V and their gradients have the batch's keys, the others its queries. A
+ * plan's caller holds them cut by rank instead (fcp_plan_layout, fcp_plan_layout_keys).
  */
 #ifndef FCP_TENSORS_H
 #define FCP_TENSORS_H
@@ -40,8 +40,6 @@ void fcp_packed_free(fcp_packed *packed);
 /* Fills the allocated tensors of `set` (never LSE) with numbers drawn from an integer generator: sums of uniform ones,
  * mean 0, variance about 1, rounded to the dtype. A number depends on seed, tensor and index alone. */
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
-/* Fills the allocated tensors of `set` with NaNs, so that what a run does not write cannot pass for a result. */
-void fcp_packed_poison(const fcp_shape *shape, unsigned set, fcp_packed *packed);
 
 /* Runs a pass on packed tensors: cuts the inputs by the plan's layout, poisons the outputs, runs, puts the outputs
  * together. All tensors of the pass must be there. *out_seconds (may be NULL): the run alone, without cutting. */

@@ -1,7 +1,7 @@
 /* verify_layout.c: the reshuffle of one rank, on the caller's side.
  *
- * Requires: checked tables (the layout of a side holds every token of it once, and so do the pieces); what the rank's own
- *           instructions move in and out (verify_rank.c), by side.
+ * Requires: checked tables (the layout of a side holds every token of it once, and so do the pieces); what the rank's
+ *           own instructions move in and out (verify_rank.c), by side.
  * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from
  *           the very place of the very block that holds it. Over all ranks that makes every token of every block moved
  *           once, too, for both sides hold each token once.

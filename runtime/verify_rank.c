@@ -591,8 +591,8 @@ static fcp_code finish(run *r) {
         fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: nothing ever lies in slot %u", pass, r->rank, unused);
     uint64_t kv = r->kv_used - r->homes, dkv = r->dkv_used - r->homes;
     if (kv + dkv > facts->slots_max) facts->slots_max = kv + dkv;
-    uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[FCP_QUERIES][r->rank], v->home_tokens[FCP_KEYS][r->rank],
-                                     kv, r->state_used, dkv);
+    uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[FCP_QUERIES][r->rank],
+                                     v->home_tokens[FCP_KEYS][r->rank], kv, r->state_used, dkv);
     if (bytes > facts->memory_peak) facts->memory_peak = bytes;
     if (bytes > v->p->memory_cap && !v->late.code)
         fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: %llu bytes are needed, and the cap is %llu", pass,

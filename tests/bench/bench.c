@@ -19,6 +19,16 @@ double bench_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double bench_median(double *times, int count) {
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
+            double t = times[j];
+            times[j] = times[j - 1];
+            times[j - 1] = t;
+        }
+    return times[count / 2];
+}
+
 bool bench_wants(const char *name) { return !table.filter || strstr(name, table.filter); }
 
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note) {

@@ -8,6 +8,7 @@
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note);
 bool bench_wants(const char *name); /* will a row of that name be printed? */
 double bench_now(void); /* seconds, monotonic */
+double bench_median(double *times, int count); /* puts them in order */
 
 /* The groups, called by bench.c. */
 void bench_plan(void);

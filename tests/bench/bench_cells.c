@@ -55,16 +55,6 @@ static const bench_mask MASKS[] = {
 };
 enum { MASK_COUNT = sizeof MASKS / sizeof *MASKS };
 
-static double median(double *times, int count) {
-    for (int i = 1; i < count; i++)
-        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
-            double t = times[j];
-            times[j] = times[j - 1];
-            times[j - 1] = t;
-        }
-    return times[count / 2];
-}
-
 /* "natten2d(1024, 63, 63)" */
 static const char *short_name(const bench_mask *m, char out[KNOWN_CALL]) {
     const known_mask *k = &KNOWN[m->mask];
@@ -169,7 +159,7 @@ static void bench_count(const bench_mask *m, flex *f) {
         cells_free(c);
     }
     char name[KNOWN_CALL + 32], text[KNOWN_CALL], goal[32] = "", brute[96] = "", other[128] = "", note[448];
-    double ms = p ? median(times, RUNS) * 1e3 : 0;
+    double ms = p ? bench_median(times, RUNS) * 1e3 : 0;
     ok = ok && beside(m, p, brute, sizeof brute);
     snprintf(name, sizeof name, "count 1M, %s", short_name(m, text));
     if (p && bench_wants(name)) ok = beside_flex(f, m, p, other, sizeof other) && ok;
@@ -214,7 +204,7 @@ static void bench_grids(const bench_mask *m, const char *what, const uint64_t *l
     }
     char name[KNOWN_CALL + 96], text[KNOWN_CALL], goal[32] = "", note[200];
     ok = ok && p && cuts && count;
-    double ms = ok ? median(times, RUNS) * 1e3 : 0;
+    double ms = ok ? bench_median(times, RUNS) * 1e3 : 0;
     snprintf(name, sizeof name, "classify %s, %s, block %llu", what, short_name(m, text), (unsigned long long)block);
     if (goal_ms > 0) snprintf(goal, sizeof goal, "<= %.0f ms", goal_ms);
     snprintf(note, sizeof note, "%zu pieces, %zu pairs, %.0f ns a pair; %llu boxes, %llu rows, %.0f KiB%s", pieces,
@@ -293,10 +283,10 @@ static void bench_long_program(void) {
         fcpc_program_free(p);
         fcpc_diagnostics_free(d);
     }
-    double ms = ok ? median(plan_s, RUNS) * 1e3 : 0;
+    double ms = ok ? bench_median(plan_s, RUNS) * 1e3 : 0;
     snprintf(name, sizeof name, "compile a program of %d lines, 16K tokens", lines);
     snprintf(note, sizeof note, "text to plan; text to checked program %.2f ms; its mask has %u operations",
-             ok ? median(parse_s, RUNS) * 1e3 : 0, nodes);
+             ok ? bench_median(parse_s, RUNS) * 1e3 : 0, nodes);
     bench_row(name, ms, "ms", "<= 20 ms", ok && ms <= 20, note);
     free(source);
 }

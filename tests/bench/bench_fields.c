@@ -193,16 +193,6 @@ static const field_mask MASKS[] = {
     {"hash_sparse", make_causal_document, is_causal_document, fill_hash, 128 << 10, 1000, "hash_sparse", {"f"}},
 };
 
-static double middle(double *times, int count) {
-    for (int i = 1; i < count; i++)
-        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
-            double t = times[j];
-            times[j] = times[j - 1];
-            times[j - 1] = t;
-        }
-    return times[count / 2];
-}
-
 static bool count(mc_code mask, const int32_t *f, const int32_t *g, int64_t n, cells_counts *out, cells_stats *stats) {
     const mc_array arrays[2] = {{f, 0, n, 0, MC_I32}, {g, 0, n, 0, MC_I32}};
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
@@ -274,7 +264,7 @@ static void bench_mask(const field_mask *m, flex *py) {
         times[i] = bench_now() - start;
     }
     uint64_t pairs = 0;
-    double start = bench_now(), ms = middle(times, RUNS) * 1e3;
+    double start = bench_now(), ms = bench_median(times, RUNS) * 1e3;
     for (int64_t q = 0; q < BRUTE && ok; q++)
         for (int64_t k = 0; k < BRUTE; k++) pairs += m->allow(f, g, q, k);
     double seconds = bench_now() - start;

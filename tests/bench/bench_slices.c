@@ -75,16 +75,6 @@ static uint64_t brute_force(const slice *s, size_t count, uint8_t *row) {
     return pairs;
 }
 
-static double median(double *times, int count) {
-    for (int i = 1; i < count; i++)
-        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
-            double t = times[j];
-            times[j] = times[j - 1];
-            times[j - 1] = t;
-        }
-    return times[count / 2];
-}
-
 /* Text of the slices in a file, read as a program reads it. */
 static double read_seconds(const slice *s, size_t count) {
     char path[] = "/tmp/fcpc-bench.XXXXXX", source[256];
@@ -108,7 +98,7 @@ static double read_seconds(const slice *s, size_t count) {
         fcpc_diagnostics_free(d);
     }
     unlink(path);
-    return ok ? median(times, RUNS) : -1;
+    return ok ? bench_median(times, RUNS) : -1;
 }
 
 static uint64_t pairs_of_rows(cells *c, const mc_env *env) {
@@ -158,16 +148,16 @@ static void bench_kind(const workload_kind *w, size_t wanted) {
     }
     double start = bench_now();
     bool same = ok && brute_force(slices, made, row) == pairs;
-    double brute = bench_now() - start, ms = ok ? (median(count_s, RUNS) + median(union_s, RUNS)) * 1e3 : 0;
+    double brute = bench_now() - start, ms = ok ? (bench_median(count_s, RUNS) + bench_median(union_s, RUNS)) * 1e3 : 0;
     char name[96], note[320];
     snprintf(name, sizeof name, "count 1M, %zu slices: %s", made, w->name);
     snprintf(note, sizeof note,
              "%.1f MiB (<= 64); union %.2f ms, %u stretches, %u bands, %llu overlaps; %llu full, %llu partial cells; "
              "reading %.2f "
              "ms; 4096 blocks %.2f ms, %zu tiles;%s brute force %.0f ms for %d queries",
-             (double)bytes / MIB, ok ? median(union_s, RUNS) * 1e3 : 0, bands.row_count, bands.band_count,
+             (double)bytes / MIB, ok ? bench_median(union_s, RUNS) * 1e3 : 0, bands.row_count, bands.band_count,
              (unsigned long long)overlap.pairs, (unsigned long long)counts.full, (unsigned long long)counts.partial,
-             read_seconds(slices, made) * 1e3, ok ? median(grid_s, RUNS) * 1e3 : 0, tiles,
+             read_seconds(slices, made) * 1e3, ok ? bench_median(grid_s, RUNS) * 1e3 : 0, tiles,
              same ? "" : " NOT THE SAME AS", brute * 1e3, BRUTE_ROWS);
     bool goal = !w->scattered || wanted < 10000; /* which lie alone: most of a million tokens is between them */
     bench_row(name, ms, "ms", goal ? "<= 50 ms" : "", ok && same && ms <= 50 && bytes <= 64 * (uint64_t)MIB, note);

@@ -1,7 +1,7 @@
 /* random_program.h: random programs, drawn from a seed or from a fuzzer's bytes, with a meaning of their own.
  *
  * A drawn program is source text for the compiler and, beside it, an expression tree that this file evaluates by itself:
- * the judge shares no code with the compiler. Masks follow DESIGN's semantics: int64, floored division, short circuit, a
+ * the judge shares no code with the compiler. Masks follow the language's semantics: int64, floored division, short circuit, a
  * fault only where evaluation reaches it. Fields are whole numbers, one a token.
  */
 #ifndef RANDOM_PROGRAM_H
