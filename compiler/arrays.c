@@ -122,6 +122,7 @@ static void check_source(sema *s, array_decl *a) {
     if (!strcmp(word, "queries")) a->array.record.kind = FCP_FIELD_QUERIES;
     else if (strcmp(word, "keys")) {
         diag_error(s->d, FCP_E_VALUE, over->value->at, "a field is over keys or over queries");
+        diag_hint(s->d, "over = queries; without `over` it has a value for each key");
         a->wrong = true;
     }
 }
@@ -179,6 +180,13 @@ static bool declare_of_plan(sema *s) {
         a->array.data = s->plan->data + r->offset;
     }
     return true;
+}
+
+uint32_t unread_array(sema *s, const char *name) {
+    array_decl *a = s->plan ? add_array(s, name, SPAN_NONE) : NULL;
+    if (!a) return ARRAY_ANY;
+    a->given = true;
+    return s->array_count - 1;
 }
 
 bool declare_arrays(sema *s) {
@@ -317,6 +325,7 @@ bool fits_param(sema *s, const arg *param, uint32_t array, span at) {
 uint32_t array_argument(sema *s, const arg *param, const expr *e) {
     const char *word = param->as == IS_TABLE ? "table" : "field";
     uint32_t found = e->kind == EXPR_NAME ? find_array(s, e->name) : ARRAY_ANY;
+    if (found == ARRAY_ANY && e->kind == EXPR_NAME) found = unread_array(s, e->name);
     if (found != ARRAY_ANY) return fits_param(s, param, found, e->at) ? found : ARRAY_ANY;
     if (e->kind != EXPR_NAME) {
         diag_error(s->d, FCP_E_TYPE, e->at, "'%s' is to be the name of a %s", param->name, word);

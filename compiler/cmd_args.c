@@ -4,7 +4,8 @@
  * Gives:    a cmd_line whose texts point into argv; or E001 (E210 for a command of a later version).
  * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first
  *           other argument is a command or, failing that, the file to compile. An option given twice: the last one
- *           counts (-D and --field: all of them, in order).
+ *           counts (-D and --field: all of them, in order). A position of `explain` may be negative: no letter is a
+ *           digit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -142,8 +143,10 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {
+        const bool digit = argv[i][0] == '-' && argv[i][1] >= '0' && argv[i][1] <= '9';
+        const bool word = only_words || (digit && count && !strcmp(words[0], "explain"));
         if (!only_words && strcmp(argv[i], "--") == 0) only_words = true;
-        else if (!only_words && argv[i][0] == '-' && argv[i][1]) code = take_option(argc, argv, &i, out, err);
+        else if (!word && argv[i][0] == '-' && argv[i][1]) code = take_option(argc, argv, &i, out, err);
         else words[count++] = argv[i];
     }
     if (code == FCP_OK) code = take_words(out, words, count, err);

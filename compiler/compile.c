@@ -78,6 +78,13 @@ static int64_t *fault_values(run *r, mc_code mask, const cells_fault *f) {
     return values;
 }
 
+/* A place outside the program's own text, as in the prelude: whose it is. */
+static void tell_call(run *r, mc_code code, span at) {
+    const bool mask = code.nodes == r->program->mask.nodes;
+    const span call = mask ? r->program->mask_span : r->program->score_span;
+    if (at.source != call.source) diag_also(r->d, place_of(r, call), mask ? "of this mask" : "of this score");
+}
+
 static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cells_fault *f, uint32_t a, uint32_t b) {
     int64_t *values = fault_values(r, mask, f);
     if (!values) return FCP_E_NO_MEMORY;
@@ -98,7 +105,7 @@ static fcp_code report_exact(run *r, mc_code mask, const span *spans, const cell
                (long long)dividend, (long long)divisor, (long long)f->n);
     if (!fixed)
         diag_hint(r->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
-    if (at.source != r->program->mask_span.source) diag_also(r->d, place_of(r, r->program->mask_span), "of this mask");
+    tell_call(r, mask, at);
     return FCP_E_MASK_EXACT;
 }
 
@@ -132,6 +139,7 @@ static fcp_code report_index(run *r, mc_code mask, const span *spans, const cell
     if (mask.nodes == r->program->mask.nodes)
         diag_hint(r->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
     else diag_hint(r->d, "min and max keep an index inside, or a condition: if q > 0 then ...[q - 1] else 0.0");
+    tell_call(r, mask, spans[f->node]);
     return FCP_E_MASK_INDEX;
 }
 
@@ -149,6 +157,7 @@ static fcp_code report_fault(run *r, fcp_code code, mc_code mask, const span *sp
     else
         diag_error(r->d, code, place_of(r, at), "%s for q = %lld, k = %lld in a sequence of %lld tokens", what,
                    (long long)f->q, (long long)f->k, (long long)f->n);
+    tell_call(r, mask, at);
     return code;
 }
 

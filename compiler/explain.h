@@ -38,7 +38,7 @@ typedef struct explanation {
     arena arena; /* owns the rest */
     const char *mask; /* "lambda(sink = 64, window = 8192)" */
     int64_t q, k, n, h;
-    bool asked;         /* `sequence` says which of the batch; else it is the longest, or the first of n */
+    bool asked;         /* `sequence` says which of the batch; else the longest that has q and k, or the first of n */
     uint64_t sequence;
     bool by_field;      /* the mask reads fields: of that sequence */
     const fcp_plan *plan; /* whose lengths and fields are meant; or NULL */
@@ -58,7 +58,7 @@ typedef struct explanation {
 enum { EXPLAIN_STEPS = 4096 };
 
 /* Of the mask and score of the program in `bytes`: out->q, k, h say which pair, out->s which logit, out->n the length
- * (0: the batch's longest sequence, or without a batch the shortest that holds both), out->sequence which sequence.
+ * (0: the batch's longest sequence that has both, or without a batch the shortest that does), out->sequence which one.
  * Errors, also for a pair outside the sequence, are in `d`.
  * out->arena is to be freed in any case. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,

@@ -36,6 +36,10 @@ static bool has_query(const sema *s, const explanation *o, size_t i) {
     return o->q >= first && o->q - first < (int64_t)batch_length(s, i, FCP_QUERIES);
 }
 
+static bool has_pair(const sema *s, const explanation *o, size_t i) {
+    return has_query(s, o, i) && (uint64_t)o->k < batch_length(s, i, FCP_KEYS);
+}
+
 /* Chooses the sequence: out->n and out->sequence, and where it lies. */
 static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
     const program_array *field;
@@ -53,9 +57,11 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
     if (o->asked) at = (size_t)o->sequence;
     else if (o->n)
         while (at < count && KEYS_OF(at) != (uint64_t)o->n) at++;
-    else
-        for (size_t i = 1; i < count; i++)
-            if (KEYS_OF(i) > KEYS_OF(at)) at = i;
+    else /* the longest that has both positions, or else the longest */
+        for (size_t i = 1, has = !alone && count && has_pair(s, o, 0); i < count; i++) {
+            size_t better = has_pair(s, o, i);
+            if (better > has || (better == has && KEYS_OF(i) > KEYS_OF(at))) at = i, has = better;
+        }
     bool here = at < count && (!o->n || KEYS_OF(at) == (uint64_t)o->n);
     if (field && !here) {
         if (!o->asked)

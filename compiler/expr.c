@@ -277,6 +277,11 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = (uint32_t)of_model;
         return e->ref = REF_MODEL;
     }
+    array = e->kind == EXPR_NAME ? unread_array(s, name) : ARRAY_ANY;
+    if (array != ARRAY_ANY) {
+        e->index = array;
+        return e->ref = REF_ARRAY;
+    }
     if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
     } else if (e->kind == EXPR_CALL && find_word(mask_builtins, SCORE_BUILTINS, name) >= 0) {
@@ -313,7 +318,12 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
 /* name[i], name[i, j] */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index++;
-    value a = lower(s, e->a, f, guard), i = lower(s, e->b, f, guard);
+    const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
+    value a = lower(s, e->a, f, guard);
+    if (first && e->a->ref == REF_WRONG && !nearest_name(s, e->a->name, f->m, f->def))
+        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
+                  e->a->name);
+    value i = lower(s, e->b, f, guard);
     value j = e->c ? lower(s, e->c, f, guard) : (value){TYPE_INT, MC_NONE};
     s->in_index--;
     mc_op op = MC_LOAD;

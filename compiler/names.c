@@ -289,6 +289,14 @@ bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out) {
 
 /* --- arguments ---------------------------------------------------------------------------------------------------- */
 
+/* "it has w, h" */
+static void hint_params(sema *s, const mask *m) {
+    text t = {0};
+    for (const arg *p = m->params; p; p = p->next) text_printf(&t, "%s%s", p == m->params ? "" : ", ", p->name);
+    if (!t.failed) diag_hint(s->d, "it has %s", t.at);
+    text_free(&t);
+}
+
 bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
@@ -311,6 +319,7 @@ bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
             const char *nearest = diag_nearest(a->name, strlen(a->name), n.at, n.count);
             if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
             else if (!m->params) diag_hint(s->d, "'%s' has no parameters at all", m->name);
+            else hint_params(s, m);
             good = false;
         } else if (out[i]) {
             diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);

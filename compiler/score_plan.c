@@ -305,6 +305,7 @@ bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
     }
     mc_builder_free(plain);
     expr_end(s);
+    if (m->builtin && diag_errors(s->d) > errors) diag_also(s->d, call, "of this score");
     return !s->failed && diag_errors(s->d) == errors;
 }
 

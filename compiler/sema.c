@@ -128,7 +128,8 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
     for (size_t i = 0; options && i < options->field_count; i++)
         if (!override_field(s, options->fields[i])) return;
     if (diag_errors(s->d) > errors || !declare_masks(s) || !declare_arrays(s)) return;
-    for (mask *m = s->program.masks; m; m = m->next) check_mask(s, m);
+    /* a plan holds the arrays that its own mask and score read, and no others */
+    for (mask *m = s->program.masks; m && !s->plan; m = m->next) check_mask(s, m);
     check_keys(s, options);
     if (diag_errors(s->d) > errors) return;
     warn_unused(s);

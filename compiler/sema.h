@@ -119,6 +119,8 @@ typedef struct array_decl {
 /* Declares the fields and tables of the program. False: no memory. */
 bool declare_arrays(sema *s);
 uint32_t find_array(const sema *s, const char *name); /* ARRAY_ANY: there is none */
+/* Of a plan's program: a field that it names and the plan does not hold, as nothing reads it; ARRAY_ANY: of no plan. */
+uint32_t unread_array(sema *s, const char *name);
 const char *array_word(const sema *s, uint32_t array); /* "field" or "table" */
 /* What reads array[...] as expression e indexes it; in masks arrays of integers only. False: reported. */
 bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);

@@ -429,6 +429,7 @@ static void check_plan_mask(sema *s, const keys *k) {
         for (mask *m = s->program.masks; m; m = m->next)
             if (!m->score) only = m, count++;
         if (count == 1) {
+            check_mask(s, only);
             lower_plan_mask(s, only, NULL, only->name_at);
             return;
         }

@@ -95,11 +95,13 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
         uint64_t length = i ? z->n : z->queries;
         range[2 * i] = asked[2 * i];
         range[2 * i + 1] = asked[2 * i + 1] && asked[2 * i + 1] < length ? asked[2 * i + 1] : length;
+        char where[64] = "";
+        if (!i && z->q_first) snprintf(where, sizeof where, ", counted from 0; the first is at q = %" PRId64, z->q_first);
         if (range[2 * i] >= range[2 * i + 1])
             return fcp_fail(err, FCP_E_VALUE,
-                            "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " %s", sides[i],
+                            "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " %s%s", sides[i],
                             asked[2 * i], asked[2 * i + 1] ? asked[2 * i + 1] : length, z->sequence, length,
-                            z->n == z->queries ? "tokens" : i ? "keys" : "queries");
+                            z->n == z->queries ? "tokens" : i ? "keys" : "queries", where);
     }
     return FCP_OK;
 }

@@ -25,6 +25,7 @@ typedef struct batch {
     diags *d;
     uint32_t shift;
     uint64_t longest;  /* of keys */
+    uint64_t most;     /* queries or keys of a sequence: no position, and no distance, is larger */
     bool by_data;      /* the mask reads arrays: no sequence stands for another */
     /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
     uint32_t *example;
@@ -173,10 +174,11 @@ static void warn_params(const batch *b) {
     const struct fcpc_program *g = b->program;
     for (uint32_t i = 0; i < g->mask_param_count; i++) {
         const struct program_param *p = &g->mask_params[i];
-        if (!p->is_number || p->value <= 0 || (uint64_t)p->value <= b->longest) continue;
+        if (!p->is_number || p->value <= 0 || (uint64_t)p->value <= b->most) continue;
         diag_warning(b->d, place(b, p->at),
-                     "%s = %" PRId64 " is larger than every sequence of the batch: the longest has %" PRIu64 " token%s",
-                     p->name, p->value, b->longest, plural(b->longest));
+                     "%s = %" PRId64 " is larger than every sequence of the batch: the longest has %" PRIu64 " %s",
+                     p->name, p->value, b->most,
+                     b->most > b->longest ? "queries" : b->most == 1 ? "token" : "tokens");
         diag_hint(b->d, "no distance and no position reaches it: what compares with it always comes out the same");
     }
 }
@@ -264,6 +266,9 @@ fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const 
                .by_data = mc_uses(program->mask) & MC_USES_DATA};
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
+    b.most = b.longest;
+    for (uint32_t s = 0; s < p->sequences; s++)
+        if (p->queries[s] > b.most) b.most = p->queries[s];
     warn_params(&b);
     if (warn_extremes(&b)) return FCP_OK;
     fcp_code code = warn_blind(&b, mask);

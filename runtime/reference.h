@@ -9,7 +9,9 @@
  * A tensor is right when  max |x - ref| <= c max |naive - ref| + one ulp of the dtype at max |ref| + the term
  *   LSE        1e-5 max(1, |ref|), element by element
  *   gradients  3e-4 for fp16 and bf16, 1e-5 for fp32 (what cancels exactly when summed in one order need not in
- *   another)
+ *              another)
+ *   scores     for all but LSE, max |ref| times one ulp of fp32 at max |LSE|: a score may make logits large (linear
+ *              biases of keys that come later), and exp(s - LSE) is as wrong relatively as its exponent is absolutely
  * where c is 2, and 3 with a score of which the slope depends on s (a soft-cap); and where the definition has no keys,
  * O is exactly 0 and LSE exactly -inf, or the head's sink. A NaN where ref has none is an infinite error.
  *

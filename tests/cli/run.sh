@@ -134,6 +134,14 @@ ok "explain reads fields" "$fcpc" explain data/f.fcp 5 100 --field mark=mark.txt
 holds "with their values" grep -q "doc\[5\]" stdout
 ok "explain of a plan" "$fcpc" explain data/f.plan 250 14 --json
 holds "knows its sequence and fields" json '.sequence == 1 and .n == 400 and (.steps | any(.with == "doc[250]" and .value == 6))'
+sed '/^plan/d' data/f.fcp > data/h.fcp
+cat >> data/h.fcp << 'EOF'
+mask other = mark[q] == mark[k]
+mask alone(off = true) = causal and (off or doc[q] == doc[k])
+plan { mask = alone; block = 128 }
+EOF
+ok "a plan that reads none of its program's fields" "$fcpc" -q data/h.fcp -o data/h.plan
+ok "is explained without them" "$fcpc" explain data/h.plan 250 14
 bad "explain outside the batch's sequences" 1 E206 explain data/f.fcp 5 100 --field mark=mark.txt -n 500
 bad "a range by -D" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.doc=file("data/doc.txt", range = 0..5)'
 bad "an unknown field" 1 E200 data/f.fcp --field marks=mark.txt
@@ -266,7 +274,12 @@ holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)"
 bad "explain with a logit that is none" 2 E001 explain "$top/examples/scores/softcap.fcp" 300 100 --s 1,5
 ok "a score from the command line" "$fcpc" "$top/examples/scores/softcap.fcp" -q -D plan.score=alibi -D plan.sink=0.25 -o score.plan
 holds "is in the plan" sh -c "\"$fcpc\" dump score.plan | grep -c '^sink [0-3] logit=0.25' | grep -qx 4"
+program late.fcp 'model { heads = 4; kv_heads = 1; head_dim = 16; dtype = fp32 }; batch { lengths = [1200] }
+plan { mask = full; score = alibi; block = 128 }'
+ok "logits of hundreds are judged by what fp32 can do" "$fcpc" run -q late.fcp
 bad "a score that divides by zero" 1 E330 -q "$top/examples/scores/softcap.fcp" -D 'plan.score.c=0.0'
+run "$fcpc" "$top/examples/scores/softcap.fcp" -D 'plan.score.c=0.0'
+holds "names the plan's score" grep -q "of this score" stderr
 ok "explain with JSON" "$fcpc" explain a.fcp 300 100 --json
 holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2) and (.steps | length > 5)'
 holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>" and .line > 0'
@@ -298,7 +311,8 @@ holds "which is right" json '.ok and .tensors.dk.ok'
 bad "keys where queries belong" 1 E701 run cross.plan --q cdk.npy --k cdk.npy --v cdv.npy --out out/x.npy
 golden show/cross.txt "$fcpc" show cross.plan --width 80
 golden show/cross-zoom.txt "$fcpc" show cross.plan --seq 5 --rows 90..150 --width 80
-bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 200..300
+bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 600..700
+holds "which are counted from 0" json '.error.message | endswith("has 100 queries, counted from 0; the first is at q = 600")'
 ok "a picture of it" "$fcpc" show cross.plan --svg cross.svg
 holds "with positions of queries" grep -q "queries 600..700" cross.svg
 printf '100:700 # a chunk\n1 300\n64\n' > cross.lengths
@@ -309,6 +323,9 @@ holds "which is in the plan" sh -c "$fcpc dump cross3.plan | grep -q '^sequence 
 ok "explain a query before the keys" "$fcpc" explain cross.fcp -n 40 -- -5 3
 holds "sees nothing" grep -q "q = -5 does not see k = 3 (n = 40)" stdout
 ok "the same of a plan" "$fcpc" explain cross.plan -n 40 -- -110 3
+ok "a negative position is no option" "$fcpc" explain cross.plan -110 3 --json
+holds "and finds the sequence that has it" json '.q == -110 and .n == 40'
+bad "a digit is no option elsewhere" 2 E001 show cross.plan -1
 bad "a query before the first" 1 E206 explain cross.plan -n 40 -- -111 3
 bad "a position that no query has" 1 E206 explain cross.fcp 2000 3
 bad "no queries" 1 E300 cross.fcp -D 'batch.lengths=[0:5]' -o out/x.plan
@@ -442,6 +459,9 @@ variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q * 
 bad "a reachable overflow" 1 E311 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = natten2d(W = 64, kw = 3, kh = 3); block/' e.fcp
 bad "a division that must leave no rest" 1 E312 e.fcp -o out/x
+variant 's/mask = lambda(.*); block/mask = dilated(w = 9, d = 0); block/' e.fcp
+bad "a division by zero in the prelude" 1 E310 e.fcp -o out/x
+run "$fcpc" e.fcp; holds "names the plan's mask" grep -q "e.fcp:4:18: note: of this mask" stderr
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp

@@ -225,6 +225,13 @@ Test(warn, large_parameters) {
            "    2 | plan { mask = lambda(sink = 701) }\n"
            "      |               ^^^^^^^^^^^^^^^^^^\n"
            "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
+    /* queries reach further than keys */
+    expect("batch { lengths = [400:70] }\nplan { mask = window_both(l = 10, r = 400) }", "");
+    expect("batch { lengths = [400:70] }\nplan { mask = window_both(l = 10, r = 401) }",
+           "a.fcp:2:39: warning: r = 401 is larger than every sequence of the batch: the longest has 400 queries\n"
+           "    2 | plan { mask = window_both(l = 10, r = 401) }\n"
+           "      |                                       ^^^\n"
+           "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
 }
 
 Test(warn, symmetric) {
