@@ -91,3 +91,185 @@ Test(cuda, ranks_and_devices) {
     }
     cr_assert(x->kernels > 0 && x->copies > 0 && x->peer_copies > 0 && x->graph_launches == 0);
 }
+
+Test(cuda, graphs) {
+    standin *x = stand();
+    for (unsigned ranks = 1; ranks <= 8; ranks += ranks < 3 ? 1 : 5) {
+        char what[80];
+        x->devices = 1 + (int)ranks % 3;
+        x->seed = 77 + ranks;
+        unsigned long before = x->graph_launches;
+        fcp_plan *plan = make_plan("causal", ranks, ranks == 8 ? 2 : 1, "");
+        snprintf(what, sizeof what, "graphs of %u ranks on %d devices", ranks, x->devices);
+        run_plan(x, plan, ranks == 2 ? 0 : 1, 4, what);
+        cr_assert_eq(x->graph_launches - before, ranks == 2 ? 4 : 8); /* from the third run on, or all */
+        fcp_plan_free(plan);
+    }
+}
+
+Test(cuda, models) {
+    static const char *const programs[] = {
+        /* a score, in fp16, cross attention, fields; two kernels where head_dim is 256 */
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\n"
+        "batch { lengths = [500, 200] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
+        "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [100:500, 200:40, 1:300] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [300, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n"};
+    standin *x = stand();
+    x->devices = 2;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        fcp_plan *plan = gpu_plan("model", programs[i], NULL, 0);
+        run_plan(x, plan, 2, 2, programs[i]);
+        fcp_plan_free(plan);
+    }
+    /* where shared memory is short the backward pass is two kernels */
+    x->shared = 48 << 10;
+    fcp_plan *plan = gpu_plan("short", "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+                              "batch { lengths = [300] }\nplan { mask = causal; block = 128; passes = forward }\n", NULL, 0);
+    run_plan(x, plan, 2, 2, "short");
+    fcp_plan_free(plan);
+}
+
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
+
+static void refused(const fcp_plan *plan, fcp_code code, const char *part) {
+    fcp_session_options options = {.backend = "cuda"};
+    fcp_session *session;
+    fcp_error err = {0};
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), code, "%s", err.message);
+    cr_assert(strstr(err.message, part), "\"%s\" is not in: %s", part, err.message);
+}
+
+Test(cuda, refuses) {
+    standin *x = stand();
+    fcp_plan *plan = make_plan("causal", 2, 1, "");
+    x->plan = plan;
+    x->major = 7, x->minor = 5;
+    refused(plan, FCP_E_ARCH, "sm_80");
+    x->major = 8, x->minor = 0;
+    x->memory = 100000;
+    refused(plan, FCP_E_NO_MEMORY, "ranks need");
+    x->memory = (size_t)1 << 30;
+    x->shared = 1000;
+    refused(plan, FCP_E_BACKEND, "shared memory");
+    x->shared = 166912;
+    x->devices = 0;
+    refused(plan, FCP_E_BACKEND, "no device");
+    x->devices = 1;
+    cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
+    setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);
+    setenv("FCP_CACHE", "/nowhere", 1);
+    refused(plan, FCP_E_BACKEND, "NVRTC");
+    setenv("FCP_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
+    refused(plan, FCP_E_BACKEND, "the CUDA driver");
+    fcp_plan_free(plan);
+    plan = gpu_plan("fp32", "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 1 }\n"
+                    "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n", NULL, 0);
+    refused(plan, FCP_E_TENSOR, "fp32");
+    fcp_plan_free(plan);
+    cr_assert_eq(x->live, 0);
+}
+
+/* --- faults ------------------------------------------------------------------------------------------------------- */
+
+/* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
+static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_with) {
+    fcp_plan *plan = make_plan("causal", 2, 1, "");
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from};
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err;
+    long at = 1, last = 0, failures = 0;
+    x->plan = plan;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    for (bool done = false; !done; at += at < 60 ? 1 : at % 3 + 1) {
+        fcp_session *session = NULL;
+        bool failed = false;
+        x->seed = (uint64_t)at;
+        x->calls = 0;
+        x->fail_at = at;
+        x->fail_with = with;
+        err = (fcp_error){0};
+        fcp_code code = fcp_session_create(plan, &options, &session, &err);
+        for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+            fcp_packed_draw(&shape, ALL, 3, &packed);
+            code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
+        }
+        failed = code != FCP_OK;
+        if (failed) {
+            failures++;
+            cr_assert(err.message[0] && (code == code_with || code == FCP_E_BACKEND), "call %ld: %d: %s", at, code, err.message);
+        }
+        if (failed && session) {
+            fcp_error again;
+            fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &again);
+        }
+        fcp_session_free(session);
+        cr_assert_eq(x->live, 0, "call %ld of %ld: %ld objects are left; %s", at, x->calls, x->live, err.message);
+        cr_assert_str_empty(x->trouble, "call %ld: %s", at, x->trouble);
+        last = x->calls;
+        done = last < at; /* there was no such call */
+    }
+    cr_assert(failures > 100, "%ld", failures);
+    x->fail_at = 0;
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+Test(cuda, every_call_fails) {
+    standin *x = stand();
+    x->devices = 2;
+    fail_each(x, UINT32_MAX, 719, FCP_E_RUN);
+}
+Test(cuda, every_call_fails_in_graphs) {
+    standin *x = stand();
+    x->devices = 2;
+    fail_each(x, 1, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
+}
+
+/* An error in a launch says where; after it the session refuses; a device that does not get on is not waited for. */
+Test(cuda, says_where) {
+    standin *x = stand();
+    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX};
+    fcp_shape shape;
+    fcp_session *session;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    unsigned named = 0;
+    x->plan = plan;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, &packed);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    long begin = x->calls;
+    cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_OK, "%s", err.message);
+    long calls = x->calls - begin;
+    fcp_session_free(session);
+    for (long i = 1; i < calls; i += 7) {
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+        x->fail_at = x->calls + i;
+        x->fail_with = 719;
+        fcp_code code = fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err);
+        if (code) named += strstr(err.message, "rank ") && strstr(err.message, "stage ") && strstr(err.message, "instruction ");
+        fcp_session_free(session);
+    }
+    cr_assert(named > 5, "%u errors name their place", named);
+    x->fail_at = 0;
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    x->stall = true;
+    cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
+    cr_assert(strstr(err.message, "did not end within 1 s"), "%s", err.message);
+    x->stall = false;
+    cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
+    cr_assert(strstr(err.message, "a new one is needed"), "%s", err.message);
+    fcp_session_free(session);
+    cr_assert_eq(x->live, 0);
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
