@@ -6,10 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../../runtime/cuda_driver.h"
 #include "../../runtime/reference.h"
+#include "../../runtime/tensors.h"
 #include "../standin/standin.h"
 #include "gpu_plan.h"
-#include "../../runtime/cuda_driver.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
@@ -186,6 +187,7 @@ static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_w
     fcp_error err;
     long at = 1, last = 0, failures = 0;
     x->plan = plan;
+    x->idle = true;
     fcp_plan_shape(plan, &shape);
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
     for (bool done = false; !done; at += at < 60 ? 1 : at % 3 + 1) {
@@ -243,6 +245,7 @@ Test(cuda, says_where) {
     fcp_error err = {0};
     unsigned named = 0;
     x->plan = plan;
+    x->idle = true;
     fcp_plan_shape(plan, &shape);
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, ALL, 3, &packed);
@@ -271,5 +274,121 @@ Test(cuda, says_where) {
     fcp_session_free(session);
     cr_assert_eq(x->live, 0);
     fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+
+/* --- callers' device memory and streams --------------------------------------------------------------------------- */
+
+typedef struct caller {
+    fcp_cuda *cuda;
+    cu_context context[2];
+    fcp_tensors tensors[4];
+    cu_ptr memory[4];
+    size_t bytes[4];
+    cu_stream stream;
+} caller;
+
+/* Tensors of every rank in memory of a device that is not the rank's, drawn; outputs NaN. */
+static void open_caller(caller *c, const fcp_plan *plan) {
+    fcp_error err;
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    memset(c, 0, sizeof *c);
+    cr_assert_eq(fcp_cuda_open(&c->cuda, &err), FCP_OK, "%s", err.message);
+    for (int d = 0; d < 2; d++) cr_assert_eq(c->cuda->call.context_retain(&c->context[d], d), 0);
+    for (uint32_t r = 0; r < shape.ranks; r++) {
+        size_t queries = fcp_plan_layout(plan, r, NULL, NULL), keys = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        size_t at[FCP_TENSORS], size = 0;
+        for (int t = 0; t < FCP_TENSORS; t++) {
+            bool kv = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
+            at[t] = size;
+            size += ((kv ? keys : queries) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
+        }
+        c->bytes[r] = size;
+        cr_assert_eq(c->cuda->call.context_set(c->context[(r + 1) % 2]), 0);
+        cr_assert_eq(c->cuda->call.allocate(&c->memory[r], size), 0);
+        char *m = (char *)(uintptr_t)c->memory[r]; /* host memory, as it happens */
+        for (size_t i = 0; i < size / 2; i++) {
+            uint16_t small = (uint16_t)(0x3c00 + (i * 7 + r) % 512) | (uint16_t)(i % 3 ? 0 : 0x8000);
+            memcpy(m + 2 * i, &small, 2);
+        }
+        c->tensors[r] = (fcp_tensors){.q = m + at[FCP_TENSOR_Q], .k = m + at[FCP_TENSOR_K], .v = m + at[FCP_TENSOR_V],
+                                      .o = m + at[FCP_TENSOR_O], .lse = (float *)(void *)(m + at[FCP_TENSOR_LSE]),
+                                      .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ], .dk = m + at[FCP_TENSOR_DK],
+                                      .dv = m + at[FCP_TENSOR_DV]};
+    }
+    cr_assert_eq(c->cuda->call.context_set(c->context[1]), 0);
+    cr_assert_eq(c->cuda->call.stream_create(&c->stream, CU_STREAM_NON_BLOCKING, 0), 0);
+}
+
+static void close_caller(caller *c) {
+    cr_assert_eq(c->cuda->call.stream_destroy(c->stream), 0);
+    for (int r = 0; r < 4; r++)
+        if (c->memory[r]) cr_assert_eq(c->cuda->call.release(c->memory[r]), 0);
+    for (int d = 0; d < 2; d++) cr_assert_eq(c->cuda->call.context_release(d), 0);
+    fcp_cuda_close(c->cuda);
+}
+
+/* Device memory and a stream of the caller's give the bits that host memory gives; runs on different streams follow each
+ * other; what is foreign or unaligned is refused before anything is put into a stream. */
+Test(cuda, callers_memory) {
+    standin *x = stand();
+    x->devices = 2;
+    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 20};
+    fcp_session *session;
+    fcp_error err;
+    caller c;
+    x->plan = plan;
+    open_caller(&c, plan);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cu_context context;
+    cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+    char *inputs[4];
+    fcp_tensors host[4];
+    for (int r = 0; r < 3; r++) {
+        inputs[r] = malloc(c.bytes[r]);
+        memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
+#define MOVED(member) host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
+    }
+    for (int i = 0; i < 4; i++) {
+        unsigned long copied = x->host_copies;
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert_eq(i % 2 ? fcp_session_run(session, (fcp_pass)pass, c.tensors, &err)
+                               : fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK, "%s; %s",
+                         err.message, x->trouble);
+        cr_assert_eq(x->host_copies, copied, "device memory went through the host");
+        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+    }
+    cr_assert_eq(c.cuda->call.stream_wait(c.stream), 0, "%s", x->trouble);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run(session, (fcp_pass)pass, host, &err), FCP_OK, "%s", err.message);
+    for (int r = 0; r < 3; r++)
+        cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits", r);
+    /* refused */
+    fcp_tensors wrong[4];
+    memcpy(wrong, c.tensors, sizeof wrong);
+    wrong[1].q = (const char *)wrong[1].q + 2;
+    unsigned long kernels = x->kernels;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 16"), "%s", err.message);
+    cr_assert(x->kernels == kernels);
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s", err.message);
+    fcp_session_free(session);
+    /* a session of one device */
+    fcp_plan *small = make_plan("causal", 1, 1, "");
+    x->plan = small;
+    cr_assert_eq(fcp_session_create(small, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, host, c.stream, &err), FCP_E_ARGUMENT);
+    cr_assert(strstr(err.message, "the stream is not of"), "%s", err.message);
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_E_TENSOR); /* rank 0's lie on device 1 */
+    cr_assert(strstr(err.message, "is on device 1"), "%s", err.message);
+    fcp_session_free(session);
+    for (int r = 0; r < 3; r++) free(inputs[r]);
+    close_caller(&c);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0, "%ld", x->live);
+    fcp_plan_free(small);
     fcp_plan_free(plan);
 }
