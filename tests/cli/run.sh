@@ -345,7 +345,7 @@ bad "gradients without do" 2 E001 run a.plan --q o.npy --k dk.npy --v dv.npy --d
 bad "an unknown pass" 2 E001 run a.plan --pass sideways
 bad "check and no-check" 2 E001 run a.plan --check --no-check
 bad "a command of a later version" 1 E210 sim a.plan
-bad "another" 1 E210 emit a.plan
+bad "kernels of an fp32 plan" 1 E701 emit a.plan
 
 # --- files ------------------------------------------------------------------------------------------------------------
 bad "no such program" 1 E010 none.fcp -o out/x
