@@ -128,6 +128,8 @@ static void do_node(node *n) {
 }
 
 void store_run(store *s, uint32_t count) {
+    for (uint32_t i = 0; control.lost && i < s->count; i++) s->nodes[i].done = true;
+    if (control.lost) s->done = s->count;
     uint32_t *ready = malloc((s->count + 1) * sizeof *ready);
     while (ready && count-- && s->done < s->count && !control.stall) {
         uint32_t found = 0;

@@ -19,6 +19,7 @@ typedef struct standin {
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    bool lost;           /* the device is gone: what waits is dropped */
     bool idle;           /* kernels do nothing: for tests that look at no result */
     /* what happened */
     long calls, live;    /* live: objects and allocations that were made and not ended */

@@ -269,6 +269,7 @@ Test(cuda, says_where) {
     cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
     cr_assert(strstr(err.message, "did not end within 1 s"), "%s", err.message);
     x->stall = false;
+    x->lost = true; /* its host memory is gone */
     cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
     cr_assert(strstr(err.message, "a new one is needed"), "%s", err.message);
     fcp_session_free(session);
