@@ -10,7 +10,7 @@
 #include "kernels/abi.h"
 
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_common[], emit_text_forward_mma[],
-    emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[];
+    emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[];
 
 bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
 unsigned emit_backward(uint32_t d) { return d <= 128 ? EMIT_ORDERED : EMIT_SPLIT; }
@@ -48,7 +48,8 @@ static void open_first(void *context, const char *text, size_t size) {
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
-    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARD | EMIT_ORDERED | EMIT_SPLIT)) return "no such skeleton";
+    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARD | EMIT_ORDERED | EMIT_SPLIT | EMIT_SUPPORT))
+        return "no such skeleton";
     if (s->skeletons & EMIT_ORDERED && emit_backward(s->head_dim) != EMIT_ORDERED)
         return "a head_dim that this skeleton has not";
     opening o = {s, out, context, false};
@@ -59,6 +60,7 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     if (s->skeletons & (EMIT_ORDERED | EMIT_SPLIT)) say_part(out, context, "backward_steps.h", emit_text_backward_steps);
     if (s->skeletons & EMIT_SPLIT) say_part(out, context, "backward_mma.h", emit_text_backward_mma);
     if (s->skeletons & EMIT_ORDERED) say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
+    if (s->skeletons & EMIT_SUPPORT) say_part(out, context, "support.h", emit_text_support);
     return NULL;
 }
 

@@ -8,8 +8,9 @@
 #define FCP_SOURCE_H
 #include "emit.h"
 
-/* The skeletons. Of the backward pass: in one kernel, dQ added in order; or in two, dK and dV, then dQ. */
-enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4 };
+/* The skeletons. Of the backward pass: in one kernel, dQ added in order; or in two, dK and dV, then dQ. Support: what a
+ * runtime needs beside them, of any pass. */
+enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8 };
 
 typedef struct emit_source {
     const emit_program *program;

@@ -5,6 +5,7 @@
  */
 #include "backend.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 64 };
@@ -26,6 +27,32 @@ fcp_code fcp_device_open(const fcp_backend *backend, const fcp_plan *plan, uint3
 
 void fcp_device_close(fcp_device *device) {
     if (device) device->backend->close(device);
+}
+
+fcp_homes *fcp_homes_of(const fcp_plan *plan) {
+    uint32_t ranks = plan->problem->ranks;
+    size_t starts = (size_t)plan->blocks_count + ranks; /* of a side */
+    fcp_homes *h = calloc(1, ranks * sizeof *h + FCP_SIDES * starts * sizeof(uint64_t));
+    if (!h) return NULL;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) h[plan->blocks[b].home].homes++;
+    for (int side = 0; side < FCP_SIDES; side++) {
+        uint64_t *all = (uint64_t *)(void *)(h + ranks) + (size_t)side * starts, *at = all;
+        for (uint32_t r = 0; r < ranks; r++) {
+            h[r].first[side] = at;
+            at += h[r].homes + 1;
+        }
+        for (uint64_t b = 0; b < plan->blocks_count; b++) {
+            const fcp_block *k = &plan->blocks[b];
+            if (!(k->holds >> side & 1)) continue;
+            all[(size_t)(h[k->home].first[side] - all) + k->home_slot + 1] = k->tokens;
+            h[k->home].tokens[side] += k->tokens;
+        }
+        for (uint32_t r = 0; r < ranks; r++) {
+            uint64_t *first = all + (h[r].first[side] - all);
+            for (uint32_t i = 0; i < h[r].homes; i++) first[i + 1] += first[i];
+        }
+    }
+    return h;
 }
 
 static void widen(uint32_t *count, uint32_t slot, uint32_t homes) {

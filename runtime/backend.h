@@ -77,6 +77,16 @@ fcp_code fcp_device_open(const fcp_backend *backend, const fcp_plan *plan, uint3
                          fcp_error *err);
 void fcp_device_close(fcp_device *device);
 
+/* The home blocks of a rank, their tokens of each side, and the first token of each home slot (homes + 1). A side that a
+ * block does not hold has no tokens of it. */
+typedef struct fcp_homes {
+    uint32_t homes;
+    uint64_t tokens[FCP_SIDES];
+    const uint64_t *first[FCP_SIDES];
+} fcp_homes;
+/* Of every rank, in one piece of memory that the caller frees; NULL when out of memory. */
+fcp_homes *fcp_homes_of(const fcp_plan *plan);
+
 /* Slots: what the tables say a rank uses in a pass, found by one walk over its streams. */
 typedef struct fcp_slots {
     uint32_t homes, kv, state, dkv; /* homes; transient ones */

@@ -14,7 +14,7 @@ typedef struct cu_graph_ *cu_graph;
 typedef struct cu_graph_exec_ *cu_graph_exec;
 typedef int cu_device, cu_result;
 
-enum { CU_SUCCESS = 0, CU_ERROR_OUT_OF_MEMORY = 2, CU_ERROR_NOT_READY = 600, CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704 };
+enum { CU_SUCCESS = 0, CU_ERROR_INVALID_VALUE = 1, CU_ERROR_OUT_OF_MEMORY = 2, CU_ERROR_NOT_READY = 600, CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_THREAD_LOCAL = 1 };
 enum cu_device_attribute {
     CU_SHARED_MEMORY_PER_SM = 81,
@@ -24,6 +24,7 @@ enum cu_device_attribute {
     CU_CAPABILITY_MINOR = 76
 };
 enum cu_function_attribute { CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
+enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE = 9 };
 
 /* symbol, type of the pointer */
@@ -39,6 +40,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuDevicePrimaryCtxRetain, cu_result (*context_retain)(cu_context *, cu_device))                                  \
     X(cuDevicePrimaryCtxRelease_v2, cu_result (*context_release)(cu_device))                                           \
     X(cuCtxSetCurrent, cu_result (*context_set)(cu_context))                                                           \
+    X(cuCtxGetCurrent, cu_result (*context_get)(cu_context *))                                                         \
     X(cuCtxGetStreamPriorityRange, cu_result (*priorities)(int *, int *))                                              \
     X(cuDeviceCanAccessPeer, cu_result (*can_peer)(int *, cu_device, cu_device))                                       \
     X(cuCtxEnablePeerAccess, cu_result (*enable_peer)(cu_context, unsigned))                                           \

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "blas.h"
+#include "segments.h"
+#include "session.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
@@ -40,13 +42,14 @@ struct member {
     pthread_t thread;
 };
 
-struct fcp_session {
+struct fcp_exec {
+    fcp_session base;
     const fcp_plan *plan;
     fcp_device *device;
     fcp_net *net;
     uint32_t timeout_s, workers, team_size; /* team_size > 1: workers belong to ranks, team_size each */
     fcp_rank *ranks;
-    uint64_t *home_first[FCP_SIDES];
+    fcp_homes *homes; /* of every rank */
     struct team *teams;
     struct member *members; /* team_size - 1 a rank */
     /* workers free to compute */
@@ -62,19 +65,14 @@ struct fcp_session {
     fcp_error error; /* the first, under lock */
 };
 
-static const char *const pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
-static const char *const queue_names[FCP_QUEUES] = {[FCP_COMPUTE] = "compute", [FCP_COMM] = "communication"};
-static const char *const op_names[FCP_OP_COUNT] = {
-#define X(id, name) [FCP_OP_##id] = name,
-    FCP_OPS(X)
-#undef X
-};
 static const char *const class_names[FCP_CLASSES] = {[FCP_KV] = "KV", [FCP_Q] = "Q", [FCP_DKV] = "dKV",
                                                      [FCP_STATE] = "state", [FCP_IN] = "inputs", [FCP_OUT] = "outputs"};
 
+static const fcp_session_kind exec_kind;
+
 /* --- failure ------------------------------------------------------------------------------------------------------ */
 
-static void wake_everyone(fcp_session *s) {
+static void wake_everyone(fcp_exec *s) {
     fcp_net_abort(s->net);
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
         pthread_mutex_lock(&s->ranks[r].lock);
@@ -87,7 +85,7 @@ static void wake_everyone(fcp_session *s) {
 }
 
 /* Keeps the first error and ends the pass. */
-static void fail(fcp_session *s, fcp_code code, const char *text) {
+static void fail(fcp_exec *s, fcp_code code, const char *text) {
     pthread_mutex_lock(&s->lock);
     bool first = !s->failed;
     if (first) {
@@ -99,11 +97,11 @@ static void fail(fcp_session *s, fcp_code code, const char *text) {
 }
 
 static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code code, const char *why) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, s->pass, rank->index, queue)->first + index];
     char text[sizeof s->error.message];
     snprintf(text, sizeof text, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s): %s", rank->index,
-             pass_names[s->pass], x->stage, index, queue_names[queue], op_names[x->op], why);
+             fcp_pass_names[s->pass], x->stage, index, fcp_queue_names[queue], fcp_op_names[x->op], why);
     fail(s, code, text);
 }
 
@@ -115,9 +113,9 @@ struct patience {
     uint32_t courtesy; /* slices left */
 };
 
-static struct patience patience_begin(const fcp_session *s) { return (struct patience){s->progress, fcp_clock(), 3}; }
+static struct patience patience_begin(const fcp_exec *s) { return (struct patience){s->progress, fcp_clock(), 3}; }
 
-static bool patience_ends(const fcp_session *s, struct patience *p, uint32_t round) {
+static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round) {
     if (s->progress != p->progress || s->computing) *p = patience_begin(s);
     if (fcp_clock() - p->since < s->timeout_s) return false;
     bool earlier = false;
@@ -126,13 +124,13 @@ static bool patience_ends(const fcp_session *s, struct patience *p, uint32_t rou
 }
 
 /* Milliseconds of one slice of a wait. */
-static uint32_t slice(const fcp_session *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
+static uint32_t slice(const fcp_exec *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
 
 /* --- workers and teams -------------------------------------------------------------------------------------------- */
 
 /* A worker to compute with; false when the pass has failed. */
 static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     if (s->team_size > 1) {
         *out_worker = rank->index * s->team_size;
         s->computing++;
@@ -148,7 +146,7 @@ static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
 }
 
 static void give_worker(fcp_rank *rank, uint32_t worker) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     s->computing--;
     if (s->team_size > 1) return;
     pthread_mutex_lock(&s->lock);
@@ -255,8 +253,8 @@ static void copy_local(fcp_rank *rank, const fcp_instr *x) {
         const fcp_transfer *t = &rank->arena.plan->transfers[i];
         fcp_segment home[FCP_SEGMENTS], caller[FCP_SEGMENTS];
         finish_outputs(rank, t);
-        uint32_t count = fcp_segments_block(rank, t, home);
-        fcp_segments_caller(rank, t, caller);
+        uint32_t count = fcp_segments_block(&rank->arena, t, home);
+        fcp_segments_caller(&rank->arena, rank->tensors, t, caller);
         for (uint32_t j = 0; j < count; j++)
             if (t->cls == FCP_IN) device->backend->copy(device, home[j].data, caller[j].data, home[j].bytes);
             else device->backend->copy(device, caller[j].data, home[j].data, home[j].bytes);
@@ -264,7 +262,7 @@ static void copy_local(fcp_rank *rank, const fcp_instr *x) {
 }
 
 static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     uint32_t worker;
     fcp_code code = FCP_OK;
     if (!take_worker(rank, &worker)) return FCP_OK; /* somebody else has failed */
@@ -286,7 +284,7 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
 }
 
 static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
     if (x->b > rank->wire_capacity) {
         fcp_wire *bigger = realloc(rank->wires, x->b * sizeof *bigger);
@@ -301,7 +299,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         bool caller = fcp_at_caller(t);
         if (!caller && t->dir == FCP_SEND) finish_outputs(rank, t);
         w->segments =
-            (uint16_t)(caller ? fcp_segments_caller(rank, t, w->segment) : fcp_segments_block(rank, t, w->segment));
+            (uint16_t)(caller ? fcp_segments_caller(&rank->arena, rank->tensors, t, w->segment) : fcp_segments_block(&rank->arena, t, w->segment));
     }
     fcp_code code = fcp_net_launch(s->net, rank->index, s->pass, x->c, rank->wires, x->b, err);
     struct patience patience = patience_begin(s);
@@ -333,7 +331,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
 
 /* WAIT: the other queue must have completed `count` instructions. */
 static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t count) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     fcp_queue other = queue == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
     struct patience patience = patience_begin(s);
     bool late = false;
@@ -347,12 +345,12 @@ static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t c
     if (done >= count || s->failed) return;
     char why[160];
     snprintf(why, sizeof why, "the %s queue has completed %u of %u instructions, and nothing went on for %u s",
-             queue_names[other], done, count, s->timeout_s);
+             fcp_queue_names[other], done, count, s->timeout_s);
     fail_at(rank, queue, index, FCP_E_RUN, why);
 }
 
 static void run_queue(fcp_rank *rank, fcp_queue queue) {
-    fcp_session *s = rank->session;
+    fcp_exec *s = rank->session;
     const fcp_stream *stream = fcp_stream_of(s->plan, s->pass, rank->index, queue);
     for (uint32_t i = 0; i < stream->count && !s->failed; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
@@ -397,7 +395,7 @@ static void *run_comm(void *argument) {
 
 /* --- sessions ----------------------------------------------------------------------------------------------------- */
 
-static fcp_code init_locks(fcp_session *s, fcp_error *err) {
+static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     const char *text = "no memory for locks";
     if (pthread_mutex_init(&s->lock, NULL)) return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
     if (!fcp_condition_init(&s->changed)) {
@@ -424,33 +422,19 @@ static fcp_code init_locks(fcp_session *s, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Homes of every rank: home_first of rank r begins at index (homes of the ranks before it) + r. A side that a block
- * does not hold has no tokens of it. */
-static void count_homes(fcp_session *s) {
-    const fcp_plan *plan = s->plan;
-    uint32_t ranks = plan->problem->ranks;
-    for (uint64_t b = 0; b < plan->blocks_count; b++) s->ranks[plan->blocks[b].home].homes++;
-    for (int side = 0; side < FCP_SIDES; side++) {
-        uint64_t *all = s->home_first[side], *at = all;
-        for (uint32_t r = 0; r < ranks; r++) {
-            s->ranks[r].home_first[side] = at;
-            at += s->ranks[r].homes + 1;
-        }
-        for (uint64_t b = 0; b < plan->blocks_count; b++) {
-            const fcp_block *k = &plan->blocks[b];
-            fcp_rank *rank = &s->ranks[k->home];
-            if (!(k->holds >> side & 1)) continue;
-            all[(size_t)(rank->home_first[side] - all) + k->home_slot + 1] = k->tokens;
-            rank->home_tokens[side] += k->tokens;
-        }
-        for (uint32_t r = 0; r < ranks; r++) {
-            uint64_t *first = all + (s->ranks[r].home_first[side] - all);
-            for (uint32_t i = 0; i < s->ranks[r].homes; i++) first[i + 1] += first[i];
+static void count_homes(fcp_exec *s) {
+    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+        const fcp_homes *h = &s->homes[r];
+        fcp_rank *rank = &s->ranks[r];
+        rank->homes = h->homes;
+        for (int side = 0; side < FCP_SIDES; side++) {
+            rank->home_tokens[side] = h->tokens[side];
+            rank->home_first[side] = h->first[side];
         }
     }
 }
 
-static fcp_code make_rank(fcp_session *s, fcp_rank *rank, fcp_error *err) {
+static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     size_t most = 0;
     uint32_t dkv = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -472,7 +456,7 @@ static uint32_t processors(void) {
 }
 
 /* How many workers, and whether ranks have teams of them. */
-static void choose_workers(fcp_session *s, uint32_t threads) {
+static void choose_workers(fcp_exec *s, uint32_t threads) {
     const fcp_problem *p = s->plan->problem;
     if (threads == 0) threads = processors();
     if (threads > FCP_BLAS_CALLERS) threads = FCP_BLAS_CALLERS;
@@ -482,8 +466,8 @@ static void choose_workers(fcp_session *s, uint32_t threads) {
     s->workers = s->team_size > 1 ? s->team_size * p->ranks : threads < p->ranks ? threads : p->ranks;
 }
 
-void fcp_session_free(fcp_session *s) {
-    if (!s) return;
+static void exec_free(fcp_session *session) {
+    fcp_exec *s = (fcp_exec *)session;
     uint32_t ranks = s->plan->problem->ranks;
     for (uint32_t r = 0; r < ranks; r++) {
         fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
@@ -506,27 +490,19 @@ void fcp_session_free(fcp_session *s) {
     fcp_net_close(s->net);
     fcp_device_close(s->device);
     free(s->ranks);
-    for (int side = 0; side < FCP_SIDES; side++) free(s->home_first[side]);
+    free(s->homes);
     free(s->teams);
     free(s->members);
     free(s->free_workers);
     free(s);
 }
 
-fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
-                            fcp_error *err) {
-    const char *name = options && options->backend ? options->backend : "host";
-    const fcp_backend *backend = fcp_backend_find(name);
-    if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
-    if (!backend) return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: use host", name);
-    return fcp_session_create_on(plan, backend, options, out_session, err);
-}
-
 fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                fcp_session **out_session, fcp_error *err) {
     uint32_t ranks = plan->problem->ranks;
-    fcp_session *s = calloc(1, sizeof *s);
+    fcp_exec *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
+    s->base = (fcp_session){&exec_kind, plan};
     s->plan = plan;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     choose_workers(s, options ? options->compute_threads : 0);
@@ -534,11 +510,9 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
     s->teams = calloc(ranks, sizeof *s->teams);
     s->members = calloc((size_t)ranks * (s->team_size - 1) + 1, sizeof *s->members);
     s->free_workers = calloc(s->workers, sizeof *s->free_workers);
-    for (int side = 0; side < FCP_SIDES; side++)
-        s->home_first[side] = calloc((size_t)plan->blocks_count + ranks, sizeof *s->home_first[side]);
+    s->homes = fcp_homes_of(plan);
     fcp_code code = FCP_OK;
-    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->home_first[FCP_QUERIES] ||
-        !s->home_first[FCP_KEYS])
+    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
     if (code == FCP_OK) code = init_locks(s, err);
     if (code == FCP_OK) code = fcp_device_open(backend, plan, s->workers, &s->device, err);
@@ -551,31 +525,14 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
         code = make_rank(s, &s->ranks[r], err);
     }
     if (code != FCP_OK) {
-        fcp_session_free(s);
+        exec_free(&s->base);
         return code;
     }
-    *out_session = s;
+    *out_session = &s->base;
     return FCP_OK;
 }
 
-/* Every tensor that the pass touches is there, at every rank that has tokens. */
-static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
-        const fcp_tensors *t = &tensors[r];
-        bool q = fcp_plan_layout(s->plan, r, NULL, NULL), kv = fcp_plan_layout_keys(s->plan, r, NULL, NULL);
-        bool back = pass == FCP_BACKWARD;
-        const struct { const void *tensor; const char *name; bool needed; } all[] = {
-            {t->q, "q", q}, {t->k, "k", kv}, {t->v, "v", kv}, {t->o, "o", q}, {t->lse, "lse", q},
-            {t->d_o, "d_o", q && back}, {t->dq, "dq", q && back}, {t->dk, "dk", kv && back}, {t->dv, "dv", kv && back}};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i].needed && !all[i].tensor)
-                return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r,
-                                all[i].name, pass_names[pass]);
-    }
-    return FCP_OK;
-}
-
-static void begin_pass(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors) {
+static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     s->pass = pass;
     s->failed = false;
     s->progress = 0;
@@ -606,7 +563,7 @@ static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *
 }
 
 /* Starts all threads and waits for them. */
-static void run_threads(fcp_session *s, pthread_t *threads) {
+static void run_threads(fcp_exec *s, pthread_t *threads) {
     uint32_t ranks = s->plan->problem->ranks, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
     for (uint32_t i = 0; i < helpers && !s->failed; i++) {
         struct member *m = &s->members[i];
@@ -621,7 +578,7 @@ static void run_threads(fcp_session *s, pthread_t *threads) {
         bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank)
                         : start(&threads[i], COMPUTE_STACK, run_compute, rank);
         char text[120];
-        snprintf(text, sizeof text, "rank %u, %s pass: no thread could be started for it", i / 2, pass_names[s->pass]);
+        snprintf(text, sizeof text, "rank %u, %s pass: no thread could be started for it", i / 2, fcp_pass_names[s->pass]);
         if (ok) started++;
         else fail(s, FCP_E_RUN, text);
     }
@@ -635,12 +592,9 @@ static void run_threads(fcp_session *s, pthread_t *threads) {
     for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL);
 }
 
-fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
-    if (!(s->plan->problem->passes >> pass & 1))
-        return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", pass_names[pass]);
-    fcp_code code = check_tensors(s, pass, tensors, err);
-    if (code != FCP_OK) return code;
+static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+    fcp_exec *s = (fcp_exec *)session;
+    (void)stream;
     pthread_t *threads = malloc(2 * (size_t)s->plan->problem->ranks * sizeof *threads);
     if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
     begin_pass(s, pass, tensors);
@@ -653,5 +607,8 @@ fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tenso
     return s->error.code;
 }
 
-const char *fcp_session_backend(const fcp_session *s) { return s->device->backend->name; }
-const char *fcp_session_transport(const fcp_session *s) { return s->net->transport->name; }
+static const char *exec_backend(const fcp_session *s) { return ((const fcp_exec *)s)->device->backend->name; }
+static const char *exec_transport(const fcp_session *s) { return ((const fcp_exec *)s)->net->transport->name; }
+
+static const fcp_session_kind exec_kind = {
+    .name = "host", .run = exec_run, .free = exec_free, .backend = exec_backend, .transport = exec_transport};

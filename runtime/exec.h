@@ -7,12 +7,14 @@
 #include "clock.h"
 #include "transport.h"
 
+typedef struct fcp_exec fcp_exec;
+
 /* One rank: its arena, and how far its two queues are. */
 typedef struct fcp_rank {
-    struct fcp_session *session;
+    struct fcp_exec *session;
     uint32_t index, homes;
     uint64_t home_tokens[FCP_SIDES];
-    const uint64_t *home_first[FCP_SIDES]; /* homes + 1, in the session's arrays */
+    const uint64_t *home_first[FCP_SIDES]; /* homes + 1, in the session's fcp_homes */
     fcp_slots slots[FCP_PASSES];
     void *memory;                    /* of the arena; serves every pass */
     uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */
@@ -31,9 +33,4 @@ typedef struct fcp_rank {
 /* As fcp_session_create, on a backend that need not be among those fcp_backend_find knows; options->backend is not read. */
 fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                fcp_session **out_session, fcp_error *err);
-
-/* What a transfer moves at this rank, on its home's or its slot's side, or on the caller's. Returns the number of
- * segments; both sides of a transfer give the same sizes in the same order. */
-uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
-uint32_t fcp_segments_caller(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
 #endif

@@ -105,22 +105,30 @@ typedef struct fcp_tensors {
 typedef struct fcp_session fcp_session;
 
 typedef struct fcp_session_options {
-    const char *backend;      /* "host" (NULL means host) */
+    const char *backend;      /* "host", "cuda" (NULL means host) */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+    uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
 } fcp_session_options;
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
  * The host backend computes on threads of its own with OpenBLAS on one thread each. How many threads OpenBLAS uses is a
  * setting of the whole process: while a pass runs it is 1, and afterwards what it was before. No more than 32 ranks are
- * inside OpenBLAS at once, over all sessions of the process. */
+ * inside OpenBLAS at once, over all sessions of the process.
+ * The cuda backend runs all ranks on the devices of this process, several to a device if need be: rank r on device r modulo
+ * their number. Its plans are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the session uses,
+ * there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
 /* Runs a pass over all ranks; `tensors` has one entry a rank. Two runs on the same input give identical bits. On an
  * error the outputs are undefined, and the error names rank, stage and instruction. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
-/* "host", "threads" */
+/* cuda: the same on a CUstream of the caller's, of a device that the session uses, behind what the stream has. Returns once
+ * everything is in the stream; before that only where a tensor lies in host memory, which must then have been read or
+ * written: it waits. An error that shows itself later is returned by the stream's next synchronisation, or the next run. */
+fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
+/* "host", "threads"; "cuda", "local" */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
 

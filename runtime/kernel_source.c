@@ -94,7 +94,7 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
     *out_text = NULL;
     fcp_code code = fcp_kernel_check(plan, err);
     unsigned passes = (skeletons & EMIT_FORWARD ? 1u << FCP_FORWARD : 0) |
-                      (skeletons & ~(unsigned)EMIT_FORWARD ? 1u << FCP_BACKWARD : 0);
+                      (skeletons & (EMIT_ORDERED | EMIT_SPLIT) ? 1u << FCP_BACKWARD : 0);
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");

@@ -95,6 +95,13 @@ typedef struct fk_launch {
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
 } fk_launch;
 
+/* Parameters of the kernels of support.h: addresses; count as each says. */
+typedef struct fk_support {
+    fk_u64 to, from, other, count;
+    fk_u32 heads, pad;
+} fk_support;
+enum { FK_SUPPORT_THREADS = 256 };
+
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 /* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most
  * registers a thread may use (the budget builds are held to; 255 is all there are), and into how many parts an item is

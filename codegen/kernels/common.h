@@ -24,9 +24,11 @@ FK_DEVICE fk_u32 fk_warp(void) { return fk_thread() / 32; }
 #if FK_BF16
 #define fk_multiply fk_multiply_bf16
 #define fk_pack fk_pack_bf16
+#define fk_unpack fk_unpack_bf16
 #else
 #define fk_multiply fk_multiply_fp16
 #define fk_pack fk_pack_fp16
+#define fk_unpack fk_unpack_fp16
 #endif
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */

@@ -29,6 +29,7 @@ FK_PRIMITIVE(fk_u32, fk_load_shared_bits, (fk_u32 from))
 FK_PRIMITIVE(void, fk_load_shared2, (float out[2], fk_u32 from)) /* a multiple of 8 */
 FK_PRIMITIVE(float, fk_load, (fk_u64 from))
 FK_PRIMITIVE(void, fk_load2, (float out[2], fk_u64 from)) /* a multiple of 8 */
+FK_PRIMITIVE(fk_u32, fk_load_bits, (fk_u64 from))
 FK_PRIMITIVE(void, fk_store, (fk_u64 to, float x))
 FK_PRIMITIVE(void, fk_store2, (fk_u64 to, float a, float b))
 FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
@@ -53,6 +54,8 @@ FK_PRIMITIVE(float, fk_exchange, (float x, fk_u32 mask))
 /* Two numbers rounded to nearest even, the first in the low half. */
 FK_PRIMITIVE(fk_u32, fk_pack_bf16, (float low, float high))
 FK_PRIMITIVE(fk_u32, fk_pack_fp16, (float low, float high))
+FK_PRIMITIVE(void, fk_unpack_bf16, (float out[2], fk_u32 x))
+FK_PRIMITIVE(void, fk_unpack_fp16, (float out[2], fk_u32 x))
 /* 2^x, 0 for -inf; log2 x. Approximations, relative error about 2^-22. */
 FK_PRIMITIVE(float, fk_exp2, (float x))
 FK_PRIMITIVE(float, fk_log2, (float x))

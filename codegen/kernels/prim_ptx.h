@@ -48,6 +48,11 @@ FK_DEVICE float fk_load(fk_u64 from) {
 FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "l"(from) : "memory");
 }
+FK_DEVICE fk_u32 fk_load_bits(fk_u64 from) {
+    fk_u32 x;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+    return x;
+}
 FK_DEVICE void fk_store(fk_u64 to, float x) { asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory"); }
 FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
     asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
@@ -105,6 +110,15 @@ FK_DEVICE fk_u32 fk_pack_fp16(float low, float high) {
     fk_u32 x;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     return x;
+}
+FK_DEVICE void fk_unpack_bf16(float out[2], fk_u32 x) {
+    asm("mov.b32 %0, %1;" : "=f"(out[0]) : "r"(x << 16));
+    asm("mov.b32 %0, %1;" : "=f"(out[1]) : "r"(x & 0xffff0000u));
+}
+FK_DEVICE void fk_unpack_fp16(float out[2], fk_u32 x) {
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(out[0]), "=f"(out[1])
+        : "r"(x));
 }
 FK_DEVICE float fk_exp2(float x) {
     float y;

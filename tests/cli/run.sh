@@ -537,6 +537,19 @@ bad "a tensor that is not there" 1 E010 run a.plan --q none.npy --k dk.npy --v d
 bad "bf16 outputs without --bf16" 1 E701 run bf16.plan --out out/x.npy
 bad "--bf16 for an fp32 plan" 1 E701 run a.plan --bf16 --out out/x.npy
 bad "a backend that is not there" 1 E702 run a.plan --backend quantum --out out/x.npy
+FCP_CUDA_DRIVER=/nowhere/libcuda.so; export FCP_CUDA_DRIVER
+program gpu.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }
+cluster { nodes = 1; gpus = 2 }; batch { lengths = [300, 100] }; plan { mask = causal; block = 128 }'
+ok "a plan for GPUs" "$fcpc" -q gpu.fcp -o gpu.plan
+bad "cuda without a driver" 1 E702 run gpu.plan --backend cuda
+holds "says what was looked for" grep -q "/nowhere/libcuda.so.*--backend host" stderr
+if [ -e "$B/standin/libcuda.so" ]; then
+    FCP_CUDA_DRIVER=$B/standin/libcuda.so
+    ok "cuda, on a driver that stands in" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
+        "$fcpc" run gpu.plan --backend cuda --json
+    holds "its JSON" json '.ok and .backend == "cuda" and .transport == "local" and .ranks == 2'
+fi
+unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
 

@@ -20,6 +20,7 @@ typedef struct fibers_kernels {
     uint32_t head_dim;
     bool bf16, score;
     fibers_kernel forward, dkv, dq, ordered; /* ordered.run: NULL for head_dim 256 */
+    fibers_kernel begin_lse, delta, add, round;
 } fibers_kernels;
 /* NULL when there is none. */
 const fibers_kernels *fibers_kernels_find(uint32_t head_dim, fcp_dtype dtype, bool score);

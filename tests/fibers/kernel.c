@@ -19,6 +19,7 @@ FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 
 #include "../../codegen/kernels/backward_steps.h"
 #include "../../codegen/kernels/backward_mma.h"
 #include "../../codegen/kernels/backward_ordered_mma.h"
+#include "../../codegen/kernels/support.h"
 
 static void run_forward(const void *launch) { fk_forward(*(const fk_launch *)launch); }
 static void run_dkv(const void *launch) { fk_backward_dkv(*(const fk_launch *)launch); }
@@ -26,6 +27,11 @@ static void run_dq(const void *launch) { fk_backward_dq(*(const fk_launch *)laun
 #if FK_HEAD_DIM <= 128
 static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_launch *)launch); }
 #endif
+
+static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support *)launch); }
+static void run_delta(const void *launch) { fk_delta(*(const fk_support *)launch); }
+static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
+static void run_round(const void *launch) { fk_round(*(const fk_support *)launch); }
 
 extern const fibers_kernels FK_TABLE;
 const fibers_kernels FK_TABLE = {
@@ -38,4 +44,8 @@ const fibers_kernels FK_TABLE = {
 #if FK_HEAD_DIM <= 128
     .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
 #endif
+    .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
+    .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},
+    .add = {run_add, FK_SUPPORT_THREADS, 0, 1},
+    .round = {run_round, FK_SUPPORT_THREADS, 0, 1},
 };

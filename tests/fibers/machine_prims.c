@@ -242,6 +242,11 @@ float fk_load_host(fk_u64 from) {
     return x;
 }
 void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, global_at(machine_self, from, 8, false), 8); }
+fk_u32 fk_load_bits_host(fk_u64 from) {
+    fk_u32 x;
+    memcpy(&x, global_at(machine_self, from, 4, false), 4);
+    return x;
+}
 void fk_store_host(fk_u64 to, float x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
 void fk_store2_host(fk_u64 to, float a, float b) {
     float pair[2] = {a, b};
@@ -291,6 +296,14 @@ void fk_copy_wait_host(void) {
 
 fk_u32 fk_pack_bf16_host(float low, float high) { return fcp_float_bf16(low) | (fk_u32)fcp_float_bf16(high) << 16; }
 fk_u32 fk_pack_fp16_host(float low, float high) { return fcp_float_fp16(low) | (fk_u32)fcp_float_fp16(high) << 16; }
+void fk_unpack_bf16_host(float out[2], fk_u32 x) {
+    out[0] = fcp_bf16_float((uint16_t)x);
+    out[1] = fcp_bf16_float((uint16_t)(x >> 16));
+}
+void fk_unpack_fp16_host(float out[2], fk_u32 x) {
+    out[0] = fcp_fp16_float((uint16_t)x);
+    out[1] = fcp_fp16_float((uint16_t)(x >> 16));
+}
 float fk_exp2_host(float x) { return exp2f(x); }
 float fk_log2_host(float x) { return log2f(x); }
 float fk_max_host(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }

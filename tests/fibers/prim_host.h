@@ -33,6 +33,7 @@ void machine_note(const char *file, int line);
 #define fk_load_shared2 FK_NOTED(fk_load_shared2)
 #define fk_load FK_NOTED(fk_load)
 #define fk_load2 FK_NOTED(fk_load2)
+#define fk_load_bits FK_NOTED(fk_load_bits)
 #define fk_store FK_NOTED(fk_store)
 #define fk_store2 FK_NOTED(fk_store2)
 #define fk_store_bits FK_NOTED(fk_store_bits)
@@ -43,6 +44,8 @@ void machine_note(const char *file, int line);
 #define fk_exchange FK_NOTED(fk_exchange)
 #define fk_pack_bf16 fk_pack_bf16_host
 #define fk_pack_fp16 fk_pack_fp16_host
+#define fk_unpack_bf16 fk_unpack_bf16_host
+#define fk_unpack_fp16 fk_unpack_fp16_host
 #define fk_exp2 fk_exp2_host
 #define fk_log2 fk_log2_host
 #define fk_max fk_max_host

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "../../codegen/kernels/abi.h"
 #include "../../runtime/jit.h"
 #include "../../runtime/kernel_source.h"
 #include "known_masks.h"
@@ -45,11 +46,12 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     fcp_cubin cubin;
     fcp_error err;
     bool cached;
-    emit_kernel kernels[EMIT_KERNELS];
+    static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round"};
+    emit_kernel kernels[EMIT_KERNELS + 4];
     unsigned has = plan->problem->passes;
     if (skeletons & BACKWARD) skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim);
     if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARD;
-    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARD;
+    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARD | EMIT_SUPPORT;
     if (!skeletons) return;
     cr_assert_eq(fcp_kernel_source(plan, skeletons, &source, &err), FCP_OK, "%s: %s", what, err.message);
     fcp_code code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
@@ -57,6 +59,8 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
     uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
+    for (int i = 0; skeletons & EMIT_SUPPORT && i < 4; i++)
+        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = 64};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -138,7 +142,7 @@ Test(cubin, skeletons) {
                      head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
             fcp_plan *plan = gpu_plan(what, text, NULL, 0);
-            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | BACKWARD, archs[a], what);
+            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | BACKWARD, archs[a], what);
             fcp_plan_free(plan);
         }
     close_gate(&g);

@@ -378,10 +378,10 @@ Test(reference, a_wrong_result_is_not_ok) {
 Test(host, misuse_is_an_error) {
     hand *h = hand_make(2, 2, 1, 16, FCP_FP32, 128, "causal", mixed, 6);
     fcp_session *session = NULL;
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.backend = "tpu"};
     fcp_error err;
     cr_assert(fcp_session_create(&h->plan, &options, &session, &err) == FCP_E_BACKEND);
-    cr_assert(strstr(err.message, "\"cuda\"") && session == NULL, "%s", err.message);
+    cr_assert(strstr(err.message, "\"tpu\"") && session == NULL, "%s", err.message);
     cr_assert(fcp_session_create(&h->plan, NULL, &session, &err) == FCP_OK);
     cr_assert(strcmp(fcp_session_backend(session), "host") == 0 &&
               strcmp(fcp_session_transport(session), "threads") == 0);

@@ -1,10 +1,10 @@
-/* exec_segments.c: which memory a transfer reads or writes.
+/* segments.c: which memory a transfer reads or writes.
  *
  * Requires: a verified plan; the rank's arena laid out for the pass. Gives: up to FCP_SEGMENTS stretches of whole
  * tokens.
  * Cost: constant. Units: tokens in, bytes out.
  */
-#include "exec.h"
+#include "segments.h"
 
 struct list {
     fcp_segment *out;
@@ -45,10 +45,10 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
 }
 
 /* Of IN and OUT, what the block's side has; in a plan that is not split, that is all. */
-static void add_moved(struct list *l, const fcp_tensors *x, const fcp_rank *rank, const fcp_transfer *t,
+static void add_moved(struct list *l, const fcp_tensors *x, const fcp_arena *a, const fcp_transfer *t,
                       struct token_bytes b) {
-    uint32_t holds = rank->arena.plan->blocks[t->block].holds;
-    bool backward = rank->arena.pass == FCP_BACKWARD;
+    uint32_t holds = a->plan->blocks[t->block].holds;
+    bool backward = a->pass == FCP_BACKWARD;
     if (t->cls == FCP_IN) {
         if (holds & FCP_HOLDS_Q) add(l, x->q, b.q);
         if (holds & FCP_HOLDS_KV) {
@@ -72,8 +72,7 @@ static void add_moved(struct list *l, const fcp_tensors *x, const fcp_rank *rank
     }
 }
 
-uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
-    const fcp_arena *a = &rank->arena;
+uint32_t fcp_segments_block(const fcp_arena *a, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
     struct token_bytes b = token_bytes(a->plan->problem);
     struct list l = {out, 0, t->first, t->tokens};
     if (t->cls == FCP_KV || t->cls == FCP_DKV) {
@@ -84,12 +83,13 @@ uint32_t fcp_segments_block(const fcp_rank *rank, const fcp_transfer *t, fcp_seg
     const fcp_tensors home = {.q = a->q, .k = a->k, .v = a->v, .o = a->o, .lse = a->lse, .d_o = a->d_o,
                               .dq = a->dq_out, .dk = a->dk_out, .dv = a->dv_out};
     l.first += a->home_first[fcp_side_of(block)][block->home_slot];
-    add_moved(&l, &home, rank, t, b);
+    add_moved(&l, &home, a, t, b);
     return l.count;
 }
 
-uint32_t fcp_segments_caller(const fcp_rank *rank, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
+uint32_t fcp_segments_caller(const fcp_arena *a, const fcp_tensors *tensors, const fcp_transfer *t,
+                             fcp_segment out[FCP_SEGMENTS]) {
     struct list l = {out, 0, t->place, t->tokens};
-    add_moved(&l, rank->tensors, rank, t, token_bytes(rank->arena.plan->problem));
+    add_moved(&l, tensors, a, t, token_bytes(a->plan->problem));
     return l.count;
 }

@@ -1,0 +1,55 @@
+/* support.h: what a pass needs beside attention: what outputs are at the start, delta, sums, and outputs in their type.
+ *
+ * Requires: common.h; numbers that lie next to each other, of an even count. Gives: what each kernel says.
+ * Grid:     any number of blocks of FK_SUPPORT_THREADS; no number is touched by two threads.
+ * Cost:     a reading and a writing of everything.
+ */
+
+/* The LSE of rows that have seen nothing: the head's sink. count: rows times heads. */
+FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step)
+        fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4));
+}
+
+/* delta = sum(dO * O), a warp a row. count: rows times heads; from: O, other: dO. */
+FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32);
+    for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
+        float sum = 0;
+        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+            float o[2], d_o[2];
+            fk_unpack(o, fk_load_bits(p->from + i * FK_ROW_BYTES + c * 2));
+            fk_unpack(d_o, fk_load_bits(p->other + i * FK_ROW_BYTES + c * 2));
+            sum = fk_fma(o[0], d_o[0], sum);
+            sum = fk_fma(o[1], d_o[1], sum);
+        }
+        for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
+        if (fk_lane() == 0) fk_store(p->to + i * 4, sum);
+    }
+}
+
+/* to += from; count numbers. */
+FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
+        float a[2], b[2];
+        fk_load2(a, p->to + i * 8);
+        fk_load2(b, p->from + i * 8);
+        fk_store2(p->to + i * 8, a[0] + b[0], a[1] + b[1]);
+    }
+}
+
+/* to = from, rounded to the input type; count numbers. */
+FK_KERNEL(fk_round, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
+        float a[2];
+        fk_load2(a, p->from + i * 8);
+        fk_store_bits(p->to + i * 4, fk_pack(a[0], a[1]));
+    }
+}

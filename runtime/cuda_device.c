@@ -1,0 +1,328 @@
+/* cuda_device.c: the devices of a session: contexts, kernels, what masks read, events, copies, waiting.
+ *
+ * Requires: a driver that fcp_cuda_open opened. Gives: cuda_parts.h.
+ * Cost:     kernels are compiled once per architecture, or come from the disk cache; a copy of the plan's arrays and bands
+ *           on each device.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "cuda_parts.h"
+#include "kernel_source.h"
+#include "kernel_work.h"
+
+enum { ALIGN = 64 };
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err) {
+    return fcp_cuda_check(s->cuda, s->cuda->call.context_set(d->context), err, "cannot use device %d", d->handle);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+static fcp_code attribute(fcp_cuda_session *s, cuda_device *d, int which, int *out, fcp_error *err) {
+    return fcp_cuda_check(s->cuda, s->cuda->call.device_attribute(out, which, d->handle), err,
+                          "device %d does not say its attribute %d", d->handle, which);
+}
+
+static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    const fcp_problem *p = s->plan->problem;
+    char arch[32];
+    fcp_error why;
+    fcp_code code = fcp_cuda_check(s->cuda, call->device_get(&d->handle, number), err, "there is no device %d", number);
+    if (!code) code = fcp_cuda_check(s->cuda, call->device_name(d->name, sizeof d->name, d->handle), err, "device %d has no name", number);
+    if (!code) code = attribute(s, d, CU_CAPABILITY_MAJOR, &d->major, err);
+    if (!code) code = attribute(s, d, CU_CAPABILITY_MINOR, &d->minor, err);
+    if (!code) code = attribute(s, d, CU_MULTIPROCESSORS, &d->multiprocessors, err);
+    if (!code) code = attribute(s, d, CU_SHARED_MEMORY_OPTIN, &d->shared, err);
+    if (code) return code;
+    d->name[sizeof d->name - 1] = 0;
+    snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
+    if (fcp_arch_check(arch, &why))
+        return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
+    d->backward = emit_backward(p->head_dim);
+    emit_kernel asked[EMIT_KERNELS];
+    emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
+    if (d->backward == EMIT_ORDERED && asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
+    code = fcp_cuda_check(s->cuda, call->context_retain(&d->context, d->handle), err, "device %d (%s) cannot be opened",
+                          number, d->name);
+    d->retained = !code;
+    return code;
+}
+
+/* Direct copies between devices, where they can. */
+static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    for (uint32_t i = 0; i < s->device_count; i++)
+        for (uint32_t j = 0; j < s->device_count; j++) {
+            cuda_device *a = &s->devices[i], *b = &s->devices[j];
+            int can = 0;
+            if (i == j) continue;
+            fcp_code code = fcp_cuda_check(s->cuda, call->can_peer(&can, a->handle, b->handle), err,
+                                           "device %d does not say whether it reaches device %d", a->handle, b->handle);
+            if (code) return code;
+            if (!can) continue; /* copies then go through the host, by the driver */
+            code = fcp_cuda_use(s, a, err);
+            if (code) return code;
+            cu_result result = call->enable_peer(b->context, 0);
+            if (result == CU_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
+            code = fcp_cuda_check(s->cuda, result, err, "device %d cannot reach device %d", a->handle, b->handle);
+            if (code) return code;
+        }
+    return FCP_OK;
+}
+
+fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = open_device(s, &s->devices[i], (int)i, err);
+    return code ? code : open_peers(s, err);
+}
+
+void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    if (!d->retained) return;
+    call->context_set(d->context);
+    for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
+    free(d->events);
+    if (d->environment) call->release(d->environment);
+    if (d->module) call->module_unload(d->module);
+    call->context_release(d->handle);
+}
+
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id id, const emit_kernel *asked,
+                            fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cuda_kernel *k = &d->kernels[id];
+    int blocks = 0;
+    *k = (cuda_kernel){NULL, asked->threads, asked->shared, asked->parts, 0};
+    if (k->shared > (uint32_t)d->shared)
+        return fcp_fail(err, FCP_E_BACKEND, "device %d (%s) gives a block %d bytes of shared memory; %s needs %u", d->handle,
+                        d->name, d->shared, asked->name, k->shared);
+    fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, d->module, asked->name), err,
+                                   "the kernels have no %s", asked->name);
+    if (!code && k->shared)
+        code = fcp_cuda_check(s->cuda, call->function_set(k->function, CU_FUNC_MAX_DYNAMIC_SHARED, (int)k->shared), err,
+                              "%s cannot have %u bytes of shared memory", asked->name, k->shared);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->occupancy(&blocks, k->function, (int)k->threads, k->shared), err,
+                              "the driver does not say how many blocks of %s fit", asked->name);
+    if (!code && blocks < 1)
+        code = fcp_fail(err, FCP_E_BACKEND, "no block of %s fits on device %d (%s)", asked->name, d->handle, d->name);
+    k->blocks = code ? 0 : (uint32_t)blocks * (uint32_t)d->multiprocessors;
+    return code;
+}
+
+static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skeletons, fcp_error *err) {
+    static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
+                                          [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round"};
+    static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
+                                        [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered"};
+    emit_kernel asked[EMIT_KERNELS];
+    uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < count; i++)
+        for (int id = CUDA_FORWARD; !code && id <= CUDA_ORDERED; id++)
+            if (strcmp(names[id], asked[i].name) == 0) code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
+    for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND; id++) {
+        const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .parts = 1};
+        code = find_kernel(s, d, (cuda_kernel_id)id, &one, err);
+    }
+    return code;
+}
+
+static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
+    unsigned passes = s->plan->problem->passes;
+    unsigned skeletons = EMIT_SUPPORT | (passes >> FCP_FORWARD & 1 ? EMIT_FORWARD : 0) |
+                         (passes >> FCP_BACKWARD & 1 ? d->backward : 0);
+    char arch[32], *source = NULL;
+    fcp_cubin cubin = {0};
+    bool cached;
+    snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
+    fcp_code code = fcp_kernel_source(s->plan, skeletons, &source, err);
+    if (code) return code;
+    code = fcp_jit_compile(jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, err);
+    if (!code) code = fcp_cuda_use(s, d, err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.module_load(&d->module, cubin.bytes), err,
+                              "device %d does not take the kernels compiled for %s", d->handle, arch);
+    if (!code) code = find_kernels(s, d, skeletons, err);
+    free(source);
+    fcp_cubin_free(&cubin);
+    return code;
+}
+
+fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {
+    fcp_jit *jit = NULL;
+    fcp_code code = fcp_jit_open(NULL, &jit, err);
+    if (code) return code;
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = load_kernels(s, jit, &s->devices[i], err);
+    fcp_jit_close(jit);
+    return code;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                         cu_ptr *out, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->allocate(out, bytes ? bytes : ALIGN), err, "device %d has no %zu bytes for %s",
+                              d->handle, bytes, what);
+    if (code || !from || !bytes) return code;
+    code = fcp_cuda_check(s->cuda, call->copy_in(*out, from, bytes, s->origin), err, "cannot copy %s to device %d", what,
+                          d->handle);
+    return code ? code : fcp_cuda_wait(s, s->origin, "copying to a device", err);
+}
+
+/* What masks and scores read, in this order, each part aligned. */
+struct parts {
+    size_t sequences, arrays, bands, sinks, data, band_rows, band, size;
+};
+static struct parts parts_of(const fcp_plan *plan) {
+    struct parts x = {0};
+    size_t at = 0;
+    x.sequences = at, at += aligned(plan->sequences_count * sizeof(fk_sequence));
+    x.arrays = at, at += aligned(plan->arrays_count * sizeof(fk_u64));
+    x.bands = at, at += aligned(plan->slices_count * sizeof(fk_bands));
+    x.sinks = at, at += aligned(plan->sink_count * sizeof(float));
+    x.data = at, at += aligned(plan->data_count);
+    x.band_rows = at, at += aligned(plan->band_rows_count * sizeof(mc_band_rows));
+    x.band = at, at += aligned(plan->bands_count * sizeof(mc_band));
+    x.size = at;
+    return x;
+}
+size_t fcp_cuda_environment_size(const fcp_plan *plan) { return parts_of(plan).size; }
+
+static void put(char *to, const void *from, size_t bytes) {
+    if (bytes) memcpy(to, from, bytes);
+}
+
+fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    struct parts x = parts_of(plan);
+    char *bytes = calloc(1, x.size + ALIGN);
+    if (!bytes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of fields", x.size);
+    fcp_code code = FCP_OK;
+    fcp_kernel_sequences(plan, (fk_sequence *)(void *)(bytes + x.sequences));
+    for (uint64_t i = 0; i < plan->sink_count; i++) {
+        float sink = (float)plan->sink[i];
+        memcpy(bytes + x.sinks + i * sizeof sink, &sink, sizeof sink);
+    }
+    put(bytes + x.data, plan->data, plan->data_count);
+    put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
+    put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) {
+        cuda_device *d = &s->devices[i];
+        code = fcp_cuda_memory(s, d, x.size, NULL, "fields", &d->environment, err);
+        if (code) break;
+        fcp_kernel_arrays(plan, d->environment + x.data, (fk_u64 *)(void *)(bytes + x.arrays));
+        fcp_kernel_bands(plan, d->environment + x.band_rows, d->environment + x.band, (fk_bands *)(void *)(bytes + x.bands));
+        d->sequences = d->environment + x.sequences;
+        d->arrays = d->environment + x.arrays;
+        d->bands = d->environment + x.bands;
+        d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
+        if (!x.size) continue;
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(d->environment, bytes, x.size, s->origin), err,
+                              "cannot copy fields to device %d", d->handle);
+        if (!code) code = fcp_cuda_wait(s, s->origin, "copying to a device", err);
+    }
+    free(bytes);
+    return code;
+}
+
+/* --- order -------------------------------------------------------------------------------------------------------- */
+
+fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err) {
+    if (d->event_free == 0) {
+        if (d->event_count == d->event_capacity) {
+            uint32_t capacity = d->event_capacity ? 2 * d->event_capacity : 32;
+            cu_event *bigger = realloc(d->events, capacity * sizeof *bigger);
+            if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for events");
+            d->events = bigger;
+            d->event_capacity = capacity;
+        }
+        cu_event made = NULL;
+        fcp_code code = fcp_cuda_use(s, d, err);
+        if (!code)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.event_create(&made, CU_EVENT_DISABLE_TIMING), err,
+                                  "device %d makes no event", d->handle);
+        if (code) return code;
+        if (d->event_count) d->events[d->event_count] = d->events[0];
+        d->events[0] = made;
+        d->event_count++;
+        d->event_free = 1;
+    }
+    *out = d->events[--d->event_free];
+    return FCP_OK;
+}
+
+void fcp_cuda_event_give(cuda_device *d, cu_event event) {
+    for (uint32_t i = d->event_free; i < d->event_count; i++)
+        if (d->events[i] == event) {
+            d->events[i] = d->events[d->event_free];
+            d->events[d->event_free++] = event;
+            return;
+        }
+}
+
+fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu_stream to, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cu_event event = NULL;
+    fcp_code code = fcp_cuda_event_take(s, d, &event, err);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, call->event_record(event, from), err, "cannot record an event");
+    if (!code) code = fcp_cuda_check(s->cuda, call->stream_wait_event(to, event, 0), err, "cannot wait for an event");
+    fcp_cuda_event_give(d, event);
+    return code;
+}
+
+fcp_code fcp_cuda_fork(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t r = 0; !code && r < s->plan->problem->ranks; r++)
+        for (int q = 0; !code && q < FCP_QUEUES; q++) code = fcp_cuda_follow(s, d, origin, s->ranks[r].streams[q], err);
+    return code;
+}
+
+fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t r = 0; !code && r < s->plan->problem->ranks; r++)
+        for (int q = 0; !code && q < FCP_QUEUES; q++)
+            code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].streams[q], origin, err);
+    return code;
+}
+
+fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err) {
+    double begin = fcp_clock();
+    long pause = 10000;
+    fcp_code code = FCP_OK;
+    for (;;) {
+        cu_result result = s->cuda->call.stream_query(stream);
+        if (result == CU_SUCCESS || (code && result != CU_ERROR_NOT_READY)) return code;
+        /* what is in the stream may go on: the memory that it names is not given up before it has ended, or failed twice */
+        if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
+        else if (fcp_clock() - begin > s->timeout_s)
+            return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        if (pause < 1000000) pause *= 2;
+    }
+}
+
+fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
+                       size_t bytes, cu_stream stream, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    if (!bytes) return FCP_OK;
+    cu_result result = to_device == from_device
+                           ? call->copy(to, from, bytes, stream)
+                           : call->copy_peer(to, to_device->context, from, from_device->context, bytes, stream);
+    return fcp_cuda_check(s->cuda, result, err, "cannot copy %zu bytes from device %d to device %d", bytes,
+                          from_device->handle, to_device->handle);
+}

@@ -1,0 +1,123 @@
+/* cuda_parts.h: inside cuda sessions: devices, ranks, work lists, and what the files about them call of each other. */
+#ifndef FCP_CUDA_PARTS_H
+#define FCP_CUDA_PARTS_H
+#include "../codegen/kernels/abi.h"
+#include "../codegen/source.h"
+#include "backend.h"
+#include "cuda_driver.h"
+#include "jit.h"
+#include "session.h"
+
+typedef enum cuda_kernel_id {
+    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND, CUDA_KERNELS
+} cuda_kernel_id;
+typedef struct cuda_kernel {
+    cu_function function; /* NULL where the plan has no use for it */
+    uint32_t threads, shared, parts;
+    uint32_t blocks;      /* that the device holds at once */
+} cuda_kernel;
+
+typedef struct cuda_device {
+    cu_device handle;
+    cu_context context;
+    bool retained;
+    char name[64];
+    int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
+    unsigned backward;       /* EMIT_ORDERED or EMIT_SPLIT */
+    cu_module module;
+    cuda_kernel kernels[CUDA_KERNELS];
+    cu_ptr environment;      /* what masks and scores read */
+    size_t environment_bytes, need;
+    fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
+    cu_event *events;        /* all made; the first `event_free` are not in use */
+    uint32_t event_count, event_free, event_capacity;
+} cuda_device;
+
+/* The work of one ATTEND: where its lists begin in the rank's `work`, and how long they are. */
+typedef struct cuda_attend {
+    uint32_t instr; /* in the compute queue */
+    uint64_t rows, key_runs, keys, row_runs;
+    uint32_t row_count, key_count, lock_count;
+} cuda_attend;
+typedef struct cuda_work {
+    cuda_attend *attends;
+    uint32_t attend_count;
+    char *bytes; /* on the host, until they are on the device */
+    size_t size, capacity;
+    cu_ptr memory;
+} cuda_work;
+
+typedef struct cuda_rank {
+    cuda_device *device;
+    fcp_slots slots[FCP_PASSES];
+    fcp_arena arena[FCP_PASSES];
+    cuda_work work[FCP_PASSES];
+    size_t arena_bytes;
+    cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
+    size_t lock_words;
+    uint8_t *filled; /* per transient DKV slot: it holds a partial sum, as far as the pass has been put down */
+    cu_stream streams[FCP_QUEUES];
+} cuda_rank;
+
+typedef struct fcp_cuda_session {
+    fcp_session base;
+    const fcp_plan *plan;
+    fcp_cuda *cuda;
+    uint32_t device_count, timeout_s, graph_from;
+    cuda_device *devices;
+    fcp_homes *homes;
+    cuda_rank *ranks;
+    cu_stream origin;   /* of the first device */
+    cu_event finished;  /* what the last run put into a stream, all of it */
+    cuda_device *finished_device;
+    cu_graph_exec graphs[FCP_PASSES];
+    uint32_t runs[FCP_PASSES];
+    bool broken;
+    fcp_error why;
+} fcp_cuda_session;
+
+/* --- cuda_device.c */
+/* The devices: their contexts, kernels and environment; and what they have. */
+fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err);
+fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
+fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);
+void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d);
+size_t fcp_cuda_environment_size(const fcp_plan *plan);
+/* Memory of a device, with bytes of ours if `from`. */
+fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                         cu_ptr *out, fcp_error *err);
+fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err);
+/* Events of a device: taken when needed, given back when whatever waits for it has been told to. */
+fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err);
+void fcp_cuda_event_give(cuda_device *d, cu_event event);
+/* Work put into `to` from now on begins after what is in `from`, a stream of device d. */
+fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu_stream to, fcp_error *err);
+/* All streams of all ranks follow the origin, of device d; the origin follows all of them. */
+fcp_code fcp_cuda_fork(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err);
+fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
+/* Until what is in the stream is done, or the session's patience is. */
+fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err);
+fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
+                       size_t bytes, cu_stream stream, fcp_error *err);
+
+/* --- cuda_work.c */
+/* The work lists of a rank's ATTENDs of a pass, with an arena that begins anywhere. */
+fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
+fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *work, fcp_error *err);
+fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
+fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
+fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
+fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+
+/* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
+ * it goes on. It touches the arenas alone. */
+fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, fcp_error *err);
+
+/* --- cuda_reshuffle.c: callers' tensors. */
+/* Where they lie, and whether that will do; *out_host: some are in host memory. */
+fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
+                                fcp_error *err);
+/* IN or OUT, in the homes' communication streams. */
+fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_error *err);
+#endif

@@ -1,0 +1,71 @@
+/* session.c: sessions of any kind: what is asked is checked here, and done by the kind.
+ *
+ * Requires: a verified plan. Cost: none of its own.
+ */
+#include "session.h"
+
+#include <string.h>
+
+#include "cuda_session.h"
+#include "exec.h"
+
+const char *const fcp_pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
+const char *const fcp_queue_names[FCP_QUEUES] = {[FCP_COMPUTE] = "compute", [FCP_COMM] = "communication"};
+const char *const fcp_op_names[FCP_OP_COUNT] = {
+#define X(id, name) [FCP_OP_##id] = name,
+    FCP_OPS(X)
+#undef X
+};
+
+fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
+                            fcp_error *err) {
+    const char *name = options && options->backend ? options->backend : "host";
+    if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
+    const fcp_backend *backend = fcp_backend_find(name);
+    if (backend) return fcp_session_create_on(plan, backend, options, out_session, err);
+    if (strcmp(name, "cuda") == 0) return fcp_cuda_session_create(plan, options, out_session, err);
+    return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda", name);
+}
+
+void fcp_session_free(fcp_session *s) {
+    if (s) s->kind->free(s);
+}
+
+/* Every tensor that the pass touches is there, at every rank that has tokens. */
+static fcp_code check_tensors(const fcp_plan *plan, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        const fcp_tensors *t = &tensors[r];
+        bool q = fcp_plan_layout(plan, r, NULL, NULL), kv = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        bool back = pass == FCP_BACKWARD;
+        const struct { const void *tensor; const char *name; bool needed; } all[] = {
+            {t->q, "q", q}, {t->k, "k", kv}, {t->v, "v", kv}, {t->o, "o", q}, {t->lse, "lse", q},
+            {t->d_o, "d_o", q && back}, {t->dq, "dq", q && back}, {t->dk, "dk", kv && back}, {t->dv, "dv", kv && back}};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i].needed && !all[i].tensor)
+                return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r,
+                                all[i].name, fcp_pass_names[pass]);
+    }
+    return FCP_OK;
+}
+
+static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+    if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
+    if (!(s->plan->problem->passes >> pass & 1))
+        return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
+    fcp_code code = check_tensors(s->plan, pass, tensors, err);
+    return code == FCP_OK ? s->kind->run(s, pass, tensors, stream, err) : code;
+}
+
+fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
+    return run(s, pass, tensors, NULL, err);
+}
+
+fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+    if (!s || !stream) return fcp_fail(err, FCP_E_ARGUMENT, "a run on a stream needs a session and a stream");
+    if (!s->kind->streams)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->backend(s));
+    return run(s, pass, tensors, stream, err);
+}
+
+const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }
+const char *fcp_session_transport(const fcp_session *s) { return s->kind->transport(s); }

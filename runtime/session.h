@@ -1,0 +1,24 @@
+/* session.h: what a session is to the functions of fcp.h: one of a few kinds, each a constant table. */
+#ifndef FCP_SESSION_H
+#define FCP_SESSION_H
+#include "plan.h"
+
+typedef struct fcp_session_kind {
+    const char *name; /* what options->backend says */
+    /* `stream`: the caller's, of the kind's device; NULL: one of the session's own, waited for. */
+    fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
+    void (*free)(fcp_session *session);
+    const char *(*backend)(const fcp_session *session);
+    const char *(*transport)(const fcp_session *session);
+    bool streams; /* it has streams that a caller may name */
+} fcp_session_kind;
+
+/* The base of every session. */
+struct fcp_session {
+    const fcp_session_kind *kind;
+    const fcp_plan *plan;
+};
+
+/* "forward", "backward"; "compute", "communication"; "wait", "copy", ... */
+extern const char *const fcp_pass_names[FCP_PASSES], *const fcp_queue_names[FCP_QUEUES], *const fcp_op_names[FCP_OP_COUNT];
+#endif

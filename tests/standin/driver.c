@@ -1,0 +1,544 @@
+/* driver.c: the symbols of the driver that stands in (standin.h says what it is).
+ *
+ * Objects are allocated and counted. A stream is the last node put into it; an event the last node of a stream when it was
+ * recorded. During a capture, streams that have joined it put their nodes into the capture's store. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parts.h"
+
+standin control = {.devices = 1, .major = 8, .minor = 0, .shared = 166912, .peers = true, .memory = (size_t)1 << 30};
+standin *standin_control(void) { return &control; }
+
+static struct cu_context_ contexts[DEVICES];
+static cu_context current;
+static allocation *allocations;
+static cu_stream streams;
+static store live = {.id = 1}, captured;
+static uint64_t last_capture = UINT64_C(1) << 62;
+static cu_stream capture_origin;
+static bool capture_bad;
+
+void trouble(const char *format, ...) {
+    if (control.trouble[0]) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(control.trouble, sizeof control.trouble, format, args);
+    va_end(args);
+}
+
+allocation *allocation_of(uint64_t address) {
+    for (allocation *a = allocations; a; a = a->next)
+        if (address >= a->begin && address < a->end) return a;
+    return NULL;
+}
+
+#define API cu_result
+/* Every call that may fail begins with one of these. */
+static bool injected(void) { return ++control.calls == control.fail_at; }
+#define ENTER                                                                                                          \
+    do                                                                                                                 \
+        if (injected()) return control.fail_with;                                                                      \
+    while (0)
+#define ENTER_OUTSIDE                                                                                                  \
+    do {                                                                                                               \
+        ENTER;                                                                                                         \
+        if (capture_origin) {                                                                                          \
+            capture_bad = true;                                                                                        \
+            return CAPTURE_UNSUPPORTED;                                                                                \
+        }                                                                                                              \
+    } while (0)
+/* What ends an object does so, and may report an error nevertheless. */
+#define LEAVE return injected() ? control.fail_with : CU_SUCCESS
+
+API cuInit(unsigned flags);
+API cuDriverGetVersion(int *out);
+API cuGetErrorName(cu_result result, const char **out);
+API cuGetErrorString(cu_result result, const char **out);
+API cuDeviceGetCount(int *out);
+API cuDeviceGet(cu_device *out, int number);
+API cuDeviceGetName(char *out, int size, cu_device d);
+API cuDeviceGetAttribute(int *out, int which, cu_device d);
+API cuDevicePrimaryCtxRetain(cu_context *out, cu_device d);
+API cuDevicePrimaryCtxRelease_v2(cu_device d);
+API cuCtxSetCurrent(cu_context c);
+API cuCtxGetCurrent(cu_context *out);
+API cuCtxGetStreamPriorityRange(int *least, int *greatest);
+API cuDeviceCanAccessPeer(int *out, cu_device a, cu_device b);
+API cuCtxEnablePeerAccess(cu_context c, unsigned flags);
+API cuMemGetInfo_v2(size_t *available, size_t *total);
+API cuMemAlloc_v2(cu_ptr *out, size_t bytes);
+API cuMemFree_v2(cu_ptr p);
+API cuMemHostAlloc(void **out, size_t bytes, unsigned flags);
+API cuMemFreeHost(void *p);
+API cuPointerGetAttribute(void *out, int which, cu_ptr p);
+API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority);
+API cuStreamDestroy_v2(cu_stream s);
+API cuStreamQuery(cu_stream s);
+API cuStreamSynchronize(cu_stream s);
+API cuStreamGetCtx(cu_stream s, cu_context *out);
+API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
+API cuEventCreate(cu_event *out, unsigned flags);
+API cuEventDestroy_v2(cu_event e);
+API cuEventRecord(cu_event e, cu_stream s);
+API cuEventQuery(cu_event e);
+API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s);
+API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s);
+API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s);
+API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s);
+API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s);
+API cuModuleLoadData(cu_module *out, const void *image);
+API cuModuleUnload(cu_module m);
+API cuModuleGetFunction(cu_function *out, cu_module m, const char *name);
+API cuFuncGetAttribute(int *out, int which, cu_function f);
+API cuFuncSetAttribute(cu_function f, int which, int value);
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int threads, size_t shared);
+API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, cu_stream s, void **parameters, void **extra);
+API cuStreamBeginCapture_v2(cu_stream s, int mode);
+API cuStreamEndCapture(cu_stream s, cu_graph *out);
+API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long long flags);
+API cuGraphLaunch(cu_graph_exec g, cu_stream s);
+API cuGraphDestroy(cu_graph g);
+API cuGraphExecDestroy(cu_graph_exec g);
+/* They are those that callers think they are. */
+static const fcp_cuda_table table __attribute__((unused)) = {
+#define X(symbol, type) symbol,
+    FCP_CUDA_SYMBOLS(X)
+#undef X
+};
+
+/* --- devices ------------------------------------------------------------------------------------------------------ */
+
+API cuInit(unsigned flags) {
+    ENTER;
+    return flags ? CU_ERROR_INVALID_VALUE : CU_SUCCESS;
+}
+API cuDriverGetVersion(int *out) {
+    ENTER;
+    *out = 12040;
+    return CU_SUCCESS;
+}
+API cuGetErrorName(cu_result result, const char **out) {
+    *out = result == CU_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_STAND_IN";
+    return CU_SUCCESS;
+}
+API cuGetErrorString(cu_result result, const char **out) {
+    *out = result == CU_ERROR_OUT_OF_MEMORY ? "out of memory" : "an error";
+    return CU_SUCCESS;
+}
+API cuDeviceGetCount(int *out) {
+    ENTER;
+    *out = control.devices;
+    return CU_SUCCESS;
+}
+API cuDeviceGet(cu_device *out, int number) {
+    ENTER;
+    if (number < 0 || number >= control.devices) return CU_ERROR_INVALID_VALUE;
+    *out = number;
+    return CU_SUCCESS;
+}
+API cuDeviceGetName(char *out, int size, cu_device d) {
+    ENTER;
+    snprintf(out, (size_t)size, "stand-in %d", d);
+    return CU_SUCCESS;
+}
+API cuDeviceGetAttribute(int *out, int which, cu_device d) {
+    ENTER;
+    (void)d;
+    switch (which) {
+    case CU_CAPABILITY_MAJOR: *out = control.major; break;
+    case CU_CAPABILITY_MINOR: *out = control.minor; break;
+    case CU_MULTIPROCESSORS: *out = 3; break;
+    case CU_SHARED_MEMORY_OPTIN: *out = control.shared; break;
+    default: return CU_ERROR_INVALID_VALUE;
+    }
+    return CU_SUCCESS;
+}
+API cuDevicePrimaryCtxRetain(cu_context *out, cu_device d) {
+    ENTER;
+    contexts[d].device = d;
+    contexts[d].retained++;
+    control.live++;
+    *out = &contexts[d];
+    return CU_SUCCESS;
+}
+API cuDevicePrimaryCtxRelease_v2(cu_device d) {
+    if (contexts[d].retained <= 0) trouble("device %d is released more often than retained", d);
+    contexts[d].retained--;
+    control.live--;
+    LEAVE;
+}
+API cuCtxSetCurrent(cu_context c) {
+    ENTER;
+    if (c && c->retained <= 0) return INVALID_CONTEXT;
+    current = c;
+    return CU_SUCCESS;
+}
+API cuCtxGetCurrent(cu_context *out) {
+    ENTER;
+    *out = current;
+    return CU_SUCCESS;
+}
+API cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER;
+    if (!current) return INVALID_CONTEXT;
+    *least = 0;
+    *greatest = -5;
+    return CU_SUCCESS;
+}
+API cuDeviceCanAccessPeer(int *out, cu_device a, cu_device b) {
+    ENTER;
+    *out = control.peers && a != b;
+    return CU_SUCCESS;
+}
+API cuCtxEnablePeerAccess(cu_context c, unsigned flags) {
+    ENTER;
+    return !current || c == current || flags ? INVALID_CONTEXT : CU_SUCCESS;
+}
+API cuMemGetInfo_v2(size_t *available, size_t *total) {
+    ENTER;
+    if (!current) return INVALID_CONTEXT;
+    *total = control.memory;
+    *available = control.memory - current->used;
+    return CU_SUCCESS;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
+    ENTER_OUTSIDE;
+    if (!current) return INVALID_CONTEXT;
+    if (!bytes) return CU_ERROR_INVALID_VALUE;
+    if (bytes > control.memory - current->used) return CU_ERROR_OUT_OF_MEMORY;
+    allocation *a = calloc(1, sizeof *a);
+    if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
+    memset(a->memory, 0xff, bytes);
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations};
+    allocations = a;
+    current->used += bytes;
+    control.live++;
+    *out = a->begin;
+    return CU_SUCCESS;
+}
+API cuMemFree_v2(cu_ptr p) {
+    allocation **at = &allocations;
+    while (*at && (*at)->begin != p) at = &(*at)->next;
+    allocation *a = *at;
+    if (!a) trouble("memory is freed that is not allocated");
+    if (!a) return CU_ERROR_INVALID_VALUE;
+    store_run(&live, UINT32_MAX); /* waits for the device */
+    if (live.done < live.count) trouble("memory is freed while work waits");
+    *at = a->next;
+    a->context->used -= a->end - a->begin;
+    free(a->memory);
+    free(a);
+    control.live--;
+    LEAVE;
+}
+API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
+    (void)out, (void)bytes, (void)flags;
+    ENTER_OUTSIDE;
+    return CU_ERROR_OUT_OF_MEMORY;
+}
+API cuMemFreeHost(void *p) {
+    (void)p;
+    return CU_ERROR_INVALID_VALUE;
+}
+API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
+    ENTER;
+    const allocation *a = allocation_of(p);
+    if (!a) return CU_ERROR_INVALID_VALUE;
+    if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = CU_MEMORY_DEVICE;
+    else if (which == CU_POINTER_DEVICE) *(int *)out = a->context->device;
+    else return CU_ERROR_INVALID_VALUE;
+    return CU_SUCCESS;
+}
+
+/* --- streams and events ------------------------------------------------------------------------------------------- */
+
+static bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
+static uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
+
+/* A node at the end of a stream, after `also` too. */
+static cu_result put(cu_stream s, const node *n, uint32_t also) {
+    store *to = in_capture(s) ? &captured : &live;
+    ref *last = in_capture(s) ? &s->captured : &s->last;
+    const uint32_t deps[] = {node_of(to, *last), also};
+    last->node = store_add(to, n, deps, 2, to == &live);
+    last->store = to->id;
+    return CU_SUCCESS;
+}
+
+API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority) {
+    ENTER;
+    if (!current || flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5) return CU_ERROR_INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    (*out)->context = current;
+    (*out)->next = streams;
+    streams = *out;
+    control.live++;
+    return CU_SUCCESS;
+}
+API cuStreamDestroy_v2(cu_stream s) {
+    cu_stream *at = &streams;
+    while (*at && *at != s) at = &(*at)->next;
+    if (!*at) trouble("a stream is ended that is not there");
+    if (!*at) return INVALID_HANDLE;
+    *at = s->next;
+    free(s);
+    control.live--;
+    LEAVE;
+}
+static cu_result ask(cu_stream s, uint32_t steps) {
+    if (s->capture && capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    uint32_t last = node_of(&live, s->last);
+    if (last && !live.nodes[last - 1].done) store_run(&live, steps);
+    if (last && !live.nodes[last - 1].done) return CU_ERROR_NOT_READY;
+    if (control.trouble[0]) return LAUNCH_FAILED;
+    host_saw(&live, last);
+    return CU_SUCCESS;
+}
+API cuStreamQuery(cu_stream s) {
+    ENTER;
+    return ask(s, 1 + (uint32_t)(control.seed >> 40) % 400);
+}
+API cuStreamSynchronize(cu_stream s) {
+    ENTER_OUTSIDE;
+    return ask(s, UINT32_MAX);
+}
+API cuStreamGetCtx(cu_stream s, cu_context *out) {
+    ENTER;
+    cu_stream at = streams;
+    while (at && at != s) at = at->next;
+    if (!at) return INVALID_HANDLE;
+    *out = s->context;
+    return CU_SUCCESS;
+}
+API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
+    ENTER;
+    const node empty = {.op = EMPTY};
+    if (flags) return CU_ERROR_INVALID_VALUE;
+    if (capture_origin && e->capture == captured.id) {
+        if (!in_capture(s)) s->captured = (ref){0};
+        s->capture = captured.id;
+        return put(s, &empty, node_of(&captured, e->at));
+    }
+    if (in_capture(s)) {
+        capture_bad = true;
+        return CAPTURE_ISOLATION;
+    }
+    return put(s, &empty, node_of(&live, e->at));
+}
+API cuEventCreate(cu_event *out, unsigned flags) {
+    ENTER;
+    if (!current || flags != CU_EVENT_DISABLE_TIMING) return CU_ERROR_INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    (*out)->context = current;
+    control.live++;
+    return CU_SUCCESS;
+}
+API cuEventDestroy_v2(cu_event e) {
+    free(e);
+    control.live--;
+    LEAVE;
+}
+API cuEventRecord(cu_event e, cu_stream s) {
+    ENTER;
+    if (e->context != s->context) return INVALID_HANDLE;
+    e->capture = in_capture(s) ? captured.id : 0;
+    e->at = in_capture(s) ? s->captured : s->last;
+    return CU_SUCCESS;
+}
+API cuEventQuery(cu_event e) {
+    ENTER_OUTSIDE;
+    uint32_t n = node_of(&live, e->at);
+    return !n || live.nodes[n - 1].done ? CU_SUCCESS : CU_ERROR_NOT_READY;
+}
+
+/* --- work --------------------------------------------------------------------------------------------------------- */
+
+static bool inside(uint64_t p, size_t bytes) {
+    const allocation *a = allocation_of(p);
+    return a && bytes <= a->end - p;
+}
+static cu_result copy(cu_stream s, uint64_t to, uint64_t from, size_t bytes) {
+    const node n = {.op = COPY, .to = to, .from = from, .bytes = bytes};
+    return put(s, &n, 0);
+}
+API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
+    ENTER;
+    if (in_capture(s)) capture_bad = true;
+    if (in_capture(s)) return CAPTURE_UNSUPPORTED; /* memory that is not pinned */
+    if (!inside(to, bytes) || allocation_of((uintptr_t)from)) return CU_ERROR_INVALID_VALUE;
+    control.host_copies++;
+    return copy(s, to, (uintptr_t)from, bytes);
+}
+API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s) {
+    ENTER;
+    if (in_capture(s)) capture_bad = true;
+    if (in_capture(s)) return CAPTURE_UNSUPPORTED;
+    if (!inside(from, bytes) || allocation_of((uintptr_t)to)) return CU_ERROR_INVALID_VALUE;
+    control.host_copies++;
+    return copy(s, (uintptr_t)to, from, bytes);
+}
+API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
+    ENTER;
+    if (!inside(to, bytes) || !inside(from, bytes)) return CU_ERROR_INVALID_VALUE;
+    control.copies++;
+    return copy(s, to, from, bytes);
+}
+API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s) {
+    ENTER;
+    if (!inside(to, bytes) || !inside(from, bytes) || allocation_of(to)->context != to_context ||
+        allocation_of(from)->context != from_context)
+        return CU_ERROR_INVALID_VALUE;
+    control.peer_copies++;
+    return copy(s, to, from, bytes);
+}
+API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
+    ENTER;
+    if (to % 4 || !inside(to, count * 4)) return CU_ERROR_INVALID_VALUE;
+    const node n = {.op = FILL, .to = to, .bytes = count * 4, .word = word};
+    return put(s, &n, 0);
+}
+
+API cuModuleLoadData(cu_module *out, const void *image) {
+    ENTER_OUTSIDE;
+    unsigned head_dim, bf16, score;
+    if (!current || sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3)
+        return CU_ERROR_INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    **out = (struct cu_module_){current, head_dim, bf16, score, strdup(image), NULL};
+    control.live++;
+    return CU_SUCCESS;
+}
+API cuModuleUnload(cu_module m) {
+    while (m->functions) {
+        cu_function f = m->functions;
+        m->functions = f->next;
+        free(f);
+    }
+    free((char *)(uintptr_t)m->text);
+    free(m);
+    control.live--;
+    LEAVE;
+}
+API cuModuleGetFunction(cu_function *out, cu_module m, const char *name) {
+    ENTER;
+    cu_function f = calloc(1, sizeof *f);
+    f->module = m;
+    snprintf(f->name, sizeof f->name, "%s", name);
+    if (!kernel_find(f)) {
+        free(f);
+        return NOT_FOUND;
+    }
+    f->next = m->functions;
+    *out = m->functions = f;
+    return CU_SUCCESS;
+}
+API cuFuncGetAttribute(int *out, int which, cu_function f) {
+    ENTER;
+    (void)f;
+    *out = which == CU_FUNC_REGISTERS ? 128 : 0;
+    return CU_SUCCESS;
+}
+API cuFuncSetAttribute(cu_function f, int which, int value) {
+    ENTER;
+    (void)f;
+    return which == CU_FUNC_MAX_DYNAMIC_SHARED && value <= control.shared ? CU_SUCCESS : CU_ERROR_INVALID_VALUE;
+}
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int threads, size_t shared) {
+    ENTER;
+    if (threads != (int)f->kernel->threads || shared != f->kernel->shared) return CU_ERROR_INVALID_VALUE;
+    *out = 2;
+    return CU_SUCCESS;
+}
+API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
+                   cu_stream s, void **parameters, void **extra) {
+    ENTER;
+    node n = {.op = KERNEL, .function = f, .blocks = x};
+    if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
+        return CU_ERROR_INVALID_VALUE;
+    if (f->module->context != s->context) return INVALID_HANDLE;
+    memcpy(&n.parameters, parameters[0], f->parameters);
+    return put(s, &n, 0);
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+API cuStreamBeginCapture_v2(cu_stream s, int mode) {
+    ENTER;
+    if (capture_origin || mode != CU_CAPTURE_THREAD_LOCAL) return CU_ERROR_INVALID_VALUE;
+    captured = (store){.id = ++last_capture};
+    capture_origin = s;
+    capture_bad = false;
+    s->capture = captured.id;
+    s->captured = (ref){0};
+    return CU_SUCCESS;
+}
+API cuStreamEndCapture(cu_stream s, cu_graph *out) {
+    if (s != capture_origin) return CU_ERROR_INVALID_VALUE;
+    cu_result result = capture_bad ? CAPTURE_INVALIDATED : CU_SUCCESS;
+    uint32_t last = node_of(&captured, s->captured);
+    for (cu_stream t = streams; t; t = t->next) {
+        uint32_t theirs = in_capture(t) ? node_of(&captured, t->captured) : 0;
+        if (theirs && !result && (!last || !store_before(&captured, theirs, last))) result = CAPTURE_UNJOINED;
+    }
+    for (cu_stream t = streams; t; t = t->next) t->capture = 0;
+    capture_origin = NULL;
+    if (injected()) result = control.fail_with;
+    *out = NULL;
+    if (result) {
+        store_clear(&captured);
+        return result;
+    }
+    *out = calloc(1, sizeof **out);
+    (*out)->store = captured;
+    captured = (store){0};
+    control.live++;
+    return CU_SUCCESS;
+}
+API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long long flags) {
+    ENTER_OUTSIDE;
+    if (flags) return CU_ERROR_INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    for (uint32_t i = 0; i < g->store.count; i++)
+        store_add(&(*out)->store, &g->store.nodes[i], g->store.nodes[i].deps, g->store.nodes[i].dep_count, false);
+    control.live++;
+    return CU_SUCCESS;
+}
+API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
+    ENTER;
+    if (in_capture(s)) return CAPTURE_UNSUPPORTED;
+    const node empty = {.op = EMPTY};
+    put(s, &empty, 0);
+    uint32_t begin = s->last.node, count = g->store.count, *deps = calloc(count + 1, sizeof *deps);
+    for (uint32_t i = 0; i < count; i++) {
+        const node *n = &g->store.nodes[i];
+        for (uint32_t j = 0; j < n->dep_count; j++) deps[j] = begin + n->deps[j];
+        deps[n->dep_count] = n->dep_count ? 0 : begin;
+        store_add(&live, n, deps, n->dep_count + 1, true);
+    }
+    for (uint32_t i = 0; i < count; i++) deps[i] = begin + 1 + i;
+    s->last.node = store_add(&live, &empty, deps, count, true);
+    free(deps);
+    control.graph_launches++;
+    return CU_SUCCESS;
+}
+API cuGraphDestroy(cu_graph g) {
+    store_clear(&g->store);
+    free(g);
+    control.live--;
+    LEAVE;
+}
+API cuGraphExecDestroy(cu_graph_exec g) {
+    store_clear(&g->store);
+    free(g);
+    control.live--;
+    LEAVE;
+}

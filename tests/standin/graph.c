@@ -1,0 +1,146 @@
+/* graph.c: nodes and their order: what is before what, who touches the same bytes without being ordered, and doing them.
+ *
+ * Cost: a node costs as many bits as there are nodes, and a comparison with every node that is not ordered with it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "parts.h"
+
+static uint64_t *seen; /* a bit per node of the live store: the host knows that it is done */
+static uint32_t seen_words;
+
+static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 64 & 1; }
+
+bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
+
+static bool meet(const ranges *a, const ranges *b, uint64_t *where) {
+    for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
+        if (a->all[i].begin < b->all[j].end && b->all[j].begin < a->all[i].end) {
+            *where = a->all[i].begin > b->all[j].begin ? a->all[i].begin : b->all[j].begin;
+            return true;
+        }
+        if (a->all[i].end <= b->all[j].end) i++;
+        else j++;
+    }
+    return false;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const range *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+static void tidy(ranges *r) {
+    uint32_t kept = 0;
+    if (!r->count) return;
+    qsort(r->all, r->count, sizeof *r->all, by_begin);
+    for (uint32_t i = 1; i < r->count; i++)
+        if (r->all[i].begin <= r->all[kept].end) {
+            if (r->all[i].end > r->all[kept].end) r->all[kept].end = r->all[i].end;
+        } else r->all[++kept] = r->all[i];
+    r->count = kept + 1;
+}
+
+static const char *name_of(const node *n) {
+    return n->op == KERNEL ? n->function->name : n->op == COPY ? "a copy" : n->op == FILL ? "a fill" : "nothing";
+}
+
+static void watch(const store *s, uint32_t index) {
+    const node *n = &s->nodes[index];
+    for (uint32_t i = 0; i < index; i++) {
+        const node *o = &s->nodes[i];
+        uint64_t where;
+        if ((!o->reads.count && !o->writes.count) || bit(n->before, i)) continue;
+        if (meet(&n->writes, &o->writes, &where) || meet(&n->writes, &o->reads, &where) || meet(&n->reads, &o->writes, &where)) {
+            const allocation *a = allocation_of(where);
+            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", name_of(n),
+                    name_of(o), (unsigned long long)(a ? where - a->begin : where), a ? a->context->device : -1);
+        }
+    }
+}
+
+uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t dep_count, bool live) {
+    if (s->count == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 64;
+        s->nodes = realloc(s->nodes, s->capacity * sizeof *s->nodes);
+    }
+    uint32_t index = s->count++, words = index / 64 + 1;
+    node *n = &s->nodes[index];
+    *n = *made;
+    n->deps = calloc(dep_count + 1, sizeof *n->deps);
+    n->before = calloc(words, sizeof *n->before);
+    n->reads = n->writes = (ranges){0};
+    n->dep_count = 0;
+    n->done = false;
+    for (uint32_t i = 0; i < dep_count; i++) {
+        if (!deps[i]) continue;
+        n->deps[n->dep_count++] = deps[i];
+        const uint64_t *theirs = s->nodes[deps[i] - 1].before;
+        for (uint32_t w = 0; w < (deps[i] - 1) / 64 + 1; w++) n->before[w] |= theirs[w];
+        n->before[(deps[i] - 1) / 64] |= UINT64_C(1) << (deps[i] - 1) % 64;
+    }
+    if (!live) return index + 1;
+    for (uint32_t w = 0; w < words && w < seen_words; w++) n->before[w] |= seen[w];
+    if (n->op == KERNEL) kernel_ranges(n);
+    if (n->op == COPY) range_add(&n->reads, n->from, n->bytes);
+    if (n->op == COPY || n->op == FILL) range_add(&n->writes, n->to, n->bytes);
+    tidy(&n->reads);
+    tidy(&n->writes);
+    watch(s, index);
+    return index + 1;
+}
+
+void store_clear(store *s) {
+    for (uint32_t i = 0; i < s->count; i++) {
+        free(s->nodes[i].deps);
+        free(s->nodes[i].before);
+        free(s->nodes[i].reads.all);
+        free(s->nodes[i].writes.all);
+    }
+    free(s->nodes);
+    *s = (store){.id = s->id};
+}
+
+void host_saw(store *s, uint32_t last) {
+    uint32_t words = s->count / 64 + 1;
+    if (words > seen_words) {
+        seen = realloc(seen, words * sizeof *seen);
+        memset(seen + seen_words, 0, (words - seen_words) * sizeof *seen);
+        seen_words = words;
+    }
+    if (last) {
+        for (uint32_t w = 0; w < (last - 1) / 64 + 1; w++) seen[w] |= s->nodes[last - 1].before[w];
+        seen[(last - 1) / 64] |= UINT64_C(1) << (last - 1) % 64;
+    }
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!bit(seen, i)) return;
+    store_clear(s); /* nothing is left to be ordered */
+    free(seen);
+    seen = NULL;
+    seen_words = 0;
+    s->id++;
+}
+
+static void do_node(node *n) {
+    if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
+    for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
+    if (n->op == KERNEL && !control.idle) kernel_run(n);
+    n->done = true;
+}
+
+void store_run(store *s, uint32_t count) {
+    for (uint32_t i = 0; control.lost && i < s->count; i++) s->nodes[i].done = true;
+    if (control.lost) s->done = s->count;
+    uint32_t *ready = malloc((s->count + 1) * sizeof *ready);
+    while (ready && count-- && s->done < s->count && !control.stall) {
+        uint32_t found = 0;
+        for (uint32_t i = 0; i < s->count; i++) {
+            bool may = !s->nodes[i].done;
+            for (uint32_t j = 0; may && j < s->nodes[i].dep_count; j++) may = s->nodes[s->nodes[i].deps[j] - 1].done;
+            if (may) ready[found++] = i;
+        }
+        control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        do_node(&s->nodes[ready[(control.seed >> 33) % found]]);
+        s->done++;
+    }
+    free(ready);
+}

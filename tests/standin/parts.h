@@ -1,0 +1,109 @@
+/* parts.h: inside the driver that stands in: objects, nodes, and what the files call of each other. */
+#ifndef STANDIN_PARTS_H
+#define STANDIN_PARTS_H
+#include "../../codegen/kernels/abi.h"
+#include "../../runtime/cuda_driver.h"
+#include "../fibers/fibers.h"
+#include "standin.h"
+
+enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
+       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
+
+struct cu_context_ {
+    int device, retained;
+    size_t used;
+};
+/* A node of a store; of another one, or none, where the store has been emptied since. */
+typedef struct ref {
+    uint64_t store;
+    uint32_t node; /* counted from 1; 0: none */
+} ref;
+struct cu_stream_ {
+    cu_context context;
+    ref last, captured; /* captured: during a capture that it has joined */
+    uint64_t capture;   /* the store of that capture; 0: none */
+    cu_stream next;
+};
+struct cu_event_ {
+    cu_context context;
+    ref at;
+    uint64_t capture;
+};
+struct cu_module_ {
+    cu_context context;
+    uint32_t head_dim;
+    bool bf16, score;
+    const char *text;
+    struct cu_function_ *functions;
+};
+struct cu_function_ {
+    cu_module module;
+    char name[32];
+    const fibers_kernel *kernel;
+    size_t parameters;
+    cu_function next;
+};
+
+typedef struct range {
+    uint64_t begin, end;
+} range;
+typedef struct ranges {
+    range *all;
+    uint32_t count, capacity;
+} ranges;
+typedef enum op { EMPTY, KERNEL, COPY, FILL } op;
+typedef struct node {
+    op op;
+    cu_function function;
+    uint32_t blocks;
+    union {
+        fk_launch launch;
+        fk_support support;
+    } parameters;
+    uint64_t to, from, bytes;
+    unsigned word;
+    uint32_t *deps; /* nodes, from 1 */
+    uint32_t dep_count;
+    uint64_t *before; /* a bit per earlier node: it is before this one */
+    ranges reads, writes;
+    bool done;
+} node;
+typedef struct store {
+    uint64_t id;
+    node *nodes;
+    uint32_t count, capacity, done;
+} store;
+struct cu_graph_ {
+    store store;
+};
+struct cu_graph_exec_ {
+    store store;
+};
+
+typedef struct allocation {
+    uint64_t begin, end;
+    cu_context context;
+    void *memory;
+    struct allocation *next;
+} allocation;
+
+extern standin control;
+allocation *allocation_of(uint64_t address);
+void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* graph.c */
+/* A copy of *made with these nodes before it; NULL deps where there is none. Returns its number, 0 when out of memory. With
+ * `live`: finds what it touches, and whether that is ordered. */
+uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t dep_count, bool live);
+void store_clear(store *s);
+bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before it */
+/* What the host has seen the end of: this node, and all before it. */
+void host_saw(store *s, uint32_t last);
+/* Does up to `count` nodes in a seeded order. */
+void store_run(store *s, uint32_t count);
+/* kernels.c */
+void kernel_ranges(node *n);
+void range_add(ranges *r, uint64_t begin, uint64_t bytes);
+bool kernel_find(cu_function f);
+bool kernel_run(node *n);
+#endif

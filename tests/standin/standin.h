@@ -1,0 +1,30 @@
+/* standin.h: a driver that stands in for CUDA's in tests: a shared library with its symbols, over host memory.
+ *
+ * What is put into streams becomes a graph of dependencies. It is done when somebody asks for it, one node at a time, in a
+ * seeded order among those that may be next. Any two nodes that touch the same bytes, one of them writing, must be ordered
+ * by dependencies: else `trouble` says which. Kernels run on fibers (tests/fibers). New memory holds NaNs. What the driver
+ * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback.
+ */
+#ifndef STANDIN_H
+#define STANDIN_H
+#include "../../runtime/plan.h"
+
+typedef struct standin {
+    /* what there is: read when a session is made */
+    int devices, major, minor, shared;
+    bool peers;
+    size_t memory;       /* bytes of each device */
+    const fcp_plan *plan; /* whose kernels run; NULL: of the file that STANDIN_PLAN names */
+    uint64_t seed;
+    long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
+    int fail_with;
+    bool stall;          /* nothing gets on */
+    bool lost;           /* the device is gone: what waits is dropped */
+    bool idle;           /* kernels do nothing: for tests that look at no result */
+    /* what happened */
+    long calls, live;    /* live: objects and allocations that were made and not ended */
+    unsigned long kernels, copies, peer_copies, host_copies, graph_launches;
+    char trouble[400];   /* the first; "" if none */
+} standin;
+standin *standin_control(void);
+#endif
