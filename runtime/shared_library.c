@@ -38,6 +38,7 @@ static void *open_in(const char *folder, const char *name, tried *t) {
 
 static void *open_any(const fcp_library *l, tried *t) {
     const char *only = getenv(l->variable), *home = getenv("CUDA_HOME");
+    if (home && !strcmp(home, "/usr/local/cuda")) home = NULL; /* looked into anyway */
     if (only && *only) return open_one(only, t);
     void *handle = NULL;
     for (size_t i = 0; l->names[i] && !handle; i++) handle = open_one(l->names[i], t);
