@@ -129,28 +129,30 @@ static slope sum(deriving *d, slope x, slope y) {
     if (y.zero) return x;
     double c = x.num / x.den, e = y.num / y.den;
     if (x.node == y.node && is_tame(c + e)) return (slope){.num = c + e, .den = 1, .node = x.node};
-    if (e < 0) {
-        y = negated(y);
-        return of_node(emit(d, MC_SUB_F, made(d, &x), made(d, &y), MC_NONE));
-    }
-    return of_node(emit(d, MC_ADD_F, made(d, &x), made(d, &y), MC_NONE));
+    if (e < 0) y = negated(y);
+    const uint32_t right = made(d, &y), left = made(d, &x); /* one after the other: nodes come in the order they are made */
+    return of_node(emit(d, e < 0 ? MC_SUB_F : MC_ADD_F, left, right, MC_NONE));
 }
 
 /* if condition then x else y */
 static slope chosen(deriving *d, uint32_t condition, slope x, slope y) {
     if (x.zero && y.zero) return none;
-    return of_node(emit(d, MC_IF_F, condition, made(d, &x), made(d, &y)));
+    const uint32_t otherwise = made(d, &y), then = made(d, &x);
+    return of_node(emit(d, MC_IF_F, condition, then, otherwise));
 }
 
 static slope rule(deriving *d, const mc_node *x, uint32_t i, const slope *of) {
     static const double ln2 = 0x1.62e42fefa39efp-1;
     slope a = x->a != MC_NONE ? of[x->a] : none, b = x->b != MC_NONE ? of[x->b] : none;
+    uint32_t square;
     switch ((mc_op)x->op) {
     case MC_S: return of_node(MC_NONE);
     case MC_ADD_F: return sum(d, a, b);
     case MC_SUB_F: return sum(d, a, negated(b));
     case MC_NEG_F: return negated(a);
-    case MC_MUL_F: return sum(d, times(d, a, x->b), times(d, b, x->a));
+    case MC_MUL_F:
+        b = times(d, b, x->a);
+        return sum(d, times(d, a, x->b), b);
     case MC_DIV_F: /* (x / y)' = (x' - (x / y) y') / y */
         return divided(d, sum(d, a, negated(times(d, b, i))), x->b);
     case MC_ABS_F: return a.zero ? a : chosen(d, emit(d, MC_LT_F, x->a, constant(d, 0), MC_NONE), negated(a), a);
@@ -163,7 +165,8 @@ static slope rule(deriving *d, const mc_node *x, uint32_t i, const slope *of) {
     case MC_LOG2_F: return divided(d, divided(d, a, constant(d, ln2)), x->a);
     case MC_TANH_F:
         if (a.zero) return a;
-        return times(d, a, emit(d, MC_SUB_F, constant(d, 1), emit(d, MC_MUL_F, i, i, MC_NONE), MC_NONE));
+        square = emit(d, MC_MUL_F, i, i, MC_NONE);
+        return times(d, a, emit(d, MC_SUB_F, constant(d, 1), square, MC_NONE));
     case MC_IF_F: return chosen(d, x->a, b, of[x->c]);
     default: return none; /* constants, elements, whole numbers; floor */
     }
