@@ -224,7 +224,7 @@ fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch,
     return bind_all(&j, out);
 }
 
-void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
+static void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
     if (!b->arrays) return;
     const uint64_t first[FCP_SIDES] = {[FCP_QUERIES] = b->first[FCP_QUERIES][s], [FCP_KEYS] = b->first[FCP_KEYS][s]};
     for (uint32_t i = 0; i < b->program->array_count; i++)

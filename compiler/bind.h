@@ -25,8 +25,6 @@ typedef struct binding {
 fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
                     uint32_t shift, binding *out);
 
-/* The arrays of sequence s, in an environment that has its n, q_first and queries; valid until the next call. */
-void bind_arrays(const binding *b, uint32_t s, mc_env *env);
-/* What sequence s sees, likewise. */
+/* What sequence s sees; valid until the next call. */
 mc_env bind_sequence(const binding *b, uint32_t s);
 #endif

@@ -54,10 +54,8 @@ static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_s
 }
 /* What a sequence sees; valid until the next call. */
 static inline mc_env problem_env(const problem *p, uint32_t sequence) {
-    mc_env env = {.n = (int64_t)p->lengths[sequence], .q_first = problem_q_first(p, sequence),
-                  .queries = (int64_t)p->queries[sequence], .bands = p->program->slices};
-    if (p->binding) bind_arrays(p->binding, sequence, &env);
-    return env;
+    const binding bare = {.program = p->program, .lengths = p->lengths, .queries = p->queries};
+    return bind_sequence(p->binding ? p->binding : &bare, sequence);
 }
 
 /* `queries` NULL: as many as keys. Checks lengths (FCP_E_LENGTHS), cuts blocks of `block` tokens as the program's

@@ -39,17 +39,6 @@ fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *v
     return FCP_OK;
 }
 
-/* The first of a shape's runs in `row` or later. */
-static uint32_t run_of_row(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t row) {
-    uint32_t low = shape->first_run, high = shape->first_run + shape->runs;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (plan->runs[middle].row < row) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 /* A segment's jobs: one for each stretch of neighbouring active rows. */
 static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
                  const struct segment *s) {
@@ -95,9 +84,9 @@ static bool extend(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fc
 static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row) {
     const fcp_shape_rec *shape = &plan->shapes[part->shape];
     uint32_t at[FCP_STRIP_CELLS], end[FCP_STRIP_CELLS], column = 0;
-    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) at[r] = run_of_row(plan, shape, first_row / FCP_CELL + r);
+    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) at[r] = fcp_run_of_row(plan, shape, first_row / FCP_CELL + r);
     for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
-        end[r] = r + 1 < FCP_STRIP_CELLS ? at[r + 1] : run_of_row(plan, shape, first_row / FCP_CELL + r + 1);
+        end[r] = r + 1 < FCP_STRIP_CELLS ? at[r + 1] : fcp_run_of_row(plan, shape, first_row / FCP_CELL + r + 1);
     struct segment open = {0};
     for (;;) {
         uint32_t begin = UINT32_MAX, until = UINT32_MAX, active = 0, partial = 0;

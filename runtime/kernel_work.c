@@ -87,17 +87,6 @@ static bool sort_items(fcp_kernel_work *w, void *items, uint32_t count, size_t b
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* The first of a shape's runs in `row` or later. */
-static uint32_t run_of_row(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t row) {
-    uint32_t low = shape->first_run, high = shape->first_run + shape->runs;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (plan->runs[middle].row < row) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 /* The keys of one part that row of cells `row` meets. */
 static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
                              uint32_t row, uint64_t *total, fcp_error *err) {
@@ -108,7 +97,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     size_t stride = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
     fcp_arena_kv(a, tile->kv_slot, &k, &v);
-    for (uint32_t i = run_of_row(plan, shape, row); i < shape->first_run + shape->runs && plan->runs[i].row == row; i++) {
+    for (uint32_t i = fcp_run_of_row(plan, shape, row); i < shape->first_run + shape->runs && plan->runs[i].row == row; i++) {
         const fcp_run *run = &plan->runs[i];
         uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
         if (end > piece->length) end = piece->length;

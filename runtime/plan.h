@@ -382,6 +382,17 @@ static inline const fcp_span *fcp_side_layout(const fcp_plan *p, fcp_side side, 
     return keys ? p->key_layout : p->layout;
 }
 
+/* The first of a shape's runs in `row` or later. */
+static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t row) {
+    uint32_t low = shape->first_run, high = shape->first_run + shape->runs;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->runs[middle].row < row) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 /* Bytes of one token of a class, in a slot or on the wire (the same), of a block that holds both sides: with e =
  * dtype size,
  *   KV     2 * kv_heads * head_dim * e
