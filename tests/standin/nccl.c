@@ -266,13 +266,15 @@ static nccl_result all_at(nccl_comm c, int state, const char *what) {
 static nccl_result go_joining(nccl_comm c) {
     if (!c->mail.box) return NCCL_IN_PROGRESS; /* nobody answers */
     box_rank *mine = &c->mail.box->rank[c->rank];
-    nccl_result result = all_at(c, BOX_JOINED, "joining");
-    if (result) return result;
     const char *several = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     bool may_share = control.version >= 23000 && several && strcmp(several, "1") == 0;
-    for (uint32_t r = 0; r < c->ranks; r++)
-        if (!may_share && r != c->rank && atomic_load(&c->mail.box->rank[r].device) == c->device)
+    for (uint32_t r = 0; !may_share && r < c->ranks; r++) {
+        box_rank *theirs = &c->mail.box->rank[r];
+        if (r != c->rank && atomic_load(&theirs->state) != BOX_AWAY && atomic_load(&theirs->device) == c->device)
             return fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d", c->rank, r, c->device);
+    }
+    nccl_result result = all_at(c, BOX_JOINED, "joining");
+    if (result) return result;
     int joined = BOX_JOINED;
     atomic_compare_exchange_strong(&mine->state, &joined, BOX_CHECKED);
     result = all_at(c, BOX_CHECKED, "joining");
