@@ -16,7 +16,7 @@ typedef struct box_rank {
 } box_rank;
 /* From one rank to another. */
 typedef struct box_pair {
-    _Atomic uint32_t connects;            /* 1: the sender wants to be connected, 2: the receiver */
+    _Atomic uint32_t connects;            /* 1: the sender wants to be connected, 2: the receiver; 4, 8: for collectives */
     _Atomic uint64_t posted;              /* receives begun */
     _Atomic uint64_t written, taken;      /* bytes of the ring, ever */
     unsigned char ring[BOX_RING];

@@ -20,7 +20,7 @@ static standin_nccl control = {.version = 22809};
 standin_nccl *standin_nccl_control(void) { return &control; }
 
 typedef struct op {
-    bool send;
+    bool send, collective; /* collective: of what all ranks do; its connections are its own */
     uint32_t peer;
     uint64_t address, bytes;
 } op;
@@ -58,7 +58,7 @@ struct nccl_comm_ {
     group *pending;    /* of the job */
     nccl_result error;
     uint64_t turn[2][BOX_RANKS], done[2][BOX_RANKS]; /* [send][peer]: begun, ended */
-    bool connected[2][BOX_RANKS];
+    bool connected[2][2][BOX_RANKS]; /* [collective][send][peer] */
     long graph_nodes, under_way;
     registration *registrations;
     nccl_comm next;
@@ -289,10 +289,11 @@ static nccl_result connect(nccl_comm c, const group *g) {
     nccl_result result = NCCL_SUCCESS;
     for (uint32_t i = 0; i < g->count; i++) {
         const op *o = &g->ops[i];
-        if (c->connected[o->send][o->peer]) continue;
+        bool *connected = &c->connected[o->collective][o->send][o->peer];
+        if (*connected) continue;
         box_pair *pair = o->send ? mailbox_pair(&c->mail, c->rank, o->peer) : mailbox_pair(&c->mail, o->peer, c->rank);
-        uint32_t mine = o->send ? 1 : 2;
-        if (((atomic_fetch_or(&pair->connects, mine) | mine) & 3) == 3) c->connected[o->send][o->peer] = true;
+        uint32_t both = o->collective ? 12 : 3, mine = both & (o->send ? 5 : 10);
+        if (((atomic_fetch_or(&pair->connects, mine) | mine) & both) == both) *connected = true;
         else if (!control.silent && mailbox_dead(&c->mail, o->peer)) return fail(NCCL_REMOTE_ERROR, "rank %u is gone", o->peer);
         else result = NCCL_IN_PROGRESS;
     }
@@ -549,7 +550,7 @@ static group *group_of(nccl_comm c, cu_stream stream) {
     return g;
 }
 
-static nccl_result add(nccl_comm c, cu_stream stream, bool send, int peer, uint64_t address, uint64_t bytes) {
+static nccl_result add(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, uint64_t address, uint64_t bytes) {
     if (standin_stream_device(stream) != c->device) return fail(NCCL_INVALID_ARGUMENT, "the stream is not of the communicator's device");
     if (bytes && standin_place(address, bytes, NULL) != c->device) {
         standin_trouble("%s is not memory of the communicator's device", send ? "what is sent" : "where is received");
@@ -559,7 +560,7 @@ static nccl_result add(nccl_comm c, cu_stream stream, bool send, int peer, uint6
     op *ops = g ? realloc(g->ops, (g->count + 1) * sizeof *ops) : NULL;
     if (!ops) return fail(NCCL_SYSTEM_ERROR, "out of memory");
     g->ops = ops;
-    g->ops[g->count++] = (op){send, (uint32_t)peer, address, bytes};
+    g->ops[g->count++] = (op){send, collective, (uint32_t)peer, address, bytes};
     control.operations++;
     return NCCL_SUCCESS;
 }
@@ -570,11 +571,12 @@ static uint64_t size_of(int type) {
 }
 
 /* One operation of the group under way; its error is the group's as well. */
-static nccl_result operation(nccl_comm c, cu_stream stream, bool send, int peer, const void *at, size_t count, int type) {
+static nccl_result operation(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, const void *at, size_t count,
+                             int type) {
     nccl_result result = usable(c, send ? "ncclSend" : "ncclRecv");
     if (!result && !size_of(type)) result = fail(NCCL_INVALID_ARGUMENT, "no type of data");
     if (!result && (peer < 0 || (uint32_t)peer >= c->ranks)) result = fail(NCCL_INVALID_ARGUMENT, "no rank %d", peer);
-    if (!result) result = add(c, stream, send, peer, (uintptr_t)at, count * size_of(type));
+    if (!result) result = add(c, stream, send, collective, peer, (uintptr_t)at, count * size_of(type));
     if (result) making.error = result;
     return result;
 }
@@ -587,7 +589,7 @@ static nccl_result check(group *g) {
     for (uint32_t i = 0; i < g->count; i++) {
         const op *a = &g->ops[i];
         if (a->peer == c->rank) self += a->send ? 1 : -1;
-        if (capturing && !c->connected[a->send][a->peer]) {
+        if (capturing && !c->connected[a->collective][a->send][a->peer]) {
             standin_trouble("rank %u is not connected %s rank %u, and a graph is being captured", c->rank,
                             a->send ? "to" : "from", a->peer);
             return fail(NCCL_INVALID_USAGE, "not connected before a capture");
@@ -643,13 +645,13 @@ API ncclGroupEnd(void) {
 API ncclSend(const void *from, size_t count, int type, int peer, nccl_comm comm, cu_stream stream) {
     ENTER;
     making.depth++;
-    nccl_result result = operation(comm, stream, true, peer, from, count, type), ended = close_group();
+    nccl_result result = operation(comm, stream, true, false, peer, from, count, type), ended = close_group();
     return result ? result : ended;
 }
 API ncclRecv(void *to, size_t count, int type, int peer, nccl_comm comm, cu_stream stream) {
     ENTER;
     making.depth++;
-    nccl_result result = operation(comm, stream, false, peer, to, count, type), ended = close_group();
+    nccl_result result = operation(comm, stream, false, false, peer, to, count, type), ended = close_group();
     return result ? result : ended;
 }
 API ncclAllGather(const void *from, void *to, size_t count, int type, nccl_comm comm, cu_stream stream) {
@@ -658,8 +660,8 @@ API ncclAllGather(const void *from, void *to, size_t count, int type, nccl_comm 
     making.depth++;
     for (uint32_t r = 0; !result && r < comm->ranks; r++) {
         char *mine = (char *)to + r * count * size_of(type);
-        result = operation(comm, stream, true, (int)r, from, count, type);
-        if (!result) result = operation(comm, stream, false, (int)r, mine, count, type);
+        result = operation(comm, stream, true, true, (int)r, from, count, type);
+        if (!result) result = operation(comm, stream, false, true, (int)r, mine, count, type);
     }
     if (result) making.error = result;
     nccl_result ended = close_group();
