@@ -112,6 +112,8 @@ static const fcp_cuda_table table __attribute__((unused)) = {
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
 API cuInit(unsigned flags) {
+    const char *devices = getenv("STANDIN_DEVICES");
+    if (devices) control.devices = atoi(devices);
     ENTER;
     return flags ? CU_ERROR_INVALID_VALUE : CU_SUCCESS;
 }
@@ -207,34 +209,42 @@ API cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
-    ENTER_OUTSIDE;
+static cu_result allocate(cu_ptr *out, size_t bytes, bool shared) {
     if (!current) return INVALID_CONTEXT;
     if (!bytes) return CU_ERROR_INVALID_VALUE;
     if (bytes > control.memory - current->used) return CU_ERROR_OUT_OF_MEMORY;
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
     memset(a->memory, 0xff, bytes);
-    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations};
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, shared};
     allocations = a;
     current->used += bytes;
     control.live++;
     *out = a->begin;
     return CU_SUCCESS;
 }
-API cuMemFree_v2(cu_ptr p) {
+API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
+    ENTER_OUTSIDE;
+    return allocate(out, bytes, false);
+}
+static cu_result release(cu_ptr p, bool shared) {
     allocation **at = &allocations;
     while (*at && (*at)->begin != p) at = &(*at)->next;
     allocation *a = *at;
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
-    store_run(&live, UINT32_MAX); /* waits for the device */
-    if (live.done < live.count) trouble("memory is freed while work waits");
+    if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
+    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
     *at = a->next;
     a->context->used -= a->end - a->begin;
     free(a->memory);
     free(a);
     control.live--;
+    return CU_SUCCESS;
+}
+API cuMemFree_v2(cu_ptr p) {
+    cu_result result = release(p, false);
+    if (result) return result;
     LEAVE;
 }
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
@@ -309,6 +319,8 @@ API cuStreamQuery(cu_stream s) {
 }
 API cuStreamSynchronize(cu_stream s) {
     ENTER_OUTSIDE;
+    uint32_t last = s->capture && capture_origin ? 0 : node_of(&live, s->last);
+    if (last) store_finish(&live, last);
     return ask(s, UINT32_MAX);
 }
 API cuStreamGetCtx(cu_stream s, cu_context *out) {
@@ -474,7 +486,7 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
 API cuStreamBeginCapture_v2(cu_stream s, int mode) {
     ENTER;
     if (capture_origin || mode != CU_CAPTURE_THREAD_LOCAL) return CU_ERROR_INVALID_VALUE;
-    captured = (store){.id = ++last_capture};
+    captured = (store){.id = ++last_capture, .graph = true};
     capture_origin = s;
     capture_bad = false;
     s->capture = captured.id;
@@ -542,3 +554,35 @@ API cuGraphExecDestroy(cu_graph_exec g) {
     control.live--;
     LEAVE;
 }
+
+/* --- other libraries that stand in -------------------------------------------------------------------------------- */
+
+void standin_trouble(const char *format, ...) {
+    char text[sizeof control.trouble];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    trouble("%s", text);
+}
+static bool is_stream(cu_stream s) {
+    cu_stream at = streams;
+    while (at && at != s) at = at->next;
+    return at;
+}
+cu_result standin_put(cu_stream s, standin_work *work) {
+    const node n = {.op = OUTSIDE, .work = work};
+    return is_stream(s) ? put(s, &n, 0) : INVALID_HANDLE;
+}
+bool standin_capturing(cu_stream s) { return is_stream(s) && in_capture(s); }
+int standin_stream_device(cu_stream s) { return is_stream(s) ? s->context->device : -1; }
+int standin_current_device(void) { return current ? current->device : -1; }
+cu_result standin_allocate(uint64_t *out, size_t bytes) { return capture_origin ? CAPTURE_UNSUPPORTED : allocate(out, bytes, true); }
+cu_result standin_release(uint64_t address) { return release(address, true); }
+int standin_place(uint64_t address, size_t bytes, bool *out_shared) {
+    const allocation *a = allocation_of(address);
+    if (out_shared) *out_shared = a && a->shared;
+    return a && bytes <= a->end - address ? a->context->device : -1;
+}
+void standin_count(long objects) { control.live += objects; }
+void standin_go(void) { store_run(&live, UINT32_MAX); }

@@ -4,6 +4,7 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/cuda_driver.h"
 #include "../fibers/fibers.h"
+#include "outside.h"
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
@@ -51,7 +52,7 @@ typedef struct ranges {
     range *all;
     uint32_t count, capacity;
 } ranges;
-typedef enum op { EMPTY, KERNEL, COPY, FILL } op;
+typedef enum op { EMPTY, KERNEL, COPY, FILL, OUTSIDE } op;
 typedef struct node {
     op op;
     cu_function function;
@@ -62,6 +63,9 @@ typedef struct node {
     } parameters;
     uint64_t to, from, bytes;
     unsigned word;
+    standin_work *work;
+    void *state;    /* of the work, once it is tried */
+    uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* nodes, from 1 */
     uint32_t dep_count;
     uint64_t *before; /* a bit per earlier node: it is before this one */
@@ -72,6 +76,7 @@ typedef struct store {
     uint64_t id;
     node *nodes;
     uint32_t count, capacity, done;
+    bool graph; /* of a graph, not what streams hold */
 } store;
 struct cu_graph_ {
     store store;
@@ -85,6 +90,7 @@ typedef struct allocation {
     cu_context context;
     void *memory;
     struct allocation *next;
+    bool shared; /* standin_allocate's */
 } allocation;
 
 extern standin control;
@@ -99,8 +105,10 @@ void store_clear(store *s);
 bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before it */
 /* What the host has seen the end of: this node, and all before it. */
 void host_saw(store *s, uint32_t last);
-/* Does up to `count` nodes in a seeded order. */
+/* Does up to `count` nodes in a seeded order; fewer where all that may be next wait for another process. */
 void store_run(store *s, uint32_t count);
+/* Until it is done, or nothing in it gets on for as long as control.patience_s says; false: it is not done. */
+bool store_finish(store *s, uint32_t last);
 /* kernels.c */
 void kernel_ranges(node *n);
 void range_add(ranges *r, uint64_t begin, uint64_t bytes);
