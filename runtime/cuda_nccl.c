@@ -49,7 +49,7 @@ struct cuda_nccl {
 /* --- the communicator --------------------------------------------------------------------------------------------- */
 
 static fcp_code check(const fcp_cuda_session *s, nccl_result result, const char *what, fcp_error *err) {
-    return fcp_nccl_check(s->nccl->nccl, result, s->nccl->comm, err, "rank %u: %.150s", s->nccl->place.rank, what);
+    return fcp_nccl_check(s->nccl->nccl, result, s->nccl->comm, err, "%s", what);
 }
 
 /* Until what was begun is under way on the device; where it fails, the error. */
@@ -64,8 +64,7 @@ static fcp_code settle(fcp_cuda_session *s, nccl_result result, const char *what
         if (!code) code = check(s, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
         if (fcp_clock() - begin > s->timeout_s)
-            return fcp_fail(err, FCP_E_RUN, "rank %u: %s did not end within %u s: another rank has not come so far", n->place.rank,
-                            what, s->timeout_s);
+            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, s->timeout_s);
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 1000000) pause *= 2;
     }
@@ -87,8 +86,7 @@ fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_er
     if (start && start->device) {
         s->first_device = start->device - 1;
         if (s->first_device >= devices)
-            return fcp_fail(err, FCP_E_ARGUMENT, "rank %u: there is no device %u: there are %u", n->place.rank, s->first_device,
-                            devices);
+            return fcp_fail(err, FCP_E_ARGUMENT, "there is no device %u: there are %u", s->first_device, devices);
     }
     return FCP_OK;
 }
@@ -112,7 +110,7 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
                                        : ": two ranks on one GPU need NCCL_MULTI_RANK_GPU_ENABLE=1");
         return code;
     }
-    return fcp_fail(err, FCP_E_RUN, "rank %u: NCCL makes no communicator and gives no reason", n->place.rank);
+    return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");
 }
 
 fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err) {
@@ -244,8 +242,8 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
     size_t bytes = rank->arena_bytes ? rank->arena_bytes : 1;
     fcp_code code = fcp_cuda_use(s, rank->device, err);
     if (code) return code;
-    if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err, "rank %u: device %d has no %zu bytes for an arena",
-                       n->place.rank, rank->device->handle, bytes))
+    if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
+                       "device %d has no %zu bytes for an arena", rank->device->handle, bytes))
         return err ? (err->code = FCP_E_NO_MEMORY) : FCP_E_NO_MEMORY;
     rank->memory = (uintptr_t)n->memory;
     return check(s, n->nccl->call.enroll(n->comm, n->memory, bytes, &n->enrolled), "registering the arena", err);
@@ -435,7 +433,7 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
         if (!n->staged[t]) code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
         if (!code && inputs >> t & 1)
             code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(n->staged[t], from, bytes, rank->streams[FCP_COMM]), err,
-                                  "rank %u: cannot copy %zu bytes to device %d", n->place.rank, bytes, rank->device->handle);
+                                  "cannot copy %zu bytes to device %d", bytes, rank->device->handle);
         if (!code) set_tensor(out, t, (void *)(uintptr_t)n->staged[t]);
     }
     return code;
@@ -451,7 +449,7 @@ fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_t
         size_t bytes = tensor_bytes(s, t);
         if (!(fcp_pass_outputs(pass) >> t & 1) || to == from || !bytes) continue;
         code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(to, (uintptr_t)from, bytes, rank->streams[FCP_COMM]), err,
-                              "rank %u: cannot copy %zu bytes from device %d", s->nccl->place.rank, bytes, rank->device->handle);
+                              "cannot copy %zu bytes from device %d", bytes, rank->device->handle);
     }
     return code;
 }

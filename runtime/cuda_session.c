@@ -6,8 +6,9 @@
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
  * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams.
- * Failure:  an error names rank, stage and instruction where it shows itself there; what was put down is waited for, at
- *           most timeout_s a stream; and the session refuses further runs.
+ * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
+ *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
+ *           refuses further runs.
  */
 #include "cuda_session.h"
 
@@ -109,6 +110,7 @@ static fcp_code make_ranks(fcp_cuda_session *s, fcp_error *err) {
     if (!code) code = check_memory(s, err);
     if (!code) code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
+    if (!code) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
 }
@@ -180,6 +182,7 @@ static void session_free(fcp_session *base) {
         for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r], nccl);
         if (s->origin) call->context_set(s->devices[0].context);
         if (s->origin) call->stream_destroy(s->origin);
+        fcp_cuda_marks_close(s);
         for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
         if (s->devices) call->context_set(before);
     }
@@ -250,6 +253,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "what ran before", err) : FCP_OK;
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, err);
@@ -277,7 +281,8 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
 }
 
 /* After an error in a run. */
-static void break_down(fcp_cuda_session *s, const fcp_error *why) {
+static void break_down(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
+    fcp_cuda_fail_where(s, code, why);
     s->broken = true;
     s->why = *why;
     if (s->nccl) fcp_cuda_nccl_abort(s);
@@ -298,7 +303,7 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
         code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host || !stream, &why);
-        if (code) break_down(s, &why);
+        if (code) break_down(s, code, &why);
     }
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
@@ -318,7 +323,7 @@ static fcp_code session_wait(fcp_session *base, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), &why,
                               "cannot wait for an event");
     if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", &why);
-    if (code) break_down(s, &why);
+    if (code) break_down(s, code, &why);
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
     return code;
@@ -355,7 +360,11 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (!code) {
-        code = make(s, options ? options->start : NULL, nccl, err);
+        fcp_error why = {0};
+        code = make(s, options ? options->start : NULL, nccl, &why);
+        if (code && s->base.rank_count == 1 && nccl && strncmp(why.message, "rank ", 5) != 0)
+            fcp_fail(err, code, "rank %u: %.500s", s->base.first_rank, why.message);
+        else if (code && err) *err = why;
         s->made = !code;
         s->cuda->call.context_set(before);
     }
