@@ -31,16 +31,16 @@ enum { MOST_CTAS = 64, SHARED_DEVICE = 23000 };
 typedef struct record {
     uint8_t plan[FCP_DIGEST_BYTES];
     uint32_t format, version, graph_from, made;
-    uint8_t pad[FCP_GATHER - FCP_DIGEST_BYTES - 16];
+    uint8_t pad[FCP_GATHER_BYTES - FCP_DIGEST_BYTES - 16];
 } record;
 enum { RECORD_FORMAT = 1 };
-_Static_assert(sizeof(record) == FCP_GATHER, "what is gathered at once");
+_Static_assert(sizeof(record) == FCP_GATHER_BYTES, "what is gathered at once");
 
 struct cuda_nccl {
     fcp_nccl *nccl;
     nccl_comm comm;
     fcp_place place;
-    cu_ptr scratch;              /* FCP_GATHER bytes of each rank, then of this one */
+    cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     bool aborted, stuck;         /* stuck: even aborting did not end */
@@ -122,7 +122,7 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
     if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(s, &id, err);
-    size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER;
+    size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES;
     return code ? code : fcp_cuda_memory(s, &s->devices[0], bytes, NULL, "what ranks tell each other", &n->scratch, err);
 }
 
@@ -252,8 +252,7 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     const fcp_cuda_table *call = &s->cuda->call;
-    cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER;
-    if (bytes > FCP_GATHER) return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to tell all ranks at once", bytes);
+    cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
@@ -305,7 +304,7 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
     const fcp_nccl_table *call = &n->nccl->call;
     uint32_t ranks = n->place.ranks, rank = n->place.rank;
     uint8_t *peers = calloc(ranks, 1);
-    cu_ptr own = n->scratch + (cu_ptr)ranks * FCP_GATHER;
+    cu_ptr own = n->scratch + (cu_ptr)ranks * FCP_GATHER_BYTES;
     cu_stream stream = s->ranks[rank].streams[FCP_COMM];
     if (!peers) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     find_peers(s->plan, rank, peers);
@@ -317,7 +316,7 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
         if (peers[p] >> FCP_SEND & 1)
             code = check(s, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
-            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER), 1, NCCL_INT8, (int)p, n->comm,
+            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p, n->comm,
                                           stream), "receiving", err);
     }
     free(peers);

@@ -175,8 +175,7 @@ fcp_code fcp_cuda_nccl_watch(fcp_cuda_session *s, const char *what, fcp_error *e
 void fcp_cuda_nccl_abort(fcp_cuda_session *s);
 /* Graphs are destroyed, and everything has been waited for. */
 void fcp_cuda_nccl_close(fcp_cuda_session *s);
-/* Bytes of each rank, FCP_GATHER at most, to all: all has `bytes` of each. */
-enum { FCP_GATHER = 64 };
+/* Bytes of each rank, FCP_GATHER_BYTES at most, to all: all has `bytes` of each. */
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err);
 
 /* --- cuda_reshuffle.c: callers' tensors. */

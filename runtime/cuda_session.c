@@ -329,6 +329,22 @@ static fcp_code session_wait(fcp_session *base, fcp_error *err) {
     return code;
 }
 
+static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error why = {0};
+    if (!s->nccl) memcpy(out_all, mine, bytes);
+    if (!s->nccl) return FCP_OK;
+    if (s->broken)
+        return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code) code = fcp_cuda_nccl_gather(s, mine, bytes, out_all, &why);
+    if (code) break_down(s, code, &why);
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}
+
 static const char *session_backend(const fcp_session *s) { return s->kind->name; }
 static const char *session_transport(const fcp_session *s) {
     return ((const fcp_cuda_session *)s)->nccl ? "nccl" : "local";
@@ -337,6 +353,7 @@ static const char *session_transport(const fcp_session *s) {
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
+                                           .gather = session_gather,
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,

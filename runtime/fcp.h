@@ -151,6 +151,12 @@ fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
 /* cuda: waits for what runs have put into streams, at most timeout_s; with nccl an error of a peer's ends the waiting. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
+/* Something of each process, `bytes` of it (FCP_GATHER_BYTES at most), to all: *out_all has it process by process. With one
+ * process it is its own. All processes of the session do it at the same point. */
+enum { FCP_GATHER_BYTES = 64 };
+fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
+/* How many processes the session is of: as many as ranks with "nccl", else 1. */
+uint32_t fcp_session_processes(const fcp_session *session);
 /* "host", "threads"; "cuda", "local" or "nccl" */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);

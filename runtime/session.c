@@ -76,6 +76,17 @@ fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {
     return s->kind->wait ? s->kind->wait(s, err) : FCP_OK;
 }
 
+fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    if (!s || !mine || !out_all || !bytes) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to gather");
+    if (bytes > FCP_GATHER_BYTES)
+        return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
+    if (s->kind->gather) return s->kind->gather(s, mine, bytes, out_all, err);
+    memcpy(out_all, mine, bytes);
+    return FCP_OK;
+}
+
+uint32_t fcp_session_processes(const fcp_session *s) { return s->plan->problem->ranks / s->rank_count; }
+
 uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
     if (out_first) *out_first = s->first_rank;
     return s->rank_count;
