@@ -8,9 +8,10 @@
 #define FCP_SOURCE_H
 #include "emit.h"
 
-/* The skeletons. Of the backward pass: in one kernel, dQ added in order; or in two, dK and dV, then dQ. Support: what a
- * runtime needs beside them, of any pass. */
-enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8 };
+/* The skeletons. Of the backward pass: in one kernel, dQ added in order, or as it comes; or in two, dK and dV, then dQ.
+ * Support: what a runtime needs beside them, of any pass. */
+enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16 };
+enum { EMIT_BACKWARD = EMIT_ORDERED | EMIT_SPLIT | EMIT_UNORDERED };
 
 typedef struct emit_source {
     const emit_program *program;
@@ -20,8 +21,9 @@ typedef struct emit_source {
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);
-/* The backward pass's skeleton: ordered, where it has the head_dim. */
-unsigned emit_backward(uint32_t head_dim);
+/* The backward pass's skeleton: ordered if its bits must be the same on every run, else unordered; split, where those have
+ * not the head_dim. */
+unsigned emit_backward(uint32_t head_dim, bool deterministic);
 /* Prints the source; as emit_functions. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
 
@@ -34,7 +36,7 @@ typedef struct emit_kernel {
     uint32_t registers;      /* the budget: a compilation that needs more is not to be used */
     uint32_t parts;          /* blocks that an item of work is cut into */
 } emit_kernel;
-enum { EMIT_KERNELS = 4 };
+enum { EMIT_KERNELS = 5 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
 #endif

@@ -9,7 +9,8 @@
 #include "session.h"
 
 typedef enum cuda_kernel_id {
-    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND, CUDA_KERNELS
+    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
+    CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
@@ -23,7 +24,7 @@ typedef struct cuda_device {
     bool retained;
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
-    unsigned backward;       /* EMIT_ORDERED or EMIT_SPLIT */
+    unsigned backward;       /* EMIT_ORDERED, EMIT_UNORDERED or EMIT_SPLIT */
     cu_module module;
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */

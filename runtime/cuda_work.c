@@ -37,9 +37,10 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
     bool ordered = pass == FCP_BACKWARD && rank->device->backward == EMIT_ORDERED;
+    bool joint = pass == FCP_BACKWARD && rank->device->backward != EMIT_SPLIT; /* dK, dV and dQ: all by keys */
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
-    if (!ordered) {
+    if (!joint) {
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
@@ -121,12 +122,15 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
     if (pass == FCP_FORWARD)
         return launch(s, rank, CUDA_FORWARD, "fk_forward", a->row_count * heads, &rows, err);
-    if (d->backward == EMIT_ORDERED) {
+    if (d->backward != EMIT_SPLIT) {
+        bool ordered = d->backward == EMIT_ORDERED;
         size_t words = (size_t)a->lock_count * heads + 1;
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
-        return code ? code : launch(s, rank, CUDA_ORDERED, "fk_backward_ordered", a->key_count * kv_heads, &keys, err);
+        return code ? code
+                    : launch(s, rank, ordered ? CUDA_ORDERED : CUDA_UNORDERED,
+                             ordered ? "fk_backward_ordered" : "fk_backward_unordered", a->key_count * kv_heads, &keys, err);
     }
     fcp_code code = launch(s, rank, CUDA_DQ, "fk_backward_dq",
                            (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, &rows, err);

@@ -21,9 +21,9 @@ typedef struct standin {
     bool stall;          /* nothing gets on */
     bool lost;           /* the device is gone: what waits is dropped */
     bool idle;           /* kernels do nothing: for tests that look at no result */
-    /* what happened */
+    /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
-    unsigned long kernels, copies, peer_copies, host_copies, graph_launches;
+    unsigned long kernels, unordered, copies, peer_copies, host_copies, graph_launches;
     char trouble[400];   /* the first; "" if none */
 } standin;
 standin *standin_control(void);

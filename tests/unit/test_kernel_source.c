@@ -67,12 +67,14 @@ Test(kernel_source, golden) {
 Test(kernel_source, parts) {
     static const char *const line[] = {"#line 1 \"abi.h\"", "#line 1 \"prim_ptx.h\"", "#line 1 \"emitted\"", "#line 1 \"common.h\"",
                                        "#line 1 \"forward_mma.h\"", "#line 1 \"backward_steps.h\"", "#line 1 \"backward_mma.h\"",
-                                       "#line 1 \"backward_ordered_mma.h\""};
-    static const unsigned in[8] = {7, 7, 7, 7, EMIT_FORWARD, EMIT_ORDERED | EMIT_SPLIT, EMIT_SPLIT, EMIT_ORDERED};
+                                       "#define FK_ORDERED 1\n#line 1 \"backward_ordered_mma.h\"",
+                                       "#define FK_ORDERED 0\n#line 1 \"backward_ordered_mma.h\"", "#line 1 \"support.h\""};
+    const unsigned all = EMIT_FORWARD | EMIT_BACKWARD | EMIT_SUPPORT;
+    const unsigned in[] = {all, all, all, all, EMIT_FORWARD, EMIT_BACKWARD, EMIT_SPLIT, EMIT_ORDERED, EMIT_UNORDERED, EMIT_SUPPORT};
     fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
-    for (unsigned skeletons = 1; skeletons < 8; skeletons++) {
+    for (unsigned skeletons = 1; skeletons <= all; skeletons++) {
         char *source = source_of(plan, skeletons), *at = source;
-        for (int i = 0; i < 8; i++) {
+        for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
             char *found = strstr(at, line[i]);
             cr_assert_eq(found != NULL, (in[i] & skeletons) != 0, "%u: %s", skeletons, line[i]);
             if (found) at = found;
@@ -132,7 +134,11 @@ Test(kernel_source, refused) {
     fcp_plan_free(plan);
     plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
-    cr_assert_eq(emit_backward(256), EMIT_SPLIT);
+    must_fail(plan, EMIT_UNORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        cr_assert_eq(emit_backward(256, deterministic), EMIT_SPLIT);
+        cr_assert_eq(emit_backward(128, deterministic), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+    }
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
     fcp_plan_free(plan);
     plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128; passes = forward }");
