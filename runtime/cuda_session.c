@@ -5,8 +5,9 @@
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
  * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams.
- * Failure:  an error names rank, stage and instruction where it shows itself there; what was put down is waited for, at
- *           most timeout_s a stream; and the session refuses further runs.
+ * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
+ *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
+ *           refuses further runs.
  */
 #include "cuda_session.h"
 
@@ -115,6 +116,7 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
                               "device 0 makes no stream");
     if (!code) code = fcp_cuda_environment_load(s, err);
+    if (!code) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
 }
@@ -162,6 +164,7 @@ static void session_free(fcp_session *base) {
         for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
         if (s->origin) call->context_set(s->devices[0].context);
         if (s->origin) call->stream_destroy(s->origin);
+        fcp_cuda_marks_close(s);
         for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
         if (s->devices) call->context_set(before);
     }
@@ -228,6 +231,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     fcp_code code = FCP_OK;
     if (s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, d, origin, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, d, origin, err);
@@ -269,6 +273,7 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (!code) {
         code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host || !stream, &why);
         if (code) {
+            fcp_cuda_fail_where(s, code, &why);
             s->broken = true;
             s->why = why;
             drain(s);
