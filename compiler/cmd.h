@@ -77,6 +77,8 @@ typedef enum cmd_command {
     X(WRITE, "write", 'w', NULL, CMD_BIT(FMT), "replace the file")                                                     \
     X(NO_CHECK, "no-check", 0, NULL, CMD_BIT(RUN), "do not check")                                                     \
     X(THREADS, "threads", 0, "N", CMD_BIT(RUN), "ranks that may compute at once; default: the processors there are")   \
+    X(SM_PARTITION, "sm-partition", 0, "HOW", CMD_BIT(RUN),                                                            \
+      "cuda: what leaves the margin to communication: grid, green (contexts), none; default: auto, green where it works") \
     X(TIMEOUT, "timeout", 0, "SECONDS", CMD_BIT(RUN), "a rank that waits this long for a peer fails; default 120")     \
     X(JSON, "json", 0, NULL, CMD_ALL, "print one JSON object on stdout")                                               \
     X(QUIET, "quiet", 'q', NULL, CMD_ALL, "print no summary and no progress")                                          \

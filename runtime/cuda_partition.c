@@ -160,7 +160,8 @@ fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_partition wanted, fcp_
             bool talking = false;
             d->attention[pass] = (uint32_t)d->multiprocessors;
             if (!(p->passes >> pass & 1)) continue;
-            for (uint32_t r = i; !talking && r < p->ranks; r += s->device_count) talking = talks(s->plan, (fcp_pass)pass, r);
+            for (uint32_t r = s->base.first_rank; !talking && r < fcp_cuda_end(s); r++)
+                talking = s->ranks[r].device == d && talks(s->plan, (fcp_pass)pass, r);
             d->apart &= talking;
             any |= talking;
             if (talking && wanted != FCP_PARTITION_NONE)

@@ -95,6 +95,8 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, 
 
 static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, const char *name, fk_support x,
                         uint64_t per_block, fcp_error *err) {
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark_value = rank->mark;
     return launch(s, rank, id, name, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
@@ -114,6 +116,8 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     rows.arrays = d->arrays;
     rows.bands = d->bands;
     rows.sinks = d->sinks;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark_value = rank->mark;
     keys = rows;
     rows.items = base + a->rows;
     rows.runs = base + a->key_runs;
@@ -178,7 +182,7 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
     bool first = x->c >= a->homes && !rank->filled[x->c - a->homes];
-    fcp_code code = FCP_OK;
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
     for (int i = 0; !code && i < 2; i++) {
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
         code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),

@@ -62,6 +62,8 @@ typedef struct fk_key_run {
     fk_i64 position;        /* of the first key */
     fk_u64 k, v;            /* offsets of the first key's rows */
     fk_u32 count, cls;
+    fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which map has the keys, k_row and v_row in it */
+    fk_u32 k_row, v_row, pad;
 } fk_key_run;
 
 /* Keys of a KV piece, for dK and dV. */
@@ -70,6 +72,8 @@ typedef struct fk_key_item {
     fk_u64 k, v, dk, dv;    /* offsets of the first key's rows, and of its sums */
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* of row runs */
+    fk_u32 place;           /* as in a key run */
+    fk_u32 k_row, v_row, pad;
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;
@@ -88,17 +92,34 @@ typedef struct fk_launch {
     fk_u64 arrays, bands;   /* of an fk_env */
     fk_u64 sinks;           /* float per query head, natural logits; 0: none */
     fk_u64 locks, counter;  /* backward in one kernel: fk_u32 [locks][heads] if ordered, and one; 0 when it begins */
+    fk_u64 mark;            /* where the kernel says that it has begun, by mark_value; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
     fk_u32 first_head, head_count; /* KV heads */
-    fk_u32 max_block, pad;
+    fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
 } fk_launch;
 
-/* Parameters of the kernels of support.h: addresses; count as each says. */
+/* What the tensor copy engine knows of a tensor of rows: a CUtensorMap, made by the driver. Dimensions are head_dim, heads,
+ * rows; a box is FK_BOX numbers of one head, of FK_BOX rows; in shared memory its rows are 128 bytes, of which the eight
+ * chunks of 16 bytes are permuted by the row's number modulo 8. What lies outside the tensor becomes 0. */
+enum { FK_BOX = 64, FK_BOX_BYTES = FK_BOX * FK_BOX * 2 };
+typedef struct __attribute__((aligned(64))) fk_map {
+    fk_u64 words[16];
+} fk_map;
+enum { FK_AT_HOME = 0, FK_MOVED = 1 };
+
+/* Parameters of the kernels for sm_90a: the others', and maps. Rows of q, d_o: home queries; of k, v: home keys; of moved:
+ * those of all transient KV slots, of each slot max_block of K, then as many of V. A map whose tensor is empty is zeros. */
+typedef struct fk_launch_maps {
+    fk_launch launch;
+    fk_map q, d_o, k, v, moved;
+} fk_launch_maps;
+
+/* Parameters of the kernels of support.h: addresses; count as each says; mark as in fk_launch. */
 typedef struct fk_support {
-    fk_u64 to, from, other, count;
-    fk_u32 heads, pad;
+    fk_u64 to, from, other, count, mark;
+    fk_u32 heads, mark_value;
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256 };
 

@@ -99,6 +99,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
 }
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
+    fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count, work = p->item_count * heads;
     for (;;) {
         fk_sync(); /* the ticket before has been read */

@@ -548,6 +548,11 @@ if [ -e "$B/standin/libcuda.so" ]; then
     ok "cuda, on a driver that stands in" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
         "$fcpc" run gpu.plan --backend cuda --json
     holds "its JSON" json '.ok and .backend == "cuda" and .transport == "local" and .ranks == 2'
+    holds "what leaves multiprocessors to communication" json '.sm_partition == "green" and (.sm_partition_why | length > 20)'
+    ok "by the grid alone" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
+        "$fcpc" run gpu.plan --backend cuda --sm-partition grid
+    holds "it says so" grep -q "communication by: grid (the session was asked for it)" stdout
+    bad "a partition that is none" 2 E001 run gpu.plan --backend cuda --sm-partition half
 fi
 unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward

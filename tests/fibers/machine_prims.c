@@ -278,6 +278,7 @@ void fk_add_global2_host(fk_u64 to, float a, float b) {
         m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a};
     }
 }
+void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
 
 /* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
 fk_u32 fk_take_host(fk_u64 counter) {

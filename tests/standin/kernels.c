@@ -108,6 +108,8 @@ void kernel_ranges(node *n) {
     const fk_support *x = &n->parameters.support;
     const char *name = n->function->name;
     uint32_t d = n->function->module->head_dim;
+    uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
+    range_add(&n->writes, mark, mark ? 4 : 0);
     if (!strcmp(name, "fk_forward") || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
     else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd');
     else if (!strcmp(name, "fk_begin_lse")) {
@@ -136,7 +138,7 @@ static const fcp_plan *plan_now(void) {
 static void add_memory(machine_range *list, uint32_t *count, uint64_t address, cu_context context) {
     const allocation *a = address ? allocation_of(address) : NULL;
     if (!a) return;
-    if (a->context != context) trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
+    if (a->context != context && !a->host) trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
     for (uint32_t i = 0; i < *count; i++)
         if (list[i].begin == a->begin) return;
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
@@ -162,10 +164,12 @@ bool kernel_run(node *n) {
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
         add_memory(list, &count, p->sinks, context);
+        add_memory(list, &count, p->mark, context);
     } else {
         add_memory(list, &count, x->to, context);
         add_memory(list, &count, x->from, context);
         add_memory(list, &count, x->other, context);
+        add_memory(list, &count, x->mark, context);
     }
     machine_launch run = {.kernel = n->function->kernel->run,
                           .parameters = &n->parameters,

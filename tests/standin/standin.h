@@ -24,6 +24,8 @@ typedef struct standin {
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
+    int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */
     bool idle;           /* kernels do nothing but add: for tests that look at no result */
     /* what happened; unordered: kernels of those that give other bits each time */
@@ -31,6 +33,11 @@ typedef struct standin {
     unsigned green_size; /* multiprocessors of the last green context */
     unsigned long in_green, out_of_green; /* launches of attention, by stream */
     unsigned most_blocks; /* of those, the largest */
+    unsigned long nodes; /* put into streams, those of launched graphs too */
+    char hung[32];       /* what hangs: a kernel's name, "a copy", "a fill"; "a mark" of host memory; "nothing": waiting */
+    int hung_device;     /* of its stream */
+    long hung_mark;      /* the word of host memory that its stream has last been told to write before, or by it; -1: none */
+    unsigned hung_value; /* what it is to write there */
     unsigned long kernels, unordered, copies, peer_copies, host_copies, graph_launches;
     char trouble[400];   /* the first; "" if none */
 } standin;
