@@ -125,13 +125,19 @@ $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: t
 	  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$*)) -DFK_TABLE=fibers_kernels_$(subst -,_,$*) -c -o $@ $<
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 # A driver and a compiler that stand in for CUDA's in tests: chosen by FCP_CUDA_DRIVER and FCP_NVRTC.
-STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c
-STANDINS = $(B)/standin/libcuda.so $(B)/standin/libnvrtc.so
+STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
+STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
 	@mkdir -p $(@D)
 	@printf '{ global: cu*; standin_control; local: *; };\n' > $(B)/standin/cuda.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/cuda.map -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
+# the same, as drivers were before there were green contexts
+$(B)/standin/libcuda-12.0.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
+	@mkdir -p $(@D)
+	@printf '{ global: cu*; standin_control; local: cuGreenCtxCreate; *; };\n' > $(@:.so=.map)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(@:.so=.map) -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
 $(B)/standin/libnvrtc.so: $(B)/tests/standin/nvrtc.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'

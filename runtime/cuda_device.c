@@ -91,6 +91,7 @@ void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d) {
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
     free(d->events);
     if (d->environment) call->release(d->environment);
+    fcp_cuda_partition_close(s, d);
     if (d->module) call->module_unload(d->module);
     call->context_release(d->handle);
 }
@@ -116,7 +117,7 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id 
                               "the driver does not say how many blocks of %s fit", asked->name);
     if (!code && blocks < 1)
         code = fcp_fail(err, FCP_E_BACKEND, "no block of %s fits on device %d (%s)", asked->name, d->handle, d->name);
-    k->blocks = code ? 0 : (uint32_t)blocks * (uint32_t)d->multiprocessors;
+    k->resident = code ? 0 : (uint32_t)blocks;
     return code;
 }
 

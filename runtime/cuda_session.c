@@ -70,10 +70,13 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities", r->device->handle);
-    for (int q = 0; !code && q < FCP_QUEUES; q++)
-        code = fcp_cuda_check(s->cuda,
-                              call->stream_create(&r->streams[q], CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least), err,
-                              "device %d makes no stream", r->device->handle);
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        cu_stream *out = &r->streams[q];
+        cu_result result = q == FCP_COMPUTE && r->device->green
+                               ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
+                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
+    }
     return code;
 }
 
@@ -96,7 +99,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     return code;
 }
 
-static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
+static fcp_code make(fcp_cuda_session *s, fcp_partition partition, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     uint32_t ranks = plan->problem->ranks;
     fcp_code code = FCP_OK;
@@ -116,6 +119,7 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
                               "device 0 makes no stream");
     if (!code) code = fcp_cuda_environment_load(s, err);
+    if (!code) code = fcp_cuda_partition_open(s, partition, err);
     if (!code) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
@@ -290,11 +294,18 @@ static const char *session_transport(const fcp_session *s) {
     return "local";
 }
 
+static fcp_partition session_partition(const fcp_session *base, const char **out_why) {
+    const fcp_cuda_session *s = (const fcp_cuda_session *)base;
+    *out_why = s->partition_why;
+    return s->partition;
+}
+
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,
+                                           .partition = session_partition,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
@@ -311,7 +322,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (!code) {
-        code = make(s, err);
+        code = make(s, options ? options->partition : FCP_PARTITION_AUTO, err);
         s->cuda->call.context_set(before);
     }
     if (code) session_free(&s->base);

@@ -23,7 +23,7 @@ static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
 
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = graph_from};
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
