@@ -313,6 +313,7 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         else if (fcp_clock() - begin > s->timeout_s)
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+        if (!code && s->nccl && (code = fcp_cuda_nccl_watch(s, what, err))) return code; /* aborting it ends what waits */
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 1000000) pause *= 2;
     }
