@@ -136,7 +136,7 @@ $(B)/standin/libnvrtc.so: $(B)/tests/standin/nvrtc.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
-$(B)/tests/unit/test_cuda: | $(STANDINS)
+$(filter $(B)/tests/unit/test_cuda%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 check: setup

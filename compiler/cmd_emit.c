@@ -38,7 +38,7 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
 
 static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {
     e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) |
-                   (e->passes & 1u << FCP_BACKWARD ? emit_backward(plan->problem->head_dim) : 0);
+                   (e->passes & 1u << FCP_BACKWARD ? emit_backward(plan->problem->head_dim, plan->problem->deterministic) : 0);
     return fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }
 

@@ -24,6 +24,7 @@ enum cu_device_attribute {
     CU_CAPABILITY_MINOR = 76
 };
 enum cu_function_attribute { CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
+enum { CU_HOST_PORTABLE = 1, CU_HOST_DEVICEMAP = 2 };
 enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE = 9 };
 
@@ -49,6 +50,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuMemFree_v2, cu_result (*release)(cu_ptr))                                                                      \
     X(cuMemHostAlloc, cu_result (*allocate_host)(void **, size_t, unsigned))                                           \
     X(cuMemFreeHost, cu_result (*release_host)(void *))                                                                \
+    X(cuMemHostGetDevicePointer_v2, cu_result (*device_pointer)(cu_ptr *, void *, unsigned))                           \
     X(cuPointerGetAttribute, cu_result (*pointer_attribute)(void *, int, cu_ptr))                                      \
     X(cuMemcpyHtoDAsync_v2, cu_result (*copy_in)(cu_ptr, const void *, size_t, cu_stream))                             \
     X(cuMemcpyDtoHAsync_v2, cu_result (*copy_out)(void *, cu_ptr, size_t, cu_stream))                                  \

@@ -9,7 +9,8 @@
 #include "session.h"
 
 typedef enum cuda_kernel_id {
-    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND, CUDA_KERNELS
+    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
+    CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
@@ -23,12 +24,13 @@ typedef struct cuda_device {
     bool retained;
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
-    unsigned backward;       /* EMIT_ORDERED or EMIT_SPLIT */
+    unsigned backward;       /* EMIT_ORDERED, EMIT_UNORDERED or EMIT_SPLIT */
     cu_module module;
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
     size_t environment_bytes, need;
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
+    cu_ptr marks;            /* the session's, as the device reaches them */
     cu_event *events;        /* all made; the first `event_free` are not in use */
     uint32_t event_count, event_free, event_capacity;
 } cuda_device;
@@ -55,6 +57,7 @@ typedef struct cuda_rank {
     size_t arena_bytes;
     cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
     size_t lock_words;
+    uint32_t mark;   /* what the compute queue's kernels say when they begin, as far as the pass has been put down; 0: nothing */
     uint8_t *filled; /* per transient DKV slot: it holds a partial sum, as far as the pass has been put down */
     cu_stream streams[FCP_QUEUES];
 } cuda_rank;
@@ -63,10 +66,11 @@ typedef struct fcp_cuda_session {
     fcp_session base;
     const fcp_plan *plan;
     fcp_cuda *cuda;
-    uint32_t device_count, timeout_s, graph_from;
+    uint32_t first_device, device_count, timeout_s, graph_from;
     cuda_device *devices;
     fcp_homes *homes;
-    cuda_rank *ranks;
+    cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
+    uint32_t *marks;    /* host memory that devices write: see cuda_marks.c */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
     cuda_device *finished_device;
@@ -75,6 +79,9 @@ typedef struct fcp_cuda_session {
     bool broken;
     fcp_error why;
 } fcp_cuda_session;
+
+/* The number behind the last rank of this process; the first is base.first_rank. */
+static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.first_rank + s->base.rank_count; }
 
 /* --- cuda_device.c */
 /* The devices: their contexts, kernels and environment; and what they have. */
@@ -109,6 +116,33 @@ fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+
+/* --- cuda_marks.c: how far the queues are, as the devices say it */
+fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
+void fcp_cuda_marks_close(fcp_cuda_session *s);
+/* A run of a pass begins, in the stream, of device d. */
+fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err);
+/* What says that an instruction of a pass has begun (its number in the queue; their count: the queue has ended), and where;
+ * and saying it in the queue's stream. */
+uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
+cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue);
+fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
+/* Where a queue of a rank of this process is, read while it runs or hangs. False: not of this process, or nothing ran. */
+typedef enum fcp_cuda_progress { FCP_CUDA_BEFORE, FCP_CUDA_IN, FCP_CUDA_BEHIND } fcp_cuda_progress;
+typedef struct fcp_cuda_place {
+    uint32_t rank, instr, stage, round; /* instr: in the queue. BEFORE: its first one, BEHIND: its last. round: FCP_NONE if it has none */
+    fcp_pass pass;
+    fcp_queue queue;
+    fcp_op op;
+    fcp_cuda_progress progress;
+} fcp_cuda_place;
+bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, fcp_cuda_place *out);
+/* Of the ranks of this process that wait for none of the others, the one in the earliest stage. False: all have ended. */
+bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out);
+enum { FCP_CUDA_PLACE = 200 };
+void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, char text[FCP_CUDA_PLACE]);
+/* Puts that place before the message of an error that does not name one ("rank ..."). Returns the code. */
+fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
 
 /* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
  * it goes on. It touches the arenas alone. */

@@ -37,9 +37,10 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
     bool ordered = pass == FCP_BACKWARD && rank->device->backward == EMIT_ORDERED;
+    bool joint = pass == FCP_BACKWARD && rank->device->backward != EMIT_SPLIT; /* dK, dV and dQ: all by keys */
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
-    if (!ordered) {
+    if (!joint) {
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
@@ -92,6 +93,8 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, 
 
 static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, const char *name, fk_support x,
                         uint64_t per_block, fcp_error *err) {
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark_value = rank->mark;
     return launch(s, rank, id, name, (x.count + per_block - 1) / per_block, &x, err);
 }
 
@@ -111,6 +114,8 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     rows.arrays = d->arrays;
     rows.bands = d->bands;
     rows.sinks = d->sinks;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark_value = rank->mark;
     keys = rows;
     rows.items = base + a->rows;
     rows.runs = base + a->key_runs;
@@ -121,12 +126,15 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
     if (pass == FCP_FORWARD)
         return launch(s, rank, CUDA_FORWARD, "fk_forward", a->row_count * heads, &rows, err);
-    if (d->backward == EMIT_ORDERED) {
+    if (d->backward != EMIT_SPLIT) {
+        bool ordered = d->backward == EMIT_ORDERED;
         size_t words = (size_t)a->lock_count * heads + 1;
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
-        return code ? code : launch(s, rank, CUDA_ORDERED, "fk_backward_ordered", a->key_count * kv_heads, &keys, err);
+        return code ? code
+                    : launch(s, rank, ordered ? CUDA_ORDERED : CUDA_UNORDERED,
+                             ordered ? "fk_backward_ordered" : "fk_backward_unordered", a->key_count * kv_heads, &keys, err);
     }
     fcp_code code = launch(s, rank, CUDA_DQ, "fk_backward_dq",
                            (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, &rows, err);
@@ -170,7 +178,7 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
     bool first = x->c >= a->homes && !rank->filled[x->c - a->homes];
-    fcp_code code = FCP_OK;
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
     for (int i = 0; !code && i < 2; i++) {
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
         code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),

@@ -22,6 +22,8 @@ struct cu_stream_ {
     cu_context context;
     ref last, captured; /* captured: during a capture that it has joined */
     uint64_t capture;   /* the store of that capture; 0: none */
+    uint64_t mark;      /* the word of host memory last written, as put down; 0: none */
+    unsigned mark_value;
     cu_stream next;
 };
 struct cu_event_ {
@@ -66,7 +68,11 @@ typedef struct node {
     uint32_t dep_count;
     uint64_t *before; /* a bit per earlier node: it is before this one */
     ranges reads, writes;
-    bool done;
+    uint64_t mark; /* of its stream */
+    unsigned mark_value;
+    int device;
+    bool marks; /* it writes that word itself */
+    bool done, hangs;
 } node;
 typedef struct store {
     uint64_t id;
@@ -85,6 +91,7 @@ typedef struct allocation {
     cu_context context;
     void *memory;
     struct allocation *next;
+    bool host; /* pinned, and every device reaches it */
 } allocation;
 
 extern standin control;
@@ -101,6 +108,8 @@ bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before 
 void host_saw(store *s, uint32_t last);
 /* Does up to `count` nodes in a seeded order. */
 void store_run(store *s, uint32_t count);
+bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
+const char *node_name(const node *n);
 /* kernels.c */
 void kernel_ranges(node *n);
 void range_add(ranges *r, uint64_t begin, uint64_t bytes);

@@ -19,11 +19,18 @@ typedef struct standin {
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
+    int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */
     bool idle;           /* kernels do nothing: for tests that look at no result */
-    /* what happened */
+    /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
-    unsigned long kernels, copies, peer_copies, host_copies, graph_launches;
+    unsigned long nodes; /* put into streams, those of launched graphs too */
+    char hung[32];       /* what hangs: a kernel's name, "a copy", "a fill"; "a mark" of host memory; "nothing": waiting */
+    int hung_device;     /* of its stream */
+    long hung_mark;      /* the word of host memory that its stream has last been told to write before, or by it; -1: none */
+    unsigned hung_value; /* what it is to write there */
+    unsigned long kernels, unordered, copies, peer_copies, host_copies, graph_launches;
     char trouble[400];   /* the first; "" if none */
 } standin;
 standin *standin_control(void);
