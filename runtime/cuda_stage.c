@@ -43,6 +43,16 @@ void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
         if (x->buffers[i].memory) call->release_host(x->buffers[i].memory);
 }
 
+void fcp_cuda_stage_drop(cuda_device *d) {
+    for (int i = 0; i < 2; i++) d->stage.buffers[i].out_count = 0;
+}
+
+/* The code; after an error nothing is written to the host any more. */
+static fcp_code done(cuda_device *d, fcp_code code) {
+    if (code) fcp_cuda_stage_drop(d);
+    return code;
+}
+
 /* Until the event has come, or the session's patience is at its end. */
 static fcp_code wait_event(fcp_cuda_session *s, const cuda_device *d, cu_event event, fcp_error *err) {
     double begin = fcp_clock();
@@ -51,6 +61,8 @@ static fcp_code wait_event(fcp_cuda_session *s, const cuda_device *d, cu_event e
         cu_result result = s->cuda->call.event_query(event);
         if (result != CU_ERROR_NOT_READY)
             return fcp_cuda_check(s->cuda, result, err, "copies between host and device %d failed", d->handle);
+        fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "copies between host and device", err) : FCP_OK;
+        if (code) return code;
         if (fcp_clock() - begin > s->timeout_s)
             return fcp_fail(err, FCP_E_RUN, "copies between host and device %d, and what is before them, did not end within %u s",
                             d->handle, s->timeout_s);
@@ -93,42 +105,42 @@ static fcp_code make_room(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
 fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err) {
     cuda_stage *x = &d->stage;
     fcp_code code = fcp_cuda_use(s, d, err);
-    for (size_t done = 0; !code && done < bytes;) {
+    for (size_t at = 0; !code && at < bytes;) {
         code = make_room(s, d, err);
         if (code) break;
         cuda_buffer *b = &x->buffers[x->now];
-        size_t part = bytes - done < x->bytes - b->used ? bytes - done : x->bytes - b->used;
-        memcpy(b->memory + b->used, (const char *)from + done, part);
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(to + done, b->memory + b->used, part, x->stream), err,
+        size_t part = bytes - at < x->bytes - b->used ? bytes - at : x->bytes - b->used;
+        memcpy(b->memory + b->used, (const char *)from + at, part);
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(to + at, b->memory + b->used, part, x->stream), err,
                               "cannot copy %zu bytes to device %d", part, d->handle);
         b->used += (part + ALIGN - 1) / ALIGN * ALIGN;
-        done += part;
+        at += part;
     }
-    return code;
+    return done(d, code);
 }
 
 fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err) {
     cuda_stage *x = &d->stage;
     fcp_code code = fcp_cuda_use(s, d, err);
-    for (size_t done = 0; !code && done < bytes;) {
+    for (size_t at = 0; !code && at < bytes;) {
         code = make_room(s, d, err);
         if (code) break;
         cuda_buffer *b = &x->buffers[x->now];
-        size_t part = bytes - done < x->bytes - b->used ? bytes - done : x->bytes - b->used;
+        size_t part = bytes - at < x->bytes - b->used ? bytes - at : x->bytes - b->used;
         if (b->out_count == b->out_capacity) {
             uint32_t capacity = b->out_capacity ? 2 * b->out_capacity : 64;
             cuda_out *bigger = realloc(b->out, capacity * sizeof *bigger);
-            if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u copies", capacity);
+            if (!bigger) return done(d, fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u copies", capacity));
             b->out = bigger;
             b->out_capacity = capacity;
         }
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + done, part, x->stream), err,
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + at, part, x->stream), err,
                               "cannot copy %zu bytes from device %d", part, d->handle);
-        if (!code) b->out[b->out_count++] = (cuda_out){(char *)to + done, b->used, part};
+        if (!code) b->out[b->out_count++] = (cuda_out){(char *)to + at, b->used, part};
         b->used += (part + ALIGN - 1) / ALIGN * ALIGN;
-        done += part;
+        at += part;
     }
-    return code;
+    return done(d, code);
 }
 
 fcp_code fcp_cuda_stage_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
@@ -136,7 +148,7 @@ fcp_code fcp_cuda_stage_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *er
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code) code = seal(s, d, err);
     if (!code) code = settle(s, d, &x->buffers[1 - x->now], err);
-    return code ? code : settle(s, d, &x->buffers[x->now], err);
+    return done(d, code ? code : settle(s, d, &x->buffers[x->now], err));
 }
 
 fcp_code fcp_cuda_stages_follow(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {

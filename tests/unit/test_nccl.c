@@ -420,7 +420,7 @@ Test(nccl, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     for (unsigned i = 0; i < 6; i++) {
         task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 1, .seed = 5 * i, .odd = i % 3, .idle = true,
-                  .silent = i > 3, .async_at = 2 + 5 * i, .fault = NCCL_REMOTE_ERROR};
+                  .silent = i > 3, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
         all_fail(&x, 0, in_a_pass, "an asynchronous error");
     }
     fcp_plan_free(plan);
@@ -495,7 +495,7 @@ Test(nccl, every_call_fails) {
         process_all_well(s, 2, 0, "every call");
         fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED], s->counter[OTHERS],
                 s->counter[LAST]);
-        cr_assert(s->counter[FAILED] > 20 && s->counter[OTHERS] > 20);
+        cr_assert(s->counter[FAILED] > 15 && s->counter[OTHERS] > 15);
         process_shared_end(s, true);
     }
     fcp_plan_free(plan);
