@@ -53,6 +53,9 @@ FK_PRODUCTS(128)
 FK_PRODUCTS(256)
 #undef FK_PRODUCTS
 
+/* Warp. x, which all its lanes have alike; and the compiler knows it. */
+FK_PRIMITIVE(fk_u32, fk_uniform, (fk_u32 x))
+
 /* --- registers: a warpgroup gives up all but n of a thread's, or waits until it has n; n a literal, a multiple of 8 from
  * 24 to 240. Warpgroup. Macros in PTX: fk_registers_down(n), fk_registers_up(n). */
 

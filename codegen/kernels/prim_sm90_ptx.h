@@ -30,6 +30,11 @@ FK_DEVICE void fk_tensor_copy(fk_u32 to, const fk_map *map, fk_u32 column, fk_u3
 }
 FK_DEVICE void fk_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
+    fk_u32 y;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x));
+    return y;
+}
 FK_DEVICE void fk_sync_some(fk_u32 id, fk_u32 threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

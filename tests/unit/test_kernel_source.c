@@ -65,19 +65,27 @@ Test(kernel_source, golden) {
 }
 
 Test(kernel_source, parts) {
-    static const char *const line[] = {"#line 1 \"abi.h\"", "#line 1 \"prim_ptx.h\"", "#line 1 \"emitted\"", "#line 1 \"common.h\"",
-                                       "#line 1 \"forward_mma.h\"", "#line 1 \"backward_steps.h\"", "#line 1 \"backward_mma.h\"",
-                                       "#line 1 \"backward_ordered_mma.h\""};
-    static const unsigned in[8] = {7, 7, 7, 7, EMIT_FORWARD, EMIT_ORDERED | EMIT_SPLIT, EMIT_SPLIT, EMIT_ORDERED};
+    static const struct {
+        const char *file;
+        unsigned in;
+    } parts[] = {{"abi", ~0u}, {"prim_ptx", ~0u}, {"prim_sm90_ptx", EMIT_FORWARD_SM90}, {"emitted", ~0u}, {"common", ~0u},
+                 {"tiles_sm90", EMIT_FORWARD_SM90}, {"forward_rows", EMIT_FORWARD | EMIT_FORWARD_SM90},
+                 {"forward_mma", EMIT_FORWARD}, {"forward_sm90", EMIT_FORWARD_SM90},
+                 {"backward_steps", EMIT_ORDERED | EMIT_SPLIT}, {"backward_mma", EMIT_SPLIT},
+                 {"backward_ordered_mma", EMIT_ORDERED}, {"support", EMIT_SUPPORT}};
     fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
-    for (unsigned skeletons = 1; skeletons < 8; skeletons++) {
+    for (unsigned skeletons = 1; skeletons <= (EMIT_FORWARD_SM90 | 15u); skeletons++) {
+        if (skeletons & 16 || (skeletons & EMIT_FORWARD && skeletons & EMIT_FORWARD_SM90)) continue;
         char *source = source_of(plan, skeletons), *at = source;
-        for (int i = 0; i < 8; i++) {
-            char *found = strstr(at, line[i]);
-            cr_assert_eq(found != NULL, (in[i] & skeletons) != 0, "%u: %s", skeletons, line[i]);
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            char line[80];
+            snprintf(line, sizeof line, "#line 1 \"%s%s\"", parts[i].file, strcmp(parts[i].file, "emitted") ? ".h" : "");
+            char *found = strstr(at, line);
+            cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, line);
             if (found) at = found;
         }
         cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
+        cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n" : "#define FK_FORWARD_SM90 0\n"));
         cr_assert_null(strstr(source, "#include"));
         emit_kernel kernels[EMIT_KERNELS];
         uint32_t count = emit_kernels_of(128, false, skeletons, kernels);
@@ -133,6 +141,8 @@ Test(kernel_source, refused) {
     plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
     cr_assert_eq(emit_backward(256), EMIT_SPLIT);
+    cr_assert(emit_forward(256, true) == EMIT_FORWARD_SM90 && emit_forward(256, false) == EMIT_FORWARD);
+    cr_assert(emit_forward(32, true) == EMIT_FORWARD);
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
     fcp_plan_free(plan);
     plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128; passes = forward }");
