@@ -22,10 +22,9 @@
  * Shared:   K, V; two stages of Q, dO, LSE, delta; two buffers of dS; barriers and tickets.
  * Source:   FlashAttention-3's backward pass, by work list; semaphores as in its deterministic mode.
  */
-#ifndef FK_ORDERED
-#define FK_ORDERED 1
-#endif
-#if FK_HEAD_DIM == 64 || FK_HEAD_DIM == 128
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#ifndef FK_BACKWARD_SM90
+#define FK_BACKWARD_SM90
 
 enum {
     FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* of a step */
@@ -36,7 +35,7 @@ enum {
     FK_B_LOADERS = 96,
     FK_B_TURNERS = 32,
     FK_B_WORKERS = 2 * FK_B_GROUP,
-    FK_B_THREADS = FK_BACKWARD_SM90_WARPS * 32,
+    FK_B_THREADS = FK_BACKWARD_SM90_THREADS,
     FK_B_KEYS_BYTES = FK_TILE_BYTES(FK_KEYS, FK_HEAD_DIM),
     FK_B_ROWS_BYTES = FK_TILE_BYTES(FK_B_ROWS, FK_HEAD_DIM),
     FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2
@@ -52,26 +51,21 @@ enum {
     FK_B_TICKET          /* loaders: the ticket is there */
 };
 
-#if FK_BF16
-#define FK_B_TYPED(name) name##_bf16
-#else
-#define FK_B_TYPED(name) name##_fp16
-#endif
 #if FK_HEAD_DIM == 64
-#define fk_b_product_sums FK_B_TYPED(fk_product_registers_64)
+#define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 64)
 #define FK_B_LOADERS_REGISTERS fk_registers_down(56) /* a loader has two LSEs */
 #define FK_B_WORKERS_REGISTERS fk_registers_up(224)
 #else
-#define fk_b_product_sums FK_B_TYPED(fk_product_registers_128)
+#define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 128)
 #define FK_B_LOADERS_REGISTERS fk_registers_down(40)
 #define FK_B_WORKERS_REGISTERS fk_registers_up(232)
 #endif
 #if FK_HEAD_DIM == 128 && FK_HAS_SCORE
-#define fk_b_product FK_B_TYPED(fk_product_32)
+#define fk_b_product FK_PRODUCT(fk_product_, 32)
 #else
-#define fk_b_product FK_B_TYPED(fk_product_64)
+#define fk_b_product FK_PRODUCT(fk_product_, 64)
 #endif
-#define fk_b_product_turned FK_B_TYPED(fk_product_turned_64)
+#define fk_b_product_turned FK_PRODUCT(fk_product_turned_, 64)
 
 /* Where things are in shared memory. */
 FK_DEVICE fk_u32 fk_b_keys(fk_u32 which) { return fk_shared() + which * FK_B_KEYS_BYTES; } /* K, V */
@@ -196,15 +190,14 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
 
-FK_DEVICE void fk_b_take_turns(const fk_launch *p) {
+FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
     for (fk_u32 piece = 0;; piece++) {
         fk_u32 kv_head;
         fk_barrier_wait(fk_b_keys_full(), piece % 2);
         const fk_key_item *item = fk_b_item(p, piece, &kv_head);
         if (!item) break;
-#if FK_ORDERED
         const fk_row_run *runs = fk_b_runs(p, item);
-        for (fk_u32 head = kv_head * p->group; head < (kv_head + 1) * p->group; head++)
+        for (fk_u32 head = kv_head * p->group; ordered && head < (kv_head + 1) * p->group; head++)
             for (fk_u32 i = 0; i < item->runs; i++) {
                 fk_u64 lock = p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4;
                 fk_u32 turn = runs[i].turn;
@@ -213,23 +206,25 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p) {
                 fk_sync_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
                 if (fk_lane() == 0) fk_release(lock, turn + 1);
             }
-#endif
         fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
     }
 }
 
 /* --- working ------------------------------------------------------------------------------------------------------ */
 
-/* c = 64 rows of `keys` from `key` on, times FK_B_PART of `rows`. */
-FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 key, fk_u32 rows, fk_u32 part) {
+/* c = a worker's rows of K or V, which begin at `keys`, times FK_B_PART of `rows`. */
+FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
+    keys = fk_uniform(keys);
+    rows = fk_uniform(rows);
     fk_products_begin();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++)
-        fk_b_product(c, fk_by_rows(keys, FK_KEYS, key, k), fk_by_rows(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
+        fk_b_product(c, fk_by_rows(keys, FK_KEYS, 0, k), fk_by_rows(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
     fk_products_end();
 }
 /* c += 64 keys by FK_B_PART rows, in the type already, times those rows. */
 FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u32 part) {
+    rows = fk_uniform(rows);
     fk_products_begin();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_B_PART / 16; k++) {
@@ -238,13 +233,14 @@ FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u3
     }
     fk_products_end();
 }
-/* c = a worker's half of dQ. */
-FK_DEVICE void fk_b_dq(float *c, fk_u32 ds, fk_u32 half) {
+/* c = a worker's half of dQ: its box of dS times K, or dS times its box of K. */
+FK_DEVICE void fk_b_dq(float *c, fk_u32 ds, fk_u32 worker) {
+    fk_u32 keys = fk_uniform(fk_b_keys(0) + (FK_HEAD_DIM == 64 ? 0 : worker * (FK_KEYS * FK_TILE_ROW)));
+    ds = fk_uniform(ds + (FK_HEAD_DIM == 64 ? worker * (FK_KEYS * FK_TILE_ROW) : 0));
     fk_products_begin();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_KEYS / 16; k++)
-        fk_b_product_turned(c, fk_by_columns(ds, FK_KEYS, k, FK_HEAD_DIM == 64 ? half : 0),
-                            fk_by_columns(fk_b_keys(0), FK_KEYS, k, FK_HEAD_DIM == 64 ? 0 : half), k > 0);
+        fk_b_product_turned(c, fk_by_columns(ds, FK_KEYS, k, 0), fk_by_columns(keys, FK_KEYS, k, 0), k > 0);
     fk_products_end();
 }
 
@@ -318,7 +314,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         float g[FK_B_COLUMNS][4];
         fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2], numbers = (part * FK_B_PART + t) * 4;
         fk_u64 counting = 0;
-        fk_b_scores(g[0], fk_b_keys(1), worker * 64, d_o, part);
+        fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!whole)
             counting = fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head);
         fk_products_wait_1();
@@ -331,7 +327,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_b_gradients(s, (const float (*)[4])g, ds_packed, fk_b_numbers(stage, 1) + numbers,
                        ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), part * FK_B_COLUMNS % 8, own, keys);
         fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
-        if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0), worker * 64, q, part + 1);
+        if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
     }
     fk_fence_async();
     fk_sync_some(FK_B_DS, FK_B_WORKERS);
@@ -339,23 +335,21 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     fk_arrive_some(FK_B_STAGE_FREE + stage, FK_B_LOADERS + FK_B_WORKERS);
 }
 
-/* A worker's half of a step's dQ is added, in its turn. */
-FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const float (*dq)[4]) {
+/* A worker's half of a step's dQ is added, in its turn or at once. */
+FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered,
+                           const float (*dq)[4]) {
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
-#if FK_ORDERED
-    if (at == 0) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-#endif
+    if (ordered && at == 0) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     fk_b_add(fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2, row,
              run->count - at, p->scale, 8, dq);
-#if FK_ORDERED
-    if (run->count - at <= FK_B_ROWS) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
-#endif
+    if (ordered && run->count - at <= FK_B_ROWS) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
 /* The steps of an item; n counts the block's. */
-FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, fk_u32 n) {
+FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered,
+                                fk_u32 n) {
     fk_u32 head = kv_head * p->group, end_head = head + p->group - 1, keys = item->count, last_head = head;
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
@@ -373,10 +367,10 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
         float s[FK_B_COLUMNS][4], dq[8][4];
         fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
          fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
-        fk_b_scores(s[0], fk_b_keys(0), worker * 64, fk_b_rows(n % 2, 0), 0);
+        fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0), 0);
         fk_products_wait_1();
         fk_products_settle(dq[0], 32);
-        if (behind) fk_b_add_dq(p, runs + last.run, last.at, last_head, (const float (*)[4])dq);
+        if (behind) fk_b_add_dq(p, runs + last.run, last.at, last_head, ordered, (const float (*)[4])dq);
         fk_b_step(p, &env, item->position, keys, &run, step.at, head, n, s, &x);
         behind = 1;
         last = step;
@@ -387,7 +381,7 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     fk_products_wait_0();
     fk_products_settle(last_dq[0], 32);
     fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
-    fk_b_add_dq(p, runs + last.run, last.at, last_head, (const float (*)[4])last_dq);
+    fk_b_add_dq(p, runs + last.run, last.at, last_head, ordered, (const float (*)[4])last_dq);
     fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
     fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
@@ -396,19 +390,20 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     return n + 1;
 }
 
-FK_DEVICE void fk_b_work(const fk_launch *p) {
+FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
     fk_u32 n = 0;
     for (fk_u32 piece = 0;; piece++) {
         fk_u32 kv_head;
         fk_barrier_wait(fk_b_keys_full(), piece % 2);
         const fk_key_item *item = fk_b_item(p, piece, &kv_head);
         if (!item) break;
-        n = fk_b_work_item(p, item, kv_head, n);
+        n = fk_b_work_item(p, item, kv_head, ordered, n);
     }
 }
 
-FK_KERNEL(fk_backward_sm90, FK_B_THREADS, 1)(FK_PARAMETER fk_launch_maps launch) {
-    const fk_launch_maps *m = &launch;
+FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
+    const fk_launch *p = &m->launch;
+    fk_begin(p->mark, p->mark_value);
     if (fk_thread() == 0) {
         fk_barrier_open(fk_b_stage_full(0), FK_B_LOADERS);
         fk_barrier_open(fk_b_stage_full(1), FK_B_LOADERS);
@@ -419,10 +414,17 @@ FK_KERNEL(fk_backward_sm90, FK_B_THREADS, 1)(FK_PARAMETER fk_launch_maps launch)
     if (fk_thread() < FK_B_GROUP) {
         FK_B_LOADERS_REGISTERS;
         if (fk_thread() < FK_B_LOADERS) fk_b_load(m);
-        else fk_b_take_turns(&m->launch);
+        else fk_b_take_turns(p, ordered);
     } else {
         FK_B_WORKERS_REGISTERS;
-        fk_b_work(&m->launch);
+        fk_b_work(p, ordered);
     }
 }
+#endif
+
+#if FK_ORDERED
+FK_KERNEL(fk_backward_ordered_sm90, FK_B_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) { fk_b_roles(&maps, 1); }
+#else
+FK_KERNEL(fk_backward_unordered_sm90, FK_B_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) { fk_b_roles(&maps, 0); }
+#endif
 #endif

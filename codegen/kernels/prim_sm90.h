@@ -58,6 +58,3 @@ FK_PRIMITIVE(fk_u32, fk_uniform, (fk_u32 x))
 
 /* --- registers: a warpgroup gives up all but n of a thread's, or waits until it has n; n a literal, a multiple of 8 from
  * 24 to 240. Warpgroup. Macros in PTX: fk_registers_down(n), fk_registers_up(n). */
-
-/* --- sums in global memory: adds to two floats, at a multiple of 8, each at once, whoever else adds; and does not wait. */
-FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))

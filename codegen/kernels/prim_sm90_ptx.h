@@ -42,10 +42,6 @@ FK_DEVICE void fk_arrive_some(fk_u32 id, fk_u32 threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
-    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
-}
-
 FK_DEVICE void fk_products_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 FK_DEVICE void fk_products_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 FK_DEVICE void fk_products_wait_0(void) { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }

@@ -65,23 +65,28 @@ Test(kernel_source, golden) {
 }
 
 Test(kernel_source, parts) {
-    static const struct {
-        const char *file;
+    const unsigned all = EMIT_FORWARD | EMIT_FORWARD_SM90 | EMIT_BACKWARD | EMIT_SUPPORT;
+    const struct {
+        const char *line;
         unsigned in;
-    } parts[] = {{"abi", ~0u}, {"prim_ptx", ~0u}, {"prim_sm90_ptx", EMIT_FORWARD_SM90}, {"emitted", ~0u}, {"common", ~0u},
-                 {"tiles_sm90", EMIT_FORWARD_SM90}, {"forward_rows", EMIT_FORWARD | EMIT_FORWARD_SM90},
-                 {"forward_mma", EMIT_FORWARD}, {"forward_sm90", EMIT_FORWARD_SM90},
-                 {"backward_steps", EMIT_ORDERED | EMIT_SPLIT}, {"backward_mma", EMIT_SPLIT},
-                 {"backward_ordered_mma", EMIT_ORDERED}, {"support", EMIT_SUPPORT}};
+    } parts[] = {{"#line 1 \"abi.h\"", all}, {"#line 1 \"prim_ptx.h\"", all}, {"#line 1 \"prim_sm90_ptx.h\"", EMIT_SM90},
+                 {"#line 1 \"emitted\"", all}, {"#line 1 \"common.h\"", all}, {"#line 1 \"tiles_sm90.h\"", EMIT_SM90},
+                 {"#line 1 \"forward_rows.h\"", EMIT_FORWARD | EMIT_FORWARD_SM90},
+                 {"#line 1 \"forward_mma.h\"", EMIT_FORWARD}, {"#line 1 \"forward_sm90.h\"", EMIT_FORWARD_SM90},
+                 {"#line 1 \"backward_steps.h\"", EMIT_BACKWARD}, {"#line 1 \"backward_mma.h\"", EMIT_SPLIT},
+                 {"#define FK_ORDERED 1\n", EMIT_ORDERED | EMIT_ORDERED_SM90},
+                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED}, {"#line 1 \"backward_sm90.h\"", EMIT_ORDERED_SM90},
+                 {"#define FK_ORDERED 0\n", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
+                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
+                 {"#line 1 \"backward_sm90.h\"", EMIT_UNORDERED_SM90}, {"#line 1 \"support.h\"", EMIT_SUPPORT}};
     fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
-    for (unsigned skeletons = 1; skeletons <= (EMIT_FORWARD_SM90 | 15u); skeletons++) {
-        if (skeletons & 16 || (skeletons & EMIT_FORWARD && skeletons & EMIT_FORWARD_SM90)) continue;
+    for (unsigned skeletons = 1; skeletons <= all; skeletons++) {
+        if (skeletons & EMIT_FORWARD && skeletons & EMIT_FORWARD_SM90) continue;
         char *source = source_of(plan, skeletons), *at = source;
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            char line[80];
-            snprintf(line, sizeof line, "#line 1 \"%s%s\"", parts[i].file, strcmp(parts[i].file, "emitted") ? ".h" : "");
-            char *found = strstr(at, line);
-            cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, line);
+            if (!(parts[i].in & skeletons) && strstr(parts[i].line, "backward_")) continue; /* there may be another */
+            char *found = strstr(at, parts[i].line);
+            cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, parts[i].line);
             if (found) at = found;
         }
         cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
@@ -140,7 +145,14 @@ Test(kernel_source, refused) {
     fcp_plan_free(plan);
     plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
-    cr_assert_eq(emit_backward(256), EMIT_SPLIT);
+    must_fail(plan, EMIT_UNORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
+    must_fail(plan, EMIT_ORDERED_SM90, FCP_E_HEADS, "a head_dim of 64 or 128; the plan's is 256");
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        cr_assert_eq(emit_backward(256, deterministic, true), EMIT_SPLIT);
+        cr_assert_eq(emit_backward(128, deterministic, false), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+        cr_assert_eq(emit_backward(128, deterministic, true), deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90);
+        cr_assert_eq(emit_backward(32, deterministic, true), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+    }
     cr_assert(emit_forward(256, true) == EMIT_FORWARD_SM90 && emit_forward(256, false) == EMIT_FORWARD);
     cr_assert(emit_forward(32, true) == EMIT_FORWARD);
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
