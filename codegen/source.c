@@ -57,9 +57,9 @@ static void open_first(void *context, const char *text, size_t size) {
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
-    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARD | EMIT_FORWARD_SM90 | EMIT_BACKWARD | EMIT_SUPPORT))
+    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT))
         return "no such skeleton";
-    if (s->skeletons & EMIT_FORWARD && s->skeletons & EMIT_FORWARD_SM90) return "two skeletons of one pass";
+    if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
     if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !has_joint(s->head_dim)) ||
         (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(s->head_dim)) ||
         (s->skeletons & EMIT_BACKWARD_SM90 && !FK_HAS_BACKWARD_SM90(s->head_dim)))
@@ -69,7 +69,7 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     if (wrong) return wrong;
     say_part(out, context, "common.h", emit_text_common);
     if (s->skeletons & EMIT_SM90) say_part(out, context, "tiles_sm90.h", emit_text_tiles_sm90);
-    if (s->skeletons & (EMIT_FORWARD | EMIT_FORWARD_SM90)) say_part(out, context, "forward_rows.h", emit_text_forward_rows);
+    if (s->skeletons & EMIT_FORWARDS) say_part(out, context, "forward_rows.h", emit_text_forward_rows);
     if (s->skeletons & EMIT_FORWARD) say_part(out, context, "forward_mma.h", emit_text_forward_mma);
     if (s->skeletons & EMIT_FORWARD_SM90) say_part(out, context, "forward_sm90.h", emit_text_forward_sm90);
     if (s->skeletons & EMIT_BACKWARD) say_part(out, context, "backward_steps.h", emit_text_backward_steps);

@@ -1,8 +1,8 @@
 /* source.h: the CUDA source of a program's kernels: skeletons of codegen/kernels with the functions of emit.h between.
  *
- * One text without includes, in this order: what is defined (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE,
- * FK_FORWARD_SM90), abi.h, prim_ptx.h, the emitted functions, common.h, the skeletons asked for with what they stand on. Each part has a #line of its own, so that a
- * compiler's messages name the file under codegen/kernels, or "emitted".
+ * One text without includes, in this order: what is defined (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_FORWARD_SM90), abi.h,
+ * prim_ptx.h, the emitted functions, common.h, the skeletons asked for with what they stand on. Each part has a #line of its
+ * own, so that a compiler's messages name the file under codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
@@ -16,6 +16,7 @@ enum {
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128
 };
 enum {
+    EMIT_FORWARDS = EMIT_FORWARD | EMIT_FORWARD_SM90,
     EMIT_BACKWARD_SM90 = EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90,
     EMIT_BACKWARD = EMIT_ORDERED | EMIT_SPLIT | EMIT_UNORDERED | EMIT_BACKWARD_SM90,
     EMIT_SM90 = EMIT_FORWARD_SM90 | EMIT_BACKWARD_SM90

@@ -93,7 +93,7 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
     sheet s = {0};
     *out_text = NULL;
     fcp_code code = fcp_kernel_check(plan, err);
-    unsigned passes = (skeletons & (EMIT_FORWARD | EMIT_FORWARD_SM90) ? 1u << FCP_FORWARD : 0) |
+    unsigned passes = (skeletons & EMIT_FORWARDS ? 1u << FCP_FORWARD : 0) |
                       (skeletons & EMIT_BACKWARD ? 1u << FCP_BACKWARD : 0);
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",

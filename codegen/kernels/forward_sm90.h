@@ -260,6 +260,7 @@ FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, f
 
 FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     const fk_launch *p = &maps.launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count * p->group, work = p->item_count * heads, group = fk_thread() / 128, n = 0, items = 0;
     if (fk_thread() == 0) {
         for (fk_u32 i = 0; i < FK_F_BARRIERS; i++) /* there: the copy engine, and the producer; free: warps of consumers */

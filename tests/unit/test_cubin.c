@@ -58,8 +58,8 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
     if (skeletons & BACKWARD)
         skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, true, sm90);
-    if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)(EMIT_FORWARD | EMIT_FORWARD_SM90);
-    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARD | EMIT_FORWARD_SM90 | EMIT_SUPPORT;
+    if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
+    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
     cr_assert_eq(fcp_kernel_source(plan, skeletons, &source, &err), FCP_OK, "%s: %s", what, err.message);
     fcp_code code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
