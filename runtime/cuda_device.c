@@ -46,7 +46,7 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    d->backward = emit_backward(p->head_dim, p->deterministic);
+    d->backward = emit_backward(p->head_dim, p->deterministic, false);
     emit_kernel asked[EMIT_KERNELS];
     emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
     if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
