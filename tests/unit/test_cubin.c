@@ -68,7 +68,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
             if (strcmp(cubin.kernels[j].name, kernels[i].name) == 0) c = &cubin.kernels[j];
         cr_assert(c && c->registers, "%s: nothing is said of %s", what, kernels[i].name);
         bool bad = cubin.notes || c->spill_stores || c->spill_loads || c->registers > kernels[i].registers ||
-                   (uint64_t)c->registers * kernels[i].threads > 65536 || kernels[i].shared + c->shared > (kernels[i].skeleton & (EMIT_ORDERED | EMIT_UNORDERED) ? 163 : 99) * 1024;
+                   !emit_resident(arch, kernels[i].threads, c->registers, kernels[i].shared + c->shared) || kernels[i].shared + c->shared > (kernels[i].skeleton & (EMIT_ORDERED | EMIT_UNORDERED) ? 163 : 99) * 1024;
         g->bad += bad;
         if (bad)
             fprintf(stderr, "%s, head_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of shared memory, "
