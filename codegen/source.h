@@ -51,4 +51,7 @@ typedef struct emit_kernel {
 enum { EMIT_KERNELS = 8 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
+/* How many blocks of a kernel a multiprocessor of an architecture ("sm_80", "sm_90a") holds at once, by its threads, the
+ * registers each of them has, and its bytes of shared memory; 0: not one, or nobody has said what the architecture has. */
+uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared);
 #endif

@@ -121,7 +121,7 @@ typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
     fk_u32 heads, mark_value;
 } fk_support;
-enum { FK_SUPPORT_THREADS = 256 };
+enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 /* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most

@@ -68,7 +68,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
     uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
     for (int i = 0; skeletons & EMIT_SUPPORT && i < 4; i++)
-        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = 64};
+        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -76,7 +76,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
             if (strcmp(cubin.kernels[j].name, kernels[i].name) == 0) c = &cubin.kernels[j];
         cr_assert(c && c->registers, "%s: nothing is said of %s", what, kernels[i].name);
         bool bad = cubin.notes || c->spill_stores || c->spill_loads || c->registers > kernels[i].registers ||
-                   (uint64_t)c->registers * kernels[i].threads > 65536 || kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
+                   !emit_resident(arch, kernels[i].threads, c->registers, kernels[i].shared + c->shared) || kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
         g->bad += bad;
         if (bad)
             fprintf(stderr, "%s, head_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of shared memory, "
