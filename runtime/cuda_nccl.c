@@ -43,6 +43,7 @@ struct cuda_nccl {
     cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
+    size_t staged_bytes[FCP_TENSORS];
     bool aborted, stuck;         /* stuck: even aborting did not end */
 };
 
@@ -242,6 +243,11 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
     size_t bytes = rank->arena_bytes ? rank->arena_bytes : 1;
     fcp_code code = fcp_cuda_use(s, rank->device, err);
     if (code) return code;
+    if (n->enrolled) code = check(s, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
+    n->enrolled = NULL;
+    if (code) return code;
+    if (n->memory) n->nccl->call.release(n->memory);
+    n->memory = NULL;
     if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
                        "device %d has no %zu bytes for an arena", rank->device->handle, bytes))
         return err ? (err->code = FCP_E_NO_MEMORY) : FCP_E_NO_MEMORY;
@@ -417,6 +423,16 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
+static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    if (n->staged[t]) s->cuda->call.release(n->staged[t]);
+    n->staged[t] = 0;
+    n->staged_bytes[t] = 0;
+    fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    if (!code) n->staged_bytes[t] = bytes;
+    return code;
+}
+
 fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
                                 fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
@@ -429,7 +445,7 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
         size_t bytes = tensor_bytes(s, t);
         const void *from = tensor_of(tensors, t);
         if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
-        if (!n->staged[t]) code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+        if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
         if (!code && inputs >> t & 1)
             code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(n->staged[t], from, bytes, rank->streams[FCP_COMM]), err,
                                   "cannot copy %zu bytes to device %d", bytes, rank->device->handle);
