@@ -41,6 +41,7 @@ struct cuda_nccl {
     nccl_comm comm;
     fcp_place place;
     cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
+    char *words;                 /* the same on the host: it outlives what streams copy from and to it */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
@@ -124,6 +125,7 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(s, &id, err);
     size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES;
+    if (!code && !(n->words = malloc(bytes))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", n->place.ranks);
     return code ? code : fcp_cuda_memory(s, &s->devices[0], bytes, NULL, "what ranks tell each other", &n->scratch, err);
 }
 
@@ -231,6 +233,7 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
         if (n->staged[t] && !n->stuck) s->cuda->call.release(n->staged[t]);
     if (n->scratch && !n->stuck) s->cuda->call.release(n->scratch);
     if (n->memory && !n->stuck) n->nccl->call.release(n->memory);
+    if (!n->stuck) free(n->words);
     fcp_nccl_close(n->nccl);
     free(n);
     s->nccl = NULL;
@@ -258,19 +261,23 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     const fcp_cuda_table *call = &s->cuda->call;
-    cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
+    size_t last = (size_t)n->place.ranks * FCP_GATHER_BYTES;
+    cu_ptr own = n->scratch + last;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+    memcpy(n->words + last, mine, bytes);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    if (!code) code = fcp_cuda_check(s->cuda, call->copy_in(own, mine, bytes, s->origin), err, "cannot copy to the device");
+    if (!code) code = fcp_cuda_check(s->cuda, call->copy_in(own, n->words + last, bytes, s->origin), err, "cannot copy to the device");
     if (!code)
         code = settle(s, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
                                                   s->origin), "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->copy_out(all, n->scratch, bytes * n->place.ranks, s->origin), err,
+        code = fcp_cuda_check(s->cuda, call->copy_out(n->words, n->scratch, bytes * n->place.ranks, s->origin), err,
                               "cannot copy from the device");
-    return code ? code : fcp_cuda_wait(s, s->origin, "hearing of all ranks", err);
+    if (!code) code = fcp_cuda_wait(s, s->origin, "hearing of all ranks", err);
+    if (!code) memcpy(all, n->words, bytes * n->place.ranks);
+    return code;
 }
 
 /* The first rank that is not as rank 0 is, or that failed. */
