@@ -180,8 +180,10 @@ static void session_free(fcp_session *base) {
             if (s->finished) call->stream_wait_event(s->origin, s->finished, 0);
             drain(s);
         }
-        for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (s->graphs[pass]) call->graph_exec_destroy(s->graphs[pass]);
+            s->graphs[pass] = NULL;
+        }
         fcp_cuda_nccl_close(s);
         for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r], nccl);
         if (s->origin) call->context_set(s->devices[0].context);
