@@ -61,6 +61,10 @@ typedef enum cmd_command {
     X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
+    X(TRANSPORT, "transport", 0, "NAME", CMD_BIT(RUN),                                                                 \
+      "host: threads; cuda: local (default), or nccl: a process a rank, started by mpirun, srun or torchrun")           \
+    X(ID_FILE, "id-file", 0, "PATH", CMD_BIT(RUN),                                                                     \
+      "nccl: a path that all processes see, by which they find each other where MPI is not there")                     \
     X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN) | CMD_BIT(EMIT),                                                         \
       "forward, or forward,backward; emit: backward too; default: what the plan and inputs allow")                      \
     X(Q, "q", 0, "F.npy", CMD_BIT(RUN), "queries  [tokens, heads, head_dim]")                                          \

@@ -58,7 +58,7 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
 static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
-    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic);
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, false);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) | e->backward;
     return fcp_kernel_source(plan, e->skeletons, &e->source, err);

@@ -47,7 +47,7 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    d->backward = emit_backward(p->head_dim, p->deterministic);
+    d->backward = emit_backward(p->head_dim, p->deterministic, false);
     emit_kernel asked[EMIT_KERNELS];
     emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
     if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
@@ -352,6 +352,7 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         else if (fcp_clock() - begin > s->timeout_s)
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+        if (!code && s->nccl && (code = fcp_cuda_nccl_watch(s, what, err))) return code; /* aborting it ends what waits */
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 1000000) pause *= 2;
     }

@@ -65,10 +65,13 @@ typedef struct cuda_rank {
     cu_stream streams[FCP_QUEUES];
 } cuda_rank;
 
+struct cuda_nccl; /* of cuda_nccl.c: this rank's communicator */
+
 typedef struct fcp_cuda_session {
     fcp_session base;
     const fcp_plan *plan;
     fcp_cuda *cuda;
+    struct cuda_nccl *nccl; /* NULL: the transport is local */
     uint32_t first_device, device_count, timeout_s, graph_from;
     cuda_device *devices;
     fcp_homes *homes;
@@ -81,7 +84,7 @@ typedef struct fcp_cuda_session {
     uint32_t runs[FCP_PASSES];
     fcp_partition partition;
     char partition_why[400], warning[400];
-    bool broken;
+    bool made, broken; /* made: everything was; broken: a run failed */
     fcp_error why;
 } fcp_cuda_session;
 
@@ -158,6 +161,34 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
 /* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
  * it goes on. It touches the arenas alone. */
 fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, fcp_error *err);
+
+/* --- cuda_nccl.c: a process a rank; every function but the first three is for sessions with s->nccl. */
+/* Which rank this is, on which device; NCCL is loaded. */
+fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
+/* The rank's communicator, on its device, which is open. */
+fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
+/* Every rank tells the others its plan, options and `made`, what has become of its session so far: an error that names the
+ * first rank that differs, or that failed; *err stays where this one did. Then each pair that will talk does so once. */
+fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err);
+/* The arena. */
+fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+/* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */
+fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
+                             const fcp_tensors *tensors, fcp_error *err);
+/* Tensors in host memory get a place on the device where other ranks are sent of them: *out is the tensors as the reshuffle is
+ * to take them. Inputs are put there before IN, outputs fetched after OUT. */
+fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
+                                fcp_error *err);
+fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *staged,
+                                 fcp_error *err);
+/* An error of the communicator's, which shows itself whenever it does; none of one that has been aborted. */
+fcp_code fcp_cuda_nccl_watch(fcp_cuda_session *s, const char *what, fcp_error *err);
+/* Ends what is under way; nothing can be sent any more. Graphs with transfers are destroyed. */
+void fcp_cuda_nccl_abort(fcp_cuda_session *s);
+/* Graphs are destroyed, and everything has been waited for. */
+void fcp_cuda_nccl_close(fcp_cuda_session *s);
+/* Bytes of each rank, FCP_GATHER_BYTES at most, to all: all has `bytes` of each. */
+fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err);
 
 /* --- cuda_reshuffle.c: callers' tensors. */
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */

@@ -3,7 +3,8 @@
  * Requires: a verified plan: its waits have no cycle. Work lists and arenas on the devices.
  * Gives:    every rank's two queues as two streams. WAIT n is an event behind the other queue's n-th instruction. Two ranks
  *           that launch the same round have their transfers put into the receivers' communication streams, each behind
- *           the point where the sender reached its launch; a launch is complete where all of its transfers are.
+ *           the point where the sender reached its launch; a launch is complete where all of its transfers are. With nccl a
+ *           launch is a group of the communicator's.
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  * Order:    queues are walked in turns, each as far as it goes. The order decides nothing but how the work is put down:
  *           what follows what is in the plan. IN, OUT and COPY are not done here: home blocks are there before, and taken
@@ -134,10 +135,21 @@ static fcp_code reach_launch(recorder *x, uint32_t rank, const fcp_instr *launch
     return code;
 }
 
+/* Which transient DKV slots hold a partial sum behind a launch. */
+static void note_partials(recorder *x, uint32_t rank, const fcp_instr *launch) {
+    cuda_rank *r = &x->s->ranks[rank];
+    uint32_t homes = r->arena[x->pass].homes;
+    for (uint32_t i = 0; i < launch->b; i++) {
+        const fcp_transfer *t = &x->plan->transfers[launch->a + i];
+        if (t->cls != FCP_DKV || t->slot < homes) continue;
+        if (t->dir == FCP_RECV) r->filled[t->slot - homes] = 1;
+        else if (t->first + t->tokens == x->plan->blocks[t->block].tokens) r->filled[t->slot - homes] = 0;
+    }
+}
+
 static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
-    uint32_t homes = r->arena[x->pass].homes;
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < w->sent_count; i++) {
         if (!code) code = wait_event(x, r->streams[FCP_COMM], w->sent[i].event, err);
@@ -147,12 +159,7 @@ static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, 
     w->arrived = NULL;
     w->sent_count = 0;
     w->launched = false;
-    for (uint32_t i = 0; i < launch->b; i++) {
-        const fcp_transfer *t = &x->plan->transfers[launch->a + i];
-        if (t->cls != FCP_DKV || t->slot < homes) continue;
-        if (t->dir == FCP_RECV) r->filled[t->slot - homes] = 1;
-        else if (t->first + t->tokens == x->plan->blocks[t->block].tokens) r->filled[t->slot - homes] = 0;
-    }
+    note_partials(x, rank, launch);
     return code;
 }
 
@@ -190,6 +197,10 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     case FCP_OP_LAUNCH:
         if (is_reshuffle(x, i)) return FCP_OK;
         if (!w->launched) code = mark(x, rank, q, err);
+        if (x->s->nccl) {
+            note_partials(x, rank, i);
+            return code ? code : fcp_cuda_nccl_group(x->s, r, x->pass, i, NULL, err);
+        }
         if (!code && !w->launched) code = reach_launch(x, rank, i, err);
         *out_behind = !code && w->left == 0;
         return *out_behind ? end_launch(x, rank, i, err) : code;

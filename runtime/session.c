@@ -24,6 +24,9 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
         return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
     const fcp_backend *backend = fcp_backend_find(name);
+    const char *transport = options ? options->transport : NULL;
+    if (backend && transport && strcmp(transport, "threads") != 0)
+        return fcp_fail(err, FCP_E_BACKEND, "the host backend has no transport \"%.40s\": it has threads", transport);
     if (backend) return fcp_session_create_on(plan, backend, options, out_session, err);
     if (strcmp(name, "cuda") == 0) return fcp_cuda_session_create(plan, options, out_session, err);
     return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda", name);
@@ -69,6 +72,22 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
         return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->backend(s));
     return run(s, pass, tensors, stream, err);
 }
+
+fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {
+    if (!s) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to wait for");
+    return s->kind->wait ? s->kind->wait(s, err) : FCP_OK;
+}
+
+fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    if (!s || !mine || !out_all || !bytes) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to gather");
+    if (bytes > FCP_GATHER_BYTES)
+        return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
+    if (s->kind->gather) return s->kind->gather(s, mine, bytes, out_all, err);
+    memcpy(out_all, mine, bytes);
+    return FCP_OK;
+}
+
+uint32_t fcp_session_processes(const fcp_session *s) { return s->plan->problem->ranks / s->rank_count; }
 
 uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
     if (out_first) *out_first = s->first_rank;

@@ -136,6 +136,15 @@ enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255
 
+/* forward, for sm_90a, head_dim 64, 128, 256: FK_ROWS rows stay, half of them a consumer warpgroup's; two stages of K and of V,
+ * brought by a third; and barriers */
+#define FK_HAS_SM90(d) ((d) == 64 || (d) == 128 || (d) == 256)
+enum { FK_FORWARD_SM90_THREADS = 384 };
+#define FK_FORWARD_SM90_KEYS(d) ((d) > 128 ? 64 : 128)
+#define FK_FORWARD_SM90_TILES(d) (FK_TILE_BYTES(FK_ROWS, d) + 4 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d), d))
+#define FK_FORWARD_SM90_SHARED(d) (FK_FORWARD_SM90_TILES(d) + 128)
+#define FK_FORWARD_SM90_REGISTERS(d) 168 /* when it begins; then warpgroups give to each other */
+
 /* dKV: FK_DKV_KEYS keys stay, rows stream by, double-buffered; where head_dim is 256 two warps share the same keys, half
  * the columns each */
 #define FK_DKV_WARPS(d) 8
@@ -157,4 +166,14 @@ enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 #define FK_DQ_PARTS(d) (FK_ROWS / FK_DQ_ROWS(d))
 #define FK_DQ_SHARED(d) (2 * FK_TILE_BYTES(FK_DQ_ROWS(d), d) + 4 * FK_TILE_BYTES(FK_DQ_KEYS(d), d))
 #define FK_DQ_REGISTERS(d) 255
+
+/* dKV and dQ for sm_90a, head_dim 64 and 128: FK_KEYS keys stay, rows stream by in two stages; dS has two buffers. A
+ * thread has 168 registers at first, and warpgroups give each other of them. */
+#define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
+enum { FK_BACKWARD_SM90_THREADS = 384 };
+#define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
+#define FK_BACKWARD_SM90_SHARED(d)                                                                                     \
+    (2 * FK_TILE_BYTES(FK_KEYS, d) + 4 * FK_TILE_BYTES(FK_BACKWARD_SM90_ROWS(d), d) +                                  \
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) + 32)
+#define FK_BACKWARD_SM90_REGISTERS(d) 168
 #endif

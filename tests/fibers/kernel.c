@@ -15,6 +15,8 @@ FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 
 #endif
 
 #include "../../codegen/kernels/common.h"
+#define FK_FORWARD_SM90 0
+#include "../../codegen/kernels/forward_rows.h"
 #include "../../codegen/kernels/forward_mma.h"
 #include "../../codegen/kernels/backward_steps.h"
 #include "../../codegen/kernels/backward_mma.h"

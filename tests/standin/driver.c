@@ -113,6 +113,8 @@ static const fcp_cuda_table table __attribute__((unused)) = {
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
 API cuInit(unsigned flags) {
+    const char *devices = getenv("STANDIN_DEVICES");
+    if (devices) control.devices = atoi(devices);
     ENTER;
     return flags ? CU_ERROR_INVALID_VALUE : CU_SUCCESS;
 }
@@ -208,37 +210,44 @@ API cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
-    ENTER_OUTSIDE;
+static cu_result allocate(cu_ptr *out, size_t bytes, bool shared) {
     if (!current) return INVALID_CONTEXT;
     if (!bytes) return CU_ERROR_INVALID_VALUE;
     if (bytes > control.memory - current->used) return CU_ERROR_OUT_OF_MEMORY;
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
     memset(a->memory, 0xff, bytes);
-    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false};
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false, shared};
     allocations = a;
     current->used += bytes;
     control.live++;
     *out = a->begin;
     return CU_SUCCESS;
 }
-static cu_result end_allocation(cu_ptr p, bool host) {
+API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
+    ENTER_OUTSIDE;
+    return allocate(out, bytes, false);
+}
+static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
     allocation **at = &allocations;
     while (*at && ((*at)->begin != p || (*at)->host != host)) at = &(*at)->next;
     allocation *a = *at;
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
-    store_run(&live, UINT32_MAX); /* waits for the device */
-    if (live.done < live.count) trouble("memory is freed while work waits");
+    if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
+    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
     *at = a->next;
     if (!host) a->context->used -= a->end - a->begin;
     free(a->memory);
     free(a);
     control.live--;
+    return CU_SUCCESS;
+}
+API cuMemFree_v2(cu_ptr p) {
+    cu_result result = end_allocation(p, false, false);
+    if (result) return result;
     LEAVE;
 }
-API cuMemFree_v2(cu_ptr p) { return end_allocation(p, false); }
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     ENTER_OUTSIDE;
     if (!current) return INVALID_CONTEXT;
@@ -246,13 +255,17 @@ API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
     memset(a->memory, 0xff, bytes);
-    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, true};
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, true, false};
     allocations = a;
     control.live++;
     *out = a->memory;
     return CU_SUCCESS;
 }
-API cuMemFreeHost(void *p) { return end_allocation((uintptr_t)p, true); }
+API cuMemFreeHost(void *p) {
+    cu_result result = end_allocation((uintptr_t)p, true, false);
+    if (result) return result;
+    LEAVE;
+}
 API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags) {
     ENTER;
     const allocation *a = allocation_of((uintptr_t)p);
@@ -346,6 +359,8 @@ API cuStreamQuery(cu_stream s) {
 }
 API cuStreamSynchronize(cu_stream s) {
     ENTER_OUTSIDE;
+    uint32_t last = s->capture && capture_origin ? 0 : node_of(&live, s->last);
+    if (last) store_finish(&live, last);
     return ask(s, UINT32_MAX);
 }
 API cuStreamGetCtx(cu_stream s, cu_context *out) {
@@ -530,7 +545,7 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
 API cuStreamBeginCapture_v2(cu_stream s, int mode) {
     ENTER;
     if (capture_origin || mode != CU_CAPTURE_THREAD_LOCAL) return CU_ERROR_INVALID_VALUE;
-    captured = (store){.id = ++last_capture};
+    captured = (store){.id = ++last_capture, .graph = true};
     capture_origin = s;
     capture_bad = false;
     s->capture = captured.id;
@@ -598,3 +613,35 @@ API cuGraphExecDestroy(cu_graph_exec g) {
     control.live--;
     LEAVE;
 }
+
+/* --- other libraries that stand in -------------------------------------------------------------------------------- */
+
+void standin_trouble(const char *format, ...) {
+    char text[sizeof control.trouble];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    trouble("%s", text);
+}
+static bool is_stream(cu_stream s) {
+    cu_stream at = streams;
+    while (at && at != s) at = at->next;
+    return at;
+}
+cu_result standin_put(cu_stream s, standin_work *work) {
+    const node n = {.op = OUTSIDE, .work = work};
+    return is_stream(s) ? put(s, &n, 0) : INVALID_HANDLE;
+}
+bool standin_capturing(cu_stream s) { return is_stream(s) && in_capture(s); }
+int standin_stream_device(cu_stream s) { return is_stream(s) ? s->context->device : -1; }
+int standin_current_device(void) { return current ? current->device : -1; }
+cu_result standin_allocate(uint64_t *out, size_t bytes) { return capture_origin ? CAPTURE_UNSUPPORTED : allocate(out, bytes, true); }
+cu_result standin_release(uint64_t address) { return end_allocation(address, false, true); }
+int standin_place(uint64_t address, size_t bytes, bool *out_shared) {
+    const allocation *a = allocation_of(address);
+    if (out_shared) *out_shared = a && a->shared;
+    return a && !a->host && bytes <= a->end - address ? a->context->device : -1;
+}
+void standin_count(long objects) { control.live += objects; }
+void standin_go(void) { store_run(&live, UINT32_MAX); }

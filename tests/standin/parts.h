@@ -4,6 +4,7 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/cuda_driver.h"
 #include "../fibers/fibers.h"
+#include "outside.h"
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
@@ -54,7 +55,7 @@ typedef struct ranges {
     range *all;
     uint32_t count, capacity;
 } ranges;
-typedef enum op { EMPTY, KERNEL, COPY, FILL } op;
+typedef enum op { EMPTY, KERNEL, COPY, FILL, OUTSIDE } op;
 typedef struct node {
     op op;
     cu_function function;
@@ -65,6 +66,9 @@ typedef struct node {
     } parameters;
     uint64_t to, from, bytes;
     unsigned word;
+    standin_work *work;
+    void *state;    /* of the work, once it is tried */
+    uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* nodes, from 1 */
     uint32_t dep_count;
     uint64_t *before; /* a bit per earlier node: it is before this one */
@@ -79,6 +83,7 @@ typedef struct store {
     uint64_t id;
     node *nodes;
     uint32_t count, capacity, done;
+    bool graph; /* of a graph, not what streams hold */
 } store;
 struct cu_graph_ {
     store store;
@@ -93,6 +98,7 @@ typedef struct allocation {
     void *memory;
     struct allocation *next;
     bool host; /* pinned, and every device reaches it */
+    bool shared; /* standin_allocate's */
 } allocation;
 
 extern standin control;
@@ -114,8 +120,10 @@ void store_clear(store *s);
 bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before it */
 /* What the host has seen the end of: this node, and all before it. */
 void host_saw(store *s, uint32_t last);
-/* Does up to `count` nodes in a seeded order. */
+/* Does up to `count` nodes in a seeded order; fewer where all that may be next wait for another process. */
 void store_run(store *s, uint32_t count);
+/* Until it is done; false: nothing in it gets on, for as long as control.patience_s says if it waits for other processes. */
+bool store_finish(store *s, uint32_t last);
 bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
 const char *node_name(const node *n);
 /* kernels.c */

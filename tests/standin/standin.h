@@ -3,7 +3,8 @@
  * What is put into streams becomes a graph of dependencies. It is done when somebody asks for it, one node at a time, in a
  * seeded order among those that may be next. Any two nodes that touch the same bytes, one of them writing, must be ordered
  * by dependencies: else `trouble` says which. Kernels run on fibers (tests/fibers). New memory holds NaNs. What the driver
- * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback.
+ * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback. STANDIN_DEVICES says how many
+ * devices there are where no test can (a program that mpirun started). nccl.h is NCCL's, which works with it.
  */
 #ifndef STANDIN_H
 #define STANDIN_H
@@ -30,6 +31,7 @@ typedef struct standin {
     int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */
     bool idle;           /* kernels do nothing but add: for tests that look at no result */
+    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
     /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
     unsigned green_size; /* multiprocessors of the last green context */
