@@ -258,7 +258,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         float sink = (float)plan->sink[i];
         memcpy(bytes + x.sinks + i * sizeof sink, &sink, sizeof sink);
     }
-    put(bytes + x.data, plan->data, plan->data_count);
+    fcp_kernel_data(plan, bytes + x.data);
     put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {

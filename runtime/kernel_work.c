@@ -417,6 +417,20 @@ void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) out[i] = data + plan->arrays[i].offset;
 }
 
+void fcp_kernel_data(const fcp_plan *plan, void *out) {
+    if (plan->data_count) memcpy(out, plan->data, plan->data_count);
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        uint64_t count = fcp_array_bytes(a) / sizeof(double);
+        for (uint64_t j = 0; a->width == MC_F64 && j < count; j++) {
+            double value;
+            memcpy(&value, (const char *)plan->data + a->offset + j * sizeof value, sizeof value);
+            float small = (float)value;
+            memcpy((char *)out + a->offset + j * sizeof small, &small, sizeof small);
+        }
+    }
+}
+
 void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out) {
     for (uint64_t i = 0; i < plan->slices_count; i++) {
         const fcp_slices *s = &plan->slices[i];

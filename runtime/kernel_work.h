@@ -40,5 +40,8 @@ void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);
  * at these addresses. */
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out);
 void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out);
+/* DATA as kernels read it, data_count bytes, aligned to 8: as in the plan, but that a table of reals is of float, at the same
+ * place: rounded here once, rather than with every use. */
+void fcp_kernel_data(const fcp_plan *plan, void *out);
 void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out);
 #endif

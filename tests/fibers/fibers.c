@@ -51,6 +51,7 @@ struct fibers {
     fk_sequence *sequences;
     fk_u64 *arrays;
     fk_bands *bands;
+    void *data;
     float *sinks;
     struct worker workers[];
 };
@@ -65,13 +66,19 @@ bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     mask->scratch = calloc(nodes, sizeof *mask->scratch);
     mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
     mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);
-    return mask->scratch && mask->arrays && mask->bands;
+    mask->reals = calloc(plan->arrays_count + 1, sizeof *mask->reals);
+    bool ok = mask->scratch && mask->arrays && mask->bands && mask->reals;
+    for (uint64_t i = 0; ok && i < plan->arrays_count; i++)
+        if (plan->arrays[i].width == MC_F64) ok = (mask->reals[i] = malloc(fcp_array_bytes(&plan->arrays[i]) + 1));
+    return ok;
 }
 
 void fibers_mask_close(fibers_mask *mask) {
     free(mask->scratch);
     free(mask->arrays);
     free(mask->bands);
+    for (uint64_t i = 0; mask->reals && i < mask->plan->arrays_count; i++) free(mask->reals[i]);
+    free(mask->reals);
 }
 
 void fibers_mask_use(fibers_mask *mask) {
@@ -87,9 +94,11 @@ static const mc_env *env_of(const fk_env *env) {
     if (memcmp(&m->sequence, s, sizeof *s) == 0) return &m->env;
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
-        size_t width = a->width == MC_F64 ? 8 : a->width;
+        const float *real = (const float *)(uintptr_t)env->arrays[i];
+        for (uint64_t j = 0; m->reals[i] && j < fcp_array_bytes(a) / sizeof(double); j++) m->reals[i][j] = (double)real[j];
         uint64_t first = a->kind == FCP_TABLE ? 0 : a->kind == FCP_FIELD_KEYS ? s->key_first : s->query_first;
-        m->arrays[i] = (mc_array){.data = (const char *)(uintptr_t)env->arrays[i] + first * width,
+        m->arrays[i] = (mc_array){.data = m->reals[i] ? (const char *)m->reals[i]
+                                                      : (const char *)(uintptr_t)env->arrays[i] + first * a->width,
                                   .first = a->kind == FCP_FIELD_QUERIES ? s->q_first : 0,
                                   .count = a->kind == FCP_TABLE        ? (int64_t)a->count
                                            : a->kind == FCP_FIELD_KEYS ? s->n
@@ -138,6 +147,7 @@ static void fibers_close(fcp_device *device) {
     free(f->arrays);
     free(f->bands);
     free(f->sinks);
+    free(f->data);
     free(f);
 }
 
@@ -156,7 +166,8 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
     f->arrays = calloc(plan->arrays_count + 1, sizeof *f->arrays);
     f->bands = calloc(plan->slices_count + 1, sizeof *f->bands);
     f->sinks = calloc(plan->sink_count + 1, sizeof *f->sinks);
-    fcp_code code = f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
+    f->data = malloc(plan->data_count + 1);
+    fcp_code code = f->data && f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint32_t i = 0; code == FCP_OK && i < workers; i++) {
         struct worker *w = &f->workers[i];
         w->machine = machine_new();
@@ -169,7 +180,8 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
         return code;
     }
     fcp_kernel_sequences(plan, f->sequences);
-    fcp_kernel_arrays(plan, (uintptr_t)plan->data, f->arrays);
+    fcp_kernel_data(plan, f->data);
+    fcp_kernel_arrays(plan, (uintptr_t)f->data, f->arrays);
     fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, f->bands);
     for (uint64_t i = 0; i < plan->sink_count; i++) f->sinks[i] = (float)plan->sink[i];
     *out_device = &f->base;

@@ -31,6 +31,7 @@ typedef struct fibers_mask {
     int64_t *scratch;
     mc_array *arrays;
     mc_bands *bands;
+    double **reals;       /* tables of reals, as the interpreter wants them */
     mc_env env;
     fk_sequence sequence; /* that env is of */
 } fibers_mask;
