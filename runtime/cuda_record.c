@@ -1,4 +1,4 @@
-/* cuda_record.c: a pass of all ranks, put into their streams, in an order in which everything waited for is there already.
+/* cuda_record.c: a pass of the process's ranks, put into their streams, in an order in which everything waited for is there already.
  *
  * Requires: a verified plan: its waits have no cycle. Work lists and arenas on the devices.
  * Gives:    every rank's two queues as two streams. WAIT n is an event behind the other queue's n-th instruction. Two ranks
@@ -163,6 +163,11 @@ static bool is_reshuffle(const recorder *x, const fcp_instr *launch) {
     return kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT;
 }
 
+/* The device is to say that a queue has come to its next instruction, or to its end. */
+static fcp_code mark(recorder *x, uint32_t rank, fcp_queue q, fcp_error *err) {
+    return fcp_cuda_mark(x->s, &x->s->ranks[rank], q, fcp_cuda_mark_value(x->pass, x->walks[rank].queues[q].at), err);
+}
+
 /* Does what can be done of the next instruction; *out_behind: it is complete. */
 static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *i, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
@@ -173,7 +178,9 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     switch (i->op) {
     case FCP_OP_WAIT:
         *out_behind = other->at >= i->a;
-        return *out_behind && i->a ? wait_event(x, r->streams[q], other->done[i->a - 1], err) : FCP_OK;
+        if (!*out_behind || !i->a) return FCP_OK;
+        if (q == FCP_COMM) code = mark(x, rank, q, err);
+        return code ? code : wait_event(x, r->streams[q], other->done[i->a - 1], err);
     case FCP_OP_COPY: return FCP_OK;
     case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, err);
     case FCP_OP_REDUCE: return fcp_cuda_reduce(x->s, r, i, err);
@@ -182,7 +189,8 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
         return code ? code : fcp_cuda_attend(x->s, r, x->pass, &r->work[x->pass].attends[w->attend++], err);
     case FCP_OP_LAUNCH:
         if (is_reshuffle(x, i)) return FCP_OK;
-        if (!w->launched) code = reach_launch(x, rank, i, err);
+        if (!w->launched) code = mark(x, rank, q, err);
+        if (!code && !w->launched) code = reach_launch(x, rank, i, err);
         *out_behind = !code && w->left == 0;
         return *out_behind ? end_launch(x, rank, i, err) : code;
     default: return fcp_fail(err, FCP_E_INTERNAL, "not an instruction");
@@ -208,6 +216,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
+        if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at]) code = record_event(x, r->device, r->streams[q], &k->done[k->at], err);
@@ -254,10 +263,10 @@ static void close_walk(recorder *x, uint32_t rank) {
 }
 
 static fcp_code walk_all(recorder *x, fcp_error *err) {
-    uint32_t ranks = x->plan->problem->ranks;
+    const fcp_cuda_session *s = x->s;
     for (;;) {
         bool moved = false, left = false;
-        for (uint32_t r = 0; r < ranks; r++)
+        for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
             for (int q = 0; q < FCP_QUEUES; q++) {
                 fcp_code code = walk_queue(x, r, (fcp_queue)q, &moved, err);
                 if (code) return code;
@@ -274,22 +283,25 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
     recorder x = {s, s->plan, pass, calloc(ranks, sizeof *x.walks)};
     if (!x.walks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     fcp_code code = FCP_OK;
-    for (uint32_t r = 0; r < ranks; r++) {
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) {
         if (!open_walk(&x, r)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the queues of rank %u", r);
         memset(s->ranks[r].filled, 0, s->ranks[r].slots[pass].dkv);
     }
     if (!code) code = fcp_cuda_fork(s, origin_device, origin, err);
-    for (uint32_t r = 0; !code && r < ranks; r++) {
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
+        s->ranks[r].mark = 0;
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
     }
     if (!code) code = walk_all(&x, err);
-    for (uint32_t r = 0; pass == FCP_BACKWARD && !code && r < ranks; r++) {
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
-        if (!code) code = fcp_cuda_finish(s, &s->ranks[r], err);
+        s->ranks[r].mark = 0;
+        if (!code && pass == FCP_BACKWARD) code = fcp_cuda_finish(s, &s->ranks[r], err);
+        for (int q = 0; !code && q < FCP_QUEUES; q++) code = mark(&x, r, (fcp_queue)q, err);
     }
     if (!code) code = fcp_cuda_join(s, origin, err);
-    for (uint32_t r = 0; r < ranks; r++) close_walk(&x, r);
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);
     free(x.walks);
     return code;
 }

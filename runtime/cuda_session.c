@@ -5,8 +5,9 @@
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
  * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams.
- * Failure:  an error names rank, stage and instruction where it shows itself there; what was put down is waited for, at
- *           most timeout_s a stream; and the session refuses further runs.
+ * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
+ *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
+ *           refuses further runs.
  */
 #include "cuda_session.h"
 
@@ -27,7 +28,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     const fcp_homes *h = &s->homes[index];
     uint32_t dkv = 0;
     fcp_code code = FCP_OK;
-    r->device = &s->devices[index % s->device_count];
+    r->device = &s->devices[(index - s->base.first_rank) % s->device_count];
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         fcp_slots *slots = &r->slots[pass];
@@ -69,10 +70,13 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities", r->device->handle);
-    for (int q = 0; !code && q < FCP_QUEUES; q++)
-        code = fcp_cuda_check(s->cuda,
-                              call->stream_create(&r->streams[q], CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least), err,
-                              "device %d makes no stream", r->device->handle);
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        cu_stream *out = &r->streams[q];
+        cu_result result = q == FCP_COMPUTE && r->device->green
+                               ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
+                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
+    }
     return code;
 }
 
@@ -95,10 +99,11 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     return code;
 }
 
-static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
+static fcp_code make(fcp_cuda_session *s, fcp_partition partition, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     uint32_t ranks = plan->problem->ranks;
     fcp_code code = FCP_OK;
+    s->base.rank_count = ranks;
     s->device_count = (uint32_t)s->cuda->devices < ranks ? (uint32_t)s->cuda->devices : ranks;
     s->devices = calloc(s->device_count, sizeof *s->devices);
     s->ranks = calloc(ranks, sizeof *s->ranks);
@@ -106,7 +111,7 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
     if (!s->devices || !s->ranks || !s->homes)
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
     code = fcp_cuda_devices_open(s, err);
-    for (uint32_t r = 0; !code && r < ranks; r++) code = plan_rank(s, r, err);
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = plan_rank(s, r, err);
     if (!code) code = check_memory(s, err);
     if (!code) code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
@@ -114,7 +119,9 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
                               "device 0 makes no stream");
     if (!code) code = fcp_cuda_environment_load(s, err);
-    for (uint32_t r = 0; !code && r < ranks; r++) code = make_rank(s, r, err);
+    if (!code) code = fcp_cuda_partition_open(s, partition, err);
+    if (!code) code = fcp_cuda_marks_open(s, err);
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
 }
 
@@ -123,7 +130,7 @@ static void drain(fcp_cuda_session *s) {
     fcp_error ignored;
     double begin = fcp_clock();
     if (s->origin) fcp_cuda_wait(s, s->origin, "", &ignored);
-    for (uint32_t r = 0; s->ranks && r < s->plan->problem->ranks; r++)
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
         for (int q = 0; q < FCP_QUEUES; q++)
             if (s->ranks[r].streams[q] && fcp_clock() - begin < s->timeout_s)
                 fcp_cuda_wait(s, s->ranks[r].streams[q], "", &ignored);
@@ -158,9 +165,10 @@ static void session_free(fcp_session *base) {
         }
         for (int pass = 0; pass < FCP_PASSES; pass++)
             if (s->graphs[pass]) call->graph_exec_destroy(s->graphs[pass]);
-        for (uint32_t r = 0; s->ranks && r < s->plan->problem->ranks; r++) close_rank(s, &s->ranks[r]);
+        for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
         if (s->origin) call->context_set(s->devices[0].context);
         if (s->origin) call->stream_destroy(s->origin);
+        fcp_cuda_marks_close(s);
         for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
         if (s->devices) call->context_set(before);
     }
@@ -227,6 +235,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     fcp_code code = FCP_OK;
     if (s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, d, origin, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, d, origin, err);
@@ -249,8 +258,8 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
             *out = &s->devices[i];
             return FCP_OK;
         }
-    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is not of a primary context of the devices 0 to %u, which the session uses",
-                    s->device_count - 1);
+    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is not of a primary context of the devices %u to %u, which the session uses",
+                    s->first_device, s->first_device + s->device_count - 1);
 }
 
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
@@ -268,6 +277,7 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (!code) {
         code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host || !stream, &why);
         if (code) {
+            fcp_cuda_fail_where(s, code, &why);
             s->broken = true;
             s->why = why;
             drain(s);
@@ -284,11 +294,18 @@ static const char *session_transport(const fcp_session *s) {
     return "local";
 }
 
+static fcp_partition session_partition(const fcp_session *base, const char **out_why) {
+    const fcp_cuda_session *s = (const fcp_cuda_session *)base;
+    *out_why = s->partition_why;
+    return s->partition;
+}
+
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,
+                                           .partition = session_partition,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
@@ -305,7 +322,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (!code) {
-        code = make(s, err);
+        code = make(s, options ? options->partition : FCP_PARTITION_AUTO, err);
         s->cuda->call.context_set(before);
     }
     if (code) session_free(&s->base);

@@ -104,11 +104,23 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
+/* cuda: how attention leaves `margin` multiprocessors (a key of the plan) to communication, in a pass in which ranks of the
+ * device send or receive; in another it has all. */
+typedef enum fcp_partition {
+    FCP_PARTITION_AUTO,  /* as GREEN where that works, else as GRID */
+    FCP_PARTITION_NONE,  /* not at all: it has all multiprocessors, always */
+    FCP_PARTITION_GRID,  /* it launches no more blocks than fit on the others */
+    FCP_PARTITION_GREEN  /* and they run in a green context of the driver's, a partition of those multiprocessors */
+} fcp_partition;
+const char *fcp_partition_name(fcp_partition p);                  /* "auto", "none", "grid", "green" */
+bool fcp_partition_find(const char *name, fcp_partition *out);
+
 typedef struct fcp_session_options {
     const char *backend;      /* "host", "cuda" (NULL means host) */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
+    fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
 } fcp_session_options;
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
@@ -121,7 +133,9 @@ typedef struct fcp_session_options {
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
-/* Runs a pass over all ranks; `tensors` has one entry a rank. Two runs on the same input give identical bits. On an
+/* Which ranks of the plan this process runs: from *out_first on, as many as it returns. All of them, but for "nccl". */
+uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
+/* Runs a pass over all ranks; `tensors` has one entry for each rank of this process. Two runs on the same input give identical bits. On an
  * error the outputs are undefined, and the error names rank, stage and instruction. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* cuda: the same on a CUstream of the caller's, of a device that the session uses, behind what the stream has. Returns once
@@ -131,6 +145,8 @@ fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tenso
 /* "host", "threads"; "cuda", "local" */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
+/* Which was taken, and in a sentence why; it lives as long as the session. Never AUTO. */
+fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
 
 #ifdef __cplusplus
 }

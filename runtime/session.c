@@ -21,6 +21,8 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
                             fcp_error *err) {
     const char *name = options && options->backend ? options->backend : "host";
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
+    if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
+        return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
     const fcp_backend *backend = fcp_backend_find(name);
     if (backend) return fcp_session_create_on(plan, backend, options, out_session, err);
     if (strcmp(name, "cuda") == 0) return fcp_cuda_session_create(plan, options, out_session, err);
@@ -31,10 +33,11 @@ void fcp_session_free(fcp_session *s) {
     if (s) s->kind->free(s);
 }
 
-/* Every tensor that the pass touches is there, at every rank that has tokens. */
-static fcp_code check_tensors(const fcp_plan *plan, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        const fcp_tensors *t = &tensors[r];
+/* Every tensor that the pass touches is there, at every rank of this process that has tokens. */
+static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
+        const fcp_tensors *t = &tensors[r - s->first_rank];
         bool q = fcp_plan_layout(plan, r, NULL, NULL), kv = fcp_plan_layout_keys(plan, r, NULL, NULL);
         bool back = pass == FCP_BACKWARD;
         const struct { const void *tensor; const char *name; bool needed; } all[] = {
@@ -52,7 +55,7 @@ static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, v
     if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
     if (!(s->plan->problem->passes >> pass & 1))
         return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
-    fcp_code code = check_tensors(s->plan, pass, tensors, err);
+    fcp_code code = check_tensors(s, pass, tensors, err);
     return code == FCP_OK ? s->kind->run(s, pass, tensors, stream, err) : code;
 }
 
@@ -67,5 +70,28 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
     return run(s, pass, tensors, stream, err);
 }
 
+uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
+    if (out_first) *out_first = s->first_rank;
+    return s->rank_count;
+}
+
 const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }
+static const char *const partition_names[] = {"auto", "none", "grid", "green"};
+const char *fcp_partition_name(fcp_partition p) {
+    return (unsigned)p < sizeof partition_names / sizeof *partition_names ? partition_names[p] : "unknown";
+}
+bool fcp_partition_find(const char *name, fcp_partition *out) {
+    for (size_t i = 0; i < sizeof partition_names / sizeof *partition_names; i++)
+        if (strcmp(partition_names[i], name) == 0) {
+            *out = (fcp_partition)i;
+            return true;
+        }
+    return false;
+}
+fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) {
+    const char *why = "no device is shared";
+    fcp_partition p = s->kind->partition ? s->kind->partition(s, &why) : FCP_PARTITION_NONE;
+    if (out_why) *out_why = why;
+    return p;
+}
 const char *fcp_session_transport(const fcp_session *s) { return s->kind->transport(s); }

@@ -10,6 +10,7 @@ typedef struct fcp_session_kind {
     void (*free)(fcp_session *session);
     const char *(*backend)(const fcp_session *session);
     const char *(*transport)(const fcp_session *session);
+    fcp_partition (*partition)(const fcp_session *session, const char **out_why); /* NULL: nothing to share */
     bool streams; /* it has streams that a caller may name */
 } fcp_session_kind;
 
@@ -17,6 +18,7 @@ typedef struct fcp_session_kind {
 struct fcp_session {
     const fcp_session_kind *kind;
     const fcp_plan *plan;
+    uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's */
 };
 
 /* "forward", "backward"; "compute", "communication"; "wait", "copy", ... */

@@ -91,11 +91,12 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* fk_sequence each */
     fk_u64 arrays, bands;   /* of an fk_env */
     fk_u64 sinks;           /* float per query head, natural logits; 0: none */
-    fk_u64 locks, counter;  /* ordered: fk_u32 [locks][heads], and one; 0 when the kernel begins */
+    fk_u64 locks, counter;  /* backward in one kernel: fk_u32 [locks][heads] if ordered, and one; 0 when it begins */
+    fk_u64 mark;            /* where the kernel says that it has begun, by mark_value; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
     fk_u32 first_head, head_count; /* KV heads */
-    fk_u32 max_block, pad;
+    fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
 } fk_launch;
 
@@ -115,10 +116,10 @@ typedef struct fk_launch_maps {
     fk_map q, d_o, k, v, moved;
 } fk_launch_maps;
 
-/* Parameters of the kernels of support.h: addresses; count as each says. */
+/* Parameters of the kernels of support.h: addresses; count as each says; mark as in fk_launch. */
 typedef struct fk_support {
-    fk_u64 to, from, other, count;
-    fk_u32 heads, pad;
+    fk_u64 to, from, other, count, mark;
+    fk_u32 heads, mark_value;
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256 };
 
@@ -135,6 +136,15 @@ enum { FK_SUPPORT_THREADS = 256 };
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255
 
+/* forward, for sm_90a, head_dim 64, 128, 256: FK_ROWS rows stay, half of them a consumer warpgroup's; two stages of K and of V,
+ * brought by a third; and barriers */
+#define FK_HAS_SM90(d) ((d) == 64 || (d) == 128 || (d) == 256)
+enum { FK_FORWARD_SM90_THREADS = 384 };
+#define FK_FORWARD_SM90_KEYS(d) ((d) > 128 ? 64 : 128)
+#define FK_FORWARD_SM90_TILES(d) (FK_TILE_BYTES(FK_ROWS, d) + 4 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d), d))
+#define FK_FORWARD_SM90_SHARED(d) (FK_FORWARD_SM90_TILES(d) + 128)
+#define FK_FORWARD_SM90_REGISTERS(d) 168 /* when it begins; then warpgroups give to each other */
+
 /* dKV: FK_DKV_KEYS keys stay, rows stream by, double-buffered; where head_dim is 256 two warps share the same keys, half
  * the columns each */
 #define FK_DKV_WARPS(d) 8
@@ -144,7 +154,8 @@ enum { FK_SUPPORT_THREADS = 256 };
 #define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
 
-/* dKV and dQ in order: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and sm_89 have for 128. */
+/* dKV and dQ in one kernel, ordered or not: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and
+ * sm_89 have for 128. */
 #define FK_ORDERED_SHARED(d) (FK_DKV_SHARED(d) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
 #define FK_ORDERED_REGISTERS(d) 255
 
@@ -155,4 +166,14 @@ enum { FK_SUPPORT_THREADS = 256 };
 #define FK_DQ_PARTS(d) (FK_ROWS / FK_DQ_ROWS(d))
 #define FK_DQ_SHARED(d) (2 * FK_TILE_BYTES(FK_DQ_ROWS(d), d) + 4 * FK_TILE_BYTES(FK_DQ_KEYS(d), d))
 #define FK_DQ_REGISTERS(d) 255
+
+/* dKV and dQ for sm_90a, head_dim 64 and 128: FK_KEYS keys stay, rows stream by in two stages; dS has two buffers. A
+ * thread has 168 registers at first, and warpgroups give each other of them. */
+#define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
+enum { FK_BACKWARD_SM90_THREADS = 384 };
+#define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
+#define FK_BACKWARD_SM90_SHARED(d)                                                                                     \
+    (2 * FK_TILE_BYTES(FK_KEYS, d) + 4 * FK_TILE_BYTES(FK_BACKWARD_SM90_ROWS(d), d) +                                  \
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) + 32)
+#define FK_BACKWARD_SM90_REGISTERS(d) 168
 #endif

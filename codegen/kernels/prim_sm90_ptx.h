@@ -30,6 +30,11 @@ FK_DEVICE void fk_tensor_copy(fk_u32 to, const fk_map *map, fk_u32 column, fk_u3
 }
 FK_DEVICE void fk_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
+    fk_u32 y;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(y) : "r"(x));
+    return y;
+}
 FK_DEVICE void fk_sync_some(fk_u32 id, fk_u32 threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -41,6 +46,10 @@ FK_DEVICE void fk_products_begin(void) { asm volatile("wgmma.fence.sync.aligned;
 FK_DEVICE void fk_products_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 FK_DEVICE void fk_products_wait_0(void) { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 FK_DEVICE void fk_products_wait_1(void) { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
+FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
+    FK_UNROLL
+    for (fk_u32 i = 0; i < count; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
 #define fk_registers_down(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 " #n ";")
 #define fk_registers_up(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 " #n ";")
 

@@ -272,7 +272,7 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     for (uint32_t i = 0; i < BOX_ROWS; i++) {
         bool there = x->bytes && head < from.dims[1] && row < from.dims[2] && i < from.dims[2] - row;
         x->from[i] = there ? from.base + column * 2 + head * from.strides[0] + (row + i) * from.strides[1] : 0;
-        if (there) machine_global(t, x->from[i], x->bytes, 2, false);
+        if (there) machine_global(t, x->from[i], x->bytes, 2, READ);
         if (!x->taken) continue;
         memset(x->data[i], 0, ROW);
         if (there) memcpy(x->data[i], (const void *)(uintptr_t)x->from[i], x->bytes);

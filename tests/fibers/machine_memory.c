@@ -180,9 +180,10 @@ void machine_wrote(block *b, uint32_t address, uint32_t bytes, uint32_t writer, 
 
 /* --- global memory ------------------------------------------------------------------------------------------------ */
 
-void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, bool write) {
+void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, use how) {
     const machine_launch *x = t->machine->launch;
-    const char *verb = write ? "written" : "read";
+    const bool write = how != READ;
+    const char *verb = how == ADD ? "added to" : write ? "written" : "read";
     if (address % align)
         machine_fail(t, "out of bounds: global address %#llx is no multiple of %u", (unsigned long long)address, align);
     const machine_range *r = x->ranges, *end = r + x->range_count;
@@ -198,17 +199,21 @@ void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align
     if (write && !r->writable)
         machine_fail(t, "out of bounds: %s is written, at byte %llu", r->name, (unsigned long long)(address - r->begin));
     if (!r->owners) return (void *)(uintptr_t)address;
-    enum { WRITTEN = 1u << 30 };
-    const uint32_t others = (1u << 30) - 1;
+    const uint32_t WRITTEN = 1u << 30, ADDED = 1u << 31, others = (1u << 30) - 1;
     uint32_t self = t->block->number + 1;
     uint32_t *owner = r->owners + (address - r->begin) / 4;
     for (uint32_t i = 0; i < bytes / 4; i++) {
         uint32_t who = owner[i] & others;
+        unsigned long long byte = address - r->begin + 4 * i;
+        if (how == ADD && (owner[i] == 0 || owner[i] == ADDED)) {
+            owner[i] = ADDED;
+            continue;
+        }
+        if (owner[i] == ADDED) machine_fail(t, "owner: %s, byte %llu, is %s; blocks add to it", r->name, byte, verb);
         bool foreign = who && who != self;
-        if (foreign && (write || owner[i] & WRITTEN))
-            machine_fail(t, "owner: %s, byte %llu, is %s; block %lld %s it", r->name,
-                         (unsigned long long)(address - r->begin + 4 * i), verb, who == others ? -1LL : (long long)who - 1,
-                         owner[i] & WRITTEN ? "wrote" : "read");
+        if (how == ADD || (foreign && (write || owner[i] & WRITTEN)))
+            machine_fail(t, "owner: %s, byte %llu, is %s; block %lld %s it", r->name, byte, verb,
+                         who == others ? -1LL : (long long)who - 1, owner[i] & WRITTEN ? "wrote" : "read");
         owner[i] = write ? self | WRITTEN : foreign ? others : owner[i] ? owner[i] : self;
     }
     return (void *)(uintptr_t)address;

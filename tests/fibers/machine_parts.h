@@ -17,6 +17,7 @@ enum {
     PRODUCTS = 128,  /* of a warpgroup, under way */
     TILES = 8,       /* accumulators of a warpgroup under way */
     COMMITS = 64,    /* groups of products not waited for */
+    ADDITIONS = 4096, /* of a launch, under way */
     JOINS = 4,
     BOX_ROWS = 64
 };
@@ -74,6 +75,7 @@ typedef enum meeting {
     MEET_MULTIPLY_BF16,
     MEET_MULTIPLY_FP16,
     MEET_EXCHANGE,
+    MEET_UNIFORM,
     MEET_SYNC_SOME,
     MEET_ARRIVE_SOME,
     MEET_REGISTERS_UP,
@@ -90,6 +92,14 @@ typedef struct copy {
     bool taken; /* data holds the source as it was when the copy was asked for */
     uint8_t data[16];
 } copy;
+
+/* A number that will be added to; by whom, when. */
+typedef struct addition {
+    uint64_t to;
+    float x;
+    const struct block *block;
+    uint32_t thread, time;
+} addition;
 
 typedef struct place {
     const char *file;
@@ -255,11 +265,14 @@ struct machine {
     size_t main_stack_size;
     bool failed;
     char *text;
+    addition additions[ADDITIONS]; /* that are under way */
+    uint32_t addition_count;
 };
 
 /* The thread that runs. */
 extern _Thread_local thread *machine_self __attribute__((tls_model("initial-exec")));
 
+void machine_add_one(struct machine *m); /* one of those under way, drawn */
 uint64_t machine_roll(struct machine *m, uint64_t n); /* 0 .. n - 1 */
 /* Ends the launch: says what, and block, warp, lane and line. */
 _Noreturn void machine_fail(thread *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -294,7 +307,8 @@ const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32
 /* All lanes of t's warp read 16 bytes; `alike`: they know the same. */
 const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike);
 /* Global memory. */
-void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, bool write);
+typedef enum use { READ, WRITE, ADD } use;
+void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, use how);
 
 /* --- machine_async.c: barriers, tensor copies */
 void machine_open_async(block *b);

@@ -124,7 +124,12 @@ static void meet(meeting kind, operands *mine) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
         }
-    else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
+    else if (kind == MEET_UNIFORM) {
+        for (uint32_t i = 0; i < WARP; i++)
+            if (lanes[i].operands->in[0] != lanes->operands->in[0])
+                machine_fail(t, "divergence: fk_uniform of %u here, and of %u in lane %u", lanes->operands->in[0],
+                             lanes[i].operands->in[0], i);
+    } else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);
     machine_met(t);
 }
@@ -156,6 +161,13 @@ float fk_exchange_host(float value, fk_u32 mask) {
     return fcp_bits_float(x.out[0]);
 }
 
+fk_u32 fk_uniform_host(fk_u32 x);
+fk_u32 fk_uniform_host(fk_u32 x) {
+    operands mine = {.in = {x}};
+    meet(MEET_UNIFORM, &mine);
+    return x;
+}
+
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static void store_shared(fk_u32 to, const void *x) {
@@ -176,35 +188,65 @@ void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, machine_reads
 
 float fk_load_host(fk_u64 from) {
     float x;
-    memcpy(&x, machine_global(machine_self, from, 4, 4, false), 4);
+    memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
     return x;
 }
-void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, machine_global(machine_self, from, 8, 8, false), 8); }
+void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, machine_global(machine_self, from, 8, 8, READ), 8); }
 fk_u32 fk_load_bits_host(fk_u64 from) {
     fk_u32 x;
-    memcpy(&x, machine_global(machine_self, from, 4, 4, false), 4);
+    memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
     return x;
 }
-void fk_store_host(fk_u64 to, float x) { memcpy(machine_global(machine_self, to, 4, 4, true), &x, 4); }
+void fk_store_host(fk_u64 to, float x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 void fk_store2_host(fk_u64 to, float a, float b) {
     float pair[2] = {a, b};
-    memcpy(machine_global(machine_self, to, 8, 8, true), pair, 8);
+    memcpy(machine_global(machine_self, to, 8, 8, WRITE), pair, 8);
 }
-void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, true), &x, 4); }
+void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+
+void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+
+/* Additions wait, in no order, for others to push them on, for a fk_release behind them, or for the end of the launch. */
+static void add(struct machine *m, uint32_t which) {
+    addition *x = &m->additions[which];
+    float sum;
+    memcpy(&sum, (const void *)(uintptr_t)x->to, 4);
+    sum += x->x;
+    memcpy((void *)(uintptr_t)x->to, &sum, 4);
+    *x = m->additions[--m->addition_count];
+}
+void machine_add_one(struct machine *m) { add(m, (uint32_t)machine_roll(m, m->addition_count)); }
+void fk_add_global2_host(fk_u64 to, float a, float b) {
+    thread *t = machine_self;
+    struct machine *m = t->machine;
+    machine_global(t, to, 8, 8, ADD);
+    for (int i = 0; i < 2; i++) {
+        if (m->addition_count == ADDITIONS) machine_add_one(m);
+        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a, t->block, t->index, t->time};
+    }
+}
 
 /* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
 fk_u32 fk_take_host(fk_u64 counter) {
-    uint32_t *at = machine_global(machine_self, counter, 4, 4, true);
+    uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
     return (*at)++;
 }
 void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
-    t->value = machine_global(t, lock, 4, 4, false);
+    t->value = machine_global(t, lock, 4, 4, READ);
     t->seen = x;
     t->state = MEETS_VALUE;
     machine_pause(t);
 }
-void fk_release_host(fk_u64 lock, fk_u32 x) { memcpy(machine_global(machine_self, lock, 4, 4, true), &x, 4); }
+void fk_release_host(fk_u64 lock, fk_u32 x) {
+    thread *t = machine_self;
+    struct machine *m = t->machine;
+    for (uint32_t i = m->addition_count; i-- > 0;) {
+        const addition *a = &m->additions[i];
+        if (a->block == t->block && (a->thread == t->index || machine_knows(t, a->thread, a->time))) add(m, i);
+    }
+    memcpy(machine_global(t, lock, 4, 4, WRITE), &x, 4);
+}
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
@@ -220,7 +262,7 @@ void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     t->block->chunks[(to - MACHINE_SHARED_BASE) / 16].copying = true;
     copy *c = &t->copies[t->copy_count++];
     *c = (copy){.to = to, .from = from, .bytes = bytes, .taken = machine_roll(t->machine, 2) == 0};
-    const void *source = bytes ? machine_global(t, from, 16, 16, false) : NULL;
+    const void *source = bytes ? machine_global(t, from, 16, 16, READ) : NULL;
     if (source && c->taken) memcpy(c->data, source, 16);
 }
 

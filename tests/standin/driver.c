@@ -37,7 +37,7 @@ allocation *allocation_of(uint64_t address) {
 
 #define API cu_result
 /* Every call that may fail begins with one of these. */
-static bool injected(void) { return ++control.calls == control.fail_at; }
+bool injected(void) { return ++control.calls == control.fail_at; }
 #define ENTER                                                                                                          \
     do                                                                                                                 \
         if (injected()) return control.fail_with;                                                                      \
@@ -73,6 +73,7 @@ API cuMemAlloc_v2(cu_ptr *out, size_t bytes);
 API cuMemFree_v2(cu_ptr p);
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags);
 API cuMemFreeHost(void *p);
+API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags);
 API cuPointerGetAttribute(void *out, int which, cu_ptr p);
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority);
 API cuStreamDestroy_v2(cu_stream s);
@@ -150,7 +151,7 @@ API cuDeviceGetAttribute(int *out, int which, cu_device d) {
     switch (which) {
     case CU_CAPABILITY_MAJOR: *out = control.major; break;
     case CU_CAPABILITY_MINOR: *out = control.minor; break;
-    case CU_MULTIPROCESSORS: *out = 3; break;
+    case CU_MULTIPROCESSORS: *out = MULTIPROCESSORS; break;
     case CU_SHARED_MEMORY_OPTIN: *out = control.shared; break;
     default: return CU_ERROR_INVALID_VALUE;
     }
@@ -215,42 +216,55 @@ API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
     memset(a->memory, 0xff, bytes);
-    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations};
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false};
     allocations = a;
     current->used += bytes;
     control.live++;
     *out = a->begin;
     return CU_SUCCESS;
 }
-API cuMemFree_v2(cu_ptr p) {
+static cu_result end_allocation(cu_ptr p, bool host) {
     allocation **at = &allocations;
-    while (*at && (*at)->begin != p) at = &(*at)->next;
+    while (*at && ((*at)->begin != p || (*at)->host != host)) at = &(*at)->next;
     allocation *a = *at;
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
     store_run(&live, UINT32_MAX); /* waits for the device */
     if (live.done < live.count) trouble("memory is freed while work waits");
     *at = a->next;
-    a->context->used -= a->end - a->begin;
+    if (!host) a->context->used -= a->end - a->begin;
     free(a->memory);
     free(a);
     control.live--;
     LEAVE;
 }
+API cuMemFree_v2(cu_ptr p) { return end_allocation(p, false); }
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
-    (void)out, (void)bytes, (void)flags;
     ENTER_OUTSIDE;
-    return CU_ERROR_OUT_OF_MEMORY;
+    if (!current) return INVALID_CONTEXT;
+    if (!bytes || flags != (CU_HOST_PORTABLE | CU_HOST_DEVICEMAP)) return CU_ERROR_INVALID_VALUE;
+    allocation *a = calloc(1, sizeof *a);
+    if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
+    memset(a->memory, 0xff, bytes);
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, true};
+    allocations = a;
+    control.live++;
+    *out = a->memory;
+    return CU_SUCCESS;
 }
-API cuMemFreeHost(void *p) {
-    (void)p;
-    return CU_ERROR_INVALID_VALUE;
+API cuMemFreeHost(void *p) { return end_allocation((uintptr_t)p, true); }
+API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags) {
+    ENTER;
+    const allocation *a = allocation_of((uintptr_t)p);
+    if (!current || !a || !a->host || flags) return CU_ERROR_INVALID_VALUE;
+    *out = (uintptr_t)p;
+    return CU_SUCCESS;
 }
 API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
     ENTER;
     const allocation *a = allocation_of(p);
     if (!a) return CU_ERROR_INVALID_VALUE;
-    if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = CU_MEMORY_DEVICE;
+    if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     else if (which == CU_POINTER_DEVICE) *(int *)out = a->context->device;
     else return CU_ERROR_INVALID_VALUE;
     return CU_SUCCESS;
@@ -261,8 +275,26 @@ API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
 static bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
 static uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
 
-/* A node at the end of a stream, after `also` too. */
-static cu_result put(cu_stream s, const node *n, uint32_t also) {
+/* A node at the end of a stream, after `also` too. It knows which word of host memory its stream has last been told to
+ * write. */
+static cu_result put(cu_stream s, const node *made, uint32_t also) {
+    node copy = *made, *n = &copy;
+    uint64_t mark = n->op == FILL ? n->to : 0;
+    unsigned value = n->word;
+    if (n->op == KERNEL) {
+        bool is_support = n->function->parameters == sizeof n->parameters.support;
+        mark = is_support ? n->parameters.support.mark : n->parameters.launch.mark;
+        value = is_support ? n->parameters.support.mark_value : n->parameters.launch.mark_value;
+    }
+    const allocation *marks = allocation_of(mark);
+    if (marks && marks->host) {
+        s->mark = mark;
+        s->mark_value = value;
+    }
+    n->marks = marks && marks->host;
+    n->mark = s->mark;
+    n->mark_value = s->mark_value;
+    n->device = s->context->device;
     store *to = in_capture(s) ? &captured : &live;
     ref *last = in_capture(s) ? &s->captured : &s->last;
     const uint32_t deps[] = {node_of(to, *last), also};
@@ -274,19 +306,24 @@ static cu_result put(cu_stream s, const node *n, uint32_t also) {
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority) {
     ENTER;
     if (!current || flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5) return CU_ERROR_INVALID_VALUE;
-    *out = calloc(1, sizeof **out);
-    (*out)->context = current;
-    (*out)->next = streams;
-    streams = *out;
-    control.live++;
+    *out = stream_new(current, NULL);
     return CU_SUCCESS;
 }
+cu_stream stream_new(cu_context context, cu_green green) {
+    cu_stream s = calloc(1, sizeof *s);
+    *s = (struct cu_stream_){.context = context, .next = streams, .green = green};
+    streams = s;
+    control.live++;
+    return s;
+}
+cu_context context_of(cu_device d) { return &contexts[d]; }
 API cuStreamDestroy_v2(cu_stream s) {
     cu_stream *at = &streams;
     while (*at && *at != s) at = &(*at)->next;
     if (!*at) trouble("a stream is ended that is not there");
     if (!*at) return INVALID_HANDLE;
     *at = s->next;
+    if (s->green) green_stream_ends(s->green);
     free(s);
     control.live--;
     LEAVE;
@@ -298,7 +335,7 @@ static cu_result ask(cu_stream s, uint32_t steps) {
     }
     uint32_t last = node_of(&live, s->last);
     if (last && !live.nodes[last - 1].done) store_run(&live, steps);
-    if (last && !live.nodes[last - 1].done) return CU_ERROR_NOT_READY;
+    if (last && !live.nodes[last - 1].done) return control.hang_with && store_stuck(&live) ? control.hang_with : CU_ERROR_NOT_READY;
     if (control.trouble[0]) return LAUNCH_FAILED;
     host_saw(&live, last);
     return CU_SUCCESS;
@@ -465,6 +502,15 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
     if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
         return CU_ERROR_INVALID_VALUE;
     if (f->module->context != s->context) return INVALID_HANDLE;
+    if (in_capture(s) && s->green && control.green == GREEN_NO_CAPTURE) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    if (in_capture(s) && s->green && control.green == GREEN_WRONG) n.op = EMPTY;
+    if (f->parameters == sizeof n.parameters.launch) {
+        ++*(s->green ? &control.in_green : &control.out_of_green);
+        if (x > control.most_blocks) control.most_blocks = x;
+    }
     memcpy(&n.parameters, parameters[0], f->parameters);
     return put(s, &n, 0);
 }

@@ -1,6 +1,7 @@
 /* graph.c: nodes and their order: what is before what, who touches the same bytes without being ordered, and doing them.
  *
  * Cost: a node costs as many bits as there are nodes, and a comparison with every node that is not ordered with it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,8 +41,8 @@ static void tidy(ranges *r) {
     r->count = kept + 1;
 }
 
-static const char *name_of(const node *n) {
-    return n->op == KERNEL ? n->function->name : n->op == COPY ? "a copy" : n->op == FILL ? "a fill" : "nothing";
+const char *node_name(const node *n) {
+    return n->op == KERNEL ? n->function->name : n->op == COPY ? "a copy" : n->op != FILL ? "nothing" : n->marks ? "a mark" : "a fill";
 }
 
 static void watch(const store *s, uint32_t index) {
@@ -52,8 +53,8 @@ static void watch(const store *s, uint32_t index) {
         if ((!o->reads.count && !o->writes.count) || bit(n->before, i)) continue;
         if (meet(&n->writes, &o->writes, &where) || meet(&n->writes, &o->reads, &where) || meet(&n->reads, &o->writes, &where)) {
             const allocation *a = allocation_of(where);
-            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", name_of(n),
-                    name_of(o), (unsigned long long)(a ? where - a->begin : where), a ? a->context->device : -1);
+            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", node_name(n),
+                    node_name(o), (unsigned long long)(a ? where - a->begin : where), a && !a->host ? a->context->device : -1);
         }
     }
 }
@@ -71,6 +72,14 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->reads = n->writes = (ranges){0};
     n->dep_count = 0;
     n->done = false;
+    n->hangs = live && ++control.nodes == control.hang_at;
+    if (n->hangs) {
+        const allocation *a = allocation_of(n->mark);
+        snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
+        control.hung_device = n->device;
+        control.hung_mark = a ? (long)(n->mark - a->begin) / 4 : -1;
+        control.hung_value = n->mark_value;
+    }
     for (uint32_t i = 0; i < dep_count; i++) {
         if (!deps[i]) continue;
         n->deps[n->dep_count++] = deps[i];
@@ -123,24 +132,41 @@ void host_saw(store *s, uint32_t last) {
 static void do_node(node *n) {
     if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
     for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
-    if (n->op == KERNEL && !control.idle) kernel_run(n);
+    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add");
+    if (n->op == KERNEL && !idle) kernel_run(n);
+    if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
+        trouble("%s has not said that it has begun", node_name(n));
     n->done = true;
+}
+
+/* May it be done? What hangs begins, but does not end: it has written its own word of host memory. */
+static bool ready(const store *s, uint32_t i) {
+    const node *n = &s->nodes[i];
+    bool may = !n->done;
+    for (uint32_t j = 0; may && j < n->dep_count; j++) may = s->nodes[n->deps[j] - 1].done;
+    if (may && n->hangs && n->marks) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    return may && !n->hangs;
+}
+
+bool store_stuck(const store *s) {
+    bool stuck = s->done < s->count;
+    for (uint32_t i = 0; stuck && i < s->count; i++) stuck = !ready(s, i);
+    return stuck;
 }
 
 void store_run(store *s, uint32_t count) {
     for (uint32_t i = 0; control.lost && i < s->count; i++) s->nodes[i].done = true;
     if (control.lost) s->done = s->count;
-    uint32_t *ready = malloc((s->count + 1) * sizeof *ready);
-    while (ready && count-- && s->done < s->count && !control.stall) {
+    uint32_t *may = malloc((s->count + 1) * sizeof *may);
+    while (may && count-- && s->done < s->count && !control.stall) {
         uint32_t found = 0;
-        for (uint32_t i = 0; i < s->count; i++) {
-            bool may = !s->nodes[i].done;
-            for (uint32_t j = 0; may && j < s->nodes[i].dep_count; j++) may = s->nodes[s->nodes[i].deps[j] - 1].done;
-            if (may) ready[found++] = i;
-        }
+        for (uint32_t i = 0; i < s->count; i++)
+            if (ready(s, i)) may[found++] = i;
+        if (!found) break; /* something hangs */
         control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        do_node(&s->nodes[ready[(control.seed >> 33) % found]]);
+        do_node(&s->nodes[may[(control.seed >> 33) % found]]);
         s->done++;
     }
-    free(ready);
+    free(may);
 }

@@ -7,7 +7,7 @@
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
-       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
+       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719, MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
@@ -22,7 +22,10 @@ struct cu_stream_ {
     cu_context context;
     ref last, captured; /* captured: during a capture that it has joined */
     uint64_t capture;   /* the store of that capture; 0: none */
+    uint64_t mark;      /* the word of host memory last written, as put down; 0: none */
+    unsigned mark_value;
     cu_stream next;
+    cu_green green;     /* the green context that it is of, if any */
 };
 struct cu_event_ {
     cu_context context;
@@ -66,7 +69,11 @@ typedef struct node {
     uint32_t dep_count;
     uint64_t *before; /* a bit per earlier node: it is before this one */
     ranges reads, writes;
-    bool done;
+    uint64_t mark; /* of its stream */
+    unsigned mark_value;
+    int device;
+    bool marks; /* it writes that word itself */
+    bool done, hangs;
 } node;
 typedef struct store {
     uint64_t id;
@@ -85,11 +92,19 @@ typedef struct allocation {
     cu_context context;
     void *memory;
     struct allocation *next;
+    bool host; /* pinned, and every device reaches it */
 } allocation;
 
 extern standin control;
 allocation *allocation_of(uint64_t address);
 void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+bool injected(void); /* this call is the one that fails */
+cu_context context_of(cu_device d);
+cu_stream stream_new(cu_context context, cu_green green);
+
+/* green.c */
+void green_stream_ends(cu_green g);
 
 /* graph.c */
 /* A copy of *made with these nodes before it; NULL deps where there is none. Returns its number, 0 when out of memory. With
@@ -101,6 +116,8 @@ bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before 
 void host_saw(store *s, uint32_t last);
 /* Does up to `count` nodes in a seeded order. */
 void store_run(store *s, uint32_t count);
+bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
+const char *node_name(const node *n);
 /* kernels.c */
 void kernel_ranges(node *n);
 void range_add(ranges *r, uint64_t begin, uint64_t bytes);
