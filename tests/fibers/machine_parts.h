@@ -196,7 +196,7 @@ typedef struct product {
     uint32_t a_values[GROUP][4];
     struct {
         known *order;
-        uint32_t lane; /* the only one with it, or MANY */
+        uint32_t lane, fenced; /* the only one with it and what it had fenced, or MANY */
     } orders[GROUP];
     uint32_t order_count;
 } product;

@@ -79,7 +79,7 @@ static void check_read(thread *t, const product *p, uint32_t address, uint32_t s
                 machine_fail(t, "race: a product reads shared byte %u, and nothing orders that behind %s %u, which wrote it",
                              byte + word * 4, thread_wrote ? "thread" : "a copy for barrier number",
                              thread_wrote ? writer : writer - OF_BARRIER);
-            if (thread_wrote && order->time[OF_FENCE + writer] < time && !(self && b->threads[writer].fenced >= time))
+            if (thread_wrote && order->time[OF_FENCE + writer] < time && !(self && p->orders[i].fenced >= time))
                 machine_fail(t, "missing proxy fence: a product reads shared byte %u, which thread %u wrote and did not fence",
                              byte + word * 4, writer);
         }
@@ -235,6 +235,7 @@ static void add_order(thread *t, product *p) {
     else {
         p->orders[i].order = machine_keep(t->order);
         p->orders[i].lane = t->index % GROUP;
+        p->orders[i].fenced = t->fenced;
         p->order_count++;
     }
 }
