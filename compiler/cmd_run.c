@@ -31,7 +31,8 @@ typedef struct job {
     uint64_t seed, threads, timeout;
     fcp_packed packed;
     fcp_check_report report;
-    char backend[32], transport[32];
+    fcp_partition partition; /* asked for, then taken */
+    char backend[32], transport[32], partition_why[400];
     bool nccl;             /* this process is one rank of several, or the only one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
@@ -82,6 +83,9 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     if (code == FCP_OK && !line->value[OPT_PASS] && !work->drawn) wanted[FCP_FORWARD] = true;
     if (code == FCP_OK) code = cmd_number(line, OPT_SEED, 0, UINT64_MAX, 1, &work->seed, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_THREADS, 1, 4096, 0, &work->threads, err);
+    const char *partition = line->value[OPT_SM_PARTITION];
+    if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
+        return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
     if (code == FCP_OK)
         code = cmd_check_outputs(line, (cmd_option[]){OPT_OUT, OPT_LSE, OPT_DQ, OPT_DK, OPT_DV}, 5, err);
@@ -177,13 +181,17 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
                                    .transport = line->value[OPT_TRANSPORT],
                                    .start = &start,
                                    .compute_threads = (uint32_t)work->threads,
-                                   .timeout_s = (uint32_t)work->timeout};
+                                   .timeout_s = (uint32_t)work->timeout,
+                                   .partition = work->partition};
     fcp_code code = fcp_session_create(plan, &options, &work->session, err);
     if (code != FCP_OK) return code;
     fcp_session *session = work->session;
     work->count = fcp_session_ranks(session, &work->first);
     snprintf(work->backend, sizeof work->backend, "%s", fcp_session_backend(session));
     snprintf(work->transport, sizeof work->transport, "%s", fcp_session_transport(session));
+    const char *why;
+    work->partition = fcp_session_partition(session, &why);
+    snprintf(work->partition_why, sizeof work->partition_why, "%s", why);
     for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++) {
         if (!work->pass[p]) continue;
         cmd_doing(doing[p]);
@@ -282,6 +290,8 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
         if (work->pass[p])
             printf("  %-8s %8.3f s  %s in all\n", pass_name[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
+    if (strcmp(work->backend, "cuda") == 0)
+        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);
     if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
     if (!work->check) return;
     printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
@@ -299,6 +309,10 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
     json_object(&j, NULL);
     json_string(&j, "backend", work->backend);
     json_string(&j, "transport", work->transport);
+    if (strcmp(work->backend, "cuda") == 0) {
+        json_string(&j, "sm_partition", fcp_partition_name(work->partition));
+        json_string(&j, "sm_partition_why", work->partition_why);
+    }
     json_u64(&j, "ranks", work->shape.ranks);
     json_bool(&j, "ok", work->report.ok);
     json_bool(&j, "checked", work->check);

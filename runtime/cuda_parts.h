@@ -9,12 +9,13 @@
 #include "session.h"
 
 typedef enum cuda_kernel_id {
-    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND, CUDA_KERNELS
+    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
+    CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
     uint32_t threads, shared, parts;
-    uint32_t blocks;      /* that the device holds at once */
+    uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
 } cuda_kernel;
 
 typedef struct cuda_device {
@@ -23,7 +24,10 @@ typedef struct cuda_device {
     bool retained;
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
-    unsigned backward;       /* EMIT_ORDERED or EMIT_SPLIT */
+    unsigned backward;       /* EMIT_ORDERED, EMIT_UNORDERED or EMIT_SPLIT */
+    uint32_t attention[FCP_PASSES]; /* multiprocessors that it has */
+    bool apart;              /* in every pass, ranks of the device send or receive */
+    cu_green green;          /* compute streams are of this context; NULL: of the device's */
     cu_module module;
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
@@ -78,6 +82,8 @@ typedef struct fcp_cuda_session {
     cuda_device *finished_device;
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
+    fcp_partition partition;
+    char partition_why[400];
     bool made, broken; /* made: everything was; broken: a run failed */
     fcp_error why;
 } fcp_cuda_session;
@@ -108,6 +114,12 @@ fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err);
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
+
+/* --- cuda_partition.c */
+/* Which multiprocessors attention has. An error only where green contexts are wanted and cannot be had. */
+fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_partition wanted, fcp_error *err);
+void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d); /* after the streams */
+uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin);
 
 /* --- cuda_work.c */
 /* The work lists of a rank's ATTENDs of a pass, with an arena that begins anywhere. */

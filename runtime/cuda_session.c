@@ -71,10 +71,13 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities", r->device->handle);
-    for (int q = 0; !code && q < FCP_QUEUES; q++)
-        code = fcp_cuda_check(s->cuda,
-                              call->stream_create(&r->streams[q], CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least), err,
-                              "device %d makes no stream", r->device->handle);
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        cu_stream *out = &r->streams[q];
+        cu_result result = q == FCP_COMPUTE && r->device->green
+                               ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
+                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
+    }
     return code;
 }
 
@@ -110,6 +113,7 @@ static fcp_code make_ranks(fcp_cuda_session *s, fcp_error *err) {
     if (!code) code = check_memory(s, err);
     if (!code) code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
+    if (!code) code = fcp_cuda_partition_open(s, s->partition, err);
     if (!code) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
@@ -352,6 +356,12 @@ static const char *session_transport(const fcp_session *s) {
     return ((const fcp_cuda_session *)s)->nccl ? "nccl" : "local";
 }
 
+static fcp_partition session_partition(const fcp_session *base, const char **out_why) {
+    const fcp_cuda_session *s = (const fcp_cuda_session *)base;
+    *out_why = s->partition_why;
+    return s->partition;
+}
+
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
@@ -359,6 +369,7 @@ static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,
+                                           .partition = session_partition,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
@@ -374,6 +385,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     s->base = (fcp_session){&cuda_kind, plan, 0, 0};
     s->plan = plan;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    s->partition = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);

@@ -107,6 +107,16 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
+/* cuda: how attention leaves `margin` multiprocessors (a key of the plan) to communication, in a pass in which ranks of the
+ * device send or receive; in another it has all. */
+typedef enum fcp_partition {
+    FCP_PARTITION_AUTO,  /* as GREEN where that works, else as GRID */
+    FCP_PARTITION_NONE,  /* not at all: it has all multiprocessors, always */
+    FCP_PARTITION_GRID,  /* it launches no more blocks than fit on the others */
+    FCP_PARTITION_GREEN  /* and they run in a green context of the driver's, a partition of those multiprocessors */
+} fcp_partition;
+const char *fcp_partition_name(fcp_partition p);                  /* "auto", "none", "grid", "green" */
+bool fcp_partition_find(const char *name, fcp_partition *out);
 /* Transport "nccl": which rank of the plan this process is, and how the processes find each other. Zeros, and no `start` at
  * all, mean: as mpirun, srun or torchrun say in the environment, and the id by MPI. */
 enum { FCP_ID_BYTES = 128 };
@@ -126,6 +136,7 @@ typedef struct fcp_session_options {
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
+    fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
 } fcp_session_options;
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
@@ -161,6 +172,8 @@ uint32_t fcp_session_processes(const fcp_session *session);
 /* "host", "threads"; "cuda", "local" or "nccl" */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
+/* Which was taken, and in a sentence why; it lives as long as the session. Never AUTO. */
+fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
 
 #ifdef __cplusplus
 }

@@ -20,7 +20,7 @@ static const char *const symbols[MPI_SYMBOLS] = {"MPI_Init",      "MPI_Initializ
 static const char *const names[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL};
 static const fcp_library library = {"MPI", "FCP_MPI", names, symbols, MPI_SYMBOLS,
                                     "install the MPI that mpirun is of, or name a file that all processes see (--id-file PATH)",
-                                    true};
+                                    .global = true};
 
 typedef void (*any_function)(void);
 typedef struct mpi {

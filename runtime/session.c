@@ -21,6 +21,8 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
                             fcp_error *err) {
     const char *name = options && options->backend ? options->backend : "host";
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
+    if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
+        return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
     const fcp_backend *backend = fcp_backend_find(name);
     const char *transport = options ? options->transport : NULL;
     if (backend && transport && strcmp(transport, "threads") != 0)
@@ -93,4 +95,22 @@ uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
 }
 
 const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }
+static const char *const partition_names[] = {"auto", "none", "grid", "green"};
+const char *fcp_partition_name(fcp_partition p) {
+    return (unsigned)p < sizeof partition_names / sizeof *partition_names ? partition_names[p] : "unknown";
+}
+bool fcp_partition_find(const char *name, fcp_partition *out) {
+    for (size_t i = 0; i < sizeof partition_names / sizeof *partition_names; i++)
+        if (strcmp(partition_names[i], name) == 0) {
+            *out = (fcp_partition)i;
+            return true;
+        }
+    return false;
+}
+fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) {
+    const char *why = "no device is shared";
+    fcp_partition p = s->kind->partition ? s->kind->partition(s, &why) : FCP_PARTITION_NONE;
+    if (out_why) *out_why = why;
+    return p;
+}
 const char *fcp_session_transport(const fcp_session *s) { return s->kind->transport(s); }

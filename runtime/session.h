@@ -13,6 +13,7 @@ typedef struct fcp_session_kind {
     void (*free)(fcp_session *session);
     const char *(*backend)(const fcp_session *session);
     const char *(*transport)(const fcp_session *session);
+    fcp_partition (*partition)(const fcp_session *session, const char **out_why); /* NULL: nothing to share */
     bool streams; /* it has streams that a caller may name */
 } fcp_session_kind;
 

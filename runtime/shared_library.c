@@ -75,7 +75,7 @@ fcp_code fcp_library_load(const fcp_library *l, void (**table)(void), char **out
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < l->count; i++) {
         void *symbol = dlsym(handle, l->symbols[i]);
-        if (!symbol) {
+        if (!symbol && i < l->count - l->optional) {
             fcp_code code = fcp_fail(err, FCP_E_BACKEND, "%s in '%s' has no %s: it is too old; %s", l->what, path,
                                      l->symbols[i], l->remedy);
             free(path);

@@ -15,6 +15,7 @@ typedef struct fcp_library {
     const char *const *symbols;
     size_t count;
     const char *remedy;        /* what would do: the rest of a sentence */
+    size_t optional;           /* the last `optional` symbols may be missing: NULL in the table */
     bool global;               /* its symbols are for libraries that it loads itself, too */
 } fcp_library;
 

@@ -38,7 +38,7 @@ allocation *allocation_of(uint64_t address) {
 
 #define API cu_result
 /* Every call that may fail begins with one of these. */
-static bool injected(void) { return ++control.calls == control.fail_at; }
+bool injected(void) { return ++control.calls == control.fail_at; }
 #define ENTER                                                                                                          \
     do                                                                                                                 \
         if (injected()) return control.fail_with;                                                                      \
@@ -154,7 +154,7 @@ API cuDeviceGetAttribute(int *out, int which, cu_device d) {
     switch (which) {
     case CU_CAPABILITY_MAJOR: *out = control.major; break;
     case CU_CAPABILITY_MINOR: *out = control.minor; break;
-    case CU_MULTIPROCESSORS: *out = 3; break;
+    case CU_MULTIPROCESSORS: *out = MULTIPROCESSORS; break;
     case CU_SHARED_MEMORY_OPTIN: *out = control.shared; break;
     default: return CU_ERROR_INVALID_VALUE;
     }
@@ -320,19 +320,24 @@ static cu_result put(cu_stream s, const node *made, uint32_t also) {
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority) {
     ENTER;
     if (!current || flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5) return CU_ERROR_INVALID_VALUE;
-    *out = calloc(1, sizeof **out);
-    (*out)->context = current;
-    (*out)->next = streams;
-    streams = *out;
-    control.live++;
+    *out = stream_new(current, NULL);
     return CU_SUCCESS;
 }
+cu_stream stream_new(cu_context context, cu_green green) {
+    cu_stream s = calloc(1, sizeof *s);
+    *s = (struct cu_stream_){.context = context, .next = streams, .green = green};
+    streams = s;
+    control.live++;
+    return s;
+}
+cu_context context_of(cu_device d) { return &contexts[d]; }
 API cuStreamDestroy_v2(cu_stream s) {
     cu_stream *at = &streams;
     while (*at && *at != s) at = &(*at)->next;
     if (!*at) trouble("a stream is ended that is not there");
     if (!*at) return INVALID_HANDLE;
     *at = s->next;
+    if (s->green) green_stream_ends(s->green);
     free(s);
     control.live--;
     LEAVE;
@@ -513,6 +518,15 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
     if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
         return CU_ERROR_INVALID_VALUE;
     if (f->module->context != s->context) return INVALID_HANDLE;
+    if (in_capture(s) && s->green && control.green == GREEN_NO_CAPTURE) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    if (in_capture(s) && s->green && control.green == GREEN_WRONG) n.op = EMPTY;
+    if (f->parameters == sizeof n.parameters.launch) {
+        ++*(s->green ? &control.in_green : &control.out_of_green);
+        if (x > control.most_blocks) control.most_blocks = x;
+    }
     memcpy(&n.parameters, parameters[0], f->parameters);
     return put(s, &n, 0);
 }

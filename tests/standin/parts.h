@@ -8,7 +8,7 @@
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
-       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
+       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719, MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
@@ -26,6 +26,7 @@ struct cu_stream_ {
     uint64_t mark;      /* the word of host memory last written, as put down; 0: none */
     unsigned mark_value;
     cu_stream next;
+    cu_green green;     /* the green context that it is of, if any */
 };
 struct cu_event_ {
     cu_context context;
@@ -104,6 +105,13 @@ typedef struct allocation {
 extern standin control;
 allocation *allocation_of(uint64_t address);
 void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+bool injected(void); /* this call is the one that fails */
+cu_context context_of(cu_device d);
+cu_stream stream_new(cu_context context, cu_green green);
+
+/* green.c */
+void green_stream_ends(cu_green g);
 
 /* graph.c */
 /* A copy of *made with these nodes before it; NULL deps where there is none. Returns its number, 0 when out of memory. With

@@ -9,7 +9,7 @@
 #include "../standin/standin.h"
 #include "gpu_plan.h"
 
-static inline standin *stand(void) {
+static inline standin *stand_of(const char *driver) {
     const char *build = getenv("B");
     char path[512];
     if (!build || !*build) build = "build";
@@ -17,7 +17,7 @@ static inline standin *stand(void) {
     setenv("FCP_NVRTC", path, 1);
     snprintf(path, sizeof path, "%s/kernels", build);
     setenv("FCP_CACHE", path, 1);
-    snprintf(path, sizeof path, "%s/standin/libcuda.so", build);
+    snprintf(path, sizeof path, "%s/standin/%s", build, driver);
     setenv("FCP_CUDA_DRIVER", path, 1);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     cr_assert_not_null(handle, "%s", dlerror());
@@ -26,6 +26,7 @@ static inline standin *stand(void) {
     memcpy(&get, &symbol, sizeof get);
     return get();
 }
+static inline standin *stand(void) { return stand_of("libcuda.so"); }
 
 static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nodes, const char *more) {
     char text[600];

@@ -23,7 +23,7 @@ static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
 
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = graph_from};
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -97,6 +97,19 @@ Test(cuda, models) {
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         fcp_plan *plan = gpu_plan("model", programs[i], NULL, 0);
         run_plan(x, plan, 2, 2, programs[i]);
+        fcp_plan_free(plan);
+    }
+    /* an order is kept unless the program says that it need not be */
+    cr_assert_eq(x->unordered, 0);
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
+                 "batch { lengths = [600, 200] }\nplan { mask = causal; block = 128; deterministic = false; passes = forward, "
+                 "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
+        fcp_plan *plan = gpu_plan("unordered", text, NULL, 0);
+        run_plan(x, plan, 2, 2, "unordered");
+        cr_assert_eq(x->unordered > 0, i == 0); /* two kernels where head_dim is 256, which keep an order */
+        x->unordered = 0;
         fcp_plan_free(plan);
     }
     /* where shared memory is short the backward pass is two kernels */
