@@ -16,6 +16,7 @@ static struct cu_context_ contexts[DEVICES];
 static cu_context current;
 static allocation *allocations;
 static cu_stream streams;
+static cu_graph_exec execs;
 static store live = {.id = 1}, captured;
 static uint64_t last_capture = UINT64_C(1) << 62;
 static cu_stream capture_origin;
@@ -578,6 +579,8 @@ API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long lo
     ENTER_OUTSIDE;
     if (flags) return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
+    (*out)->next = execs;
+    execs = *out;
     for (uint32_t i = 0; i < g->store.count; i++)
         store_add(&(*out)->store, &g->store.nodes[i], g->store.nodes[i].deps, g->store.nodes[i].dep_count, false);
     control.live++;
@@ -608,6 +611,11 @@ API cuGraphDestroy(cu_graph g) {
     LEAVE;
 }
 API cuGraphExecDestroy(cu_graph_exec g) {
+    cu_graph_exec *at = &execs;
+    while (*at && *at != g) at = &(*at)->next;
+    if (!*at) trouble("a graph is ended that is not there");
+    if (!*at) return INVALID_HANDLE;
+    *at = g->next;
     store_clear(&g->store);
     free(g);
     control.live--;
