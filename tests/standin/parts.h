@@ -28,6 +28,8 @@ struct cu_event_ {
     cu_context context;
     ref at;
     uint64_t capture;
+    bool timed;
+    long tick; /* when it was recorded; 0: not yet */
 };
 struct cu_module_ {
     cu_context context;
