@@ -80,7 +80,7 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
 
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
-    for (uint32_t i = 0; !code && i < s->device_count; i++) code = open_device(s, &s->devices[i], (int)i, err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = open_device(s, &s->devices[i], (int)(s->first_device + i), err);
     return code ? code : open_peers(s, err);
 }
 
@@ -287,14 +287,14 @@ fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu
 
 fcp_code fcp_cuda_fork(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
-    for (uint32_t r = 0; !code && r < s->plan->problem->ranks; r++)
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)
         for (int q = 0; !code && q < FCP_QUEUES; q++) code = fcp_cuda_follow(s, d, origin, s->ranks[r].streams[q], err);
     return code;
 }
 
 fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
-    for (uint32_t r = 0; !code && r < s->plan->problem->ranks; r++)
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)
         for (int q = 0; !code && q < FCP_QUEUES; q++)
             code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].streams[q], origin, err);
     return code;

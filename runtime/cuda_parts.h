@@ -63,10 +63,10 @@ typedef struct fcp_cuda_session {
     fcp_session base;
     const fcp_plan *plan;
     fcp_cuda *cuda;
-    uint32_t device_count, timeout_s, graph_from;
+    uint32_t first_device, device_count, timeout_s, graph_from;
     cuda_device *devices;
     fcp_homes *homes;
-    cuda_rank *ranks;
+    cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
     cuda_device *finished_device;
@@ -75,6 +75,9 @@ typedef struct fcp_cuda_session {
     bool broken;
     fcp_error why;
 } fcp_cuda_session;
+
+/* The number behind the last rank of this process; the first is base.first_rank. */
+static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.first_rank + s->base.rank_count; }
 
 /* --- cuda_device.c */
 /* The devices: their contexts, kernels and environment; and what they have. */

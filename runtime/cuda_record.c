@@ -1,4 +1,4 @@
-/* cuda_record.c: a pass of all ranks, put into their streams, in an order in which everything waited for is there already.
+/* cuda_record.c: a pass of the process's ranks, put into their streams, in an order in which everything waited for is there already.
  *
  * Requires: a verified plan: its waits have no cycle. Work lists and arenas on the devices.
  * Gives:    every rank's two queues as two streams. WAIT n is an event behind the other queue's n-th instruction. Two ranks
@@ -254,10 +254,10 @@ static void close_walk(recorder *x, uint32_t rank) {
 }
 
 static fcp_code walk_all(recorder *x, fcp_error *err) {
-    uint32_t ranks = x->plan->problem->ranks;
+    const fcp_cuda_session *s = x->s;
     for (;;) {
         bool moved = false, left = false;
-        for (uint32_t r = 0; r < ranks; r++)
+        for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
             for (int q = 0; q < FCP_QUEUES; q++) {
                 fcp_code code = walk_queue(x, r, (fcp_queue)q, &moved, err);
                 if (code) return code;
@@ -274,22 +274,22 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
     recorder x = {s, s->plan, pass, calloc(ranks, sizeof *x.walks)};
     if (!x.walks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     fcp_code code = FCP_OK;
-    for (uint32_t r = 0; r < ranks; r++) {
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) {
         if (!open_walk(&x, r)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the queues of rank %u", r);
         memset(s->ranks[r].filled, 0, s->ranks[r].slots[pass].dkv);
     }
     if (!code) code = fcp_cuda_fork(s, origin_device, origin, err);
-    for (uint32_t r = 0; !code && r < ranks; r++) {
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
     }
     if (!code) code = walk_all(&x, err);
-    for (uint32_t r = 0; pass == FCP_BACKWARD && !code && r < ranks; r++) {
+    for (uint32_t r = s->base.first_rank; pass == FCP_BACKWARD && !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
         if (!code) code = fcp_cuda_finish(s, &s->ranks[r], err);
     }
     if (!code) code = fcp_cuda_join(s, origin, err);
-    for (uint32_t r = 0; r < ranks; r++) close_walk(&x, r);
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);
     free(x.walks);
     return code;
 }

@@ -29,8 +29,8 @@ static fcp_code place_of(fcp_cuda_session *s, const void *pointer, const char *n
     for (uint32_t i = 0; i < s->device_count; i++)
         if (s->devices[i].handle == ordinal) *out = &s->devices[i];
     if (!*out)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is on device %d, and the session uses devices 0 to %u", rank,
-                        name, ordinal, s->device_count - 1);
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is on device %d, and the session uses devices %u to %u",
+                        rank, name, ordinal, s->first_device, s->first_device + s->device_count - 1);
     if ((uintptr_t)pointer % ROW_ALIGN)
         return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s begins at an address that is no multiple of %d", rank, name,
                         ROW_ALIGN);
@@ -47,8 +47,8 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
                                 fcp_error *err) {
     fcp_code code = FCP_OK;
     *out_host = false;
-    for (uint32_t r = 0; !code && r < s->plan->problem->ranks; r++) {
-        const fcp_tensors *t = &tensors[r];
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        const fcp_tensors *t = &tensors[r - s->base.first_rank];
         bool q = fcp_plan_layout(s->plan, r, NULL, NULL), kv = fcp_plan_layout_keys(s->plan, r, NULL, NULL);
         bool back = pass == FCP_BACKWARD;
         const struct named all[] = {{"q", t->q, q}, {"k", t->k, kv}, {"v", t->v, kv}, {"o", t->o, q}, {"lse", t->lse, q},
@@ -85,7 +85,7 @@ static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool i
     fcp_code code = fcp_cuda_check(s->cuda, call->pointer_attribute(&ordinal, CU_POINTER_DEVICE, theirs), err,
                                    "rank %u: the driver does not say which device a tensor is on", caller);
     if (code) return code;
-    device = &s->devices[ordinal]; /* checked before */
+    device = &s->devices[(uint32_t)ordinal - s->first_device]; /* checked before */
     return in ? fcp_cuda_copy(s, r->device, at, device, theirs, inside->bytes, stream, err)
               : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
 }
@@ -93,7 +93,7 @@ static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool i
 fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     fcp_code code = FCP_OK;
-    for (uint32_t r = 0; r < plan->problem->ranks; r++)
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *stream = fcp_stream_of(plan, pass, r, (fcp_queue)q);
             for (uint32_t i = 0; i < stream->count; i++) {
@@ -104,7 +104,7 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, c
                     if (t->cls != cls || !fcp_at_caller(t)) continue;
                     uint32_t home = x->op == FCP_OP_COPY ? r : t->peer;
                     fcp_segment outside[FCP_SEGMENTS], inside[FCP_SEGMENTS];
-                    uint32_t count = fcp_segments_caller(&s->ranks[r].arena[pass], &tensors[r], t, outside);
+                    uint32_t count = fcp_segments_caller(&s->ranks[r].arena[pass], &tensors[r - s->base.first_rank], t, outside);
                     fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
                     code = fcp_cuda_use(s, s->ranks[home].device, err);
                     for (uint32_t k = 0; !code && k < count; k++)

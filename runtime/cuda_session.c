@@ -27,7 +27,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     const fcp_homes *h = &s->homes[index];
     uint32_t dkv = 0;
     fcp_code code = FCP_OK;
-    r->device = &s->devices[index % s->device_count];
+    r->device = &s->devices[(index - s->base.first_rank) % s->device_count];
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         fcp_slots *slots = &r->slots[pass];
@@ -99,6 +99,7 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     uint32_t ranks = plan->problem->ranks;
     fcp_code code = FCP_OK;
+    s->base.rank_count = ranks;
     s->device_count = (uint32_t)s->cuda->devices < ranks ? (uint32_t)s->cuda->devices : ranks;
     s->devices = calloc(s->device_count, sizeof *s->devices);
     s->ranks = calloc(ranks, sizeof *s->ranks);
@@ -106,7 +107,7 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
     if (!s->devices || !s->ranks || !s->homes)
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
     code = fcp_cuda_devices_open(s, err);
-    for (uint32_t r = 0; !code && r < ranks; r++) code = plan_rank(s, r, err);
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = plan_rank(s, r, err);
     if (!code) code = check_memory(s, err);
     if (!code) code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
@@ -114,7 +115,7 @@ static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
                               "device 0 makes no stream");
     if (!code) code = fcp_cuda_environment_load(s, err);
-    for (uint32_t r = 0; !code && r < ranks; r++) code = make_rank(s, r, err);
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
 }
 
@@ -123,7 +124,7 @@ static void drain(fcp_cuda_session *s) {
     fcp_error ignored;
     double begin = fcp_clock();
     if (s->origin) fcp_cuda_wait(s, s->origin, "", &ignored);
-    for (uint32_t r = 0; s->ranks && r < s->plan->problem->ranks; r++)
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
         for (int q = 0; q < FCP_QUEUES; q++)
             if (s->ranks[r].streams[q] && fcp_clock() - begin < s->timeout_s)
                 fcp_cuda_wait(s, s->ranks[r].streams[q], "", &ignored);
@@ -158,7 +159,7 @@ static void session_free(fcp_session *base) {
         }
         for (int pass = 0; pass < FCP_PASSES; pass++)
             if (s->graphs[pass]) call->graph_exec_destroy(s->graphs[pass]);
-        for (uint32_t r = 0; s->ranks && r < s->plan->problem->ranks; r++) close_rank(s, &s->ranks[r]);
+        for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
         if (s->origin) call->context_set(s->devices[0].context);
         if (s->origin) call->stream_destroy(s->origin);
         for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
@@ -249,8 +250,8 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
             *out = &s->devices[i];
             return FCP_OK;
         }
-    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is not of a primary context of the devices 0 to %u, which the session uses",
-                    s->device_count - 1);
+    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is not of a primary context of the devices %u to %u, which the session uses",
+                    s->first_device, s->first_device + s->device_count - 1);
 }
 
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {

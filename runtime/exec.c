@@ -502,7 +502,7 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
     uint32_t ranks = plan->problem->ranks;
     fcp_exec *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){&exec_kind, plan};
+    s->base = (fcp_session){&exec_kind, plan, 0, plan->problem->ranks};
     s->plan = plan;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     choose_workers(s, options ? options->compute_threads : 0);

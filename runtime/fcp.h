@@ -121,7 +121,9 @@ typedef struct fcp_session_options {
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
-/* Runs a pass over all ranks; `tensors` has one entry a rank. Two runs on the same input give identical bits. On an
+/* Which ranks of the plan this process runs: from *out_first on, as many as it returns. All of them, but for "nccl". */
+uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
+/* Runs a pass over all ranks; `tensors` has one entry for each rank of this process. Two runs on the same input give identical bits. On an
  * error the outputs are undefined, and the error names rank, stage and instruction. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* cuda: the same on a CUstream of the caller's, of a device that the session uses, behind what the stream has. Returns once

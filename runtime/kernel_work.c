@@ -17,7 +17,7 @@ _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PART
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
 _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 32 && sizeof(fk_key_item) == 56 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
-                   sizeof(fk_launch) == 160,
+                   sizeof(fk_launch) == 168 && sizeof(fk_support) == 48,
                "records are the same on host and device");
 
 enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };

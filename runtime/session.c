@@ -31,10 +31,11 @@ void fcp_session_free(fcp_session *s) {
     if (s) s->kind->free(s);
 }
 
-/* Every tensor that the pass touches is there, at every rank that has tokens. */
-static fcp_code check_tensors(const fcp_plan *plan, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        const fcp_tensors *t = &tensors[r];
+/* Every tensor that the pass touches is there, at every rank of this process that has tokens. */
+static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
+        const fcp_tensors *t = &tensors[r - s->first_rank];
         bool q = fcp_plan_layout(plan, r, NULL, NULL), kv = fcp_plan_layout_keys(plan, r, NULL, NULL);
         bool back = pass == FCP_BACKWARD;
         const struct { const void *tensor; const char *name; bool needed; } all[] = {
@@ -52,7 +53,7 @@ static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, v
     if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
     if (!(s->plan->problem->passes >> pass & 1))
         return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
-    fcp_code code = check_tensors(s->plan, pass, tensors, err);
+    fcp_code code = check_tensors(s, pass, tensors, err);
     return code == FCP_OK ? s->kind->run(s, pass, tensors, stream, err) : code;
 }
 
@@ -65,6 +66,11 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
     if (!s->kind->streams)
         return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->backend(s));
     return run(s, pass, tensors, stream, err);
+}
+
+uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
+    if (out_first) *out_first = s->first_rank;
+    return s->rank_count;
 }
 
 const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }

@@ -17,6 +17,7 @@ typedef struct fcp_session_kind {
 struct fcp_session {
     const fcp_session_kind *kind;
     const fcp_plan *plan;
+    uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's */
 };
 
 /* "forward", "backward"; "compute", "communication"; "wait", "copy", ... */

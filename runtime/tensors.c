@@ -138,8 +138,8 @@ static void set_member(fcp_tensors *x, fcp_tensor t, void *data) {
 }
 
 struct local {
-    fcp_tensors *tensors; /* per rank */
-    char **memory;        /* per rank: all of its tensors */
+    fcp_tensors *tensors; /* per rank of this process */
+    char **memory;        /* likewise: all of its tensors */
 };
 
 /* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
@@ -164,16 +164,17 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     for (int t = 0; t < FCP_TENSORS; t++)
         if ((inputs | outputs) >> t & 1 && !packed->t[t])
             return fcp_fail(err, FCP_E_TENSOR, "tensor %s is missing", names[t]);
-    struct local local = {calloc(shape.ranks, sizeof *local.tensors), calloc(shape.ranks, sizeof *local.memory)};
+    uint32_t first, count = fcp_session_ranks(session, &first);
+    struct local local = {calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory)};
     fcp_code code = FCP_OK;
     if (!local.tensors || !local.memory)
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", shape.ranks);
-    for (uint32_t r = 0; code == FCP_OK && r < shape.ranks; r++) {
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", count);
+    for (uint32_t r = 0; code == FCP_OK && r < count; r++) {
         size_t at[FCP_TENSORS] = {0}, bytes;
-        bytes = local_places(plan, &shape, r, inputs | outputs, at);
+        bytes = local_places(plan, &shape, first + r, inputs | outputs, at);
         void *memory = NULL;
         if (posix_memalign(&memory, 64, bytes ? bytes : 1)) {
-            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, r);
+            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, first + r);
             break;
         }
         local.memory[r] = memory;
@@ -182,7 +183,7 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
             if (!((inputs | outputs) >> t & 1)) continue;
             set_member(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
             if (inputs >> t & 1)
-                move(plan, r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
+                move(plan, first + r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
                      local.memory[r] + at[t], false);
         }
     }
@@ -190,12 +191,12 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     if (code == FCP_OK) code = fcp_session_run(session, pass, local.tensors, err);
     if (code == FCP_OK && out_seconds) *out_seconds = fcp_clock() - begin;
     if (code == FCP_OK) poison(&shape, outputs, packed);
-    for (uint32_t r = 0; local.memory && r < shape.ranks; r++) {
+    for (uint32_t r = 0; local.memory && r < count; r++) {
         size_t at[FCP_TENSORS] = {0};
-        local_places(plan, &shape, r, inputs | outputs, at);
+        local_places(plan, &shape, first + r, inputs | outputs, at);
         for (int t = 0; code == FCP_OK && t < FCP_TENSORS; t++)
             if (outputs >> t & 1)
-                move(plan, r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
+                move(plan, first + r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
                      local.memory[r] + at[t], true);
         free(local.memory[r]);
     }

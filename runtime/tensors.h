@@ -42,7 +42,7 @@ void fcp_packed_free(fcp_packed *packed);
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
 
 /* Runs a pass on packed tensors: cuts the inputs by the plan's layout, poisons the outputs, runs, puts the outputs
- * together. All tensors of the pass must be there. *out_seconds (may be NULL): the run alone, without cutting. */
+ * together, those of this process's ranks. All tensors of the pass must be there. *out_seconds (may be NULL): the run alone, without cutting. */
 fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
                                 double *out_seconds, fcp_error *err);
 #endif

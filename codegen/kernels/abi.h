@@ -88,17 +88,18 @@ typedef struct fk_launch {
     fk_u64 arrays, bands;   /* of an fk_env */
     fk_u64 sinks;           /* float per query head, natural logits; 0: none */
     fk_u64 locks, counter;  /* ordered: fk_u32 [locks][heads], and one; 0 when the kernel begins */
+    fk_u64 mark;            /* where the kernel says that it has begun, by mark_value; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
     fk_u32 first_head, head_count; /* KV heads */
-    fk_u32 max_block, pad;
+    fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
 } fk_launch;
 
-/* Parameters of the kernels of support.h: addresses; count as each says. */
+/* Parameters of the kernels of support.h: addresses; count as each says; mark as in fk_launch. */
 typedef struct fk_support {
-    fk_u64 to, from, other, count;
-    fk_u32 heads, pad;
+    fk_u64 to, from, other, count, mark;
+    fk_u32 heads, mark_value;
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256 };
 

@@ -52,6 +52,7 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
 
 FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM);
     fk_u32 heads = p->head_count, work = p->item_count * parts * heads;
     for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
@@ -147,6 +148,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
 
 FK_KERNEL(fk_backward_dq, FK_Q_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DQ_PARTS(FK_HEAD_DIM);
     fk_u32 heads = p->head_count * p->group, work = p->item_count * parts * heads;
     for (fk_u32 i = fk_block(); i < work; i += fk_blocks())

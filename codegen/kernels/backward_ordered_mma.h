@@ -107,6 +107,7 @@ FK_DEVICE void fk_ordered_item(const fk_launch *p, const fk_key_item *item, fk_u
 
 FK_KERNEL(fk_backward_ordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count, work = p->item_count * heads;
     for (;;) {
         fk_sync(); /* the ticket before has been read */

@@ -21,6 +21,11 @@ enum { FK_CHUNKS = FK_HEAD_DIM / 8, FK_ROW_BYTES = FK_HEAD_DIM * 2 };
 FK_DEVICE fk_u32 fk_lane(void) { return fk_thread() % 32; }
 FK_DEVICE fk_u32 fk_warp(void) { return fk_thread() / 32; }
 
+/* The first statement of every kernel: the host can see where a device is. */
+FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
+    if (mark && fk_block() == 0 && fk_thread() == 0) fk_store_host_bits(mark, value);
+}
+
 #if FK_BF16
 #define fk_multiply fk_multiply_bf16
 #define fk_pack fk_pack_bf16

@@ -244,6 +244,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
 
 FK_KERNEL(fk_forward, FK_F_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count * p->group, work = p->item_count * heads;
     for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
         fk_forward_item(p, (const fk_row_item *)p->items + i / heads, p->first_head * p->group + i % heads);

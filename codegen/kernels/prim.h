@@ -34,6 +34,8 @@ FK_PRIMITIVE(void, fk_store, (fk_u64 to, float x))
 FK_PRIMITIVE(void, fk_store2, (fk_u64 to, float a, float b))
 FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
 
+/* Writes memory of the host's, which sees it while the kernel runs. */
+FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))
 /* The number at `counter`, which becomes one more. */
 FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
 /* Waits until the number at `lock` is x, after which what was written before the fk_release that made it so is there;

@@ -60,6 +60,9 @@ FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
 FK_DEVICE void fk_store_bits(fk_u64 to, fk_u32 x) {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
+FK_DEVICE void fk_store_host_bits(fk_u64 to, fk_u32 x) {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
 
 FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
     fk_u32 x;

@@ -8,6 +8,7 @@
 /* The LSE of rows that have seen nothing: the head's sink. count: rows times heads. */
 FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step)
         fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4));
@@ -16,6 +17,7 @@ FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
 /* delta = sum(dO * O), a warp a row. count: rows times heads; from: O, other: dO. */
 FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32);
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float sum = 0;
@@ -34,6 +36,7 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
 /* to += from; count numbers. */
 FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2], b[2];
@@ -46,6 +49,7 @@ FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
 /* to = from, rounded to the input type; count numbers. */
 FK_KERNEL(fk_round, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2];

@@ -253,6 +253,7 @@ void fk_store2_host(fk_u64 to, float a, float b) {
     memcpy(global_at(machine_self, to, 8, true), pair, 8);
 }
 void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
+void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
 
 /* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
 fk_u32 fk_take_host(fk_u64 counter) {

@@ -37,6 +37,7 @@ void machine_note(const char *file, int line);
 #define fk_store FK_NOTED(fk_store)
 #define fk_store2 FK_NOTED(fk_store2)
 #define fk_store_bits FK_NOTED(fk_store_bits)
+#define fk_store_host_bits FK_NOTED(fk_store_host_bits)
 #define fk_matrices FK_NOTED(fk_matrices)
 #define fk_matrices_transposed FK_NOTED(fk_matrices_transposed)
 #define fk_multiply_bf16 FK_NOTED(fk_multiply_bf16)
