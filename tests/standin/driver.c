@@ -124,7 +124,17 @@ API cuDriverGetVersion(int *out) {
     return CU_SUCCESS;
 }
 API cuGetErrorName(cu_result result, const char **out) {
-    *out = result == CU_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_STAND_IN";
+    static const struct { int number; const char *name; } all[] = {
+        {CU_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {CU_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"}, {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+        {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {CU_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY"},
+        {CU_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
+        {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}, {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+        {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+        {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
+    *out = "CUDA_ERROR_OF_THE_STAND_IN";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].number == result) *out = all[i].name;
     return CU_SUCCESS;
 }
 API cuGetErrorString(cu_result result, const char **out) {
@@ -169,7 +179,7 @@ API cuDevicePrimaryCtxRetain(cu_context *out, cu_device d) {
 }
 API cuDevicePrimaryCtxRelease_v2(cu_device d) {
     if (contexts[d].retained <= 0) trouble("device %d is released more often than retained", d);
-    contexts[d].retained--;
+    if (--contexts[d].retained == 0) contexts[d].peers = 0;
     control.live--;
     LEAVE;
 }
@@ -198,7 +208,11 @@ API cuDeviceCanAccessPeer(int *out, cu_device a, cu_device b) {
 }
 API cuCtxEnablePeerAccess(cu_context c, unsigned flags) {
     ENTER;
-    return !current || c == current || flags ? INVALID_CONTEXT : CU_SUCCESS;
+    if (!current || c == current || flags) return INVALID_CONTEXT;
+    unsigned bit = 1u << c->device;
+    if (current->peers & bit) return CU_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    current->peers |= bit;
+    return CU_SUCCESS;
 }
 API cuMemGetInfo_v2(size_t *available, size_t *total) {
     ENTER;
@@ -217,7 +231,7 @@ API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
     if (bytes > control.memory - current->used) return CU_ERROR_OUT_OF_MEMORY;
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
-    memset(a->memory, 0xff, bytes);
+    if (!control.idle) memset(a->memory, 0xff, bytes);
     *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations};
     allocations = a;
     current->used += bytes;

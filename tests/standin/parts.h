@@ -11,6 +11,7 @@ enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTUR
 
 struct cu_context_ {
     int device, retained;
+    unsigned peers; /* a bit per device that it reaches */
     size_t used;
 };
 /* A node of a store; of another one, or none, where the store has been emptied since. */

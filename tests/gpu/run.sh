@@ -1,0 +1,84 @@
+#!/bin/sh
+# Runs gpu-check end to end on the driver that stands in, into a temporary folder: all steps, a run that was killed and goes on,
+# a step that fails, one that ends its process, time that is up, no driver; and that nothing of it can be taken for a GPU's.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+B=${B:-build}
+case "$B" in /*) ;; *) B=$PWD/$B ;; esac
+check=$B/gpu-check
+passed=0
+failed=0
+holds() { # holds WHAT COMMAND...
+    what=$1
+    shift
+    if "$@" > /dev/null 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "NOT: $what"
+    fi
+}
+if [ ! -x "$check" ] || [ ! -e "$B/standin/libcuda.so" ]; then
+    echo "gpu-check or the stand-in is not built: make $B/gpu-check"
+    exit 1
+fi
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN
+FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so
+export FCP_CUDA_DRIVER FCP_NVRTC
+run() { # run WANTED-STATUS WHAT ARGUMENT...
+    wanted=$1
+    what=$2
+    shift 2
+    "$check" --folder "$folder/gpu" "$@" > "$folder/out" 2> "$folder/err"
+    status=$?
+    holds "$what ends with $wanted, not $status" [ $status = "$wanted" ]
+    [ $status = "$wanted" ] || { cat "$folder/out" "$folder/err" | tail -n 20; }
+}
+says() { holds "$1" grep -q -- "$2" "$3"; }
+
+# nothing begun, a run that is killed, and the rest of it
+run 4 "a run without time" --seconds 0
+says "it says what is left" "run it again for ceilings peers" "$folder/out"
+says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
+"$check" --folder "$folder/gpu" --inject kill:examples > "$folder/out" 2>&1
+holds "a killed run leaves what it had" grep -q "^row	ceiling: copies" "$folder/gpu/state"
+holds "and nothing after it" sh -c '! grep -q "^end	examples" "$1"' sh "$folder/gpu/state"
+printf 'row\tcut off' >> "$folder/gpu/state" # as a machine that went away leaves it
+run 0 "a run that goes on"
+says "it does not measure again" "ceilings .*: ok, from before" "$folder/out"
+says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
+holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
+rows=$(grep -c "^row" "$folder/gpu/state")
+holds "there are the rows ($rows)" [ "$rows" -ge 50 ]
+holds "each once" sh -c '[ -z "$(grep "^row" "$1" | cut -f 2 | sort | uniq -d)" ]' sh "$folder/gpu/state"
+run 0 "a run with nothing to do"
+holds "it does nothing" sh -c '! grep -q "^  ok," "$1"' sh "$folder/out"
+
+# a stand-in's figures look like nothing else
+says "GPU.md's heading" "^# STAND-IN" "$folder/gpu/GPU.md"
+holds "no row of it is met or missed" sh -c '! grep -E "\| (met|MISSED|first step) \|" "$1"' sh "$folder/gpu/GPU.md"
+holds "no figure is bare" sh -c '! grep "^row" "$1" | grep -v "not real"' sh "$folder/gpu/state"
+mkdir -p "$folder/fake/gpu"
+cp "$folder/gpu/GPU.md" "$folder/fake/gpu/GPU.md"
+holds "make gpu-report refuses it" sh -c '! make gpu-report B="$1"' sh "$folder/fake"
+
+# what fails is shown
+run 1 "a driver that breaks" --again --only conformance --inject fail:conformance
+says "it is shown" "FAILED" "$folder/out"
+says "in GPU.md too" "| conformance | .* | FAILED |" "$folder/gpu/GPU.md"
+run 1 "it stays so" --only conformance
+says "from before" "FAILED, from before" "$folder/out"
+run 1 "a session that breaks" --again --only short --inject fail:short
+says "the driver's error is there" "CUDA_ERROR_LAUNCH_FAILED" "$folder/gpu/GPU.md"
+run 1 "a step that ends its process" --again --only random --inject die:random
+says "the signal is said" "ended by signal 9" "$folder/out"
+run 0 "beginning anew" --again --only conformance
+
+# where nothing can be checked
+FCP_CUDA_DRIVER=/nowhere/libcuda.so
+run 3 "a machine without a driver"
+says "says what was looked for" "nothing was checked.*/nowhere/libcuda.so" "$folder/err"
+run 2 "a step that there is not" --only nothing
+
+echo "gpu: $passed passed, $failed failed"
+[ $failed = 0 ]
