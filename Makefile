@@ -43,11 +43,11 @@ TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(STANDIN_SRC) tests/standin/nvrtc.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/standin/nvrtc.c tests/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
-KERNEL_TEXT = abi prim_ptx common forward_mma backward_steps backward_mma backward_ordered_mma support
+KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma support
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
 EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)
@@ -125,19 +125,34 @@ $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: t
 	$(Q)$(CC) $(CFLAGS) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$*)) -DFK_BF16=$(word 2,$(subst -, ,$*)) \
 	  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$*)) -DFK_TABLE=fibers_kernels_$(subst -,_,$*) -c -o $@ $<
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
-# A driver and a compiler that stand in for CUDA's in tests: chosen by FCP_CUDA_DRIVER and FCP_NVRTC.
-STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c
-STANDINS = $(B)/standin/libcuda.so $(B)/standin/libnvrtc.so
+# A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
+STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
+NCCL_SRC = tests/standin/nccl.c tests/standin/mailbox.c
+STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
 	@mkdir -p $(@D)
-	@printf '{ global: cu*; standin_control; local: *; };\n' > $(B)/standin/cuda.map
+	@printf '{ global: cu*; standin_*; local: *; };\n' > $(B)/standin/cuda.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/cuda.map -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
+# the same, as drivers were before there were green contexts
+$(B)/standin/libcuda-12.0.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
+	@mkdir -p $(@D)
+	@printf '{ global: cu*; standin_*; local: cuGreenCtxCreate; *; };\n' > $(@:.so=.map)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(@:.so=.map) -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
 $(B)/standin/libnvrtc.so: $(B)/tests/standin/nvrtc.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
-$(B)/tests/unit/test_cuda: | $(STANDINS)
+$(B)/standin/libmpi-%.so: tests/standin/mpi.c
+	@mkdir -p $(@D)
+	@echo '  link  $@'
+	$(Q)$(CC) $(CFLAGS) $(if $(filter open,$*),-DMPI_OPEN) $(LDFLAGS) -shared -o $@ $<
+$(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
+	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
+$(filter $(B)/tests/unit/test_cuda% $(B)/tests/unit/test_nccl%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 check: setup

@@ -9,11 +9,16 @@
 
 #include "kernels/abi.h"
 
-extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_common[], emit_text_forward_mma[],
-    emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[];
+extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
+    emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
+    emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[], emit_text_support[];
 
 bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
-unsigned emit_backward(uint32_t d) { return d <= 128 ? EMIT_ORDERED : EMIT_SPLIT; }
+unsigned emit_forward(uint32_t d, bool sm_90a) { return sm_90a && FK_HAS_SM90(d) ? EMIT_FORWARD_SM90 : EMIT_FORWARD; }
+static bool has_joint(uint32_t d) { return d <= 128; }
+unsigned emit_backward(uint32_t d, bool deterministic) {
+    return !has_joint(d) ? EMIT_SPLIT : deterministic ? EMIT_ORDERED : EMIT_UNORDERED;
+}
 
 static void say_part(emit_text *out, void *context, const char *name, const char *text) {
     char line[64];
@@ -33,13 +38,16 @@ typedef struct opening {
 static void open_first(void *context, const char *text, size_t size) {
     opening *o = context;
     if (!o->done) {
-        char line[128];
-        int length = snprintf(line, sizeof line, "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n",
-                              o->source->head_dim, o->source->bf16, o->source->program->score.count != 0);
+        char line[160];
+        bool sm90 = o->source->skeletons & EMIT_FORWARD_SM90;
+        int length = snprintf(line, sizeof line,
+                              "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n",
+                              o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, sm90);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);
         say_part(o->out, o->context, "prim_ptx.h", emit_text_prim_ptx);
+        if (sm90) say_part(o->out, o->context, "prim_sm90_ptx.h", emit_text_prim_sm90_ptx);
         say_part(o->out, o->context, "emitted", NULL);
     }
     o->out(o->context, text, size);
@@ -48,28 +56,40 @@ static void open_first(void *context, const char *text, size_t size) {
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
-    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARD | EMIT_ORDERED | EMIT_SPLIT | EMIT_SUPPORT))
-        return "no such skeleton";
-    if (s->skeletons & EMIT_ORDERED && emit_backward(s->head_dim) != EMIT_ORDERED)
+    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT)) return "no such skeleton";
+    if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
+    if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !has_joint(s->head_dim)) ||
+        (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(s->head_dim)))
         return "a head_dim that this skeleton has not";
     opening o = {s, out, context, false};
     const char *wrong = emit_functions(s->program, open_first, &o, node);
     if (wrong) return wrong;
     say_part(out, context, "common.h", emit_text_common);
+    if (s->skeletons & EMIT_FORWARD_SM90) say_part(out, context, "tiles_sm90.h", emit_text_tiles_sm90);
+    if (s->skeletons & (EMIT_FORWARD | EMIT_FORWARD_SM90)) say_part(out, context, "forward_rows.h", emit_text_forward_rows);
     if (s->skeletons & EMIT_FORWARD) say_part(out, context, "forward_mma.h", emit_text_forward_mma);
-    if (s->skeletons & (EMIT_ORDERED | EMIT_SPLIT)) say_part(out, context, "backward_steps.h", emit_text_backward_steps);
+    if (s->skeletons & EMIT_FORWARD_SM90) say_part(out, context, "forward_sm90.h", emit_text_forward_sm90);
+    if (s->skeletons & EMIT_BACKWARD) say_part(out, context, "backward_steps.h", emit_text_backward_steps);
     if (s->skeletons & EMIT_SPLIT) say_part(out, context, "backward_mma.h", emit_text_backward_mma);
-    if (s->skeletons & EMIT_ORDERED) say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
+    for (int ordered = 1; ordered >= 0; ordered--)
+        if (s->skeletons & (ordered ? EMIT_ORDERED : EMIT_UNORDERED)) {
+            const char *line = ordered ? "#define FK_ORDERED 1\n" : "#undef FK_ORDERED\n#define FK_ORDERED 0\n";
+            out(context, line, strlen(line));
+            say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
+        }
     if (s->skeletons & EMIT_SUPPORT) say_part(out, context, "support.h", emit_text_support);
     return NULL;
 }
 
 uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const emit_kernel all[EMIT_KERNELS] = {
-        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1},
-        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d)},
-        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d)},
-        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1},
+        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1, false},
+        {"fk_forward_sm90", EMIT_FORWARD_SM90, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(d),
+         FK_FORWARD_SM90_REGISTERS(d), 1, true},
+        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d), false},
+        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
+        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1, false},
+        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1, false},
     };
     uint32_t count = 0;
     for (int i = 0; i < EMIT_KERNELS; i++)

@@ -1,16 +1,18 @@
 /* source.h: the CUDA source of a program's kernels: skeletons of codegen/kernels with the functions of emit.h between.
  *
- * One text without includes, in this order: what is defined (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE), abi.h, prim_ptx.h, the
- * emitted functions, common.h, the skeletons asked for. Each part has a #line of its own, so that a
- * compiler's messages name the file under codegen/kernels, or "emitted".
+ * One text without includes, in this order: what is defined (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_FORWARD_SM90), abi.h,
+ * prim_ptx.h, the emitted functions, common.h, the skeletons asked for with what they stand on. Each part has a #line of its
+ * own, so that a compiler's messages name the file under codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
 #include "emit.h"
 
-/* The skeletons. Of the backward pass: in one kernel, dQ added in order; or in two, dK and dV, then dQ. Support: what a
- * runtime needs beside them, of any pass. */
-enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8 };
+/* The skeletons. Of the backward pass: in one kernel, dQ added in order, or as it comes; or in two, dK and dV, then dQ.
+ * Support: what a runtime needs beside them, of any pass. SM90: for sm_90a alone, head_dim 64, 128, 256; of a pass either
+ * that or another. */
+enum { EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32 };
+enum { EMIT_FORWARDS = EMIT_FORWARD | EMIT_FORWARD_SM90, EMIT_BACKWARD = EMIT_ORDERED | EMIT_SPLIT | EMIT_UNORDERED };
 
 typedef struct emit_source {
     const emit_program *program;
@@ -20,8 +22,11 @@ typedef struct emit_source {
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);
-/* The backward pass's skeleton: ordered, where it has the head_dim. */
-unsigned emit_backward(uint32_t head_dim);
+/* The forward pass's skeleton: that for sm_90a where one may be, and has the head_dim. */
+unsigned emit_forward(uint32_t head_dim, bool sm_90a);
+/* The backward pass's skeleton: ordered if its bits must be the same on every run, else unordered; split, where those have
+ * not the head_dim. */
+unsigned emit_backward(uint32_t head_dim, bool deterministic);
 /* Prints the source; as emit_functions. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
 
@@ -33,8 +38,9 @@ typedef struct emit_kernel {
     uint32_t shared;         /* bytes, given at the launch */
     uint32_t registers;      /* the budget: a compilation that needs more is not to be used */
     uint32_t parts;          /* blocks that an item of work is cut into */
+    bool maps;               /* its parameters are fk_launch_maps, else fk_launch */
 } emit_kernel;
-enum { EMIT_KERNELS = 4 };
+enum { EMIT_KERNELS = 6 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
 #endif

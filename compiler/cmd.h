@@ -20,7 +20,7 @@
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...", "execute a plan; without inputs, draw and check") \
-    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward]",                              \
+    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward] [--backward KERNELS]", \
       "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin")                                  \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
@@ -42,6 +42,8 @@ typedef enum cmd_command {
     X(OUTPUT, "output", 'o', "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT),                                                 \
       "write the plan here; without it nothing is written; emit: the source or cubin; default: standard output")        \
     X(ARCH, "arch", 0, "ARCH", CMD_BIT(EMIT), "compile for sm_80, sm_90a, sm_100, ...; needs NVRTC and no GPU")          \
+    X(BACKWARD, "backward", 0, "KERNELS", CMD_BIT(EMIT),                                                               \
+      "of the backward pass: ordered, unordered or split, rather than the plan's own")                                 \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
     X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH,                                                                        \
       "the batch, in place of the program's: a length or QUERIES:KEYS a line")                                         \
@@ -59,6 +61,10 @@ typedef enum cmd_command {
     X(WIDTH, "width", 0, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN), "columns to print; default: the terminal's, or 80") \
     X(ASCII, "ascii", 0, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                                       \
     X(BACKEND, "backend", 0, "NAME", CMD_BIT(RUN), "host")                                                             \
+    X(TRANSPORT, "transport", 0, "NAME", CMD_BIT(RUN),                                                                 \
+      "host: threads; cuda: local (default), or nccl: a process a rank, started by mpirun, srun or torchrun")           \
+    X(ID_FILE, "id-file", 0, "PATH", CMD_BIT(RUN),                                                                     \
+      "nccl: a path that all processes see, by which they find each other where MPI is not there")                     \
     X(PASS, "pass", 0, "PASSES", CMD_BIT(RUN) | CMD_BIT(EMIT),                                                         \
       "forward, or forward,backward; emit: backward too; default: what the plan and inputs allow")                      \
     X(Q, "q", 0, "F.npy", CMD_BIT(RUN), "queries  [tokens, heads, head_dim]")                                          \
@@ -77,6 +83,8 @@ typedef enum cmd_command {
     X(WRITE, "write", 'w', NULL, CMD_BIT(FMT), "replace the file")                                                     \
     X(NO_CHECK, "no-check", 0, NULL, CMD_BIT(RUN), "do not check")                                                     \
     X(THREADS, "threads", 0, "N", CMD_BIT(RUN), "ranks that may compute at once; default: the processors there are")   \
+    X(SM_PARTITION, "sm-partition", 0, "HOW", CMD_BIT(RUN),                                                            \
+      "cuda: what leaves the margin to communication: grid, green (contexts), none; default: auto, green where it works") \
     X(TIMEOUT, "timeout", 0, "SECONDS", CMD_BIT(RUN), "a rank that waits this long for a peer fails; default 120")     \
     X(JSON, "json", 0, NULL, CMD_ALL, "print one JSON object on stdout")                                               \
     X(QUIET, "quiet", 'q', NULL, CMD_ALL, "print no summary and no progress")                                          \

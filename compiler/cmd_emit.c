@@ -1,4 +1,5 @@
-/* cmd_emit.c: `fcpc emit PLAN [--arch A] [-o F]`: the kernels of a plan, as CUDA source, or compiled to a cubin.
+/* cmd_emit.c: `fcpc emit PLAN [--arch A] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or compiled
+ * to a cubin.
  *
  * Requires: NVRTC where a cubin is asked for, and no GPU.
  */
@@ -12,7 +13,7 @@
 #include "cmd.h"
 
 typedef struct emission {
-    unsigned passes, skeletons;
+    unsigned passes, skeletons, backward;
     char *source;
     const char *arch; /* NULL: the source is what is asked for */
     fcp_jit *jit;
@@ -36,9 +37,30 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
     return FCP_OK;
 }
 
+static const struct {
+    const char *name;
+    unsigned skeleton;
+} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT}};
+enum { BACKWARDS = sizeof backwards / sizeof *backwards };
+
+/* What --backward names; 0: the plan's own. */
+static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *err) {
+    const char *typed = line->value[OPT_BACKWARD], *pass = line->value[OPT_PASS];
+    *out = 0;
+    if (!typed) return FCP_OK;
+    if (pass && strcmp(pass, "forward") == 0)
+        return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
+    for (int i = 0; i < BACKWARDS; i++)
+        if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeleton;
+    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
+}
+
 static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {
-    e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) |
-                   (e->passes & 1u << FCP_BACKWARD ? emit_backward(plan->problem->head_dim) : 0);
+    const fcp_problem *p = plan->problem;
+    if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic);
+    if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) | e->backward;
     return fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }
 
@@ -79,6 +101,8 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
     if (e->passes & 1u << FCP_FORWARD) json_string(&j, NULL, "forward");
     if (e->passes & 1u << FCP_BACKWARD) json_string(&j, NULL, "backward");
     json_end(&j);
+    for (int i = 0; i < BACKWARDS; i++)
+        if (backwards[i].skeleton == e->backward) json_string(&j, "backward", backwards[i].name);
     json_u64(&j, "source_bytes", strlen(e->source));
     json_string(&j, "arch", e->arch);
     json_array(&j, "kernels");
@@ -124,6 +148,7 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     const char *path = line->value[OPT_OUTPUT];
     fcp_code code = cmd_check_outputs(line, (cmd_option[]){OPT_OUTPUT}, 1, err);
     e->arch = line->value[OPT_ARCH];
+    if (code == FCP_OK) code = wanted_backward(line, &e->backward, err);
     if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
     if (code == FCP_OK && e->arch && !path && !line->json && isatty(STDOUT_FILENO))
         code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");

@@ -4,11 +4,13 @@
  * check; then outputs are written, so that a result that was found wrong is never written.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "../runtime/npy.h"
 #include "../runtime/reference.h"
+#include "../runtime/start.h"
 #include "cmd.h"
 #include "summary.h"
 
@@ -29,7 +31,11 @@ typedef struct job {
     uint64_t seed, threads, timeout;
     fcp_packed packed;
     fcp_check_report report;
-    char backend[32], transport[32];
+    fcp_partition partition; /* asked for, then taken */
+    char backend[32], transport[32], partition_why[400];
+    bool nccl;             /* this process is one rank of several, or the only one */
+    uint32_t first, count; /* the ranks of this process */
+    fcp_session *session;
 } job;
 
 /* --- what is to be done ------------------------------------------------------------------------------------------- */
@@ -77,6 +83,9 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     if (code == FCP_OK && !line->value[OPT_PASS] && !work->drawn) wanted[FCP_FORWARD] = true;
     if (code == FCP_OK) code = cmd_number(line, OPT_SEED, 0, UINT64_MAX, 1, &work->seed, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_THREADS, 1, 4096, 0, &work->threads, err);
+    const char *partition = line->value[OPT_SM_PARTITION];
+    if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
+        return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
     if (code == FCP_OK)
         code = cmd_check_outputs(line, (cmd_option[]){OPT_OUT, OPT_LSE, OPT_DQ, OPT_DK, OPT_DV}, 5, err);
@@ -110,6 +119,24 @@ static uint64_t tokens_of(const fcp_shape *shape, int t) {
     uint64_t dims[3];
     fcp_tensor_shape(shape, (fcp_tensor)t, dims);
     return dims[0];
+}
+
+/* Whether this process is one rank of many: those but rank 0 say nothing but what is wrong. */
+static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
+    const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
+    const fcp_problem *p = input->plan->problem;
+    fcp_place place;
+    work->nccl = transport && strcmp(transport, "nccl") == 0 && backend && strcmp(backend, "cuda") == 0;
+    if (!work->nccl && line->value[OPT_ID_FILE])
+        return fcp_fail(err, FCP_E_USAGE, "--id-file is for --backend cuda --transport nccl");
+    if (!work->nccl) return FCP_OK;
+    fcp_code code = fcp_place_find(NULL, p->ranks, p->gpus, &place, err);
+    if (code) return code;
+    input->json_told = place.rank != 0;
+    if (work->outputs && p->ranks > 1)
+        code = fcp_fail(err, FCP_E_USAGE, "--%s with --transport nccl: each process has the rows of its own rank alone; "
+                        "--transport local has all", work->outputs & 1u << FCP_TENSOR_O ? "out" : "lse or a gradient's option");
+    return code;
 }
 
 /* Refuses what the machine cannot hold, rather than to die of it: tensors, and as much again cut by rank. */
@@ -149,21 +176,28 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
 
 static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
     static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
+    const fcp_start start = {.id_file = line->value[OPT_ID_FILE]};
     fcp_session_options options = {.backend = line->value[OPT_BACKEND],
+                                   .transport = line->value[OPT_TRANSPORT],
+                                   .start = &start,
                                    .compute_threads = (uint32_t)work->threads,
-                                   .timeout_s = (uint32_t)work->timeout};
-    fcp_session *session = NULL;
-    fcp_code code = fcp_session_create(plan, &options, &session, err);
+                                   .timeout_s = (uint32_t)work->timeout,
+                                   .partition = work->partition};
+    fcp_code code = fcp_session_create(plan, &options, &work->session, err);
     if (code != FCP_OK) return code;
+    fcp_session *session = work->session;
+    work->count = fcp_session_ranks(session, &work->first);
     snprintf(work->backend, sizeof work->backend, "%s", fcp_session_backend(session));
     snprintf(work->transport, sizeof work->transport, "%s", fcp_session_transport(session));
+    const char *why;
+    work->partition = fcp_session_partition(session, &why);
+    snprintf(work->partition_why, sizeof work->partition_why, "%s", why);
     for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++) {
         if (!work->pass[p]) continue;
         cmd_doing(doing[p]);
         code = fcp_session_run_packed(session, plan, (fcp_pass)p, &work->packed, &work->seconds[p], err);
         cmd_done();
     }
-    fcp_session_free(session);
     return code;
 }
 
@@ -175,11 +209,37 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     cmd_polled();
     unsigned passes = 0;
     for (int p = 0; p < FCP_PASSES; p++) passes |= (unsigned)work->pass[p] << p;
-    fcp_code code = fcp_check_passes(plan, passes, &work->packed, (unsigned)work->threads, cmd_stop(), &work->report,
-                                     err);
+    fcp_code code = fcp_check_ranks(plan, work->first, work->count, passes, &work->packed, (unsigned)work->threads, cmd_stop(),
+                                    &work->report, err);
     cmd_unpolled();
     cmd_done();
     work->check_seconds = cmd_now() - start;
+    return code;
+}
+
+/* What each process found, to all: the report becomes that of all ranks; *out_wrong: the first rank with a wrong tensor. */
+static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
+    uint32_t processes = fcp_session_processes(work->session);
+    fcp_check *all = calloc(processes, sizeof *all);
+    fcp_code code = all ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", processes);
+    _Static_assert(sizeof *all <= FCP_GATHER_BYTES, "a check is gathered at once");
+    *out_wrong = work->first;
+    for (int t = FCP_TENSORS - 1; t >= 0 && code == FCP_OK && processes > 1; t--) {
+        fcp_check *c = &work->report.tensor[t];
+        if (!c->checked) continue; /* the same in all processes */
+        code = fcp_session_gather(work->session, c, sizeof *c, all, err);
+        for (uint32_t r = processes; r-- > 0 && code == FCP_OK;) {
+            if (!all[r].ok) *out_wrong = r;
+            c->ok &= all[r].ok;
+            if (all[r].max_abs_error > c->max_abs_error) {
+                c->max_abs_error = all[r].max_abs_error;
+                c->worst = all[r].worst;
+            }
+        }
+        work->report.ok &= c->ok;
+        if (c->max_abs_error > work->report.max_abs_error) work->report.max_abs_error = c->max_abs_error;
+    }
+    free(all);
     return code;
 }
 
@@ -230,6 +290,9 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
         if (work->pass[p])
             printf("  %-8s %8.3f s  %s in all\n", pass_name[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
+    if (strcmp(work->backend, "cuda") == 0)
+        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);
+    if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
     if (!work->check) return;
     printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
     for (int t = 0; t < FCP_TENSORS; t++) {
@@ -246,6 +309,10 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
     json_object(&j, NULL);
     json_string(&j, "backend", work->backend);
     json_string(&j, "transport", work->transport);
+    if (strcmp(work->backend, "cuda") == 0) {
+        json_string(&j, "sm_partition", fcp_partition_name(work->partition));
+        json_string(&j, "sm_partition_why", work->partition_why);
+    }
     json_u64(&j, "ranks", work->shape.ranks);
     json_bool(&j, "ok", work->report.ok);
     json_bool(&j, "checked", work->check);
@@ -286,22 +353,30 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     if (!input->compiled) code = cmd_check_fields(line, input->plan, err);
     if (code != FCP_OK) return code;
     fcp_plan_shape(input->plan, &work->shape);
-    code = settle(line, work, wanted, err);
+    code = find_rank(line, input, work, err);
+    if (code == FCP_OK) code = settle(line, work, wanted, err);
     unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);
     if (code == FCP_OK) code = get_inputs(line, work, set, err);
     if (code == FCP_OK) code = execute(line, input->plan, work, err);
     if (code == FCP_OK) code = check(input->plan, work, err);
     if (code != FCP_OK) return code;
     fcp_error wrong = {0};
+    uint32_t wrong_rank = 0;
+    char who[32] = "";
+    if (work->check) code = share_report(work, &wrong_rank, err);
+    fcp_session_free(work->session);
+    work->session = NULL;
+    if (code != FCP_OK) return code;
+    if (work->nccl && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
     for (int t = 0; t < FCP_TENSORS && wrong.code == FCP_OK; t++)
         if (work->report.tensor[t].checked && !work->report.tensor[t].ok)
-            fcp_fail(&wrong, FCP_E_MISMATCH, "%s differs from the definition of attention by %.3g, allowed is %.3g",
+            fcp_fail(&wrong, FCP_E_MISMATCH, "%s%s differs from the definition of attention by %.3g, allowed is %.3g", who,
                      fcp_tensor_name((fcp_tensor)t), work->report.tensor[t].max_abs_error,
                      work->report.tensor[t].tolerance);
     if (wrong.code == FCP_OK) code = write_outputs(line, work, err);
     if (code != FCP_OK) return code;
-    if (!line->quiet && !line->json) print_text(line, input->plan, work);
-    if (line->json) code = print_json(input, work, wrong.code != FCP_OK ? &wrong : NULL, err);
+    if (!line->quiet && !line->json && work->first == 0) print_text(line, input->plan, work);
+    if (line->json && work->first == 0) code = print_json(input, work, wrong.code != FCP_OK ? &wrong : NULL, err);
     if (code == FCP_OK) code = cmd_flush(err);
     if (code == FCP_OK && wrong.code != FCP_OK) {
         *err = wrong;
@@ -313,6 +388,7 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
 fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
     job work = {.report = FCP_CHECK_START};
     fcp_code code = run_job(line, input, &work, err);
+    fcp_session_free(work.session);
     fcp_packed_free(&work.packed);
     return code;
 }

@@ -46,10 +46,10 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    d->backward = emit_backward(p->head_dim);
+    d->backward = emit_backward(p->head_dim, p->deterministic);
     emit_kernel asked[EMIT_KERNELS];
     emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
-    if (d->backward == EMIT_ORDERED && asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
+    if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
     code = fcp_cuda_check(s->cuda, call->context_retain(&d->context, d->handle), err, "device %d (%s) cannot be opened",
                           number, d->name);
     d->retained = !code;
@@ -91,6 +91,7 @@ void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d) {
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
     free(d->events);
     if (d->environment) call->release(d->environment);
+    fcp_cuda_partition_close(s, d);
     if (d->module) call->module_unload(d->module);
     call->context_release(d->handle);
 }
@@ -116,7 +117,7 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id 
                               "the driver does not say how many blocks of %s fit", asked->name);
     if (!code && blocks < 1)
         code = fcp_fail(err, FCP_E_BACKEND, "no block of %s fits on device %d (%s)", asked->name, d->handle, d->name);
-    k->blocks = code ? 0 : (uint32_t)blocks * (uint32_t)d->multiprocessors;
+    k->resident = code ? 0 : (uint32_t)blocks;
     return code;
 }
 
@@ -124,12 +125,13 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skele
     static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
                                           [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round"};
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
-                                        [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered"};
+                                        [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
+                                        [CUDA_UNORDERED] = "fk_backward_unordered"};
     emit_kernel asked[EMIT_KERNELS];
     uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < count; i++)
-        for (int id = CUDA_FORWARD; !code && id <= CUDA_ORDERED; id++)
+        for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
             if (strcmp(names[id], asked[i].name) == 0) code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
     for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND; id++) {
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .parts = 1};
@@ -311,6 +313,7 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         else if (fcp_clock() - begin > s->timeout_s)
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+        if (!code && s->nccl && (code = fcp_cuda_nccl_watch(s, what, err))) return code; /* aborting it ends what waits */
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 1000000) pause *= 2;
     }

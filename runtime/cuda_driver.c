@@ -13,14 +13,19 @@ enum { OLDEST = 12000 };
 static const char *const symbols[] = {
 #define X(name, type) #name,
     FCP_CUDA_SYMBOLS(X)
+    FCP_CUDA_OPTIONAL(X)
 #undef X
 };
-enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
+#define X(name, type) +1
+enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols, OPTIONAL_COUNT = 0 FCP_CUDA_OPTIONAL(X) };
+#undef X
+_Static_assert(sizeof(cu_resource) == 144, "the driver writes as much");
 _Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "a table of pointers");
 
 static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
 static const fcp_library library = {"the CUDA driver", "FCP_CUDA_DRIVER", names, symbols, SYMBOL_COUNT,
-                                    "install NVIDIA's driver 525 or later on a machine with a GPU, or use --backend host"};
+                                    "install NVIDIA's driver 525 or later on a machine with a GPU, or use --backend host",
+                                    .optional = OPTIONAL_COUNT};
 
 fcp_code fcp_cuda_check(const fcp_cuda *cuda, cu_result result, fcp_error *err, const char *what, ...) {
     if (result == CU_SUCCESS) return FCP_OK;

@@ -12,6 +12,8 @@ typedef struct cu_module_ *cu_module;
 typedef struct cu_function_ *cu_function;
 typedef struct cu_graph_ *cu_graph;
 typedef struct cu_graph_exec_ *cu_graph_exec;
+typedef struct cu_green_ *cu_green;
+typedef struct cu_resource_text_ *cu_resource_text;
 typedef int cu_device, cu_result;
 
 enum { CU_SUCCESS = 0, CU_ERROR_INVALID_VALUE = 1, CU_ERROR_OUT_OF_MEMORY = 2, CU_ERROR_NOT_READY = 600, CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704 };
@@ -24,6 +26,15 @@ enum cu_device_attribute {
     CU_CAPABILITY_MINOR = 76
 };
 enum cu_function_attribute { CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
+enum { CU_RESOURCE_SM = 1, CU_GREEN_DEFAULT_STREAM = 1 };
+/* Multiprocessors that can be set apart, as the driver lays it out. */
+typedef struct cu_resource {
+    unsigned type;
+    unsigned char padding[92];
+    unsigned count, least, alignment;
+    unsigned char more[36];
+} cu_resource;
+enum { CU_HOST_PORTABLE = 1, CU_HOST_DEVICEMAP = 2 };
 enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE = 9 };
 
@@ -49,6 +60,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuMemFree_v2, cu_result (*release)(cu_ptr))                                                                      \
     X(cuMemHostAlloc, cu_result (*allocate_host)(void **, size_t, unsigned))                                           \
     X(cuMemFreeHost, cu_result (*release_host)(void *))                                                                \
+    X(cuMemHostGetDevicePointer_v2, cu_result (*device_pointer)(cu_ptr *, void *, unsigned))                           \
     X(cuPointerGetAttribute, cu_result (*pointer_attribute)(void *, int, cu_ptr))                                      \
     X(cuMemcpyHtoDAsync_v2, cu_result (*copy_in)(cu_ptr, const void *, size_t, cu_stream))                             \
     X(cuMemcpyDtoHAsync_v2, cu_result (*copy_out)(void *, cu_ptr, size_t, cu_stream))                                  \
@@ -80,9 +92,20 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuGraphDestroy, cu_result (*graph_destroy)(cu_graph))                                                            \
     X(cuGraphExecDestroy, cu_result (*graph_exec_destroy)(cu_graph_exec))
 
+/* The same, which a driver need not have: of CUDA 12.5 */
+#define FCP_CUDA_OPTIONAL(X)                                                                                           \
+    X(cuDeviceGetDevResource, cu_result (*device_resource)(cu_device, cu_resource *, int))                             \
+    X(cuDevSmResourceSplitByCount, cu_result (*resource_split)(cu_resource *, unsigned *, const cu_resource *,         \
+                                                               cu_resource *, unsigned, unsigned))                     \
+    X(cuDevResourceGenerateDesc, cu_result (*resource_text)(cu_resource_text *, cu_resource *, unsigned))              \
+    X(cuGreenCtxCreate, cu_result (*green_create)(cu_green *, cu_resource_text, cu_device, unsigned))                  \
+    X(cuGreenCtxDestroy, cu_result (*green_destroy)(cu_green))                                                         \
+    X(cuGreenCtxStreamCreate, cu_result (*green_stream)(cu_stream *, cu_green, unsigned, int))
+
 typedef struct fcp_cuda_table {
 #define X(name, type) type;
     FCP_CUDA_SYMBOLS(X)
+    FCP_CUDA_OPTIONAL(X)
 #undef X
 } fcp_cuda_table;
 

@@ -9,12 +9,13 @@
 #include "session.h"
 
 typedef enum cuda_kernel_id {
-    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND, CUDA_KERNELS
+    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
+    CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
     uint32_t threads, shared, parts;
-    uint32_t blocks;      /* that the device holds at once */
+    uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
 } cuda_kernel;
 
 typedef struct cuda_device {
@@ -23,12 +24,16 @@ typedef struct cuda_device {
     bool retained;
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
-    unsigned backward;       /* EMIT_ORDERED or EMIT_SPLIT */
+    unsigned backward;       /* EMIT_ORDERED, EMIT_UNORDERED or EMIT_SPLIT */
+    uint32_t attention[FCP_PASSES]; /* multiprocessors that it has */
+    bool apart;              /* in every pass, ranks of the device send or receive */
+    cu_green green;          /* compute streams are of this context; NULL: of the device's */
     cu_module module;
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
     size_t environment_bytes, need;
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
+    cu_ptr marks;            /* the session's, as the device reaches them */
     cu_event *events;        /* all made; the first `event_free` are not in use */
     uint32_t event_count, event_free, event_capacity;
 } cuda_device;
@@ -55,24 +60,31 @@ typedef struct cuda_rank {
     size_t arena_bytes;
     cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
     size_t lock_words;
+    uint32_t mark;   /* what the compute queue's kernels say when they begin, as far as the pass has been put down; 0: nothing */
     uint8_t *filled; /* per transient DKV slot: it holds a partial sum, as far as the pass has been put down */
     cu_stream streams[FCP_QUEUES];
 } cuda_rank;
+
+struct cuda_nccl; /* of cuda_nccl.c: this rank's communicator */
 
 typedef struct fcp_cuda_session {
     fcp_session base;
     const fcp_plan *plan;
     fcp_cuda *cuda;
+    struct cuda_nccl *nccl; /* NULL: the transport is local */
     uint32_t first_device, device_count, timeout_s, graph_from;
     cuda_device *devices;
     fcp_homes *homes;
     cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
+    uint32_t *marks;    /* host memory that devices write: see cuda_marks.c */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
     cuda_device *finished_device;
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
-    bool broken;
+    fcp_partition partition;
+    char partition_why[400];
+    bool made, broken; /* made: everything was; broken: a run failed */
     fcp_error why;
 } fcp_cuda_session;
 
@@ -103,6 +115,12 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
 
+/* --- cuda_partition.c */
+/* Which multiprocessors attention has. An error only where green contexts are wanted and cannot be had. */
+fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_partition wanted, fcp_error *err);
+void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d); /* after the streams */
+uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin);
+
 /* --- cuda_work.c */
 /* The work lists of a rank's ATTENDs of a pass, with an arena that begins anywhere. */
 fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
@@ -113,9 +131,64 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 
+/* --- cuda_marks.c: how far the queues are, as the devices say it */
+fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
+void fcp_cuda_marks_close(fcp_cuda_session *s);
+/* A run of a pass begins, in the stream, of device d. */
+fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err);
+/* What says that an instruction of a pass has begun (its number in the queue; their count: the queue has ended), and where;
+ * and saying it in the queue's stream. */
+uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
+cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue);
+fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
+/* Where a queue of a rank of this process is, read while it runs or hangs. False: not of this process, or nothing ran. */
+typedef enum fcp_cuda_progress { FCP_CUDA_BEFORE, FCP_CUDA_IN, FCP_CUDA_BEHIND } fcp_cuda_progress;
+typedef struct fcp_cuda_place {
+    uint32_t rank, instr, stage, round; /* instr: in the queue. BEFORE: its first one, BEHIND: its last. round: FCP_NONE if it has none */
+    fcp_pass pass;
+    fcp_queue queue;
+    fcp_op op;
+    fcp_cuda_progress progress;
+} fcp_cuda_place;
+bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, fcp_cuda_place *out);
+/* Of the ranks of this process that wait for none of the others, the one in the earliest stage. False: all have ended. */
+bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out);
+enum { FCP_CUDA_PLACE = 200 };
+void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, char text[FCP_CUDA_PLACE]);
+/* Puts that place before the message of an error that does not name one ("rank ..."). Returns the code. */
+fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
+
 /* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
  * it goes on. It touches the arenas alone. */
 fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, fcp_error *err);
+
+/* --- cuda_nccl.c: a process a rank; every function but the first three is for sessions with s->nccl. */
+/* Which rank this is, on which device; NCCL is loaded. */
+fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
+/* The rank's communicator, on its device, which is open. */
+fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
+/* Every rank tells the others its plan, options and `made`, what has become of its session so far: an error that names the
+ * first rank that differs, or that failed; *err stays where this one did. Then each pair that will talk does so once. */
+fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err);
+/* The arena. */
+fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+/* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */
+fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
+                             const fcp_tensors *tensors, fcp_error *err);
+/* Tensors in host memory get a place on the device where other ranks are sent of them: *out is the tensors as the reshuffle is
+ * to take them. Inputs are put there before IN, outputs fetched after OUT. */
+fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
+                                fcp_error *err);
+fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *staged,
+                                 fcp_error *err);
+/* An error of the communicator's, which shows itself whenever it does; none of one that has been aborted. */
+fcp_code fcp_cuda_nccl_watch(fcp_cuda_session *s, const char *what, fcp_error *err);
+/* Ends what is under way; nothing can be sent any more. Graphs with transfers are destroyed. */
+void fcp_cuda_nccl_abort(fcp_cuda_session *s);
+/* Graphs are destroyed, and everything has been waited for. */
+void fcp_cuda_nccl_close(fcp_cuda_session *s);
+/* Bytes of each rank, FCP_GATHER_BYTES at most, to all: all has `bytes` of each. */
+fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err);
 
 /* --- cuda_reshuffle.c: callers' tensors. */
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */

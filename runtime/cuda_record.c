@@ -3,7 +3,8 @@
  * Requires: a verified plan: its waits have no cycle. Work lists and arenas on the devices.
  * Gives:    every rank's two queues as two streams. WAIT n is an event behind the other queue's n-th instruction. Two ranks
  *           that launch the same round have their transfers put into the receivers' communication streams, each behind
- *           the point where the sender reached its launch; a launch is complete where all of its transfers are.
+ *           the point where the sender reached its launch; a launch is complete where all of its transfers are. With nccl a
+ *           launch is a group of the communicator's.
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  * Order:    queues are walked in turns, each as far as it goes. The order decides nothing but how the work is put down:
  *           what follows what is in the plan. IN, OUT and COPY are not done here: home blocks are there before, and taken
@@ -134,10 +135,21 @@ static fcp_code reach_launch(recorder *x, uint32_t rank, const fcp_instr *launch
     return code;
 }
 
+/* Which transient DKV slots hold a partial sum behind a launch. */
+static void note_partials(recorder *x, uint32_t rank, const fcp_instr *launch) {
+    cuda_rank *r = &x->s->ranks[rank];
+    uint32_t homes = r->arena[x->pass].homes;
+    for (uint32_t i = 0; i < launch->b; i++) {
+        const fcp_transfer *t = &x->plan->transfers[launch->a + i];
+        if (t->cls != FCP_DKV || t->slot < homes) continue;
+        if (t->dir == FCP_RECV) r->filled[t->slot - homes] = 1;
+        else if (t->first + t->tokens == x->plan->blocks[t->block].tokens) r->filled[t->slot - homes] = 0;
+    }
+}
+
 static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
-    uint32_t homes = r->arena[x->pass].homes;
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < w->sent_count; i++) {
         if (!code) code = wait_event(x, r->streams[FCP_COMM], w->sent[i].event, err);
@@ -147,12 +159,7 @@ static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, 
     w->arrived = NULL;
     w->sent_count = 0;
     w->launched = false;
-    for (uint32_t i = 0; i < launch->b; i++) {
-        const fcp_transfer *t = &x->plan->transfers[launch->a + i];
-        if (t->cls != FCP_DKV || t->slot < homes) continue;
-        if (t->dir == FCP_RECV) r->filled[t->slot - homes] = 1;
-        else if (t->first + t->tokens == x->plan->blocks[t->block].tokens) r->filled[t->slot - homes] = 0;
-    }
+    note_partials(x, rank, launch);
     return code;
 }
 
@@ -161,6 +168,11 @@ static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, 
 static bool is_reshuffle(const recorder *x, const fcp_instr *launch) {
     uint32_t kind = x->plan->rounds[x->plan->round_starts[x->pass] + launch->c].kind;
     return kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT;
+}
+
+/* The device is to say that a queue has come to its next instruction, or to its end. */
+static fcp_code mark(recorder *x, uint32_t rank, fcp_queue q, fcp_error *err) {
+    return fcp_cuda_mark(x->s, &x->s->ranks[rank], q, fcp_cuda_mark_value(x->pass, x->walks[rank].queues[q].at), err);
 }
 
 /* Does what can be done of the next instruction; *out_behind: it is complete. */
@@ -173,7 +185,9 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     switch (i->op) {
     case FCP_OP_WAIT:
         *out_behind = other->at >= i->a;
-        return *out_behind && i->a ? wait_event(x, r->streams[q], other->done[i->a - 1], err) : FCP_OK;
+        if (!*out_behind || !i->a) return FCP_OK;
+        if (q == FCP_COMM) code = mark(x, rank, q, err);
+        return code ? code : wait_event(x, r->streams[q], other->done[i->a - 1], err);
     case FCP_OP_COPY: return FCP_OK;
     case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, err);
     case FCP_OP_REDUCE: return fcp_cuda_reduce(x->s, r, i, err);
@@ -182,7 +196,12 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
         return code ? code : fcp_cuda_attend(x->s, r, x->pass, &r->work[x->pass].attends[w->attend++], err);
     case FCP_OP_LAUNCH:
         if (is_reshuffle(x, i)) return FCP_OK;
-        if (!w->launched) code = reach_launch(x, rank, i, err);
+        if (!w->launched) code = mark(x, rank, q, err);
+        if (x->s->nccl) {
+            note_partials(x, rank, i);
+            return code ? code : fcp_cuda_nccl_group(x->s, r, x->pass, i, NULL, err);
+        }
+        if (!code && !w->launched) code = reach_launch(x, rank, i, err);
         *out_behind = !code && w->left == 0;
         return *out_behind ? end_launch(x, rank, i, err) : code;
     default: return fcp_fail(err, FCP_E_INTERNAL, "not an instruction");
@@ -208,6 +227,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
+        if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at]) code = record_event(x, r->device, r->streams[q], &k->done[k->at], err);
@@ -281,12 +301,15 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
     if (!code) code = fcp_cuda_fork(s, origin_device, origin, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
+        s->ranks[r].mark = 0;
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
     }
     if (!code) code = walk_all(&x, err);
-    for (uint32_t r = s->base.first_rank; pass == FCP_BACKWARD && !code && r < fcp_cuda_end(s); r++) {
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
-        if (!code) code = fcp_cuda_finish(s, &s->ranks[r], err);
+        s->ranks[r].mark = 0;
+        if (!code && pass == FCP_BACKWARD) code = fcp_cuda_finish(s, &s->ranks[r], err);
+        for (int q = 0; !code && q < FCP_QUEUES; q++) code = mark(&x, r, (fcp_queue)q, err);
     }
     if (!code) code = fcp_cuda_join(s, origin, err);
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);

@@ -2,7 +2,8 @@
  *
  * Requires: tensors that session.c found to be there. Gives: cuda_parts.h.
  * Cost:     a question to the driver for each tensor of each rank, and for each run of tokens that is moved.
- * Order:    all of IN comes before the pass and all of OUT after it, each run in its home's communication stream.
+ * Order:    all of IN comes before the pass and all of OUT after it, each run in its home's communication stream. With nccl
+ *           runs between ranks are groups of the communicator's, a round each.
  */
 #include <string.h>
 
@@ -90,6 +91,10 @@ static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool i
               : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
 }
 
+static fcp_round_kind round_of(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {
+    return (fcp_round_kind)plan->rounds[plan->round_starts[pass] + launch->c].kind;
+}
+
 fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     fcp_code code = FCP_OK;
@@ -99,6 +104,13 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, c
             for (uint32_t i = 0; i < stream->count; i++) {
                 const fcp_instr *x = &plan->instrs[stream->first + i];
                 if (x->op != FCP_OP_LAUNCH && x->op != FCP_OP_COPY) continue;
+                if (x->op == FCP_OP_LAUNCH && s->nccl) {
+                    code = fcp_cuda_use(s, s->ranks[r].device, err);
+                    if (!code && round_of(plan, pass, x) == (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
+                        code = fcp_cuda_nccl_group(s, &s->ranks[r], pass, x, &tensors[r - s->base.first_rank], err);
+                    if (code) return code;
+                    continue;
+                }
                 for (uint32_t j = x->a; !code && j < x->a + x->b; j++) {
                     const fcp_transfer *t = &plan->transfers[j];
                     if (t->cls != cls || !fcp_at_caller(t)) continue;

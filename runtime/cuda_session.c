@@ -1,12 +1,14 @@
-/* cuda_session.c: sessions on CUDA devices: all ranks of a plan in this process, `local`: streams, events and copies.
+/* cuda_session.c: sessions on CUDA devices: all ranks of a plan in this process, `local`: streams, events and copies; or one of
+ * them, `nccl`: cuda_nccl.c.
  *
  * Requires: a verified plan; a driver, and NVRTC unless the kernels are in the disk cache.
  * Cost:     an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
  * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams.
- * Failure:  an error names rank, stage and instruction where it shows itself there; what was put down is waited for, at
- *           most timeout_s a stream; and the session refuses further runs.
+ * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
+ *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
+ *           refuses further runs.
  */
 #include "cuda_session.h"
 
@@ -69,10 +71,13 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities", r->device->handle);
-    for (int q = 0; !code && q < FCP_QUEUES; q++)
-        code = fcp_cuda_check(s->cuda,
-                              call->stream_create(&r->streams[q], CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least), err,
-                              "device %d makes no stream", r->device->handle);
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        cu_stream *out = &r->streams[q];
+        cu_result result = q == FCP_COMPUTE && r->device->green
+                               ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
+                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
+    }
     return code;
 }
 
@@ -80,7 +85,9 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
 static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     fcp_code code = make_streams(s, r, err);
-    if (!code) code = fcp_cuda_memory(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, err);
+    if (!code)
+        code = s->nccl ? fcp_cuda_nccl_memory(s, r, err)
+                       : fcp_cuda_memory(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, err);
     if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
     if (!code && r->lock_words) code = fcp_cuda_memory(s, r->device, r->lock_words * 4, NULL, "locks", &r->locks, err);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
@@ -95,28 +102,42 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     return code;
 }
 
-static fcp_code make(fcp_cuda_session *s, fcp_error *err) {
-    const fcp_plan *plan = s->plan;
-    uint32_t ranks = plan->problem->ranks;
+/* What the ranks of this process need, on devices that are open. */
+static fcp_code make_ranks(fcp_cuda_session *s, fcp_error *err) {
+    uint32_t ranks = s->plan->problem->ranks;
     fcp_code code = FCP_OK;
-    s->base.rank_count = ranks;
-    s->device_count = (uint32_t)s->cuda->devices < ranks ? (uint32_t)s->cuda->devices : ranks;
-    s->devices = calloc(s->device_count, sizeof *s->devices);
     s->ranks = calloc(ranks, sizeof *s->ranks);
-    s->homes = fcp_homes_of(plan);
-    if (!s->devices || !s->ranks || !s->homes)
-        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
-    code = fcp_cuda_devices_open(s, err);
+    s->homes = fcp_homes_of(s->plan);
+    if (!s->ranks || !s->homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = plan_rank(s, r, err);
     if (!code) code = check_memory(s, err);
     if (!code) code = fcp_cuda_kernels_load(s, err);
+    if (!code) code = fcp_cuda_environment_load(s, err);
+    if (!code) code = fcp_cuda_partition_open(s, s->partition, err);
+    if (!code) code = fcp_cuda_marks_open(s, err);
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
+    return code;
+}
+
+static fcp_code make(fcp_cuda_session *s, const fcp_start *start, bool nccl, fcp_error *err) {
+    uint32_t ranks = s->plan->problem->ranks;
+    fcp_code code = nccl ? fcp_cuda_nccl_place(s, start, err) : FCP_OK;
+    if (code) return code;
+    if (!nccl) {
+        s->base.rank_count = ranks;
+        s->device_count = (uint32_t)s->cuda->devices < ranks ? (uint32_t)s->cuda->devices : ranks;
+    }
+    s->devices = calloc(s->device_count, sizeof *s->devices);
+    if (!s->devices) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u devices", s->device_count);
+    code = fcp_cuda_devices_open(s, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
-                              "device 0 makes no stream");
-    if (!code) code = fcp_cuda_environment_load(s, err);
-    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
-    return code;
+                              "device %d makes no stream", s->devices[0].handle);
+    if (!code && nccl) code = fcp_cuda_nccl_connect(s, start, err);
+    if (code) return code;
+    code = make_ranks(s, err);
+    return nccl ? fcp_cuda_nccl_agree(s, code, err) : code;
 }
 
 /* Waits for everything in the session's streams, but no longer than for one stream: what has hung hangs. */
@@ -130,7 +151,7 @@ static void drain(fcp_cuda_session *s) {
                 fcp_cuda_wait(s, s->ranks[r].streams[q], "", &ignored);
 }
 
-static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
+static void close_rank(fcp_cuda_session *s, cuda_rank *r, bool nccl) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (r->device && r->device->retained) call->context_set(r->device->context);
     for (int q = 0; q < FCP_QUEUES; q++)
@@ -141,7 +162,7 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
         free(r->work[pass].attends);
     }
     if (r->locks) call->release(r->locks);
-    if (r->memory) call->release(r->memory);
+    if (r->memory && !nccl) call->release(r->memory);
     free(r->filled);
 }
 
@@ -150,7 +171,9 @@ static void session_free(fcp_session *base) {
     if (s->cuda) {
         const fcp_cuda_table *call = &s->cuda->call;
         cu_context before = NULL;
+        bool nccl = s->nccl;
         if (s->devices) call->context_get(&before);
+        if (s->nccl && (s->broken || !s->made)) fcp_cuda_nccl_abort(s);
         if (s->origin) {
             fcp_error ignored;
             fcp_cuda_use(s, &s->devices[0], &ignored);
@@ -159,9 +182,11 @@ static void session_free(fcp_session *base) {
         }
         for (int pass = 0; pass < FCP_PASSES; pass++)
             if (s->graphs[pass]) call->graph_exec_destroy(s->graphs[pass]);
-        for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
+        fcp_cuda_nccl_close(s);
+        for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r], nccl);
         if (s->origin) call->context_set(s->devices[0].context);
         if (s->origin) call->stream_destroy(s->origin);
+        fcp_cuda_marks_close(s);
         for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
         if (s->devices) call->context_set(before);
     }
@@ -216,21 +241,26 @@ static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream ori
     return code;
 }
 
-static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, cuda_device *d,
-                          cu_stream origin, fcp_error *err) {
+/* `inside`: with nccl the tensors where the communicator finds them, from IN on. */
+static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_tensors *inside,
+                          cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = fcp_cuda_fork(s, d, origin, err);
-    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, tensors, err);
+    if (!code && s->nccl && cls == FCP_IN) code = fcp_cuda_nccl_stage_in(s, pass, tensors, inside, err);
+    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, s->nccl ? inside : tensors, err);
+    if (!code && s->nccl && cls == FCP_OUT) code = fcp_cuda_nccl_stage_out(s, pass, tensors, inside, err);
     return code ? code : fcp_cuda_join(s, origin, err);
 }
 
 static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream origin,
                          bool wait, fcp_error *err) {
-    fcp_code code = FCP_OK;
-    if (s->finished)
+    fcp_tensors inside;
+    fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "what ran before", err) : FCP_OK;
+    if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
-    if (!code) code = reshuffle(s, pass, FCP_IN, tensors, d, origin, err);
+    if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
+    if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
-    if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, d, origin, err);
+    if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, err);
     if (!code) code = mark_finished(s, d, origin, err);
     if (!code && wait) {
         char what[40] = "the forward pass";
@@ -254,6 +284,15 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
                     s->first_device, s->first_device + s->device_count - 1);
 }
 
+/* After an error in a run. */
+static void break_down(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
+    fcp_cuda_fail_where(s, code, why);
+    s->broken = true;
+    s->why = *why;
+    if (s->nccl) fcp_cuda_nccl_abort(s);
+    drain(s);
+}
+
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
@@ -268,12 +307,43 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
         code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host || !stream, &why);
-        if (code) {
-            s->broken = true;
-            s->why = why;
-            drain(s);
-        }
+        if (code) break_down(s, code, &why);
     }
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}
+
+static fcp_code session_wait(fcp_session *base, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error why = {0};
+    if (s->broken)
+        return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
+    if (!s->finished) return FCP_OK;
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), &why,
+                              "cannot wait for an event");
+    if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", &why);
+    if (code) break_down(s, code, &why);
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}
+
+static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error why = {0};
+    if (!s->nccl) memcpy(out_all, mine, bytes);
+    if (!s->nccl) return FCP_OK;
+    if (s->broken)
+        return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code) code = fcp_cuda_nccl_gather(s, mine, bytes, out_all, &why);
+    if (code) break_down(s, code, &why);
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
     return code;
@@ -281,32 +351,50 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
 
 static const char *session_backend(const fcp_session *s) { return s->kind->name; }
 static const char *session_transport(const fcp_session *s) {
-    (void)s;
-    return "local";
+    return ((const fcp_cuda_session *)s)->nccl ? "nccl" : "local";
+}
+
+static fcp_partition session_partition(const fcp_session *base, const char **out_why) {
+    const fcp_cuda_session *s = (const fcp_cuda_session *)base;
+    *out_why = s->partition_why;
+    return s->partition;
 }
 
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
+                                           .wait = session_wait,
+                                           .gather = session_gather,
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,
+                                           .partition = session_partition,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                                  fcp_error *err) {
+    const char *transport = options && options->transport ? options->transport : "local";
+    bool nccl = strcmp(transport, "nccl") == 0;
+    if (!nccl && strcmp(transport, "local") != 0)
+        return fcp_fail(err, FCP_E_BACKEND, "the cuda backend has no transport \"%.40s\": there are local and nccl", transport);
     fcp_code code = fcp_kernel_check(plan, err);
     if (code) return code;
     fcp_cuda_session *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){&cuda_kind, plan};
+    s->base = (fcp_session){&cuda_kind, plan, 0, 0};
     s->plan = plan;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    s->partition = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (!code) {
-        code = make(s, err);
+        fcp_error why = {0};
+        code = make(s, options ? options->start : NULL, nccl, &why);
+        if (code && s->base.rank_count == 1 && nccl && strncmp(why.message, "rank ", 5) != 0)
+            fcp_fail(err, code, "rank %u: %.500s", s->base.first_rank, why.message);
+        else if (code && err) *err = why;
+        s->made = !code;
         s->cuda->call.context_set(before);
     }
     if (code) session_free(&s->base);

@@ -3,7 +3,8 @@
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
  * Cost:     work lists are made once per session, linear in the plan; an instruction is one to three launches, and two
  *           clears for each accumulator that it opens.
- * Method:   grids are what the device holds at once, or less where there is less to do; no bit depends on them.
+ * Method:   grids are what the device's multiprocessors hold at once, of attention those that cuda_partition.c gives it, or
+ *           less where there is less to do; no bit depends on them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +38,10 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
     bool ordered = pass == FCP_BACKWARD && rank->device->backward == EMIT_ORDERED;
+    bool joint = pass == FCP_BACKWARD && rank->device->backward != EMIT_SPLIT; /* dK, dV and dQ: all by keys */
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
-    if (!ordered) {
+    if (!joint) {
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
@@ -79,11 +81,12 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
 static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, const char *name, uint64_t work,
-                       void *parameters, fcp_error *err) {
+                       uint32_t multiprocessors, void *parameters, fcp_error *err) {
     const cuda_kernel *k = &rank->device->kernels[id];
+    uint64_t most = (uint64_t)k->resident * multiprocessors;
     void *list[] = {parameters};
     if (!work) return FCP_OK;
-    unsigned blocks = work < k->blocks ? (unsigned)work : k->blocks;
+    unsigned blocks = (unsigned)(work < most ? work : most);
     return fcp_cuda_check(s->cuda,
                           s->cuda->call.launch(k->function, blocks, 1, 1, k->threads, 1, 1, k->shared,
                                                rank->streams[FCP_COMPUTE], list, NULL),
@@ -92,7 +95,9 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, 
 
 static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, const char *name, fk_support x,
                         uint64_t per_block, fcp_error *err) {
-    return launch(s, rank, id, name, (x.count + per_block - 1) / per_block, &x, err);
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark_value = rank->mark;
+    return launch(s, rank, id, name, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
@@ -111,6 +116,8 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     rows.arrays = d->arrays;
     rows.bands = d->bands;
     rows.sinks = d->sinks;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark_value = rank->mark;
     keys = rows;
     rows.items = base + a->rows;
     rows.runs = base + a->key_runs;
@@ -119,20 +126,25 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.runs = base + a->row_runs;
     keys.item_count = a->key_count;
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
+    uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
-        return launch(s, rank, CUDA_FORWARD, "fk_forward", a->row_count * heads, &rows, err);
-    if (d->backward == EMIT_ORDERED) {
+        return launch(s, rank, CUDA_FORWARD, "fk_forward", a->row_count * heads, share, &rows, err);
+    if (d->backward != EMIT_SPLIT) {
+        bool ordered = d->backward == EMIT_ORDERED;
         size_t words = (size_t)a->lock_count * heads + 1;
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
-        return code ? code : launch(s, rank, CUDA_ORDERED, "fk_backward_ordered", a->key_count * kv_heads, &keys, err);
+        return code ? code
+                    : launch(s, rank, ordered ? CUDA_ORDERED : CUDA_UNORDERED,
+                             ordered ? "fk_backward_ordered" : "fk_backward_unordered", a->key_count * kv_heads, share,
+                             &keys, err);
     }
     fcp_code code = launch(s, rank, CUDA_DQ, "fk_backward_dq",
-                           (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, &rows, err);
+                           (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, share, &rows, err);
     if (code) return code;
-    return launch(s, rank, CUDA_DKV, "fk_backward_dkv", (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads, &keys,
-                  err);
+    return launch(s, rank, CUDA_DKV, "fk_backward_dkv", (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads,
+                  share, &keys, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
@@ -170,7 +182,7 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
     bool first = x->c >= a->homes && !rank->filled[x->c - a->homes];
-    fcp_code code = FCP_OK;
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
     for (int i = 0; !code && i < 2; i++) {
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
         code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),

@@ -57,6 +57,9 @@ fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_pla
 /* Writes atomically (a temporary file beside `path`, then rename): on any error `path` is as it was. */
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
+/* SHA-256 of the bytes that saving writes: the same for the same plan, on every machine. */
+enum { FCP_DIGEST_BYTES = 32 };
+fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
 
 /* The shape a caller needs to make tensors for a plan. */
 typedef struct fcp_shape {
@@ -104,19 +107,46 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
+/* cuda: how attention leaves `margin` multiprocessors (a key of the plan) to communication, in a pass in which ranks of the
+ * device send or receive; in another it has all. */
+typedef enum fcp_partition {
+    FCP_PARTITION_AUTO,  /* as GREEN where that works, else as GRID */
+    FCP_PARTITION_NONE,  /* not at all: it has all multiprocessors, always */
+    FCP_PARTITION_GRID,  /* it launches no more blocks than fit on the others */
+    FCP_PARTITION_GREEN  /* and they run in a green context of the driver's, a partition of those multiprocessors */
+} fcp_partition;
+const char *fcp_partition_name(fcp_partition p);                  /* "auto", "none", "grid", "green" */
+bool fcp_partition_find(const char *name, fcp_partition *out);
+/* Transport "nccl": which rank of the plan this process is, and how the processes find each other. Zeros, and no `start` at
+ * all, mean: as mpirun, srun or torchrun say in the environment, and the id by MPI. */
+enum { FCP_ID_BYTES = 128 };
+typedef struct fcp_start {
+    uint32_t ranks, rank; /* processes in all, as many as the plan has ranks, and which this is; ranks 0: the environment's */
+    uint32_t device;      /* 1 + the number of the device; 0: the environment's local rank modulo the devices there are */
+    const void *id;       /* FCP_ID_BYTES of fcp_start_id, the same in all processes; NULL: by id_file, or by MPI */
+    const char *id_file;  /* a path that all processes see, for one run at a time: made, and removed again */
+} fcp_start;
+/* A new id, which the caller gives to all processes: one for each session that they make together. */
+fcp_code fcp_start_id(void *out_id, fcp_error *err);
+
 typedef struct fcp_session_options {
     const char *backend;      /* "host", "cuda" (NULL means host) */
+    const char *transport;    /* host: "threads"; cuda: "local", "nccl" (NULL means the first) */
+    const fcp_start *start;   /* nccl; NULL: from the environment */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
+    fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
 } fcp_session_options;
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
  * The host backend computes on threads of its own with OpenBLAS on one thread each. How many threads OpenBLAS uses is a
  * setting of the whole process: while a pass runs it is 1, and afterwards what it was before. No more than 32 ranks are
  * inside OpenBLAS at once, over all sessions of the process.
- * The cuda backend runs all ranks on the devices of this process, several to a device if need be: rank r on device r modulo
- * their number. Its plans are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the session uses,
+ * The cuda backend with the transport local runs all ranks on the devices of this process, several to a device if need be:
+ * rank r on device r modulo their number. With nccl each rank is a process with one device: all of them make their sessions
+ * at the same time, of the same plan with the same options (they compare them), run the same passes in the same order, and
+ * end their sessions; what one of them does not do the others wait for, at most timeout_s. Its plans are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the session uses,
  * there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
@@ -130,9 +160,19 @@ fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
  * everything is in the stream; before that only where a tensor lies in host memory, which must then have been read or
  * written: it waits. An error that shows itself later is returned by the stream's next synchronisation, or the next run. */
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
-/* "host", "threads"; "cuda", "local" */
+/* cuda: waits for what runs have put into streams, at most timeout_s; with nccl an error of a peer's ends the waiting. */
+fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
+/* Something of each process, `bytes` of it (FCP_GATHER_BYTES at most), to all: *out_all has it process by process. With one
+ * process it is its own. All processes of the session do it at the same point. */
+enum { FCP_GATHER_BYTES = 64 };
+fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
+/* How many processes the session is of: as many as ranks with "nccl", else 1. */
+uint32_t fcp_session_processes(const fcp_session *session);
+/* "host", "threads"; "cuda", "local" or "nccl" */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
+/* Which was taken, and in a sentence why; it lives as long as the session. Never AUTO. */
+fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
 
 #ifdef __cplusplus
 }

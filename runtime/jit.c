@@ -19,7 +19,7 @@
 
 #include "beside.h"
 
-enum { CACHE_VERSION = 1, HASH = 32, ENTRY_MAX = 1 << 28 };
+enum { CACHE_VERSION = 2, HASH = 32, ENTRY_MAX = 1 << 28 };
 
 struct fcp_jit {
     char *folder; /* NULL: no disk cache */

@@ -15,9 +15,10 @@
 _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
-_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 32 && sizeof(fk_key_item) == 56 &&
+_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 72 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
-                   sizeof(fk_launch) == 168 && sizeof(fk_support) == 48,
+                   sizeof(fk_launch) == 168 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
+                   sizeof(fk_support) == 48,
                "records are the same on host and device");
 
 enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };
@@ -59,6 +60,19 @@ void fcp_kernel_work_free(fcp_kernel_work *work) {
 
 static fk_u64 offset_of(const fcp_arena *a, const void *place) {
     return (fk_u64)((const char *)place - (const char *)a->q);
+}
+
+/* Where keys lie for the copy engine: `at` of a slot. */
+struct rows {
+    uint32_t place, k, v;
+};
+static bool rows_of(const fcp_arena *a, uint32_t slot, uint64_t at, struct rows *out) {
+    uint64_t size = a->plan->problem->max_block, first;
+    bool home = slot < a->homes;
+    first = home ? a->home_first[FCP_KEYS][slot] + at : (slot - a->homes) * 2 * size + at;
+    if (first + size > INT32_MAX) return false;
+    *out = (struct rows){home ? FK_AT_HOME : FK_MOVED, (uint32_t)first, (uint32_t)(home ? first : first + size)};
+    return true;
 }
 
 /* --- longest first ------------------------------------------------------------------------------------------------ */
@@ -105,11 +119,16 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
         if (!grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
             return no_memory(err);
         size_t at = (piece->offset + begin) * stride;
+        struct rows rows;
+        if (!rows_of(a, tile->kv_slot, piece->offset + begin, &rows)) return too_long(err);
         w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
                                                        .k = offset_of(a, k + at),
                                                        .v = offset_of(a, v + at),
                                                        .count = (fk_u32)(end - begin),
-                                                       .cls = run->cls};
+                                                       .cls = run->cls,
+                                                       .place = rows.place,
+                                                       .k_row = rows.k,
+                                                       .v_row = rows.v};
         *total += end - begin;
     }
     return FCP_OK;
@@ -220,6 +239,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
             if (!grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
                 !grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
                 return no_memory(err);
+            struct rows rows;
+            if (!rows_of(x->a, tile->kv_slot, at, &rows)) return too_long(err);
             x->cells[w->key_count] = 0;
             w->keys[w->key_count++] = (fk_key_item){
                 .position = (fk_i64)(piece->start + key),
@@ -228,7 +249,10 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
                 .dk = offset_of(x->a, dk + at * stride),
                 .dv = offset_of(x->a, dv + at * stride),
                 .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
-                .sequence = piece->sequence};
+                .sequence = piece->sequence,
+                .place = rows.place,
+                .k_row = rows.k,
+                .v_row = rows.v};
         }
     }
     return FCP_OK;

@@ -19,7 +19,7 @@ typedef struct fcp_kernel_cost {
     uint32_t registers, spill_stores, spill_loads, stack, shared, barriers;
 } fcp_kernel_cost;
 
-enum { FCP_KERNELS_MAX = 8 };
+enum { FCP_KERNELS_MAX = 12 };
 typedef struct fcp_cubin {
     void *bytes; /* malloc'd */
     size_t size;

@@ -1,4 +1,4 @@
-/* plan_save.c: a plan to a file.
+/* plan_save.c: a plan to a file, or to the hash of that file.
  *
  * Requires: an indexed plan. Gives: the bytes of plan_file.h, the same for equal tables.
  * Atomic:   the bytes go to a new file beside the path, which then takes the path's name; on any error that file is
@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include <openssl/evp.h>
 
 #include "beside.h"
 #include "plan_file.h"
@@ -104,4 +106,17 @@ fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
     fcp_beside_abandon(&file);
     free(im);
     return why ? cannot(path, why, err) : FCP_OK;
+}
+
+fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err) {
+    image *im = malloc(sizeof *im);
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    bool made = im && image_make(plan, im), good = made && md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
+    for (int i = 0; good && i < im->count; i++)
+        good = EVP_DigestUpdate(md, im->parts[i].iov_base, im->parts[i].iov_len) == 1;
+    good = good && EVP_DigestFinal_ex(md, out_digest, NULL) == 1;
+    EVP_MD_CTX_free(md);
+    free(im);
+    if (im && !made) return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+    return good ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
 }

@@ -104,6 +104,7 @@ struct run {
     fcp_shape shape;
     const fcp_packed *in;
     const fcp_packed *judged; /* NULL: nothing is judged */
+    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token of the side: its rows are judged; NULL: all are */
     fcp_reference *out;       /* NULL: nothing is kept */
     bool backward;
     const volatile int *stop;
@@ -163,13 +164,15 @@ static double distance(double a, double b) {
     return isnan(x) ? INFINITY : x;
 }
 
-/* One number of the result beside what it should be. `empty`: it must be exactly that. */
-static void judge(struct measure *m, fcp_tensor t, uint64_t at, double value, double naive, double exact, bool empty) {
-    double error = distance(value, exact), off = distance(naive, exact), size = fabs(exact);
-    if (!m->seen || error > m->error || (error == m->error && at < m->worst)) m->error = error, m->worst = at;
-    m->seen = true;
+/* One number of the result (NULL: not ours to judge) beside what it should be. `empty`: it must be exactly that. */
+static void judge(struct measure *m, fcp_tensor t, uint64_t at, const double *result, double naive, double exact, bool empty) {
+    double off = distance(naive, exact), size = fabs(exact);
     if (off > m->naive) m->naive = off;
     if (isfinite(size) && size > m->most) m->most = size;
+    if (!result) return;
+    double value = *result, error = distance(value, exact);
+    if (!m->seen || error > m->error || (error == m->error && at < m->worst)) m->error = error, m->worst = at;
+    m->seen = true;
     if (empty && value != (double)(float)exact) m->broken = true;
     double excess = t == FCP_TENSOR_LSE && isfinite(size) ? error - 1e-5 * (size > 1 ? size : 1) : error;
     if (excess > m->excess) m->excess = excess;
@@ -186,10 +189,13 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
     if (!run->judged || !run->judged->t[tensor]) return;
     fcp_dtype dtype = fcp_tensor_dtype(&run->shape, tensor);
     const char *row = (const char *)run->judged->t[tensor] + at * fcp_dtype_size(dtype);
+    const uint8_t *rows = run->rows[tensor == FCP_TENSOR_DK || tensor == FCP_TENSOR_DV ? FCP_KEYS : FCP_QUERIES];
+    bool ours = !rows || rows[token / 8] >> token % 8 & 1;
     for (uint64_t i = 0; i < dims[2]; i++) {
         float value;
         fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
-        judge(&t->measures[tensor], tensor, at + i, (double)value, (double)naive[i], exact[i], empty);
+        const double result = (double)value;
+        judge(&t->measures[tensor], tensor, at + i, ours ? &result : NULL, (double)naive[i], exact[i], empty);
     }
 }
 
@@ -300,13 +306,13 @@ static void close_task(struct task *t) {
 
 static void merge(struct measure *into, const struct measure *m) {
     if (m->most > into->most) into->most = m->most;
+    if (m->naive > into->naive) into->naive = m->naive;
     if (!m->seen) return;
     if (!into->seen || m->error > into->error || (m->error == into->error && m->worst < into->worst)) {
         into->error = m->error;
         into->worst = m->worst;
     }
     into->seen = true;
-    if (m->naive > into->naive) into->naive = m->naive;
     if (m->excess > into->excess) into->excess = m->excess;
     into->broken |= m->broken;
 }
@@ -380,10 +386,11 @@ static fcp_code check_inputs(const fcp_packed *in, bool backward, fcp_error *err
     return FCP_OK;
 }
 
-fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
-                          const volatile int *stop, fcp_check_report *report, fcp_error *err) {
+static fcp_code check(const fcp_plan *plan, const uint8_t *const rows[FCP_SIDES], unsigned passes, const fcp_packed *packed,
+                      unsigned threads, const volatile int *stop, fcp_check_report *report, fcp_error *err) {
     struct run run = {.plan = plan, .in = packed, .backward = passes >> FCP_BACKWARD & 1, .stop = stop};
     fcp_packed judged = {0};
+    for (int side = 0; side < FCP_SIDES; side++) run.rows[side] = rows[side];
     fcp_plan_shape(plan, &run.shape);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int t = 0; t < FCP_TENSORS; t++)
@@ -409,6 +416,36 @@ fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packe
         if (m->naive > report->reference_error) report->reference_error = m->naive;
     }
     return FCP_OK;
+}
+
+fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
+                          const volatile int *stop, fcp_check_report *report, fcp_error *err) {
+    return check(plan, (const uint8_t *const[FCP_SIDES]){NULL, NULL}, passes, packed, threads, stop, report, err);
+}
+
+/* Marks a rank's tokens of a side. */
+static void mark_rows(const fcp_plan *plan, uint32_t rank, fcp_side side, uint8_t *rows) {
+    const fcp_span *spans;
+    uint32_t count;
+    if (side == FCP_KEYS) fcp_plan_layout_keys(plan, rank, &spans, &count);
+    else fcp_plan_layout(plan, rank, &spans, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = fcp_offsets(plan, side)[spans[i].sequence] + spans[i].start;
+        for (uint64_t t = at; t < at + spans[i].length; t++) rows[t / 8] |= (uint8_t)(1u << t % 8);
+    }
+}
+
+fcp_code fcp_check_ranks(const fcp_plan *plan, uint32_t first, uint32_t count, unsigned passes, const fcp_packed *packed,
+                         unsigned threads, const volatile int *stop, fcp_check_report *report, fcp_error *err) {
+    uint8_t *rows[FCP_SIDES] = {calloc(plan->problem->tokens / 8 + 1, 1), calloc(plan->problem->key_tokens / 8 + 1, 1)};
+    fcp_code code = rows[0] && rows[1] ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the rows of %u ranks", count);
+    for (int side = 0; !code && side < FCP_SIDES; side++)
+        for (uint32_t r = first; r < first + count; r++) mark_rows(plan, r, (fcp_side)side, rows[side]);
+    if (!code)
+        code = check(plan, (const uint8_t *const[FCP_SIDES]){rows[0], rows[1]}, passes, packed, threads, stop, report, err);
+    free(rows[0]);
+    free(rows[1]);
+    return code;
 }
 
 fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads, const volatile int *stop,

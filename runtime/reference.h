@@ -44,6 +44,11 @@ typedef struct fcp_check_report {
 fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
                           const volatile int *stop, fcp_check_report *report, fcp_error *err);
 
+/* The same, of the rows of ranks [first, first + count) alone, by the plan's layout: what a process has that runs some ranks.
+ * What is allowed is the same in all processes. */
+fcp_code fcp_check_ranks(const fcp_plan *plan, uint32_t first, uint32_t count, unsigned passes, const fcp_packed *packed,
+                         unsigned threads, const volatile int *stop, fcp_check_report *report, fcp_error *err);
+
 /* The definition in float64, for tests: o [tokens, heads, head_dim], lse [tokens, heads], and when d_o is given dq, dk,
  * dv. `in` holds q, k, v (and d_o) in the plan's dtype. Outputs may be NULL. */
 typedef struct fcp_reference {

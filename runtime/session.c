@@ -21,7 +21,12 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
                             fcp_error *err) {
     const char *name = options && options->backend ? options->backend : "host";
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
+    if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
+        return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
     const fcp_backend *backend = fcp_backend_find(name);
+    const char *transport = options ? options->transport : NULL;
+    if (backend && transport && strcmp(transport, "threads") != 0)
+        return fcp_fail(err, FCP_E_BACKEND, "the host backend has no transport \"%.40s\": it has threads", transport);
     if (backend) return fcp_session_create_on(plan, backend, options, out_session, err);
     if (strcmp(name, "cuda") == 0) return fcp_cuda_session_create(plan, options, out_session, err);
     return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda", name);
@@ -68,10 +73,44 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
     return run(s, pass, tensors, stream, err);
 }
 
+fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {
+    if (!s) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to wait for");
+    return s->kind->wait ? s->kind->wait(s, err) : FCP_OK;
+}
+
+fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    if (!s || !mine || !out_all || !bytes) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to gather");
+    if (bytes > FCP_GATHER_BYTES)
+        return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
+    if (s->kind->gather) return s->kind->gather(s, mine, bytes, out_all, err);
+    memcpy(out_all, mine, bytes);
+    return FCP_OK;
+}
+
+uint32_t fcp_session_processes(const fcp_session *s) { return s->plan->problem->ranks / s->rank_count; }
+
 uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
     if (out_first) *out_first = s->first_rank;
     return s->rank_count;
 }
 
 const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }
+static const char *const partition_names[] = {"auto", "none", "grid", "green"};
+const char *fcp_partition_name(fcp_partition p) {
+    return (unsigned)p < sizeof partition_names / sizeof *partition_names ? partition_names[p] : "unknown";
+}
+bool fcp_partition_find(const char *name, fcp_partition *out) {
+    for (size_t i = 0; i < sizeof partition_names / sizeof *partition_names; i++)
+        if (strcmp(partition_names[i], name) == 0) {
+            *out = (fcp_partition)i;
+            return true;
+        }
+    return false;
+}
+fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) {
+    const char *why = "no device is shared";
+    fcp_partition p = s->kind->partition ? s->kind->partition(s, &why) : FCP_PARTITION_NONE;
+    if (out_why) *out_why = why;
+    return p;
+}
 const char *fcp_session_transport(const fcp_session *s) { return s->kind->transport(s); }

@@ -7,9 +7,13 @@ typedef struct fcp_session_kind {
     const char *name; /* what options->backend says */
     /* `stream`: the caller's, of the kind's device; NULL: one of the session's own, waited for. */
     fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
+    fcp_code (*wait)(fcp_session *session, fcp_error *err); /* NULL: runs have ended when they return */
+    /* NULL: there is one process */
+    fcp_code (*gather)(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
     void (*free)(fcp_session *session);
     const char *(*backend)(const fcp_session *session);
     const char *(*transport)(const fcp_session *session);
+    fcp_partition (*partition)(const fcp_session *session, const char **out_why); /* NULL: nothing to share */
     bool streams; /* it has streams that a caller may name */
 } fcp_session_kind;
 

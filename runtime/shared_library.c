@@ -16,6 +16,7 @@
 typedef struct tried {
     char text[360];
     size_t used;
+    int flags; /* dlopen's */
 } tried;
 
 static void note(tried *t, const char *place) {
@@ -25,7 +26,7 @@ static void note(tried *t, const char *place) {
 }
 
 static void *open_one(const char *path, tried *t) {
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(path, t->flags);
     if (!handle) note(t, path);
     return handle;
 }
@@ -65,7 +66,7 @@ static char *path_of(void *handle) {
 }
 
 fcp_code fcp_library_load(const fcp_library *l, void (**table)(void), char **out_path, fcp_error *err) {
-    tried t = {.text = ""};
+    tried t = {.text = "", .flags = RTLD_NOW | (l->global ? RTLD_GLOBAL : RTLD_LOCAL)};
     void *handle = open_any(l, &t);
     if (!handle)
         return fcp_fail(err, FCP_E_BACKEND, "%s is not there: looked for %s; %s, or name the file in %s", l->what, t.text,
@@ -74,7 +75,7 @@ fcp_code fcp_library_load(const fcp_library *l, void (**table)(void), char **out
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < l->count; i++) {
         void *symbol = dlsym(handle, l->symbols[i]);
-        if (!symbol) {
+        if (!symbol && i < l->count - l->optional) {
             fcp_code code = fcp_fail(err, FCP_E_BACKEND, "%s in '%s' has no %s: it is too old; %s", l->what, path,
                                      l->symbols[i], l->remedy);
             free(path);

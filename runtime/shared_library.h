@@ -15,6 +15,8 @@ typedef struct fcp_library {
     const char *const *symbols;
     size_t count;
     const char *remedy;        /* what would do: the rest of a sentence */
+    size_t optional;           /* the last `optional` symbols may be missing: NULL in the table */
+    bool global;               /* its symbols are for libraries that it loads itself, too */
 } fcp_library;
 
 /* Fills `table` (count pointers) and *out_path (malloc'd, caller frees: the file that was loaded). The library stays

@@ -62,6 +62,8 @@ typedef struct fk_key_run {
     fk_i64 position;        /* of the first key */
     fk_u64 k, v;            /* offsets of the first key's rows */
     fk_u32 count, cls;
+    fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which map has the keys, k_row and v_row in it */
+    fk_u32 k_row, v_row, pad;
 } fk_key_run;
 
 /* Keys of a KV piece, for dK and dV. */
@@ -70,6 +72,8 @@ typedef struct fk_key_item {
     fk_u64 k, v, dk, dv;    /* offsets of the first key's rows, and of its sums */
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* of row runs */
+    fk_u32 place;           /* as in a key run */
+    fk_u32 k_row, v_row, pad;
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;
@@ -87,7 +91,7 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* fk_sequence each */
     fk_u64 arrays, bands;   /* of an fk_env */
     fk_u64 sinks;           /* float per query head, natural logits; 0: none */
-    fk_u64 locks, counter;  /* ordered: fk_u32 [locks][heads], and one; 0 when the kernel begins */
+    fk_u64 locks, counter;  /* backward in one kernel: fk_u32 [locks][heads] if ordered, and one; 0 when it begins */
     fk_u64 mark;            /* where the kernel says that it has begun, by mark_value; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
@@ -95,6 +99,22 @@ typedef struct fk_launch {
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
 } fk_launch;
+
+/* What the tensor copy engine knows of a tensor of rows: a CUtensorMap, made by the driver. Dimensions are head_dim, heads,
+ * rows; a box is FK_BOX numbers of one head, of FK_BOX rows; in shared memory its rows are 128 bytes, of which the eight
+ * chunks of 16 bytes are permuted by the row's number modulo 8. What lies outside the tensor becomes 0. */
+enum { FK_BOX = 64, FK_BOX_BYTES = FK_BOX * FK_BOX * 2 };
+typedef struct __attribute__((aligned(64))) fk_map {
+    fk_u64 words[16];
+} fk_map;
+enum { FK_AT_HOME = 0, FK_MOVED = 1 };
+
+/* Parameters of the kernels for sm_90a: the others', and maps. Rows of q, d_o: home queries; of k, v: home keys; of moved:
+ * those of all transient KV slots, of each slot max_block of K, then as many of V. A map whose tensor is empty is zeros. */
+typedef struct fk_launch_maps {
+    fk_launch launch;
+    fk_map q, d_o, k, v, moved;
+} fk_launch_maps;
 
 /* Parameters of the kernels of support.h: addresses; count as each says; mark as in fk_launch. */
 typedef struct fk_support {
@@ -116,6 +136,15 @@ enum { FK_SUPPORT_THREADS = 256 };
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255
 
+/* forward, for sm_90a, head_dim 64, 128, 256: FK_ROWS rows stay, half of them a consumer warpgroup's; two stages of K and of V,
+ * brought by a third; and barriers */
+#define FK_HAS_SM90(d) ((d) == 64 || (d) == 128 || (d) == 256)
+enum { FK_FORWARD_SM90_THREADS = 384 };
+#define FK_FORWARD_SM90_KEYS(d) ((d) > 128 ? 64 : 128)
+#define FK_FORWARD_SM90_TILES(d) (FK_TILE_BYTES(FK_ROWS, d) + 4 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d), d))
+#define FK_FORWARD_SM90_SHARED(d) (FK_FORWARD_SM90_TILES(d) + 128)
+#define FK_FORWARD_SM90_REGISTERS(d) 168 /* when it begins; then warpgroups give to each other */
+
 /* dKV: FK_DKV_KEYS keys stay, rows stream by, double-buffered; where head_dim is 256 two warps share the same keys, half
  * the columns each */
 #define FK_DKV_WARPS(d) 8
@@ -125,7 +154,8 @@ enum { FK_SUPPORT_THREADS = 256 };
 #define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
 
-/* dKV and dQ in order: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and sm_89 have for 128. */
+/* dKV and dQ in one kernel, ordered or not: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and
+ * sm_89 have for 128. */
 #define FK_ORDERED_SHARED(d) (FK_DKV_SHARED(d) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
 #define FK_ORDERED_REGISTERS(d) 255
 

@@ -16,38 +16,22 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     if (first >= item->count) return;
     fk_env env = fk_env_of(p, item->sequence);
     fk_u32 keys = item->count - first;
-    fk_u64 at_key = first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_dkv_sums x;
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only copies */
-    FK_UNROLL
-    for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
-        FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
-    fk_sync(); /* the item before has been read */
-    fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
-    fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
-    fk_dkv_copy(p, runs, 0, head, 0);
+    fk_dkv_open(p, item, runs, first, kv_head, &x);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_advance(&step, FK_K_STEP, runs[step.run].count, item->runs);
-        if (!more && head < last_head) {
-            step.run = step.at = 0;
-            head++;
-            more = 1;
-        }
+        more = fk_dkv_advance(item, runs, &step, &head, last_head);
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
         buffer = 1 - buffer;
     }
-    fk_u32 chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, band = fk_warp() % FK_K_BANDS;
-    fk_u64 stride = fk_k_stride(p) * 2, at_sum = at_key * 2 + chunk * 32;
-    fk_add_sums(p->arena + item->dk + at_sum, stride, band * 16, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x.k);
-    fk_add_sums(p->arena + item->dv + at_sum, stride, band * 16, keys, 1, FK_K_CHUNKS, (const float (*)[4])x.v);
+    fk_dkv_close(p, item, first, kv_head, &x);
 }
 
 FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {

@@ -1,15 +1,20 @@
-/* backward_ordered_mma.h: the backward pass on mma.sync in one kernel, sm_80 and later: five products, dQ in order.
+/* backward_ordered_mma.h: the backward pass on mma.sync in one kernel, sm_80 and later: five products; dQ in order, or not.
  *
- * Requires: backward_steps.h; head_dim at most 128; runs of one row of cells each, with their turns; locks and counter of 0.
+ * Requires: backward_steps.h; head_dim at most 128; FK_ORDERED: 1 or 0, which of the two kernels this prints. Ordered: runs
+ *           of one row of cells each, with their turns; locks of 0. Both: a counter of 0. Included twice, it prints both.
  * Gives:    dK, dV and dQ added to their sums.
  * Grid:     any number of blocks. Each takes the next piece of work, an item and a KV head, from the counter.
- * Order:    a run's part of dQ is added when the runs before it in the work list, of the same rows, have added theirs: the
- *           lock of its rows and head counts them. A piece of work waits only for pieces that were taken before it, so
- *           that the first of those under way never waits, whatever the grid; and the bits are the same on any.
+ * Order:    ordered: a run's part of dQ is added when the runs before it in the work list, of the same rows, have added
+ *           theirs: the lock of its rows and head counts them. A piece of work waits only for pieces that were taken before
+ *           it, so that the first of those under way never waits, whatever the grid; and the bits are the same on any.
+ *           Unordered: dQ is added to by atomics, when they come, and waits for nothing; dK and dV have the same bits on any
+ *           grid, dQ has not, not even twice.
  * Shared:   as fk_backward_dkv, and the step's dS: the warps that have it by keys pass it to those that want it by rows.
  * Source:   FlashAttention-2's backward pass; the semaphores are those of its deterministic mode, by work list.
  */
 #if FK_HEAD_DIM <= 128
+#ifndef FK_BACKWARD_JOINT
+#define FK_BACKWARD_JOINT
 
 enum {
     FK_O_BANDS = FK_K_STEP / 16,
@@ -18,13 +23,13 @@ enum {
     FK_O_CHUNKS = FK_CHUNKS / FK_O_SPLIT
 };
 
-FK_DEVICE fk_u32 fk_ordered_ds(void) { return fk_dkv_numbers(2, 0); }
-FK_DEVICE fk_u32 fk_ordered_ticket(void) { return fk_ordered_ds() + FK_K_KEYS * FK_K_STEP * 2; }
+FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_numbers(2, 0); }
+FK_DEVICE fk_u32 fk_joint_ticket(void) { return fk_joint_ds() + FK_K_KEYS * FK_K_STEP * 2; }
 
 /* c = 16 rows of dS from `band` on, times the item's K, columns 8 (chunk + j) ... */
-FK_DEVICE void fk_ordered_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
+FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
     fk_u32 lane = fk_lane(), corner = fk_beside(fk_corner(fk_dkv_tile(0), 0), 0, chunk);
-    fk_u32 ds_corner = fk_ds_at(fk_ordered_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
+    fk_u32 ds_corner = fk_ds_at(fk_joint_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_O_CHUNKS; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
     FK_UNROLL_SOME
@@ -41,81 +46,75 @@ FK_DEVICE void fk_ordered_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
     }
 }
 
-/* The step's part of dQ, in its turn. */
-FK_DEVICE void fk_ordered_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head) {
-    fk_u32 band = fk_warp() % FK_O_BANDS, chunk = fk_warp() / FK_O_BANDS * FK_O_CHUNKS;
+/* The step's part of dQ, in its turn or at once. */
+FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered) {
+    fk_u32 band = fk_warp() % FK_O_BANDS, chunk = fk_warp() / FK_O_BANDS * FK_O_CHUNKS, count = run->count - at;
     fk_u64 lock = p->locks + ((fk_u64)run->lock * p->heads + head) * 4;
+    fk_u64 to = fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + chunk * 32;
     int idle = fk_warp() >= FK_O_BANDS * FK_O_SPLIT;
     float c[FK_O_CHUNKS][4];
     fk_sync(); /* dS is there */
-    if (!idle) fk_ordered_product(c, band, chunk);
+    if (!idle) fk_joint_product(c, band, chunk);
+    if (!ordered) {
+        if (!idle)
+            fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, (const float (*)[4])c);
+        return;
+    }
     if (at == 0) {
         if (fk_thread() == 0) fk_wait_for(lock, run->turn);
         fk_sync(); /* it is this run's turn */
     }
-    if (!idle)
-        fk_add_sums(fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + chunk * 32, fk_q_stride(p) * 2, band * 16,
-                    run->count - at, p->scale, FK_O_CHUNKS, (const float (*)[4])c);
-    if (run->count - at <= FK_K_STEP) {
+    if (!idle) fk_add_sums(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, (const float (*)[4])c);
+    if (count <= FK_K_STEP) {
         fk_sync(); /* the run's sums are written */
         if (fk_thread() == 0) fk_release(lock, run->turn + 1);
     }
 }
 
-FK_DEVICE void fk_ordered_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head) {
+FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered) {
     fk_u32 head = kv_head * p->group, last_head = head + p->group - 1, buffer = 0, keys = item->count;
     fk_env env = fk_env_of(p, item->sequence);
-    fk_u64 at_key = (fk_u64)kv_head * FK_ROW_BYTES;
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_u32 band = fk_warp();
     fk_dkv_sums x;
     fk_step step = {0, 0};
     int more = 1, idle = band * 16 >= keys; /* a warp without keys has no P, and its dS is 0 */
-    FK_UNROLL
-    for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
-        FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
-    fk_sync(); /* the item before has been read */
-    fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
-    fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
-    fk_dkv_copy(p, runs, 0, head, 0);
+    fk_dkv_open(p, item, runs, 0, kv_head, &x);
     if (idle)
         for (fk_u32 i = fk_lane(); i < 16 * FK_K_STEP / 2; i += 32)
-            fk_store_shared_bits(fk_ordered_ds() + band * 16 * FK_K_STEP * 2 + i * 4, 0);
+            fk_store_shared_bits(fk_joint_ds() + band * 16 * FK_K_STEP * 2 + i * 4, 0);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_advance(&step, FK_K_STEP, runs[step.run].count, item->runs);
-        if (!more && head < last_head) {
-            step.run = step.at = 0;
-            head++;
-            more = 1;
-        }
+        more = fk_dkv_advance(item, runs, &step, &head, last_head);
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle)
-            fk_dkv_step(p, &env, item->position, keys, runs + now.run, now.at, now_head, buffer, fk_ordered_ds(), &x);
-        fk_ordered_dq(p, runs + now.run, now.at, now_head);
+            fk_dkv_step(p, &env, item->position, keys, runs + now.run, now.at, now_head, buffer, fk_joint_ds(), &x);
+        fk_joint_dq(p, runs + now.run, now.at, now_head, ordered);
         buffer = 1 - buffer;
     }
-    fk_u64 stride = fk_k_stride(p) * 2;
-    fk_add_sums(p->arena + item->dk + at_key * 2, stride, band * 16, keys, p->scale, FK_K_CHUNKS,
-                (const float (*)[4])x.k);
-    fk_add_sums(p->arena + item->dv + at_key * 2, stride, band * 16, keys, 1, FK_K_CHUNKS, (const float (*)[4])x.v);
+    fk_dkv_close(p, item, 0, kv_head, &x);
 }
 
-FK_KERNEL(fk_backward_ordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
-    const fk_launch *p = &launch;
+FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
     fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count, work = p->item_count * heads;
     for (;;) {
         fk_sync(); /* the ticket before has been read */
-        if (fk_thread() == 0) fk_store_shared_bits(fk_ordered_ticket(), fk_take(p->counter));
+        if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_take(p->counter));
         fk_sync();
-        fk_u32 i = fk_load_shared_bits(fk_ordered_ticket());
+        fk_u32 i = fk_load_shared_bits(fk_joint_ticket());
         if (i >= work) break;
-        fk_ordered_item(p, (const fk_key_item *)p->items + i / heads, p->first_head + i % heads);
+        fk_joint_item(p, (const fk_key_item *)p->items + i / heads, p->first_head + i % heads, ordered);
     }
 }
+#endif
+
+#if FK_ORDERED
+FK_KERNEL(fk_backward_ordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) { fk_joint_work(&launch, 1); }
+#else
+FK_KERNEL(fk_backward_unordered, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) { fk_joint_work(&launch, 0); }
+#endif
 #endif

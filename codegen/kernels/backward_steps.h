@@ -42,6 +42,20 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
     }
 }
 
+/* The same where other blocks add to the same sums: by atomics, in whatever order. */
+FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
+                                      const float (*c)[4]) {
+    fk_u32 t = fk_lane() % 4 * 2;
+    FK_UNROLL
+    for (fk_u32 half = 0; half < 2; half++) {
+        fk_u32 at = row + fk_lane() / 4 + half * 8;
+        if (at >= count) continue;
+        FK_UNROLL
+        for (fk_u32 j = 0; j < columns; j++)
+            fk_add_global2(to + at * stride + (j * 8 + t) * 4, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
+    }
+}
+
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
 
 enum {
@@ -83,6 +97,40 @@ FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at,
 typedef struct fk_dkv_sums {
     float k[FK_K_CHUNKS][4], v[FK_K_CHUNKS][4];
 } fk_dkv_sums;
+
+/* The keys of an item from `first` on: no sums yet; K and V, and the first step, asked for. */
+FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk_row_run *runs, fk_u32 first,
+                           fk_u32 kv_head, fk_dkv_sums *x) {
+    fk_u32 keys = item->count - first;
+    fk_u64 at_key = first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) x->k[j][i] = x->v[j][i] = 0;
+    fk_sync(); /* the item before has been read */
+    fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
+    fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
+    fk_dkv_copy(p, runs, 0, kv_head * p->group, 0);
+}
+
+/* The next step: through the item's runs, once for each head up to `last_head`. 0: there is none. */
+FK_DEVICE int fk_dkv_advance(const fk_key_item *item, const fk_row_run *runs, fk_step *step, fk_u32 *head,
+                             fk_u32 last_head) {
+    if (fk_advance(step, FK_K_STEP, runs[step->run].count, item->runs)) return 1;
+    if (*head == last_head) return 0;
+    step->run = step->at = 0;
+    ++*head;
+    return 1;
+}
+
+FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 first, fk_u32 kv_head,
+                            const fk_dkv_sums *x) {
+    fk_u32 keys = item->count - first, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, row = fk_warp() % FK_K_BANDS * 16;
+    fk_u64 at_sum = (first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES) * 2 + chunk * 32;
+    fk_add_sums(p->arena + item->dk + at_sum, fk_k_stride(p) * 2, row, keys, p->scale, FK_K_CHUNKS,
+                (const float (*)[4])x->k);
+    fk_add_sums(p->arena + item->dv + at_sum, fk_k_stride(p) * 2, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+}
 
 /* The tile of dS by keys: rows of FK_K_STEP numbers, in chunks of 16 bytes, permuted as those of the other tiles. */
 FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {

@@ -64,6 +64,15 @@ FK_DEVICE void fk_store_host_bits(fk_u64 to, fk_u32 x) {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
+FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
+#if __CUDA_ARCH__ >= 900 /* two numbers in one instruction; before, one each */
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
+#else
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(a) : "memory");
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to + 4), "f"(b) : "memory");
+#endif
+}
+
 FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
     fk_u32 x;
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");

@@ -351,8 +351,20 @@ bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
 bad "an architecture that is too old" 1 E710 emit k.plan --arch sm_75 -o out/x
 bad "an architecture that is none" 1 E710 emit k.plan --arch hopper -o out/x
 bad "a pass that is none" 2 E001 emit k.plan --pass sideways
+for kernels in ordered unordered split; do
+    ok "emit $kernels" "$fcpc" emit k.plan --pass backward --backward "$kernels" --json
+    holds "they are $kernels" json ".backward == \"$kernels\" and (.kernels | length) == $([ $kernels = split ] && echo 2 || echo 1)"
+done
+ok "the plan's own" "$fcpc" emit k.plan --json
+holds "they are in order" json '.backward == "ordered"'
+ok "a plan that need not be" "$fcpc" emit k.fcp -D plan.deterministic=false --json
+holds "they are not" json '.backward == "unordered" and (.kernels | map(.name) | index("fk_backward_unordered"))'
+bad "kernels that are none" 2 E001 emit k.plan --backward sorted
+bad "kernels of a pass left out" 2 E001 emit k.plan --pass forward --backward split
+bad "kernels that have not the head_dim" 1 E400 emit k.fcp -D model.head_dim=256 --backward unordered -o out/x
 sed 's/zigzag }/zigzag; passes = forward }/' k.fcp > kf.fcp
 bad "a pass that the plan has not" 1 E705 emit kf.fcp --pass backward -o out/x
+bad "kernels of a pass that the plan has not" 1 E705 emit kf.fcp --backward split -o out/x
 export FCP_NVRTC=/none/libnvrtc.so
 bad "no NVRTC" 1 E702 emit k.plan --arch sm_80 -o out/x
 holds "and where it was looked for" grep -q 'looked for /none/libnvrtc.so; install the CUDA toolkit' stderr
@@ -548,6 +560,11 @@ if [ -e "$B/standin/libcuda.so" ]; then
     ok "cuda, on a driver that stands in" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
         "$fcpc" run gpu.plan --backend cuda --json
     holds "its JSON" json '.ok and .backend == "cuda" and .transport == "local" and .ranks == 2'
+    holds "what leaves multiprocessors to communication" json '.sm_partition == "green" and (.sm_partition_why | length > 20)'
+    ok "by the grid alone" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
+        "$fcpc" run gpu.plan --backend cuda --sm-partition grid
+    holds "it says so" grep -q "communication by: grid (the session was asked for it)" stdout
+    bad "a partition that is none" 2 E001 run gpu.plan --backend cuda --sm-partition half
 fi
 unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward

@@ -182,6 +182,9 @@ static fcp_code fibers_open(const fcp_plan *plan, uint32_t workers, fcp_device *
 static fcp_code fibers_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
     return open_device(&fibers_ordered_backend, plan, workers, out_device, err);
 }
+static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_unordered_backend, plan, workers, out_device, err);
+}
 
 static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
 
@@ -212,9 +215,9 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
-/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and dQ is for all of them. */
+/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
-                           const fk_launch *launch, uint64_t pieces, uint32_t locks, fcp_error *err) {
+                           const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
     const fcp_problem *p = f->base.plan->problem;
     if (!pieces) return FCP_OK;
     if (w->owner_words < a->bytes / 4) {
@@ -225,14 +228,14 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         if (!w->owners) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     }
     memset(w->owners, 0, a->bytes);
-    uint64_t dq = locks ? launch->dq : launch->arena;
-    uint64_t dq_end = locks ? dq + a->home_first[FCP_QUERIES][a->homes] * p->heads * p->head_dim * 4 : dq;
+    uint64_t dq = ordered ? launch->dq : launch->arena;
+    uint64_t dq_end = ordered ? dq + a->home_first[FCP_QUERIES][a->homes] * p->heads * p->head_dim * 4 : dq;
     const machine_range ranges[] = {
         {"the arena", launch->arena, dq, true, w->owners},
         {"dQ", dq, dq_end, true, NULL},
         {"the arena behind dQ", dq_end, launch->arena + a->bytes, true, w->owners + (dq_end - launch->arena) / 4},
         {"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL},
-        {"the locks", launch->locks, launch->locks + locks * sizeof *w->locks, true, NULL}};
+        {"the locks", (uintptr_t)w->locks, (uintptr_t)(w->locks + locks), true, NULL}};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     machine_launch run = {.kernel = kernel->run,
@@ -251,12 +254,12 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     return ok ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s", text);
 }
 
-/* dK, dV and dQ in one kernel. */
-static fcp_code attend_ordered(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
-                               uint32_t count, fcp_error *err) {
-    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, true, err);
+/* dK, dV and dQ in one kernel. Unordered, the only lock is the counter. */
+static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
+                             uint32_t count, bool ordered, fcp_error *err) {
+    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered, err);
     if (code != FCP_OK) return code;
-    uint32_t locks = w->work.lock_count * launch->heads + 1;
+    uint32_t locks = (ordered ? w->work.lock_count * launch->heads : 0) + 1;
     if (locks > w->lock_capacity) {
         free(w->locks);
         w->locks = malloc(locks * sizeof *w->locks);
@@ -264,12 +267,13 @@ static fcp_code attend_ordered(struct fibers *f, struct worker *w, const fcp_are
         if (!w->locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     }
     memset(w->locks, 0, locks * sizeof *w->locks);
-    launch->locks = (uintptr_t)w->locks;
+    launch->locks = ordered ? (uintptr_t)w->locks : 0;
     launch->counter = (uintptr_t)(w->locks + locks - 1);
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
-    return run_kernel(f, w, a, &f->kernels->ordered, launch, (uint64_t)w->work.key_count * launch->head_count, locks, err);
+    return run_kernel(f, w, a, ordered ? &f->kernels->ordered : &f->kernels->unordered, launch,
+                      (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
 
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
@@ -288,20 +292,20 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * (p->heads / p->kv_heads);
     const fibers_kernel *rows = forward ? &f->kernels->forward : &f->kernels->dq, *keys = &f->kernels->dkv;
-    if (!forward && device->backend == &fibers_ordered_backend && f->kernels->ordered.run)
-        return attend_ordered(f, w, a, &launch, first, count, err);
+    if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
+        return attend_joint(f, w, a, &launch, first, count, device->backend == &fibers_ordered_backend, err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
     if (code != FCP_OK) return code;
     launch.items = (uintptr_t)w->work.rows;
     launch.runs = (uintptr_t)w->work.key_runs;
     launch.item_count = w->work.row_count;
-    code = run_kernel(f, w, a, rows, &launch, (uint64_t)w->work.row_count * rows->parts * query_heads, 0, err);
+    code = run_kernel(f, w, a, rows, &launch, (uint64_t)w->work.row_count * rows->parts * query_heads, 0, false, err);
     if (code != FCP_OK || forward) return code;
     launch.items = (uintptr_t)w->work.keys;
     launch.runs = (uintptr_t)w->work.row_runs;
     launch.item_count = w->work.key_count;
-    return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, err);
+    return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, false, err);
 }
 
 #define FIBERS(title, opening)                                                                                         \
@@ -313,3 +317,4 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     }
 const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
 const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);
+const fcp_backend fibers_unordered_backend = FIBERS("fibers, in any order", fibers_unordered_open);

@@ -7,9 +7,9 @@
 #include "../../runtime/backend.h"
 #include "machine.h"
 
-/* The backward pass in two kernels; or in one, in order, with several blocks at a time, where there is one for the
+/* The backward pass in two kernels; or in one, in order or not, with several blocks at a time, where there is one for the
  * head_dim. */
-extern const fcp_backend fibers_backend, fibers_ordered_backend;
+extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend;
 
 /* One build of the skeletons. */
 typedef struct fibers_kernel {
@@ -19,7 +19,7 @@ typedef struct fibers_kernel {
 typedef struct fibers_kernels {
     uint32_t head_dim;
     bool bf16, score;
-    fibers_kernel forward, dkv, dq, ordered; /* ordered.run: NULL for head_dim 256 */
+    fibers_kernel forward, dkv, dq, ordered, unordered; /* the last two's run: NULL for head_dim 256 */
     fibers_kernel begin_lse, delta, add, round;
 } fibers_kernels;
 /* NULL when there is none. */

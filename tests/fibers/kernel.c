@@ -15,9 +15,15 @@ FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 
 #endif
 
 #include "../../codegen/kernels/common.h"
+#define FK_FORWARD_SM90 0
+#include "../../codegen/kernels/forward_rows.h"
 #include "../../codegen/kernels/forward_mma.h"
 #include "../../codegen/kernels/backward_steps.h"
 #include "../../codegen/kernels/backward_mma.h"
+#define FK_ORDERED 1
+#include "../../codegen/kernels/backward_ordered_mma.h"
+#undef FK_ORDERED
+#define FK_ORDERED 0
 #include "../../codegen/kernels/backward_ordered_mma.h"
 #include "../../codegen/kernels/support.h"
 
@@ -26,6 +32,7 @@ static void run_dkv(const void *launch) { fk_backward_dkv(*(const fk_launch *)la
 static void run_dq(const void *launch) { fk_backward_dq(*(const fk_launch *)launch); }
 #if FK_HEAD_DIM <= 128
 static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_launch *)launch); }
+static void run_unordered(const void *launch) { fk_backward_unordered(*(const fk_launch *)launch); }
 #endif
 
 static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support *)launch); }
@@ -43,6 +50,7 @@ const fibers_kernels FK_TABLE = {
     .dq = {run_dq, FK_DQ_WARPS(FK_HEAD_DIM) * 32, FK_DQ_SHARED(FK_HEAD_DIM), FK_DQ_PARTS(FK_HEAD_DIM)},
 #if FK_HEAD_DIM <= 128
     .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+    .unordered = {run_unordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
 #endif
     .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},

@@ -292,6 +292,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
     m->failed = false;
     m->text = text;
     m->main_stack = NULL;
+    m->addition_count = 0;
     text[0] = 0;
     if (launch->threads == 0 || launch->threads % WARP || launch->threads > MACHINE_THREADS) {
         snprintf(text, MACHINE_TEXT, "a block of %u threads", launch->threads);
@@ -326,6 +327,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
             m->failed = true;
             snprintf(text, MACHINE_TEXT, "deadlock: block %u waits for what no block does", m->blocks[i].number);
         }
+    while (m->addition_count && !m->failed) machine_add_one(m);
     return !m->failed;
 }
 

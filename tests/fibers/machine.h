@@ -7,7 +7,8 @@
  *   unfinished copy   shared memory is touched while a copy to it is under way; or a thread ends with such a copy
  *   out of bounds     shared or global memory that the launch does not have, or may not write; a misaligned address
  *   owner             a block writes global memory that another block of the launch has read or written, or reads what
- *                     another has written
+ *                     another has written; or reads or writes what blocks of the launch add to by atomics, which
+ *                     they may, in an order drawn by the seed, and is there when the launch has ended
  *   divergence        lanes of a warp come together at different places; warps of a block likewise
  *   deadlock          nobody can go on
  */

@@ -5,7 +5,7 @@
 
 #include "machine.h"
 
-enum { WARP = 32, COPIES = 512 };
+enum { WARP = 32, COPIES = 512, ADDITIONS = 4096 };
 
 typedef enum thread_state { READY, MEETS_WARP, MEETS_BLOCK, MEETS_VALUE, ENDED } thread_state;
 
@@ -22,6 +22,12 @@ typedef struct copy {
     bool taken; /* data holds the source as it was when the copy was asked for */
     uint8_t data[16];
 } copy;
+
+/* A number that will be added to. */
+typedef struct addition {
+    uint64_t to;
+    float x;
+} addition;
 
 typedef struct place {
     const char *file;
@@ -82,11 +88,14 @@ struct machine {
     size_t main_stack_size;
     bool failed;
     char *text;
+    addition additions[ADDITIONS]; /* that are under way */
+    uint32_t addition_count;
 };
 
 /* The thread that runs. */
 extern _Thread_local thread *machine_self __attribute__((tls_model("initial-exec")));
 
+void machine_add_one(struct machine *m); /* one of those under way, drawn */
 uint64_t machine_roll(struct machine *m, uint64_t n); /* 0 .. n - 1 */
 /* Ends the launch: says what, and block, warp, lane and line. */
 _Noreturn void machine_fail(thread *t, const char *format, ...) __attribute__((format(printf, 2, 3)));

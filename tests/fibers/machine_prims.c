@@ -206,10 +206,13 @@ void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, read_shared(m
 
 /* --- global memory ------------------------------------------------------------------------------------------------ */
 
-static void *global_at(thread *t, uint64_t address, uint32_t bytes, bool write) {
+typedef enum use { READ, WRITE, ADD } use;
+
+static void *global_at(thread *t, uint64_t address, uint32_t bytes, use how) {
     struct machine *m = t->machine;
     const machine_launch *x = m->launch;
-    const char *verb = write ? "written" : "read";
+    const bool write = how != READ;
+    const char *verb = how == ADD ? "added to" : write ? "written" : "read";
     if (address % bytes) machine_fail(t, "out of bounds: global address %#llx is no multiple of %u", (unsigned long long)address, bytes);
     const machine_range *r = x->ranges, *end = r + x->range_count;
     while (r < end && (address < r->begin || address >= r->end || r->end - address < bytes)) r++;
@@ -220,17 +223,21 @@ static void *global_at(thread *t, uint64_t address, uint32_t bytes, bool write) 
     }
     if (write && !r->writable) machine_fail(t, "out of bounds: %s is written, at byte %llu", r->name, (unsigned long long)(address - r->begin));
     if (!r->owners) return (void *)(uintptr_t)address;
-    enum { WRITTEN = 1u << 30 };
-    const uint32_t others = (1u << 30) - 1;
+    const uint32_t WRITTEN = 1u << 30, ADDED = 1u << 31, others = (1u << 30) - 1;
     uint32_t self = t->block->number + 1;
     uint32_t *owner = r->owners + (address - r->begin) / 4;
     for (uint32_t i = 0; i < bytes / 4; i++) {
         uint32_t who = owner[i] & others;
+        unsigned long long byte = address - r->begin + 4 * i;
+        if (how == ADD && (owner[i] == 0 || owner[i] == ADDED)) {
+            owner[i] = ADDED;
+            continue;
+        }
+        if (owner[i] == ADDED) machine_fail(t, "owner: %s, byte %llu, is %s; blocks add to it", r->name, byte, verb);
         bool foreign = who && who != self;
-        if (foreign && (write || owner[i] & WRITTEN))
-            machine_fail(t, "owner: %s, byte %llu, is %s; block %lld %s it", r->name,
-                         (unsigned long long)(address - r->begin + 4 * i), verb, who == others ? -1LL : (long long)who - 1,
-                         owner[i] & WRITTEN ? "wrote" : "read");
+        if (how == ADD || (foreign && (write || owner[i] & WRITTEN)))
+            machine_fail(t, "owner: %s, byte %llu, is %s; block %lld %s it", r->name, byte, verb,
+                         who == others ? -1LL : (long long)who - 1, owner[i] & WRITTEN ? "wrote" : "read");
         owner[i] = write ? self | WRITTEN : foreign ? others : owner[i] ? owner[i] : self;
     }
     return (void *)(uintptr_t)address;
@@ -238,36 +245,54 @@ static void *global_at(thread *t, uint64_t address, uint32_t bytes, bool write) 
 
 float fk_load_host(fk_u64 from) {
     float x;
-    memcpy(&x, global_at(machine_self, from, 4, false), 4);
+    memcpy(&x, global_at(machine_self, from, 4, READ), 4);
     return x;
 }
-void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, global_at(machine_self, from, 8, false), 8); }
+void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, global_at(machine_self, from, 8, READ), 8); }
 fk_u32 fk_load_bits_host(fk_u64 from) {
     fk_u32 x;
-    memcpy(&x, global_at(machine_self, from, 4, false), 4);
+    memcpy(&x, global_at(machine_self, from, 4, READ), 4);
     return x;
 }
-void fk_store_host(fk_u64 to, float x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
+void fk_store_host(fk_u64 to, float x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
 void fk_store2_host(fk_u64 to, float a, float b) {
     float pair[2] = {a, b};
-    memcpy(global_at(machine_self, to, 8, true), pair, 8);
+    memcpy(global_at(machine_self, to, 8, WRITE), pair, 8);
 }
-void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
-void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, true), &x, 4); }
+void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
+
+/* Additions wait, in no order, for others to push them on, or for the end of the launch. */
+void machine_add_one(struct machine *m) {
+    addition *any = &m->additions[machine_roll(m, m->addition_count)];
+    float sum;
+    memcpy(&sum, (const void *)(uintptr_t)any->to, 4);
+    sum += any->x;
+    memcpy((void *)(uintptr_t)any->to, &sum, 4);
+    *any = m->additions[--m->addition_count];
+}
+void fk_add_global2_host(fk_u64 to, float a, float b) {
+    struct machine *m = machine_self->machine;
+    global_at(machine_self, to, 8, ADD);
+    for (int i = 0; i < 2; i++) {
+        if (m->addition_count == ADDITIONS) machine_add_one(m);
+        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a};
+    }
+}
+void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
 
 /* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
 fk_u32 fk_take_host(fk_u64 counter) {
-    uint32_t *at = global_at(machine_self, counter, 4, true);
+    uint32_t *at = global_at(machine_self, counter, 4, WRITE);
     return (*at)++;
 }
 void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
-    t->value = global_at(t, lock, 4, false);
+    t->value = global_at(t, lock, 4, READ);
     t->seen = x;
     t->state = MEETS_VALUE;
     machine_pause(t);
 }
-void fk_release_host(fk_u64 lock, fk_u32 x) { memcpy(global_at(machine_self, lock, 4, true), &x, 4); }
+void fk_release_host(fk_u64 lock, fk_u32 x) { memcpy(global_at(machine_self, lock, 4, WRITE), &x, 4); }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
@@ -278,7 +303,7 @@ void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     memset(write_shared(t, to, 16, 16, true, false), 0xff, 16);
     copy *c = &t->copies[t->copy_count++];
     *c = (copy){.to = to, .from = from, .bytes = bytes, .taken = machine_roll(t->machine, 2) == 0};
-    const void *source = bytes ? global_at(t, from, 16, false) : NULL;
+    const void *source = bytes ? global_at(t, from, 16, READ) : NULL;
     if (source && c->taken) memcpy(c->data, source, 16);
 }
 

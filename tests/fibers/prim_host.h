@@ -27,6 +27,7 @@ void machine_note(const char *file, int line);
 #define fk_store_shared FK_NOTED(fk_store_shared)
 #define fk_store_shared_bits FK_NOTED(fk_store_shared_bits)
 #define fk_load_shared_bits FK_NOTED(fk_load_shared_bits)
+#define fk_add_global2 FK_NOTED(fk_add_global2)
 #define fk_take FK_NOTED(fk_take)
 #define fk_wait_for FK_NOTED(fk_wait_for)
 #define fk_release FK_NOTED(fk_release)

@@ -176,6 +176,53 @@ Test(machine, global_memory) {
     for (int i = 0; i < 256; i++) cr_assert(data[i] == (float)(i / 64));
 }
 
+static void adds(const void *p) {
+    const struct numbers *n = p;
+    fk_add_global2(n->a + fk_thread() % 2 * 8, (float)(1 << fk_thread() % 8), 1e-3f * (float)(1 + fk_thread()));
+}
+static void adds_and_reads(const void *p) {
+    const struct numbers *n = p;
+    if (fk_thread()) return;
+    if (fk_block() == 1) fk_load(n->a + 4);
+    else fk_add_global2(n->a, 1, 1);
+}
+static void adds_and_writes(const void *p) {
+    const struct numbers *n = p;
+    if (fk_thread() || fk_block()) return;
+    fk_store(n->a, 1);
+    fk_add_global2(n->a, 1, 1);
+}
+static void adds_between(const void *p) { fk_add_global2(((const struct numbers *)p)->a + 4, 1, 1); }
+
+/* What blocks add to is the sum when all have ended, in an order that the seed draws, and nobody may look before. */
+Test(machine, additions) {
+    _Alignas(16) float data[4], first[4];
+    uint32_t owners[4], differ = 0;
+    struct numbers n = {.a = (uintptr_t)data};
+    machine_range range = {"data", n.a, n.a + sizeof data, true, owners};
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        for (int i = 0; i < 4; i++) data[i] = (float)i, owners[i] = 0;
+        cr_assert(run(adds, &n, 70, 64, &range, 1, seed), "%s", text);
+        for (int odd = 0; odd < 2; odd++) {
+            double whole = 2 * odd, small = 1 + 2 * odd;
+            for (int t = odd; t < 64; t += 2) whole += 70.0 * (1 << t % 8), small += 70 * 1e-3 * (1 + t);
+            cr_assert((double)data[2 * odd] == whole, "%g, not %g", (double)data[2 * odd], whole);
+            cr_assert(fabs((double)data[2 * odd + 1] - small) < 1e-2 * small, "%g, not %g", (double)data[2 * odd + 1], small);
+        }
+        if (seed == 0) memcpy(first, data, sizeof data);
+        differ += memcmp(first, data, sizeof data) != 0;
+    }
+    cr_assert(differ, "every order gave the same bits");
+    for (int i = 0; i < 2; i++) { /* the words are also used otherwise, whoever comes first */
+        memset(owners, 0, sizeof owners);
+        cr_assert(!run(i ? adds_and_writes : adds_and_reads, &n, 3, 64, &range, 1, 1));
+        cr_assert(strncmp(text, "owner: data, byte", 17) == 0 && strstr(text, i ? "block 0 wrote it" : "it"), "%s", text);
+    }
+    must_fail(adds_between, &n, 1, &range, 1, "out of bounds: global address");
+    range.writable = false;
+    must_fail(adds, &n, 1, &range, 1, "out of bounds: data is written");
+}
+
 /* --- meeting ------------------------------------------------------------------------------------------------------ */
 
 static void lanes_apart(const void *p) {

@@ -36,11 +36,7 @@ static void look_beyond(gpu *g) {
     standin *(*control)(void) = NULL;
     find(handle, "cuEventElapsedTime_v2", &g->more.elapsed);
     if (!g->more.elapsed) find(handle, "cuEventElapsedTime", &g->more.elapsed);
-    find(handle, "cuEventSynchronize", &g->more.event_wait);
     find(handle, "cuGraphGetNodes", &g->more.graph_nodes);
-    find(handle, "cuDeviceTotalMem_v2", &g->more.device_memory);
-    find(handle, "cuMemHostGetDevicePointer_v2", &g->more.host_device_pointer);
-    find(handle, "cuStreamIsCapturing", &g->more.is_capturing);
     find(handle, "standin_control", &control);
     g->control = control ? control() : NULL;
 }

@@ -29,11 +29,7 @@ enum { GPU_WHY = 400, GPU_TEXT = 2000 };
 /* Symbols beyond the runtime's table; NULL where the driver has them not. */
 typedef struct gpu_symbols {
     cu_result (*elapsed)(float *, cu_event, cu_event);
-    cu_result (*event_wait)(cu_event);
     cu_result (*graph_nodes)(cu_graph, void *, size_t *);
-    cu_result (*device_memory)(size_t *, cu_device);
-    cu_result (*host_device_pointer)(cu_ptr *, void *, unsigned);
-    cu_result (*is_capturing)(cu_stream, int *);
 } gpu_symbols;
 
 /* What the first process finds out and the others know. */

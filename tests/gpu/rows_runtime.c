@@ -19,21 +19,22 @@ static void program(const gpu *g, unsigned ranks, const char *lengths, const cha
              g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, ranks, g->small ? small : lengths, g->small ? 128 : 1024);
 }
 
-static void kernels_program(const gpu *g, unsigned head_dim, char text[TEXT]) {
+/* Programs whose kernels are looked at: by head_dim, deterministic and not. */
+static void kernels_program(const gpu *g, int number, char text[TEXT]) {
+    static const unsigned head_dims[] = {64, 128, 256};
     snprintf(text, TEXT,
              "model { heads = 2; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
-             "batch { lengths = [256] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
-             g->small ? head_dim / 4 : head_dim);
+             "batch { lengths = [256] }\nplan { mask = causal; block = 128; passes = forward, backward; deterministic = %s }\n",
+             head_dims[number / 2] / (g->small ? 4 : 1), number % 2 ? "false" : "true");
 }
-static const unsigned kernel_dims[] = {64, 128, 256};
-enum { DIMS = sizeof kernel_dims / sizeof *kernel_dims };
+enum { KERNEL_PROGRAMS = 6 };
 
 void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context) {
     char text[TEXT];
     program(g, 8, "8192, 4096 x 2", "900, 400", text);
     bool more = each(g, text, context);
-    for (int i = 0; more && i < DIMS; i++) {
-        kernels_program(g, kernel_dims[i], text);
+    for (int i = 0; more && i < KERNEL_PROGRAMS; i++) {
+        kernels_program(g, i, text);
         more = each(g, text, context);
     }
 }
@@ -208,15 +209,17 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]) {
 gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
     const fcp_cuda_table *call = &g->cuda->call;
     unsigned spilled = 0, count = 0;
-    for (int i = 0; i < DIMS; i++) {
+    for (int i = 0; i < KERNEL_PROGRAMS; i++) {
         measured m = {0};
         char text[TEXT];
-        unsigned d = g->small ? kernel_dims[i] / 4 : kernel_dims[i];
-        kernels_program(g, kernel_dims[i], text);
+        kernels_program(g, i, text);
         bool good = measured_open(g, text, false, &m, why);
         const fcp_cuda_session *s = (fcp_cuda_session *)(void *)m.session;
         for (int id = 0; good && id < CUDA_KERNELS; id++) {
-            static const char *const names[CUDA_KERNELS] = {"forward", "dkv", "dq", "backward ordered", "begin_lse", "delta", "add", "round"};
+            static const char *const names[CUDA_KERNELS] = {
+                [CUDA_FORWARD] = "forward", [CUDA_DKV] = "dkv", [CUDA_DQ] = "dq", [CUDA_ORDERED] = "backward ordered",
+                [CUDA_UNORDERED] = "backward unordered", [CUDA_BEGIN_LSE] = "begin_lse", [CUDA_DELTA] = "delta",
+                [CUDA_ADD] = "add", [CUDA_ROUND] = "round"};
             const cuda_kernel *k = &s->devices[0].kernels[id];
             int registers = 0, local = 0, shared = 0;
             char name[80], note[160];
@@ -224,10 +227,10 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
             good = gpu_ok(g, call->function_attribute(&registers, CU_FUNC_REGISTERS, k->function), why, "no registers") &&
                    gpu_ok(g, call->function_attribute(&local, CU_FUNC_LOCAL, k->function), why, "no local memory") &&
                    gpu_ok(g, call->function_attribute(&shared, CU_FUNC_SHARED, k->function), why, "no shared memory");
-            snprintf(name, sizeof name, "kernel %s, head_dim %u", names[id], d);
+            snprintf(name, sizeof name, "kernel %s, head_dim %u", names[id], m.shape.head_dim);
             if (!good || gpu_row_done(g, name)) continue;
             snprintf(note, sizeof note, "%u threads, %u bytes of shared memory, %d bytes of local memory a thread; %u blocks a multiprocessor",
-                     k->threads, k->shared + (unsigned)shared, local, k->blocks / (unsigned)s->devices[0].multiprocessors);
+                     k->threads, k->shared + (unsigned)shared, local, k->resident);
             const gpu_row r = gpu_row_of(name, registers, "registers", note);
             gpu_row_put(g, &r);
             spilled += local != 0;

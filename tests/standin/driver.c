@@ -38,7 +38,7 @@ allocation *allocation_of(uint64_t address) {
 
 #define API cu_result
 /* Every call that may fail begins with one of these. */
-static bool injected(void) { return ++control.calls == control.fail_at; }
+bool injected(void) { return ++control.calls == control.fail_at; }
 #define ENTER                                                                                                          \
     do                                                                                                                 \
         if (injected()) return control.fail_with;                                                                      \
@@ -74,6 +74,7 @@ API cuMemAlloc_v2(cu_ptr *out, size_t bytes);
 API cuMemFree_v2(cu_ptr p);
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags);
 API cuMemFreeHost(void *p);
+API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags);
 API cuPointerGetAttribute(void *out, int which, cu_ptr p);
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority);
 API cuStreamDestroy_v2(cu_stream s);
@@ -115,6 +116,8 @@ static const fcp_cuda_table table __attribute__((unused)) = {
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
 API cuInit(unsigned flags) {
+    const char *devices = getenv("STANDIN_DEVICES");
+    if (devices) control.devices = atoi(devices);
     ENTER;
     return flags ? CU_ERROR_INVALID_VALUE : CU_SUCCESS;
 }
@@ -163,7 +166,7 @@ API cuDeviceGetAttribute(int *out, int which, cu_device d) {
     switch (which) {
     case CU_CAPABILITY_MAJOR: *out = control.major; break;
     case CU_CAPABILITY_MINOR: *out = control.minor; break;
-    case CU_MULTIPROCESSORS: *out = 3; break;
+    case CU_MULTIPROCESSORS: *out = MULTIPROCESSORS; break;
     case CU_SHARED_MEMORY_OPTIN: *out = control.shared; break;
     default: return CU_ERROR_INVALID_VALUE;
     }
@@ -224,50 +227,74 @@ API cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
-    ENTER_OUTSIDE;
+static cu_result allocate(cu_ptr *out, size_t bytes, bool shared) {
     if (!current) return INVALID_CONTEXT;
     if (!bytes) return CU_ERROR_INVALID_VALUE;
     if (bytes > control.memory - current->used) return CU_ERROR_OUT_OF_MEMORY;
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
     if (!control.idle) memset(a->memory, 0xff, bytes);
-    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations};
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false, shared};
     allocations = a;
     current->used += bytes;
     control.live++;
     *out = a->begin;
     return CU_SUCCESS;
 }
-API cuMemFree_v2(cu_ptr p) {
+API cuMemAlloc_v2(cu_ptr *out, size_t bytes) {
+    ENTER_OUTSIDE;
+    return allocate(out, bytes, false);
+}
+static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
     allocation **at = &allocations;
-    while (*at && (*at)->begin != p) at = &(*at)->next;
+    while (*at && ((*at)->begin != p || (*at)->host != host)) at = &(*at)->next;
     allocation *a = *at;
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
-    store_run(&live, UINT32_MAX); /* waits for the device */
-    if (live.done < live.count) trouble("memory is freed while work waits");
+    if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
+    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
     *at = a->next;
-    a->context->used -= a->end - a->begin;
+    if (!host) a->context->used -= a->end - a->begin;
     free(a->memory);
     free(a);
     control.live--;
+    return CU_SUCCESS;
+}
+API cuMemFree_v2(cu_ptr p) {
+    cu_result result = end_allocation(p, false, false);
+    if (result) return result;
     LEAVE;
 }
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
-    (void)out, (void)bytes, (void)flags;
     ENTER_OUTSIDE;
-    return CU_ERROR_OUT_OF_MEMORY;
+    if (!current) return INVALID_CONTEXT;
+    if (!bytes || flags != (CU_HOST_PORTABLE | CU_HOST_DEVICEMAP)) return CU_ERROR_INVALID_VALUE;
+    allocation *a = calloc(1, sizeof *a);
+    if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
+    memset(a->memory, 0xff, bytes);
+    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, true, false};
+    allocations = a;
+    control.live++;
+    *out = a->memory;
+    return CU_SUCCESS;
 }
 API cuMemFreeHost(void *p) {
-    (void)p;
-    return CU_ERROR_INVALID_VALUE;
+    cu_result result = end_allocation((uintptr_t)p, true, false);
+    if (result) return result;
+    LEAVE;
+}
+API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags) {
+    ENTER;
+    const allocation *a = allocation_of((uintptr_t)p);
+    if (!current || !a || !a->host || flags) return CU_ERROR_INVALID_VALUE;
+    *out = (uintptr_t)p;
+    return CU_SUCCESS;
 }
 API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
     ENTER;
     const allocation *a = allocation_of(p);
     if (!a) return CU_ERROR_INVALID_VALUE;
-    if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = CU_MEMORY_DEVICE;
+    if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     else if (which == CU_POINTER_DEVICE) *(int *)out = a->context->device;
     else return CU_ERROR_INVALID_VALUE;
     return CU_SUCCESS;
@@ -278,8 +305,26 @@ API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
 static bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
 static uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
 
-/* A node at the end of a stream, after `also` too. */
-static cu_result put(cu_stream s, const node *n, uint32_t also) {
+/* A node at the end of a stream, after `also` too. It knows which word of host memory its stream has last been told to
+ * write. */
+static cu_result put(cu_stream s, const node *made, uint32_t also) {
+    node copy = *made, *n = &copy;
+    uint64_t mark = n->op == FILL ? n->to : 0;
+    unsigned value = n->word;
+    if (n->op == KERNEL) {
+        bool is_support = n->function->parameters == sizeof n->parameters.support;
+        mark = is_support ? n->parameters.support.mark : n->parameters.launch.mark;
+        value = is_support ? n->parameters.support.mark_value : n->parameters.launch.mark_value;
+    }
+    const allocation *marks = allocation_of(mark);
+    if (marks && marks->host) {
+        s->mark = mark;
+        s->mark_value = value;
+    }
+    n->marks = marks && marks->host;
+    n->mark = s->mark;
+    n->mark_value = s->mark_value;
+    n->device = s->context->device;
     store *to = in_capture(s) ? &captured : &live;
     ref *last = in_capture(s) ? &s->captured : &s->last;
     const uint32_t deps[] = {node_of(to, *last), also};
@@ -291,19 +336,24 @@ static cu_result put(cu_stream s, const node *n, uint32_t also) {
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority) {
     ENTER;
     if (!current || flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5) return CU_ERROR_INVALID_VALUE;
-    *out = calloc(1, sizeof **out);
-    (*out)->context = current;
-    (*out)->next = streams;
-    streams = *out;
-    control.live++;
+    *out = stream_new(current, NULL);
     return CU_SUCCESS;
 }
+cu_stream stream_new(cu_context context, cu_green green) {
+    cu_stream s = calloc(1, sizeof *s);
+    *s = (struct cu_stream_){.context = context, .next = streams, .green = green};
+    streams = s;
+    control.live++;
+    return s;
+}
+cu_context context_of(cu_device d) { return &contexts[d]; }
 API cuStreamDestroy_v2(cu_stream s) {
     cu_stream *at = &streams;
     while (*at && *at != s) at = &(*at)->next;
     if (!*at) trouble("a stream is ended that is not there");
     if (!*at) return INVALID_HANDLE;
     *at = s->next;
+    if (s->green) green_stream_ends(s->green);
     free(s);
     control.live--;
     LEAVE;
@@ -315,7 +365,7 @@ static cu_result ask(cu_stream s, uint32_t steps) {
     }
     uint32_t last = node_of(&live, s->last);
     if (last && !live.nodes[last - 1].done) store_run(&live, steps);
-    if (last && !live.nodes[last - 1].done) return CU_ERROR_NOT_READY;
+    if (last && !live.nodes[last - 1].done) return control.hang_with && store_stuck(&live) ? control.hang_with : CU_ERROR_NOT_READY;
     if (control.trouble[0]) return LAUNCH_FAILED;
     host_saw(&live, last);
     return CU_SUCCESS;
@@ -326,6 +376,8 @@ API cuStreamQuery(cu_stream s) {
 }
 API cuStreamSynchronize(cu_stream s) {
     ENTER_OUTSIDE;
+    uint32_t last = s->capture && capture_origin ? 0 : node_of(&live, s->last);
+    if (last) store_finish(&live, last);
     return ask(s, UINT32_MAX);
 }
 API cuStreamGetCtx(cu_stream s, cu_context *out) {
@@ -497,6 +549,15 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
     if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
         return CU_ERROR_INVALID_VALUE;
     if (f->module->context != s->context) return INVALID_HANDLE;
+    if (in_capture(s) && s->green && control.green == GREEN_NO_CAPTURE) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    if (in_capture(s) && s->green && control.green == GREEN_WRONG) n.op = EMPTY;
+    if (f->parameters == sizeof n.parameters.launch) {
+        ++*(s->green ? &control.in_green : &control.out_of_green);
+        if (x > control.most_blocks) control.most_blocks = x;
+    }
     memcpy(&n.parameters, parameters[0], f->parameters);
     return put(s, &n, 0);
 }
@@ -506,7 +567,7 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
 API cuStreamBeginCapture_v2(cu_stream s, int mode) {
     ENTER;
     if (capture_origin || mode != CU_CAPTURE_THREAD_LOCAL) return CU_ERROR_INVALID_VALUE;
-    captured = (store){.id = ++last_capture};
+    captured = (store){.id = ++last_capture, .graph = true};
     capture_origin = s;
     capture_bad = false;
     s->capture = captured.id;
@@ -580,3 +641,35 @@ API cuGraphExecDestroy(cu_graph_exec g) {
     control.live--;
     LEAVE;
 }
+
+/* --- other libraries that stand in -------------------------------------------------------------------------------- */
+
+void standin_trouble(const char *format, ...) {
+    char text[sizeof control.trouble];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    trouble("%s", text);
+}
+static bool is_stream(cu_stream s) {
+    cu_stream at = streams;
+    while (at && at != s) at = at->next;
+    return at;
+}
+cu_result standin_put(cu_stream s, standin_work *work) {
+    const node n = {.op = OUTSIDE, .work = work};
+    return is_stream(s) ? put(s, &n, 0) : INVALID_HANDLE;
+}
+bool standin_capturing(cu_stream s) { return is_stream(s) && in_capture(s); }
+int standin_stream_device(cu_stream s) { return is_stream(s) ? s->context->device : -1; }
+int standin_current_device(void) { return current ? current->device : -1; }
+cu_result standin_allocate(uint64_t *out, size_t bytes) { return capture_origin ? CAPTURE_UNSUPPORTED : allocate(out, bytes, true); }
+cu_result standin_release(uint64_t address) { return end_allocation(address, false, true); }
+int standin_place(uint64_t address, size_t bytes, bool *out_shared) {
+    const allocation *a = allocation_of(address);
+    if (out_shared) *out_shared = a && a->shared;
+    return a && !a->host && bytes <= a->end - address ? a->context->device : -1;
+}
+void standin_count(long objects) { control.live += objects; }
+void standin_go(void) { store_run(&live, UINT32_MAX); }

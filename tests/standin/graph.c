@@ -1,9 +1,12 @@
 /* graph.c: nodes and their order: what is before what, who touches the same bytes without being ordered, and doing them.
  *
  * Cost: a node costs as many bits as there are nodes, and a comparison with every node that is not ordered with it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "../../runtime/clock.h"
 #include "parts.h"
 
 static uint64_t *seen; /* a bit per node of the live store: the host knows that it is done */
@@ -40,8 +43,14 @@ static void tidy(ranges *r) {
     r->count = kept + 1;
 }
 
-static const char *name_of(const node *n) {
-    return n->op == KERNEL ? n->function->name : n->op == COPY ? "a copy" : n->op == FILL ? "a fill" : "nothing";
+const char *node_name(const node *n) {
+    switch (n->op) {
+    case KERNEL: return n->function->name;
+    case COPY: return "a copy";
+    case FILL: return n->marks ? "a mark" : "a fill";
+    case OUTSIDE: return n->work->name;
+    default: return "nothing";
+    }
 }
 
 static void watch(const store *s, uint32_t index) {
@@ -49,11 +58,13 @@ static void watch(const store *s, uint32_t index) {
     for (uint32_t i = 0; i < index; i++) {
         const node *o = &s->nodes[i];
         uint64_t where;
+        if (n->op == OUTSIDE && o->op == OUTSIDE && n->work->owner == o->work->owner && !bit(n->before, i))
+            trouble("%s and another one of one communicator are not ordered", node_name(n));
         if ((!o->reads.count && !o->writes.count) || bit(n->before, i)) continue;
         if (meet(&n->writes, &o->writes, &where) || meet(&n->writes, &o->reads, &where) || meet(&n->reads, &o->writes, &where)) {
             const allocation *a = allocation_of(where);
-            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", name_of(n),
-                    name_of(o), (unsigned long long)(a ? where - a->begin : where), a ? a->context->device : -1);
+            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", node_name(n),
+                    node_name(o), (unsigned long long)(a ? where - a->begin : where), a && !a->host ? a->context->device : -1);
         }
     }
 }
@@ -71,6 +82,18 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->reads = n->writes = (ranges){0};
     n->dep_count = 0;
     n->done = false;
+    n->state = NULL;
+    n->stuck = 0;
+    s->graph = !live;
+    if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
+    n->hangs = live && ++control.nodes == control.hang_at;
+    if (n->hangs) {
+        const allocation *a = allocation_of(n->mark);
+        snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
+        control.hung_device = n->device;
+        control.hung_mark = a ? (long)(n->mark - a->begin) / 4 : -1;
+        control.hung_value = n->mark_value;
+    }
     for (uint32_t i = 0; i < dep_count; i++) {
         if (!deps[i]) continue;
         n->deps[n->dep_count++] = deps[i];
@@ -83,6 +106,10 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     if (n->op == KERNEL) kernel_ranges(n);
     if (n->op == COPY) range_add(&n->reads, n->from, n->bytes);
     if (n->op == COPY || n->op == FILL) range_add(&n->writes, n->to, n->bytes);
+    for (uint32_t i = 0; n->op == OUTSIDE && i < n->work->range_count; i++) {
+        const standin_range *r = &n->work->ranges[i];
+        range_add(r->write ? &n->writes : &n->reads, r->begin, r->bytes);
+    }
     tidy(&n->reads);
     tidy(&n->writes);
     watch(s, index);
@@ -91,6 +118,8 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
 
 void store_clear(store *s) {
     for (uint32_t i = 0; i < s->count; i++) {
+        node *n = &s->nodes[i];
+        if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
         free(s->nodes[i].deps);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);
@@ -120,27 +149,70 @@ void host_saw(store *s, uint32_t last) {
     s->id++;
 }
 
-static void do_node(node *n) {
+/* False: it waits for what another process does. */
+static bool do_node(node *n) {
+    if (n->op == OUTSIDE) {
+        standin_step step = n->work->go(n->work, &n->state);
+        n->done = step == STANDIN_DONE;
+        return step != STANDIN_STUCK;
+    }
     if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
     for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
-    if (n->op == KERNEL && !control.idle) kernel_run(n);
+    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add");
+    if (n->op == KERNEL && !idle) kernel_run(n);
+    if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
+        trouble("%s has not said that it has begun", node_name(n));
     n->done = true;
+    return true;
+}
+
+/* May it be done? What hangs begins, but does not end: it has written its own word of host memory. */
+static bool ready(const store *s, uint32_t i) {
+    const node *n = &s->nodes[i];
+    bool may = !n->done;
+    for (uint32_t j = 0; may && j < n->dep_count; j++) may = s->nodes[n->deps[j] - 1].done;
+    if (may && n->hangs && n->marks) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    return may && !n->hangs;
+}
+
+bool store_stuck(const store *s) {
+    bool stuck = s->done < s->count;
+    for (uint32_t i = 0; stuck && i < s->count; i++) stuck = !ready(s, i);
+    return stuck;
 }
 
 void store_run(store *s, uint32_t count) {
+    static uint64_t turn;
     for (uint32_t i = 0; control.lost && i < s->count; i++) s->nodes[i].done = true;
     if (control.lost) s->done = s->count;
-    uint32_t *ready = malloc((s->count + 1) * sizeof *ready);
-    while (ready && count-- && s->done < s->count && !control.stall) {
+    uint32_t *may = malloc((s->count + 1) * sizeof *may);
+    turn++;
+    while (may && count-- && s->done < s->count && !control.stall) {
         uint32_t found = 0;
-        for (uint32_t i = 0; i < s->count; i++) {
-            bool may = !s->nodes[i].done;
-            for (uint32_t j = 0; may && j < s->nodes[i].dep_count; j++) may = s->nodes[s->nodes[i].deps[j] - 1].done;
-            if (may) ready[found++] = i;
-        }
+        for (uint32_t i = 0; i < s->count; i++)
+            if (s->nodes[i].stuck != turn && ready(s, i)) may[found++] = i;
+        if (!found) break; /* something hangs, or waits for another process */
         control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        do_node(&s->nodes[ready[(control.seed >> 33) % found]]);
-        s->done++;
+        node *n = &s->nodes[may[(control.seed >> 33) % found]];
+        if (do_node(n)) turn++; /* what was stuck may not be so any longer: it may be what that one waited for */
+        else n->stuck = turn;
+        s->done += n->done;
     }
-    free(ready);
+    free(may);
+}
+
+bool store_finish(store *s, uint32_t last) {
+    double begin = fcp_clock();
+    uint32_t done = s->done;
+    for (;;) {
+        store_run(s, UINT32_MAX);
+        if (last ? s->nodes[last - 1].done : s->done == s->count) return true;
+        if (s->done != done) begin = fcp_clock();
+        done = s->done;
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) return false;
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
 }

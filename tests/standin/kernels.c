@@ -18,10 +18,12 @@ void range_add(ranges *r, uint64_t begin, uint64_t bytes) {
 static const struct {
     const char *name;
     size_t offset, parameters;
+    const char *beside; /* what the text has where it has this kernel */
 } known[] = {{"fk_forward", offsetof(fibers_kernels, forward), sizeof(fk_launch)},
              {"fk_backward_dkv", offsetof(fibers_kernels, dkv), sizeof(fk_launch)},
              {"fk_backward_dq", offsetof(fibers_kernels, dq), sizeof(fk_launch)},
-             {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch)},
+             {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch), "#define FK_ORDERED 1\n"},
+             {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch), "#define FK_ORDERED 0\n"},
              {"fk_begin_lse", offsetof(fibers_kernels, begin_lse), sizeof(fk_support)},
              {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
              {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
@@ -32,7 +34,8 @@ bool kernel_find(cu_function f) {
     char entry[48];
     snprintf(entry, sizeof entry, "FK_KERNEL(%s,", f->name);
     for (size_t i = 0; all && i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, f->name) == 0 && strstr(f->module->text, entry)) {
+        if (strcmp(known[i].name, f->name) == 0 && strstr(f->module->text, entry) &&
+            (!known[i].beside || strstr(f->module->text, known[i].beside))) {
             f->kernel = (const fibers_kernel *)(const void *)((const char *)all + known[i].offset);
             f->parameters = known[i].parameters;
             return f->kernel->run != NULL;
@@ -77,7 +80,7 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
     }
 }
 
-static void keys_ranges(node *n, uint32_t d, bool ordered) {
+static void keys_ranges(node *n, uint32_t d, bool joint) {
     const fk_launch *p = &n->parameters.launch;
     uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
     const fk_key_item *items = (const fk_key_item *)(uintptr_t)p->items;
@@ -95,18 +98,20 @@ static void keys_ranges(node *n, uint32_t d, bool ordered) {
             rows(&n->reads, p->d_o, runs[j].token, runs[j].count, q);
             rows(&n->reads, p->lse, runs[j].token, runs[j].count, row);
             rows(&n->reads, p->delta, runs[j].token, runs[j].count, row);
-            if (ordered) rows(&n->writes, p->dq, runs[j].token, runs[j].count, q * 2);
+            if (joint) rows(&n->writes, p->dq, runs[j].token, runs[j].count, q * 2);
         }
     }
-    if (ordered) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
+    if (joint) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
 }
 
 void kernel_ranges(node *n) {
     const fk_support *x = &n->parameters.support;
     const char *name = n->function->name;
     uint32_t d = n->function->module->head_dim;
+    uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
+    range_add(&n->writes, mark, mark ? 4 : 0);
     if (!strcmp(name, "fk_forward") || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
-    else if (!strcmp(name, "fk_backward_dkv") || !strcmp(name, "fk_backward_ordered")) keys_ranges(n, d, name[12] == 'o');
+    else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd');
     else if (!strcmp(name, "fk_begin_lse")) {
         range_add(&n->reads, x->from, x->heads * 4);
         range_add(&n->writes, x->to, x->count * 4);
@@ -133,7 +138,7 @@ static const fcp_plan *plan_now(void) {
 static void add_memory(machine_range *list, uint32_t *count, uint64_t address, cu_context context) {
     const allocation *a = address ? allocation_of(address) : NULL;
     if (!a) return;
-    if (a->context != context) trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
+    if (a->context != context && !a->host) trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
     for (uint32_t i = 0; i < *count; i++)
         if (list[i].begin == a->begin) return;
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
@@ -159,10 +164,12 @@ bool kernel_run(node *n) {
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
         add_memory(list, &count, p->sinks, context);
+        add_memory(list, &count, p->mark, context);
     } else {
         add_memory(list, &count, x->to, context);
         add_memory(list, &count, x->from, context);
         add_memory(list, &count, x->other, context);
+        add_memory(list, &count, x->mark, context);
     }
     machine_launch run = {.kernel = n->function->kernel->run,
                           .parameters = &n->parameters,
@@ -172,12 +179,13 @@ bool kernel_run(node *n) {
                           .ranges = list,
                           .range_count = count,
                           .seed = control.seed,
-                          .resident = strcmp(n->function->name, "fk_backward_ordered") ? 1 : MACHINE_RESIDENT};
+                          .resident = strstr(n->function->name, "ordered") ? MACHINE_RESIDENT : 1};
     fibers_mask_use(&mask);
     bool ok = machine_run(m, &run, text);
     fibers_mask_use(NULL);
     fibers_mask_close(&mask);
     if (!ok) trouble("%s: %s", n->function->name, text);
     control.kernels++;
+    control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
     return ok;
 }

@@ -4,10 +4,11 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/cuda_driver.h"
 #include "../fibers/fibers.h"
+#include "outside.h"
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
-       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
+       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719, MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
@@ -23,7 +24,10 @@ struct cu_stream_ {
     cu_context context;
     ref last, captured; /* captured: during a capture that it has joined */
     uint64_t capture;   /* the store of that capture; 0: none */
+    uint64_t mark;      /* the word of host memory last written, as put down; 0: none */
+    unsigned mark_value;
     cu_stream next;
+    cu_green green;     /* the green context that it is of, if any */
 };
 struct cu_event_ {
     cu_context context;
@@ -54,7 +58,7 @@ typedef struct ranges {
     range *all;
     uint32_t count, capacity;
 } ranges;
-typedef enum op { EMPTY, KERNEL, COPY, FILL } op;
+typedef enum op { EMPTY, KERNEL, COPY, FILL, OUTSIDE } op;
 typedef struct node {
     op op;
     cu_function function;
@@ -65,16 +69,24 @@ typedef struct node {
     } parameters;
     uint64_t to, from, bytes;
     unsigned word;
+    standin_work *work;
+    void *state;    /* of the work, once it is tried */
+    uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* nodes, from 1 */
     uint32_t dep_count;
     uint64_t *before; /* a bit per earlier node: it is before this one */
     ranges reads, writes;
-    bool done;
+    uint64_t mark; /* of its stream */
+    unsigned mark_value;
+    int device;
+    bool marks; /* it writes that word itself */
+    bool done, hangs;
 } node;
 typedef struct store {
     uint64_t id;
     node *nodes;
     uint32_t count, capacity, done;
+    bool graph; /* of a graph, not what streams hold */
 } store;
 struct cu_graph_ {
     store store;
@@ -88,11 +100,20 @@ typedef struct allocation {
     cu_context context;
     void *memory;
     struct allocation *next;
+    bool host; /* pinned, and every device reaches it */
+    bool shared; /* standin_allocate's */
 } allocation;
 
 extern standin control;
 allocation *allocation_of(uint64_t address);
 void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+bool injected(void); /* this call is the one that fails */
+cu_context context_of(cu_device d);
+cu_stream stream_new(cu_context context, cu_green green);
+
+/* green.c */
+void green_stream_ends(cu_green g);
 
 /* graph.c */
 /* A copy of *made with these nodes before it; NULL deps where there is none. Returns its number, 0 when out of memory. With
@@ -102,8 +123,12 @@ void store_clear(store *s);
 bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before it */
 /* What the host has seen the end of: this node, and all before it. */
 void host_saw(store *s, uint32_t last);
-/* Does up to `count` nodes in a seeded order. */
+/* Does up to `count` nodes in a seeded order; fewer where all that may be next wait for another process. */
 void store_run(store *s, uint32_t count);
+/* Until it is done; false: nothing in it gets on, for as long as control.patience_s says if it waits for other processes. */
+bool store_finish(store *s, uint32_t last);
+bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
+const char *node_name(const node *n);
 /* kernels.c */
 void kernel_ranges(node *n);
 void range_add(ranges *r, uint64_t begin, uint64_t bytes);

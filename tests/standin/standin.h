@@ -3,15 +3,21 @@
  * What is put into streams becomes a graph of dependencies. It is done when somebody asks for it, one node at a time, in a
  * seeded order among those that may be next. Any two nodes that touch the same bytes, one of them writing, must be ordered
  * by dependencies: else `trouble` says which. Kernels run on fibers (tests/fibers). New memory holds NaNs. What the driver
- * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback.
+ * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback. STANDIN_DEVICES says how many
+ * devices there are where no test can (a program that mpirun started). nccl.h is NCCL's, which works with it.
  */
 #ifndef STANDIN_H
 #define STANDIN_H
 #include "../../runtime/plan.h"
 
+/* What becomes of green contexts: all is well; none is made; capturing what runs there is refused; a replay leaves it out. */
+typedef enum standin_green { GREEN_WORKS, GREEN_REFUSED, GREEN_NO_CAPTURE, GREEN_WRONG } standin_green;
+
 typedef struct standin {
     /* what there is: read when a session is made */
     int devices, major, minor, shared;
+    standin_green green;
+    unsigned alignment;  /* parts of a device are a multiple of that many multiprocessors, of three; 0: one */
     bool peers;
     size_t memory;       /* bytes of each device */
     const fcp_plan *plan; /* whose kernels run; NULL: of the file that STANDIN_PLAN names */
@@ -19,11 +25,22 @@ typedef struct standin {
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
+    int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */
-    bool idle;           /* kernels do nothing: for tests that look at no result */
-    /* what happened */
+    bool idle;           /* kernels do nothing but add: for tests that look at no result */
+    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
+    /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
-    unsigned long kernels, copies, peer_copies, host_copies, graph_launches;
+    unsigned green_size; /* multiprocessors of the last green context */
+    unsigned long in_green, out_of_green; /* launches of attention, by stream */
+    unsigned most_blocks; /* of those, the largest */
+    unsigned long nodes; /* put into streams, those of launched graphs too */
+    char hung[32];       /* what hangs: a kernel's name, "a copy", "a fill"; "a mark" of host memory; "nothing": waiting */
+    int hung_device;     /* of its stream */
+    long hung_mark;      /* the word of host memory that its stream has last been told to write before, or by it; -1: none */
+    unsigned hung_value; /* what it is to write there */
+    unsigned long kernels, unordered, copies, peer_copies, host_copies, graph_launches;
     char trouble[400];   /* the first; "" if none */
 } standin;
 standin *standin_control(void);

@@ -14,7 +14,7 @@
 #include "known_masks.h"
 
 static const char *const archs[] = {"sm_80", "sm_90a", "sm_100"};
-enum { ARCHS = 3, BACKWARD = 64 }; /* the plan's own skeleton of that pass */
+enum { ARCHS = 3, FORWARD = 1 << 16, BACKWARD = 1 << 17 }; /* the plan's own skeletons of these passes on the architecture */
 
 typedef struct gate {
     fcp_jit *jit;
@@ -41,6 +41,11 @@ static void close_gate(gate *g) {
     cr_assert_eq(g->bad, 0, "%u kernels are not as they must be", g->bad);
 }
 
+/* Of the smallest device that is to run it. */
+static uint32_t shared_limit(unsigned skeleton) {
+    return (skeleton == EMIT_FORWARD_SM90 ? 227 : skeleton & (EMIT_ORDERED | EMIT_UNORDERED) ? 163 : 99) * 1024;
+}
+
 static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char *arch, const char *what) {
     char *source;
     fcp_cubin cubin;
@@ -49,9 +54,11 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round"};
     emit_kernel kernels[EMIT_KERNELS + 4];
     unsigned has = plan->problem->passes;
-    if (skeletons & BACKWARD) skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim);
-    if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARD;
-    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARD | EMIT_SUPPORT;
+    bool sm90 = strcmp(arch, "sm_90a") == 0;
+    if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
+    if (skeletons & BACKWARD) skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, true);
+    if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
+    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
     cr_assert_eq(fcp_kernel_source(plan, skeletons, &source, &err), FCP_OK, "%s: %s", what, err.message);
     fcp_code code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
@@ -68,7 +75,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
             if (strcmp(cubin.kernels[j].name, kernels[i].name) == 0) c = &cubin.kernels[j];
         cr_assert(c && c->registers, "%s: nothing is said of %s", what, kernels[i].name);
         bool bad = cubin.notes || c->spill_stores || c->spill_loads || c->registers > kernels[i].registers ||
-                   (uint64_t)c->registers * kernels[i].threads > 65536 || kernels[i].shared + c->shared > (kernels[i].skeleton == EMIT_ORDERED ? 163 : 99) * 1024;
+                   (uint64_t)c->registers * kernels[i].threads > 65536 || kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
         g->bad += bad;
         if (bad)
             fprintf(stderr, "%s, head_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of shared memory, "
@@ -97,7 +104,7 @@ Test(cubin, examples) {
     for (size_t i = 0; i < files.gl_pathc; i++) {
         const char *const defines[] = {i % 2 ? "model.dtype=bf16" : "model.dtype=fp16"};
         fcp_plan *plan = gpu_plan(files.gl_pathv[i], NULL, defines, 1);
-        judge_archs(&g, plan, EMIT_FORWARD | BACKWARD, i, files.gl_pathv[i]);
+        judge_archs(&g, plan, FORWARD | BACKWARD, i, files.gl_pathv[i]);
         fcp_plan_free(plan);
     }
     globfree(&files);
@@ -119,7 +126,7 @@ Test(cubin, prelude) {
                  "batch { lengths = [%llu] }\nplan { mask = %s; block = 128 }\n", (unsigned long long)x->lengths[0],
                  known_call(&KNOWN[x->mask], x->p, call));
         fcp_plan *plan = gpu_plan(call, text, NULL, 0);
-        judge(&g, plan, i % 2 ? EMIT_FORWARD : BACKWARD, "sm_90a", call);
+        judge(&g, plan, i % 2 ? FORWARD : BACKWARD, "sm_90a", call);
         fcp_plan_free(plan);
     }
     close_gate(&g);
@@ -142,7 +149,9 @@ Test(cubin, skeletons) {
                      head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
             fcp_plan *plan = gpu_plan(what, text, NULL, 0);
-            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | BACKWARD, archs[a], what);
+            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | BACKWARD | emit_backward(head_dims[d], false), archs[a],
+                  what);
+            if (a == 1 && !small) judge(&g, plan, EMIT_FORWARD_SM90, archs[a], what);
             fcp_plan_free(plan);
         }
     close_gate(&g);

@@ -65,19 +65,35 @@ Test(kernel_source, golden) {
 }
 
 Test(kernel_source, parts) {
-    static const char *const line[] = {"#line 1 \"abi.h\"", "#line 1 \"prim_ptx.h\"", "#line 1 \"emitted\"", "#line 1 \"common.h\"",
-                                       "#line 1 \"forward_mma.h\"", "#line 1 \"backward_steps.h\"", "#line 1 \"backward_mma.h\"",
-                                       "#line 1 \"backward_ordered_mma.h\""};
-    static const unsigned in[8] = {7, 7, 7, 7, EMIT_FORWARD, EMIT_ORDERED | EMIT_SPLIT, EMIT_SPLIT, EMIT_ORDERED};
+    static const struct {
+        const char *line;
+        unsigned in;
+    } parts[] = {{"#line 1 \"abi.h\"", ~0u},
+                 {"#line 1 \"prim_ptx.h\"", ~0u},
+                 {"#line 1 \"prim_sm90_ptx.h\"", EMIT_FORWARD_SM90},
+                 {"#line 1 \"emitted\"", ~0u},
+                 {"#line 1 \"common.h\"", ~0u},
+                 {"#line 1 \"tiles_sm90.h\"", EMIT_FORWARD_SM90},
+                 {"#line 1 \"forward_rows.h\"", EMIT_FORWARDS},
+                 {"#line 1 \"forward_mma.h\"", EMIT_FORWARD},
+                 {"#line 1 \"forward_sm90.h\"", EMIT_FORWARD_SM90},
+                 {"#line 1 \"backward_steps.h\"", EMIT_BACKWARD},
+                 {"#line 1 \"backward_mma.h\"", EMIT_SPLIT},
+                 {"#define FK_ORDERED 1\n#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED},
+                 {"#define FK_ORDERED 0\n#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
+                 {"#line 1 \"support.h\"", EMIT_SUPPORT}};
+    const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT;
     fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
-    for (unsigned skeletons = 1; skeletons < 8; skeletons++) {
+    for (unsigned skeletons = 1; skeletons <= all; skeletons++) {
+        if ((skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) continue;
         char *source = source_of(plan, skeletons), *at = source;
-        for (int i = 0; i < 8; i++) {
-            char *found = strstr(at, line[i]);
-            cr_assert_eq(found != NULL, (in[i] & skeletons) != 0, "%u: %s", skeletons, line[i]);
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            char *found = strstr(at, parts[i].line);
+            cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, parts[i].line);
             if (found) at = found;
         }
         cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
+        cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n" : "#define FK_FORWARD_SM90 0\n"));
         cr_assert_null(strstr(source, "#include"));
         emit_kernel kernels[EMIT_KERNELS];
         uint32_t count = emit_kernels_of(128, false, skeletons, kernels);
@@ -132,7 +148,13 @@ Test(kernel_source, refused) {
     fcp_plan_free(plan);
     plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
-    cr_assert_eq(emit_backward(256), EMIT_SPLIT);
+    must_fail(plan, EMIT_UNORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        cr_assert_eq(emit_backward(256, deterministic), EMIT_SPLIT);
+        cr_assert_eq(emit_backward(128, deterministic), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+    }
+    cr_assert(emit_forward(256, true) == EMIT_FORWARD_SM90 && emit_forward(256, false) == EMIT_FORWARD);
+    cr_assert(emit_forward(32, true) == EMIT_FORWARD);
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
     fcp_plan_free(plan);
     plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128; passes = forward }");

@@ -1,0 +1,183 @@
+/* forward_rows.h: what the skeletons of the forward pass share: the rows of a warp with their running state, and one step of
+ * their softmax.
+ *
+ * FK_FORWARD_SM90, defined before, says for which skeleton. An accumulator of either is, for a warp's 16 rows, m16n8 fragments behind
+ * each other.
+ *
+ * A step's scores are in natural units only where there is a score to apply; m is in log2 units. P is rounded to the
+ * input type, l is not.
+ */
+enum {
+#if FK_FORWARD_SM90
+    FK_F_THREADS = FK_FORWARD_SM90_THREADS,
+    FK_F_STEP = FK_FORWARD_SM90_KEYS(FK_HEAD_DIM),
+    FK_F_BANDS = 1, /* of 16 rows, a warp's */
+    FK_F_WARP = 4,  /* the first that has rows */
+#else
+    FK_F_THREADS = FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32,
+    FK_F_STEP = FK_FORWARD_KEYS(FK_HEAD_DIM),
+    FK_F_BANDS = FK_ROWS / 16 / FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE),
+    FK_F_WARP = 0,
+#endif
+    FK_F_COLUMNS = FK_F_STEP / 8
+};
+
+typedef struct fk_forward_rows {
+    float o[FK_F_BANDS][FK_CHUNKS][4];
+    float m[FK_F_BANDS][2], l[FK_F_BANDS][2]; /* l: of the lane's own columns */
+} fk_forward_rows;
+
+/* The first of the lane's rows of a band, in the item. */
+FK_DEVICE fk_u32 fk_forward_row(fk_u32 band) {
+    return ((fk_warp() - FK_F_WARP) * FK_F_BANDS + band) * 16 + fk_lane() / 4;
+}
+
+FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
+    fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+    fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
+    fk_u32 t = fk_lane() % 4 * 2;
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 row = fk_forward_row(b) + half * 8;
+            int there = !(item->flags & FK_FIRST) && row < item->count;
+            fk_u64 token = (fk_u64)item->block_token + row;
+            x->m[b][half] = there ? fk_load(fk_row(p, m, token, head, 4)) : -fk_infinity();
+            x->l[b][half] = there && t == 0 ? fk_load(fk_row(p, l, token, head, 4)) : 0;
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++) {
+                float pair[2] = {0, 0};
+                if (there) fk_load2(pair, fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
+                x->o[b][j][half * 2] = pair[0];
+                x->o[b][j][half * 2 + 1] = pair[1];
+            }
+        }
+}
+
+FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
+    fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+    fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
+    fk_u32 t = fk_lane() % 4 * 2;
+    float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 row = fk_forward_row(b) + half * 8;
+            float most = x->m[b][half], sum = x->l[b][half], factor = 1;
+            sum += fk_exchange(sum, 1);
+            sum += fk_exchange(sum, 2);
+            if (row >= item->count) continue;
+            if (!(item->flags & FK_LAST)) {
+                fk_u64 token = (fk_u64)item->block_token + row;
+                if (t == 0) fk_store(fk_row(p, m, token, head, 4), most);
+                if (t == 0) fk_store(fk_row(p, l, token, head, 4), sum);
+                FK_UNROLL
+                for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+                    fk_store2(fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4, x->o[b][j][half * 2],
+                              x->o[b][j][half * 2 + 1]);
+                continue;
+            }
+            int empty = sum == 0;
+            if (p->sinks) {
+                float with = fk_max(most, sink);
+                factor = fk_exp2(most - with);
+                sum = sum * factor + fk_exp2(sink - with);
+                most = with;
+            }
+            factor = sum == 0 ? 0 : factor / sum;
+            fk_u64 token = item->token + row;
+            if (t == 0) /* of a row that sees nothing exactly the sink */
+                fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+                fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + (j * 8 + t) * 2,
+                              fk_pack(x->o[b][j][half * 2] * factor, x->o[b][j][half * 2 + 1] * factor));
+        }
+}
+
+/* Whether all pairs of a step count: then nothing looks which. keys: how many of the step there are. */
+FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run->cls == FK_FULL && keys == FK_F_STEP; }
+
+/* Which pairs of a step count that is not whole. */
+FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at, fk_u32 keys,
+                                fk_u32 head, fk_u64 *counting) {
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        counting[b] = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + fk_forward_row(b),
+                                  run->position + at + fk_lane() % 4 * 2, keys, head);
+}
+
+/* Products of rows become scores in log2 units, -inf where a pair does not count. */
+FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk_row_item *item, const fk_key_run *run,
+                                 fk_u32 at, int whole, const fk_u64 *counting, fk_u32 head,
+                                 float (*s)[FK_F_COLUMNS][4]) {
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++) {
+#if FK_HAS_SCORE
+                fk_i64 q = item->position + fk_forward_row(b) + i / 2 * 8;
+                fk_i64 k = run->position + at + j * 8 + fk_lane() % 4 * 2 + i % 2;
+                s[b][j][i] = fk_score(env, s[b][j][i] * p->scale, q, k, head) * FK_LOG2E;
+#else
+                (void)env, (void)item, (void)run, (void)at, (void)head;
+                s[b][j][i] *= p->scale_log2;
+#endif
+            }
+    if (whole) return;
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++)
+                if (!fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2)) s[b][j][i] = -fk_infinity();
+}
+
+/* One step of the softmax: s becomes P; m and l follow; O is to be multiplied by `factor`. */
+FK_DEVICE void fk_forward_softmax(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2]) {
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 i = half * 2;
+            float most = -fk_infinity(), sum = 0;
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) most = fk_max(most, fk_max(s[b][j][i], s[b][j][i + 1]));
+            most = fk_max(most, fk_exchange(most, 1));
+            most = fk_max(most, fk_exchange(most, 2));
+            most = fk_max(most, x->m[b][half]);
+            float base = most == -fk_infinity() ? 0 : most;
+            factor[b][half] = fk_exp2(x->m[b][half] - base);
+            x->m[b][half] = most;
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) {
+                s[b][j][i] = fk_exp2(s[b][j][i] - base);
+                s[b][j][i + 1] = fk_exp2(s[b][j][i + 1] - base);
+                sum += s[b][j][i] + s[b][j][i + 1];
+            }
+            x->l[b][half] = x->l[b][half] * factor[b][half] + sum;
+        }
+}
+
+/* O by its factors, and P in the type: out[b] + 4 j is A of columns 16 j .. 16 j + 15. */
+FK_DEVICE void fk_forward_weigh(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2],
+                                fk_u32 (*out)[FK_F_COLUMNS * 2]) {
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 i = half * 2;
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) out[b][j * 2 + half] = fk_pack(s[b][j][i], s[b][j][i + 1]);
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++) {
+                x->o[b][j][i] *= factor[b][half];
+                x->o[b][j][i + 1] *= factor[b][half];
+            }
+        }
+}

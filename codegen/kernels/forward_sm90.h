@@ -1,0 +1,287 @@
+/* forward_sm90.h: the forward pass on sm_90a, head_dim 64, 128, 256.
+ *
+ * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, whose rows the maps know; a
+ *           state slot that an earlier visit wrote, unless this is the first.
+ * Gives:    the running state of the item's rows and a query head, or on the last visit O and LSE.
+ * Grid:     any number of blocks; item_count * head_count * group pieces of work, which blocks take one after another.
+ * Threads:  the first warpgroup, the producer, brings tiles; two consumers have 64 rows each.
+ * Shared:   Q, two stages of K, two of V, barriers.
+ * Source:   FlashAttention-3's pipeline; the online softmax of Milakov and Gimelshein.
+ *
+ * A tile is brought by boxes of the copy engine as far as a run has them whole. The rest is gathered by the producer's
+ * threads and filled with zeros: nothing beyond a run is read, and what P = 0 meets is 0.
+ * With FK_OVERLAP the products of rows of a step begin before, and those with V of the step before run beside, its softmax.
+ * With FK_TURNS the consumers begin their products in turn, so that the one's softmax is beside the other's products.
+ * Numbers count over all items: the n-th K, or V, is in stage n % 2, and fills it for the (n / 2)-th time.
+ */
+#ifndef FK_OVERLAP
+#define FK_OVERLAP 1
+#endif
+#ifndef FK_TURNS
+#define FK_TURNS 1
+#endif
+#if FK_HEAD_DIM > 128
+#define FK_F_PRODUCT FK_PRODUCT(fk_product_, 64)
+#else
+#define FK_F_PRODUCT FK_PRODUCT(fk_product_, 128)
+#endif
+#define FK_F_GATHER FK_PRODUCT(fk_product_registers_, FK_HEAD_DIM)
+enum {
+    FK_F_TILE = FK_TILE_BYTES(FK_F_STEP, FK_HEAD_DIM),
+    FK_K_THERE = 0, FK_K_FREE = 2, FK_V_THERE = 4, FK_V_FREE = 6, FK_Q_THERE = 8, FK_Q_FREE = 9, FK_F_BARRIERS = 10,
+    FK_PRODUCERS = 1, FK_FIRST_TURN = 2 /* of barriers for some threads: the producer's; 2 and 3, the consumers' */
+};
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+FK_DEVICE fk_u32 fk_forward_k(fk_u32 n) { return fk_shared() + FK_TILE_BYTES(FK_ROWS, FK_HEAD_DIM) + n % 2 * FK_F_TILE; }
+FK_DEVICE fk_u32 fk_forward_v(fk_u32 n) { return fk_forward_k(n) + 2 * FK_F_TILE; }
+FK_DEVICE fk_u32 fk_forward_barrier(fk_u32 i) { return fk_shared() + FK_FORWARD_SM90_TILES(FK_HEAD_DIM) + i * 8; }
+
+/* The n-th filling of a stage: until it is there, by a consumer; until the one before it has been read, by the producer. */
+FK_DEVICE void fk_forward_await(fk_u32 there, fk_u32 n) { fk_barrier_wait(fk_forward_barrier(there + n % 2), n / 2 % 2); }
+FK_DEVICE void fk_forward_await_free(fk_u32 free, fk_u32 n) {
+    if (n >= 2) fk_barrier_wait(fk_forward_barrier(free + n % 2), (n / 2 - 1) % 2);
+}
+/* A warp has read it. */
+FK_DEVICE void fk_forward_leave(fk_u32 barrier) {
+    if (fk_lane() == 0) fk_barrier_arrive(fk_forward_barrier(barrier));
+}
+
+/* --- the producer ------------------------------------------------------------------------------------------------- */
+
+/* The n-th tile of K or of V: a step of a run. All its threads. */
+FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *run, fk_u32 at, fk_u32 v, fk_u32 kv_head,
+                                fk_u32 n) {
+    const fk_launch *p = &maps->launch;
+    fk_u32 there = v ? FK_V_THERE : FK_K_THERE, free = v ? FK_V_FREE : FK_K_FREE;
+    fk_u32 barrier = fk_forward_barrier(there + n % 2), tile = v ? fk_forward_v(n) : fk_forward_k(n);
+    fk_u32 keys = run->count - at, whole = keys < FK_F_STEP ? keys / FK_BOX * FK_BOX : FK_F_STEP; /* rows of whole boxes */
+    if (fk_thread() == 0) {
+        const fk_map *map = run->place == FK_MOVED ? &maps->moved : v ? &maps->v : &maps->k;
+        fk_forward_await_free(free, n);
+        fk_barrier_expect(barrier, whole * FK_ROW_BYTES);
+        fk_tile_fetch(tile, FK_F_STEP, whole, map, kv_head, (v ? run->v_row : run->k_row) + at, barrier);
+    }
+    if (whole < FK_F_STEP) {
+        fk_u64 from = p->arena + (v ? run->v : run->k) + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+        fk_sync_some(FK_PRODUCERS, 128); /* the stage is free */
+        fk_tile_gather_from(tile, FK_F_STEP, whole, fk_thread(), 128, from, fk_k_stride(p), keys);
+        fk_copy_wait();
+        fk_fence_async();
+        fk_sync_some(FK_PRODUCERS, 128);
+    }
+    if (fk_thread() == 0) fk_barrier_arrive(barrier);
+}
+
+/* What one item needs, in the order in which consumers do: the first K, then K of a step before V of the one before it. */
+FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 items,
+                                  fk_u32 *n) {
+    const fk_launch *p = &maps->launch;
+    const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
+    fk_step k = {0, 0}, v = {0, 0};
+    fk_u32 ks = *n, vs = *n, more = 1, kv_head = head / p->group;
+    if (fk_thread() == 0) {
+        fk_u32 barrier = fk_forward_barrier(FK_Q_THERE), rows = item->count > FK_BOX ? FK_ROWS : FK_BOX;
+        if (items) fk_barrier_wait(fk_forward_barrier(FK_Q_FREE), (items - 1) % 2);
+        fk_barrier_expect(barrier, rows * FK_ROW_BYTES);
+        fk_tile_fetch(fk_shared(), FK_ROWS, rows, &maps->q, head, (fk_u32)item->token, barrier);
+    }
+    FK_ROLL
+    while (more || vs != ks) {
+        fk_u32 is_v = !more || ks - vs == 2;
+        const fk_key_run *run = runs + (is_v ? v.run : k.run);
+        fk_forward_bring(maps, run, is_v ? v.at : k.at, is_v, kv_head, is_v ? vs : ks);
+        if (is_v) fk_advance(&v, FK_F_STEP, run->count, item->runs), vs++;
+        else more = (fk_u32)fk_advance(&k, FK_F_STEP, run->count, item->runs), ks++;
+    }
+    *n = ks;
+}
+
+/* --- the consumers ------------------------------------------------------------------------------------------------ */
+
+/* A consumer's turn to begin products, and the other's. Of threads 256: those who wait and those who let them. */
+FK_DEVICE void fk_forward_take_turn(fk_u32 consumer) {
+    if (FK_TURNS) fk_sync_some(FK_FIRST_TURN + consumer, 256);
+}
+FK_DEVICE void fk_forward_pass_turn(fk_u32 consumer) {
+    if (FK_TURNS) fk_arrive_some(FK_FIRST_TURN + 1 - consumer, 256);
+}
+
+/* s = Q K, of the n-th K; begun. */
+FK_DEVICE void fk_forward_begin_scores(fk_u32 consumer, fk_u32 n, float *s) {
+    fk_u32 k_tile = fk_uniform(fk_forward_k(n)), q_tile = fk_uniform(fk_shared() + consumer * 64 * FK_TILE_ROW);
+    FK_UNROLL
+    for (fk_u32 i = 0; i < FK_HEAD_DIM / 16; i++)
+        FK_F_PRODUCT(s, fk_by_rows(q_tile, FK_ROWS, 0, i), fk_by_rows(k_tile, FK_F_STEP, 0, i), i != 0);
+    fk_products_end();
+}
+/* O += P V, of the n-th V; begun. */
+FK_DEVICE void fk_forward_begin_gather(fk_u32 n, float *o, const fk_u32 *weights) {
+    fk_u32 v_tile = fk_uniform(fk_forward_v(n));
+    FK_UNROLL
+    for (fk_u32 i = 0; i < FK_F_STEP / 16; i++)
+        FK_F_GATHER(o, weights + i * 4, fk_by_columns(v_tile, FK_F_STEP, i, 0), 1);
+    fk_products_end();
+}
+
+/* What a consumer does an item with, and where it is. */
+typedef struct fk_forward_side {
+    const fk_launch *p;
+    const fk_row_item *item;
+    const fk_key_run *runs;
+    fk_env env;
+    fk_u32 head, consumer, n;
+    fk_step step;
+} fk_forward_side;
+
+/* A step, as what follows needs it. */
+typedef struct fk_forward_keys {
+    const fk_key_run *run;
+    fk_u32 at, keys;
+    int whole;
+    fk_u64 counting[1];
+} fk_forward_keys;
+
+FK_DEVICE void fk_forward_see(const fk_forward_side *c, fk_forward_keys *k) {
+    k->run = c->runs + c->step.run;
+    k->at = c->step.at;
+    k->keys = k->run->count - k->at < FK_F_STEP ? k->run->count - k->at : FK_F_STEP;
+    k->whole = fk_forward_whole(k->run, k->keys);
+    k->counting[0] = 0;
+}
+FK_DEVICE void fk_forward_count_keys(const fk_forward_side *c, fk_forward_keys *k) {
+    if (!k->whole) fk_forward_count(&c->env, c->item, k->run, k->at, k->keys, c->head, k->counting);
+}
+
+/* The scores have come: K may go, and Q after the last; they become P, which O does not know of yet. */
+FK_DEVICE void fk_forward_judge(const fk_forward_side *c, const fk_forward_keys *k, int more, float (*s)[FK_F_COLUMNS][4],
+                                fk_forward_rows *x, float (*factor)[2]) {
+    fk_forward_leave(FK_K_FREE + c->n % 2);
+    if (!more) fk_forward_leave(FK_Q_FREE);
+    fk_forward_scores(c->p, &c->env, c->item, k->run, k->at, k->whole, k->counting, c->head, s);
+    fk_forward_softmax(s, x, factor);
+}
+
+/* O += P V of the step before c->n; then V may go. */
+FK_DEVICE void fk_forward_finish(const fk_forward_side *c, float *o, const fk_u32 *weights) {
+    fk_forward_await(FK_V_THERE, c->n - 1);
+    fk_products_begin();
+    fk_forward_begin_gather(c->n - 1, o, weights);
+    fk_products_wait_0();
+    fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
+}
+
+/* All steps of an item: O, m, l. K of the next step is waited for between a softmax and the end of the products beside it:
+ * as good a place as any, and a compiler that sees nothing there has been seen to wait for the products first. */
+FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
+    float s[1][FK_F_COLUMNS][4], factor[1][2], *scores = &s[0][0][0], *o = &x->o[0][0][0];
+    fk_u32 weights[1][FK_F_COLUMNS * 2];
+    fk_forward_keys keys;
+    int more;
+    fk_forward_see(c, &keys);
+    fk_forward_await(FK_K_THERE, c->n);
+    fk_forward_take_turn(c->consumer);
+    fk_products_begin();
+    fk_forward_begin_scores(c->consumer, c->n, scores);
+    fk_forward_pass_turn(c->consumer);
+    fk_forward_count_keys(c, &keys);
+    more = fk_advance(&c->step, FK_F_STEP, keys.run->count, c->item->runs);
+    fk_products_wait_0();
+    fk_forward_judge(c, &keys, more, s, x, factor);
+    fk_forward_weigh(s, x, factor, weights);
+    c->n++;
+    if (more) fk_forward_await(FK_K_THERE, c->n);
+    while (more) {
+        if (!FK_OVERLAP) fk_forward_finish(c, o, weights[0]);
+        fk_forward_see(c, &keys);
+        fk_forward_take_turn(c->consumer);
+        fk_products_begin();
+        fk_forward_begin_scores(c->consumer, c->n, scores);
+        if (FK_OVERLAP) {
+            fk_forward_await(FK_V_THERE, c->n - 1);
+            fk_products_begin();
+            fk_forward_begin_gather(c->n - 1, o, weights[0]);
+        }
+        fk_forward_pass_turn(c->consumer);
+        fk_forward_count_keys(c, &keys);
+        more = fk_advance(&c->step, FK_F_STEP, keys.run->count, c->item->runs);
+        if (FK_OVERLAP) fk_products_wait_1();
+        else fk_products_wait_0();
+        fk_forward_judge(c, &keys, more, s, x, factor);
+        if (more) fk_forward_await(FK_K_THERE, c->n + 1);
+        if (FK_OVERLAP) {
+            fk_products_wait_0();
+            fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
+        }
+        fk_forward_weigh(s, x, factor, weights);
+        c->n++;
+    }
+    fk_forward_finish(c, o, weights[0]);
+}
+
+/* A consumer without rows lets its stages go, as they come. */
+FK_DEVICE void fk_forward_skip(fk_forward_side *c) {
+    fk_forward_leave(FK_Q_FREE);
+    for (int more = 1; more; c->n++) {
+        fk_forward_await(FK_K_THERE, c->n);
+        fk_forward_take_turn(c->consumer);
+        fk_forward_pass_turn(c->consumer);
+        fk_forward_leave(FK_K_FREE + c->n % 2);
+        fk_forward_await(FK_V_THERE, c->n);
+        fk_forward_leave(FK_V_FREE + c->n % 2);
+        more = fk_advance(&c->step, FK_F_STEP, c->runs[c->step.run].count, c->item->runs);
+    }
+}
+
+/* One item and head; `items`: of those with keys before it. */
+FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_u32 consumer, fk_u32 items,
+                                  fk_u32 *n) {
+    int idle = consumer * 64 >= item->count;
+    fk_forward_side c;
+    fk_forward_rows x;
+    c.p = p;
+    c.item = item;
+    c.runs = (const fk_key_run *)p->runs + item->first;
+    c.env = fk_env_of(p, item->sequence);
+    c.head = head;
+    c.consumer = consumer;
+    c.n = *n;
+    c.step.run = c.step.at = 0;
+    if (!idle) fk_forward_open(p, item, head, &x);
+    if (item->runs) {
+        fk_barrier_wait(fk_forward_barrier(FK_Q_THERE), items % 2);
+        if (idle) fk_forward_skip(&c);
+        else fk_forward_steps(&c, &x);
+    }
+    if (!idle) fk_forward_close(p, item, head, &x);
+    *n = c.n;
+}
+
+FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
+    const fk_launch *p = &maps.launch;
+    fk_begin(p->mark, p->mark_value);
+    fk_u32 heads = p->head_count * p->group, work = p->item_count * heads, group = fk_thread() / 128, n = 0, items = 0;
+    if (fk_thread() == 0) {
+        for (fk_u32 i = 0; i < FK_F_BARRIERS; i++) /* there: the copy engine, and the producer; free: warps of consumers */
+            fk_barrier_open(fk_forward_barrier(i), i < FK_K_FREE || i / 2 == FK_V_THERE / 2 ? 2 : i == FK_Q_THERE ? 1 : 8);
+        fk_barrier_fence();
+    }
+    fk_sync();
+    if (group == 0) {
+        fk_registers_down(40);
+        for (fk_u32 i = fk_block(); i < work; i += fk_blocks()) {
+            const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
+            if (item->runs) fk_forward_produce(&maps, item, p->first_head * p->group + i % heads, items++, &n);
+        }
+    } else {
+        fk_registers_up(232);
+        if (group == 2) fk_forward_pass_turn(1);
+        for (fk_u32 i = fk_block(); i < work; i += fk_blocks()) {
+            const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
+            fk_forward_consume(p, item, p->first_head * p->group + i % heads, group - 1, items, &n);
+            items += item->runs != 0;
+        }
+        if (group == 1) fk_forward_take_turn(0); /* the other's last */
+    }
+}
