@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../../runtime/clock.h"
-#include "../../runtime/cuda_parts.h"
+#include "../../runtime/nccl.h"
 #include "../../runtime/reference.h"
 #include "../oracle/random_program.h"
 #include "gpu.h"
@@ -75,7 +75,8 @@ static bool judge(const fcp_plan *plan, const fcp_packed *packed, char why[GPU_W
     return true;
 }
 
-static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, char why[GPU_WHY]) {
+/* `nccl`: over that transport, by this process as the only rank. */
+static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, bool nccl, char why[GPU_WHY]) {
     fcp_shape shape;
     fcp_packed first = {0}, again = {0};
     fcp_error err = {.message = ""};
@@ -90,7 +91,14 @@ static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, char why[GPU
     for (int graph = 0; good && graph < 2; graph++) {
         fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 30};
         fcp_session *session = NULL;
-        good = !fcp_session_create(plan, &options, &session, &err);
+        char id[FCP_ID_BYTES];
+        const fcp_start start = {.ranks = 1, .rank = 0, .device = 1, .id = id};
+        if (nccl) {
+            options.transport = "nccl";
+            options.start = &start;
+            good = !fcp_start_id(id, &err);
+        }
+        good = good && !fcp_session_create(plan, &options, &session, &err);
         for (int pass = 0; good && pass < FCP_PASSES; pass++)
             if (shape.has_pass[pass]) {
                 good = run_pass(session, plan, (fcp_pass)pass, &first, &again, !graph, same, why);
@@ -249,7 +257,7 @@ static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
         t->late = true;
         return false;
     }
-    if (check_plan(g, plan, t->right + 1, why)) {
+    if (check_plan(g, plan, t->right + 1, false, why)) {
         t->right++;
         journal_add(g->journal, "plan", key, "right");
         return true;
@@ -294,4 +302,31 @@ gpu_result step_conformance(gpu *g, char why[GPU_WHY]) {
     snprintf(why, GPU_WHY, wrong ? "%u answers of the driver are not what the runtime relies on" : "the driver does what the runtime relies on",
              wrong);
     return wrong ? GPU_FAILED : GPU_OK;
+}
+
+gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
+    static const char text[] = "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
+                               "batch { lengths = [%d, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n";
+    char program[400];
+    fcp_nccl *nccl = NULL;
+    fcp_error err;
+    if (fcp_nccl_open(&nccl, &err)) {
+        snprintf(why, GPU_WHY, "%.390s", err.message);
+        return GPU_SKIPPED;
+    }
+    int version = nccl->version;
+    fcp_nccl_close(nccl);
+    unsigned wrong = conformance_nccl(g, tell, g);
+    if (wrong) {
+        snprintf(why, GPU_WHY, "%u answers of NCCL are not what the runtime relies on", wrong);
+        return GPU_FAILED;
+    }
+    snprintf(program, sizeof program, text, g->small ? 16 : 128, g->small ? 150 : 900);
+    fcp_plan *plan = gpu_plan_of("nccl.fcp", program, NULL, 0, why);
+    bool good = plan && check_plan(g, plan, 3, true, why);
+    fcp_plan_free(plan);
+    if (good)
+        snprintf(why, GPU_WHY, "NCCL %d.%d.%d does what the runtime relies on; a plan of one rank is right over it: its only rank sends to itself",
+                 version / 10000, version / 100 % 100, version % 100);
+    return good ? GPU_OK : GPU_FAILED;
 }

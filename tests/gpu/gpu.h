@@ -104,6 +104,7 @@ gpu_result step_peers(gpu *g, char why[GPU_WHY]);         /* peers.c */
 gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
 gpu_result step_random(gpu *g, char why[GPU_WHY]);
+gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
 gpu_result step_speed(gpu *g, char why[GPU_WHY]);         /* rows_speed.c */
 gpu_result step_masks(gpu *g, char why[GPU_WHY]);
 gpu_result step_short(gpu *g, char why[GPU_WHY]);
@@ -119,6 +120,8 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]);
 /* Asks all; `tell` hears each question's name and answer (NULL: as it must be; else what was found instead; a skipped one
  * begins with "skipped"). Returns how many answers were not as they must be. */
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
+/* conformance_nccl.c: the same of NCCL, where it is. */
+unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
 
 /* --- correct.c ------------------------------------------------------------------------------------------------------ */
 /* Calls `each` with every plan that correctness is judged on; stops when it returns false. */

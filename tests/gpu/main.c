@@ -34,6 +34,7 @@ static const gpu_step steps[] = {
     {"conformance", "the driver, question by question", step_conformance, 3, 20},
     {"examples", "every example against float64", step_examples, 8, 90},
     {"local", "8 ranks on one device", step_local, 8, 40},
+    {"nccl", "NCCL, one rank that sends to itself", step_nccl, 5, 60},
     {"speed", "causal and full, 8K to 32K", step_speed, 8, 60},
     {"short", "2K", step_short, 4, 20},
     {"masks", "five masks", step_masks, 8, 40},

@@ -23,8 +23,8 @@ fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN
-FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so
-export FCP_CUDA_DRIVER FCP_NVRTC
+FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_NCCL=$B/standin/libnccl.so
+export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL
 run() { # run WANTED-STATUS WHAT ARGUMENT...
     wanted=$1
     what=$2
@@ -48,6 +48,8 @@ run 0 "a run that goes on"
 says "it does not measure again" "ceilings .*: ok, from before" "$folder/out"
 says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
+says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
+says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" "$folder/gpu/GPU.md"
 rows=$(grep -c "^row" "$folder/gpu/state")
 holds "there are the rows ($rows)" [ "$rows" -ge 50 ]
 holds "each once" sh -c '[ -z "$(grep "^row" "$1" | cut -f 2 | sort | uniq -d)" ]' sh "$folder/gpu/state"
