@@ -139,10 +139,16 @@ static void or_nothing(char *out, size_t size, double value) {
     else snprintf(out, size, "%.3f", value);
 }
 
+const char *gpu_verdict(const gpu *g, double judged, bool most, double goal, double first) {
+    if (g->machine.standin) return "stand-in";
+    if (judged == GPU_NONE) return "not known";
+    if (most ? judged <= goal : judged >= goal) return "met";
+    return first != GPU_NONE && (most ? judged <= first : judged >= first) ? "first step" : "MISSED";
+}
+
 void gpu_row_put(gpu *g, const gpu_row *r) {
     char rest[1200], value[60], ratio[40], ceiling[40], goal[60] = "-";
     const char *verdict = "-";
-    double judged = r->most ? r->value : r->ratio;
     figure(value, sizeof value, r->value);
     if (g->machine.standin) snprintf(value + strlen(value), sizeof value - strlen(value), " (not real)");
     or_nothing(ratio, sizeof ratio, r->ratio);
@@ -151,12 +157,11 @@ void gpu_row_put(gpu *g, const gpu_row *r) {
         char first[30] = "";
         if (r->first != GPU_NONE) snprintf(first, sizeof first, " (%.3g)", r->first);
         snprintf(goal, sizeof goal, "%s %.4g%s", r->most ? "<=" : ">=", r->goal, first);
-        bool met = r->most ? judged <= r->goal : judged >= r->goal;
-        bool begun = r->first != GPU_NONE && (r->most ? judged <= r->first : judged >= r->first);
-        verdict = g->machine.standin ? "stand-in" : judged == GPU_NONE ? "not known" : met ? "met" : begun ? "first step" : "MISSED";
+        verdict = gpu_verdict(g, r->most ? r->value : r->ratio, r->most, r->goal, r->first);
     }
-    snprintf(rest, sizeof rest, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%.600s", g->step, value, r->unit, r->against && *r->against ? r->against : "-",
-             ratio, goal, verdict, ceiling, *r->note ? r->note : "-");
+    snprintf(rest, sizeof rest, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%.600s\t%s\t%.9g\t%g\t%g", g->step, value, r->unit, r->against && *r->against ? r->against : "-",
+             ratio, goal, verdict, ceiling, *r->note ? r->note : "-", r->fact ? r->fact : "-",
+             r->own, r->goal, r->first);
     journal_add(g->journal, "row", r->name, rest);
     gpu_report(g);
     if (g->quiet) return;

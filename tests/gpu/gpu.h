@@ -41,7 +41,7 @@ typedef struct gpu_machine {
 } gpu_machine;
 
 typedef struct gpu {
-    const char *folder, *python;
+    const char *folder, *python; /* python NULL: python3 */
     journal *journal, *peers;
     gpu_machine machine;
     double deadline;  /* on the clock of fcp_clock: nothing is begun after it */
@@ -83,16 +83,21 @@ typedef struct gpu_row {
     bool most;                         /* the value is to be no more than the goal */
     double ceiling;                    /* part of its ceiling; GPU_NONE */
     const char *note;
+    /* where the ratio is not known yet: it is that fact over `own`, once there is such a fact */
+    const char *fact;
+    double own;
 } gpu_row;
 /* A row of a figure alone. */
 static inline gpu_row gpu_row_of(const char *name, double value, const char *unit, const char *note) {
     return (gpu_row){.name = name, .unit = unit, .against = "", .value = value, .ratio = GPU_NONE, .goal = GPU_NONE,
-                     .first = GPU_NONE, .ceiling = GPU_NONE, .note = note};
+                     .first = GPU_NONE, .ceiling = GPU_NONE, .note = note, .fact = NULL, .own = 0};
 }
 /* Writes a row down, prints it, and draws the table anew. */
 void gpu_row_put(gpu *g, const gpu_row *row);
 bool gpu_row_done(const gpu *g, const char *name);
 /* Figures that other steps need. */
+/* Whether a figure meets its goal: "met", "first step", "MISSED", "not known"; first GPU_NONE: there is none. */
+const char *gpu_verdict(const gpu *g, double judged, bool most, double goal, double first);
 void gpu_fact_put(gpu *g, const char *name, double value);
 double gpu_fact(const gpu *g, const char *name); /* GPU_NONE: not known */
 /* report.c: GPU.md in the folder, whole, beside its place and renamed. */
@@ -105,6 +110,7 @@ gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
 gpu_result step_random(gpu *g, char why[GPU_WHY]);
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
+gpu_result step_pointers(gpu *g, char why[GPU_WHY]);      /* pointers.c */
 gpu_result step_speed(gpu *g, char why[GPU_WHY]);         /* rows_speed.c */
 gpu_result step_masks(gpu *g, char why[GPU_WHY]);
 gpu_result step_short(gpu *g, char why[GPU_WHY]);
@@ -134,6 +140,7 @@ void gpu_measured(gpu *g, bool (*each)(gpu *g, const char *text, void *context),
 /* ceilings.c: the source of the kernel that only multiplies; malloc'd. */
 char *gpu_ceiling_text(bool wgmma);
 void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_runtime.c */
+void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* pointers.c */
 /* prepare.c: makes kernels beforehand, for devices of these capabilities ("8.0 9.0"); exit status. */
 int gpu_prepare(gpu *g, const char *capabilities);
 

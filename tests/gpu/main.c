@@ -33,6 +33,7 @@ static const gpu_step steps[] = {
     {"older", "mma.sync, both ways", step_older, 8, 60},
     {"conformance", "the driver, question by question", step_conformance, 3, 20},
     {"examples", "every example against float64", step_examples, 8, 90},
+    {"pointers", "device pointers and a stream", step_pointers, 4, 40},
     {"local", "8 ranks on one device", step_local, 8, 40},
     {"nccl", "NCCL, one rank that sends to itself", step_nccl, 5, 60},
     {"speed", "causal and full, 8K to 32K", step_speed, 8, 60},
@@ -68,12 +69,12 @@ static const char usage[] =
     "  --seconds   begins nothing after that (360)\n"
     "  --again     begins anew: forgets what was found\n"
     "  --only      this step alone\n"
-    "  --python    the one that has PyTorch, for peers (python3)\n"
+    "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --inject    for tests: fail:STEP, die:STEP, kill:STEP\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
-    *a = (arguments){.folder = "build/gpu", .python = "python3", .seconds = 360};
+    *a = (arguments){.folder = "build/gpu", .seconds = 360};
     for (int i = 1; i < argc; i++) {
         const struct { const char *name, **to; } texts[] = {{"--folder", &a->folder}, {"--python", &a->python}, {"--only", &a->only},
                                                             {"--prepare", &a->prepare}, {"--inject", &a->inject}};

@@ -26,7 +26,8 @@ static pid_t start(const gpu *g, int to) {
     int count = 0;
     pid_t child = -1;
     posix_spawn_file_actions_t actions;
-    argv[count++] = strdup(g->python);
+    const char *python = g->python ? g->python : "python3";
+    argv[count++] = strdup(python);
     argv[count++] = script;
     for (size_t at = 0; count < ARGUMENTS && journal_next(g->peers, &at, "fact", name, sizeof name, value, sizeof value);)
         argv[count++] = strdup(name);
@@ -35,7 +36,7 @@ static pid_t start(const gpu *g, int to) {
     if (whole && posix_spawn_file_actions_init(&actions) == 0) {
         bool good = posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO) == 0 &&
                     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0;
-        if (!good || posix_spawnp(&child, g->python, &actions, NULL, argv, environ)) child = -1;
+        if (!good || posix_spawnp(&child, python, &actions, NULL, argv, environ)) child = -1;
         posix_spawn_file_actions_destroy(&actions);
     }
     for (int i = 0; i < count; i++)
@@ -91,7 +92,7 @@ gpu_result step_peers(gpu *g, char why[GPU_WHY]) {
     unsigned facts = 0;
     bool ended = false;
     char none[GPU_WHY] = "";
-    if (g->machine.standin) {
+    if (g->machine.standin && !g->python) {
         snprintf(why, GPU_WHY, "a stand-in has no peers");
         return GPU_SKIPPED;
     }

@@ -90,6 +90,7 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         if (!gpu_correct_examples(g, make, &c, why) || !gpu_correct_random(g, make, &c, why)) report(&c, "plans", why);
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);
+        gpu_measured_pointers(g, make_text, &c);
         printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor, c.failed,
                fcp_clock() - begin);
         if (c.failed) status = 1;

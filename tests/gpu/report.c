@@ -8,7 +8,9 @@
 
 #include "gpu.h"
 
-enum { FIELDS = 10, REST = 1400 };
+/* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own milliseconds, goal,
+ * first. */
+enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
 
 /* Fields between tabs, in place; missing ones are "". */
 static void split(char *text, char *fields[], int count) {
@@ -64,13 +66,21 @@ static void put_rows(FILE *f, const gpu *g) {
         char name[200], rest[REST], *x[FIELDS];
         for (size_t at = 0; journal_next(g->journal, &at, "row", name, sizeof name, rest, sizeof rest);) {
             split(rest, x, FIELDS);
-            if (strcmp(x[0], g->steps[i].name)) continue;
+            if (strcmp(x[STEP], g->steps[i].name)) continue;
             if (!headed)
                 fputs("\n| benchmark | figure | against | ratio | goal (first step) | | of its ceiling | |\n|---|---|---|---|---|---|---|---|\n", f);
             headed = true;
+            char ratio[40];
+            double peer = strcmp(x[RATIO], "-") == 0 ? gpu_fact(g, x[FACT]) : GPU_NONE, own = strtod(x[OWN], NULL);
+            if (peer > 0 && own > 0) { /* it has come since */
+                snprintf(ratio, sizeof ratio, "%.3f", peer / own);
+                x[RATIO] = ratio;
+                if (strtod(x[NUMBER], NULL) != GPU_NONE)
+                    x[VERDICT] = (char *)(uintptr_t)gpu_verdict(g, peer / own, false, strtod(x[NUMBER], NULL), strtod(x[FIRST], NULL));
+            }
             fputc('|', f);
             cell(f, name);
-            for (int k = 1; k < 8; k++) cell(f, x[k]);
+            for (int k = FIGURE; k <= NOTE; k++) cell(f, x[k]);
             fputc('\n', f);
         }
     }

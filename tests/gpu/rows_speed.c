@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../runtime/clock.h"
 #include "gpu.h"
 
 enum { TEXT = 1200 };
@@ -110,6 +111,8 @@ static bool row(gpu *g, measured *m, const goals *k, const speed_case *c, int pa
     gpu_row r = gpu_row_of(name, rate, "TFLOP/s", note);
     r.against = k->peer;
     r.ratio = peer > 0 && ms > 0 ? peer / ms : GPU_NONE;
+    r.fact = fact;
+    r.own = ms;
     r.goal = k->goal[pass];
     r.first = k->first[pass];
     r.ceiling = ceiling > 0 ? rate / ceiling : GPU_NONE;
@@ -151,9 +154,37 @@ gpu_result step_short(gpu *g, char why[GPU_WHY]) {
     const goals k = {"", "cudnn", {0.9, 0.7}, {GPU_NONE, GPU_NONE}, 3, own_ceiling(g)};
     return rows(g, &k, shorter, COUNT(shorter), why);
 }
+/* What a new batch takes before it runs: parsing, planning both passes, verifying; FlexAttention's is a block mask. */
+static bool plan_row(gpu *g, const speed_case *c, char why[GPU_WHY]) {
+    double ms[9];
+    char name[120], fact[120], text[TEXT];
+    snprintf(name, sizeof name, "planning, %s", c->name);
+    snprintf(fact, sizeof fact, "blockmask.%s", c->name);
+    if (gpu_row_done(g, name)) return true;
+    program(g, c, text);
+    for (size_t i = 0; i < COUNT(ms); i++) {
+        double begin = fcp_clock();
+        fcp_plan *plan = gpu_plan_of("gpu-check.fcp", text, NULL, 0, why);
+        ms[i] = 1e3 * (fcp_clock() - begin);
+        if (!plan) return false;
+        fcp_plan_free(plan);
+    }
+    double own = gpu_median(ms, COUNT(ms)), peer = gpu_fact(g, fact);
+    gpu_row r = gpu_row_of(name, own, "ms", "processor time of a program's text to a verified plan; create_block_mask is compiled, on the device");
+    r.against = "block mask";
+    r.ratio = peer > 0 && own > 0 ? peer / own : GPU_NONE;
+    r.fact = fact;
+    r.own = own;
+    gpu_row_put(g, &r);
+    return true;
+}
+
 gpu_result step_masks(gpu *g, char why[GPU_WHY]) {
     const goals k = {"", "flex", {1.5, 1.5}, {GPU_NONE, GPU_NONE}, 3, own_ceiling(g)};
-    return rows(g, &k, masks, COUNT(masks), why);
+    gpu_result result = rows(g, &k, masks, COUNT(masks), why);
+    for (size_t i = 0; result == GPU_OK && i < COUNT(masks); i++)
+        if (!plan_row(g, &masks[i], why)) result = GPU_FAILED;
+    return result;
 }
 gpu_result step_older(gpu *g, char why[GPU_WHY]) {
     const goals k = {"mma.sync ", "flash", {1.0, 0.85}, {GPU_NONE, GPU_NONE}, 3, "ceiling.mma"};

@@ -76,6 +76,33 @@ run 1 "a step that ends its process" --again --only random --inject die:random
 says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
 
+# peers: what a script prints is kept, and not asked for again; a ratio that was not known is known once its peer is
+cat > "$folder/peer" << 'EOF'
+#!/bin/sh
+echo "$@" > "$0.arguments"
+echo "note torch a script"
+echo "fact cudnn.causal.8192.forward 2.5"
+echo "fact flex.window.16384.backward nonsense"
+echo "none flash.full.8192 NoKernel: there is none"
+echo "note end all"
+EOF
+chmod +x "$folder/peer"
+run 0 "a run with peers" --python "$folder/peer" --again --only peers
+says "a figure is kept" "cudnn.causal.8192.forward: 2.5" "$folder/gpu/GPU.md"
+holds "what is no figure is not" sh -c '! grep -q nonsense "$1"' sh "$folder/gpu/peers"
+says "what failed is told" "flash.full.8192: NoKernel" "$folder/gpu/GPU.md"
+run 0 "rows beside it" --only speed
+says "have a ratio" "| forward, causal.8192 | .* | cudnn | 2.500 |" "$folder/gpu/GPU.md"
+says "or none" "| backward, causal.8192 | .* | cudnn | - |" "$folder/gpu/GPU.md"
+printf 'fact\tcudnn.causal.8192.backward\t4\n' >> "$folder/gpu/peers"
+run 0 "nothing to do" --only speed
+says "which comes when the peer's figure comes" "| backward, causal.8192 | .* | cudnn | 4.000 |" "$folder/gpu/GPU.md"
+sed -i '/^end/d; /^run/d' "$folder/gpu/state"
+run 0 "peers again" --python "$folder/peer" --only peers
+holds "are told what is known" grep -q "peers.py .*cudnn.causal.8192.backward" "$folder/peer.arguments"
+run 0 "without a script" --python /nowhere/python --again --only peers
+says "there are none" "| peers | .* | skipped | .* no peers" "$folder/gpu/GPU.md"
+
 # where nothing can be checked
 FCP_CUDA_DRIVER=/nowhere/libcuda.so
 run 3 "a machine without a driver"
