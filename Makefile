@@ -156,11 +156,11 @@ $(filter $(B)/tests/unit/test_cuda% $(B)/tests/unit/test_nccl%,$(TESTS)): | $(ST
 tests: $(TESTS)
 
 check: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build $(B)/gpu-check
+	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build gpu-binaries
 	@$(MAKE) --no-print-directory lint
 	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
 check-sanitized:
-	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build $(B)/gpu-check
+	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build gpu-binaries
 	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
 # One runner or several, built and run: make test T='test_parse test_cells'
 test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS))),$(TESTS)) all
@@ -234,7 +234,8 @@ $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 gpu-check:
 	@if [ ! -x $(B)/gpu-check ] || [ -n "$(REBUILD)" ]; then $(MAKE) --no-print-directory gpu-check-build; fi
 	@$(B)/gpu-check --folder $(B)/gpu $(GPU_ARGS)
-gpu-check-build: $(B)/gpu-check $(B)/gpu/libnvrtc-carried.so $(STANDINS)
+gpu-binaries: $(B)/gpu-check $(B)/gpu/libnvrtc-carried.so $(STANDINS)
+gpu-check-build: gpu-binaries
 	@git describe --always --dirty --abbrev=12 > $(B)/gpu/commit 2> /dev/null || echo 'not known' > $(B)/gpu/commit
 	@mkdir -p $(B)/gpu/kernels
 	@FCP_CUDA_DRIVER=$(B)/standin/libcuda.so FCP_NVRTC=$(abspath $(B))/gpu/libnvrtc-carried.so FCP_CACHE=/dev/null \
@@ -268,7 +269,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: gpu-check gpu-check-build gpu-report all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
+.PHONY: gpu-check gpu-binaries gpu-check-build gpu-report all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
         examples setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -60,7 +60,7 @@ typedef struct answer {
 typedef struct arguments {
     const char *folder, *python, *only, *prepare, *inject;
     double seconds;
-    bool again;
+    bool again, small;
 } arguments;
 
 static const char usage[] =
@@ -71,6 +71,7 @@ static const char usage[] =
     "  --only      this step alone\n"
     "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
+    "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
     "  --inject    for tests: fail:STEP, die:STEP, kill:STEP\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
@@ -78,8 +79,9 @@ static bool parse(int argc, char **argv, arguments *a) {
     for (int i = 1; i < argc; i++) {
         const struct { const char *name, **to; } texts[] = {{"--folder", &a->folder}, {"--python", &a->python}, {"--only", &a->only},
                                                             {"--prepare", &a->prepare}, {"--inject", &a->inject}};
-        bool known = strcmp(argv[i], "--again") == 0;
-        a->again |= known;
+        bool again = strcmp(argv[i], "--again") == 0, small = strcmp(argv[i], "--small") == 0, known = again || small;
+        a->again |= again;
+        a->small |= small;
         for (size_t t = 0; !known && t < sizeof texts / sizeof *texts && i + 1 < argc; t++)
             if (strcmp(argv[i], texts[t].name) == 0) {
                 *texts[t].to = argv[++i];
@@ -294,6 +296,7 @@ int main(int argc, char **argv) {
         return WRONG;
     }
     use_carried(&g);
+    g.small = a.small;
     if (a.prepare) return gpu_prepare(&g, a.prepare);
     snprintf(cache, sizeof cache, "%.380s/cache", a.folder);
     setenv("FCP_CACHE", cache, 0);

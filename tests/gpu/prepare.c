@@ -83,7 +83,6 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         g->control->memory = (size_t)1 << 42;
         g->control->idle = true;
         if (gpu_look(g, &g->machine, &err)) report(&c, "the machine", err.message);
-        g->small = false;
         conformance(g, ignore, NULL);
         g->control->idle = true;
         make_ceilings(g, &c);

@@ -16,8 +16,8 @@ holds() { # holds WHAT COMMAND...
         echo "NOT: $what"
     fi
 }
-if [ ! -x "$check" ] || [ ! -e "$B/standin/libcuda.so" ]; then
-    echo "gpu-check or the stand-in is not built: make $B/gpu-check"
+if [ ! -x "$check" ] || [ ! -e "$B/standin/libcuda.so" ] || [ ! -e "$B/gpu/libnvrtc-carried.so" ]; then
+    echo "gpu-check or a stand-in is not built: make gpu-binaries"
     exit 1
 fi
 folder=$(mktemp -d) || exit 1
@@ -102,6 +102,18 @@ run 0 "peers again" --python "$folder/peer" --only peers
 holds "are told what is known" grep -q "peers.py .*cudnn.causal.8192.backward" "$folder/peer.arguments"
 run 0 "without a script" --python /nowhere/python --again --only peers
 says "there are none" "| peers | .* | skipped | .* no peers" "$folder/gpu/GPU.md"
+
+# kernels made beforehand: all that is run is among them, so that a machine without NVRTC has what it needs
+mkdir "$folder/gpu3"
+cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu3"
+holds "kernels are made beforehand" env FCP_NVRTC="$folder/gpu3/libnvrtc-carried.so" GPU_NVRTC="$FCP_NVRTC" GPU_KERNELS="$folder/gpu3/kernels" \
+    GPU_KERNELS_WRITE=1 FCP_CACHE=/dev/null "$check" --folder "$folder/gpu3" --prepare 8.0 --small
+holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3"
+says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
+says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
+rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
+env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --again --only short > "$folder/out" 2>&1
+says "where they were not, it is said" "NVRTC" "$folder/out"
 
 # where nothing can be checked
 FCP_CUDA_DRIVER=/nowhere/libcuda.so
