@@ -37,7 +37,8 @@ FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c
 CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
 # Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
-FIBER_SRC = tests/fibers/machine.c tests/fibers/machine_prims.c tests/fibers/fibers.c
+FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_memory.c machine_prims.c machine_async.c \
+  machine_products.c fibers.c)
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o)
 TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
@@ -47,7 +48,7 @@ C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(STANDIN_SRC
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
-KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma support
+KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 support
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
 EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)

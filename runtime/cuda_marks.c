@@ -161,7 +161,8 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
     char text[FCP_CUDA_PLACE];
     if (!s->marks || !err || strncmp(err->message, "rank ", 5) == 0) return code;
     fcp_error why = *err;
-    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) return code;
+    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) /* nothing has run */
+        return s->base.rank_count == 1 ? fcp_fail(err, code, "rank %u: %.500s", s->base.first_rank, why.message) : code;
     char who[24] = ""; /* where a process is one rank, that one */
     if (s->base.rank_count == 1) snprintf(who, sizeof who, "rank %u, ", s->base.first_rank);
     if (all_are(s, FCP_CUDA_BEFORE))

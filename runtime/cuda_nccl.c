@@ -41,8 +41,10 @@ struct cuda_nccl {
     nccl_comm comm;
     fcp_place place;
     cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
+    char *words;                 /* the same on the host: it outlives what streams copy from and to it */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
+    size_t staged_bytes[FCP_TENSORS];
     bool aborted, stuck;         /* stuck: even aborting did not end */
 };
 
@@ -123,6 +125,7 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(s, &id, err);
     size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES;
+    if (!code && !(n->words = malloc(bytes))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", n->place.ranks);
     return code ? code : fcp_cuda_memory(s, &s->devices[0], bytes, NULL, "what ranks tell each other", &n->scratch, err);
 }
 
@@ -230,6 +233,7 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
         if (n->staged[t] && !n->stuck) s->cuda->call.release(n->staged[t]);
     if (n->scratch && !n->stuck) s->cuda->call.release(n->scratch);
     if (n->memory && !n->stuck) n->nccl->call.release(n->memory);
+    if (!n->stuck) free(n->words);
     fcp_nccl_close(n->nccl);
     free(n);
     s->nccl = NULL;
@@ -242,6 +246,11 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
     size_t bytes = rank->arena_bytes ? rank->arena_bytes : 1;
     fcp_code code = fcp_cuda_use(s, rank->device, err);
     if (code) return code;
+    if (n->enrolled) code = check(s, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
+    n->enrolled = NULL;
+    if (code) return code;
+    if (n->memory) n->nccl->call.release(n->memory);
+    n->memory = NULL;
     if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
                        "device %d has no %zu bytes for an arena", rank->device->handle, bytes))
         return err ? (err->code = FCP_E_NO_MEMORY) : FCP_E_NO_MEMORY;
@@ -252,19 +261,23 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     const fcp_cuda_table *call = &s->cuda->call;
-    cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
+    size_t last = (size_t)n->place.ranks * FCP_GATHER_BYTES;
+    cu_ptr own = n->scratch + last;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+    memcpy(n->words + last, mine, bytes);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    if (!code) code = fcp_cuda_check(s->cuda, call->copy_in(own, mine, bytes, s->origin), err, "cannot copy to the device");
+    if (!code) code = fcp_cuda_check(s->cuda, call->copy_in(own, n->words + last, bytes, s->origin), err, "cannot copy to the device");
     if (!code)
         code = settle(s, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
                                                   s->origin), "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->copy_out(all, n->scratch, bytes * n->place.ranks, s->origin), err,
+        code = fcp_cuda_check(s->cuda, call->copy_out(n->words, n->scratch, bytes * n->place.ranks, s->origin), err,
                               "cannot copy from the device");
-    return code ? code : fcp_cuda_wait(s, s->origin, "hearing of all ranks", err);
+    if (!code) code = fcp_cuda_wait(s, s->origin, "hearing of all ranks", err);
+    if (!code) memcpy(all, n->words, bytes * n->place.ranks);
+    return code;
 }
 
 /* The first rank that is not as rank 0 is, or that failed. */
@@ -417,6 +430,16 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
+static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    if (n->staged[t]) s->cuda->call.release(n->staged[t]);
+    n->staged[t] = 0;
+    n->staged_bytes[t] = 0;
+    fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    if (!code) n->staged_bytes[t] = bytes;
+    return code;
+}
+
 fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
                                 fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
@@ -429,7 +452,7 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
         size_t bytes = tensor_bytes(s, t);
         const void *from = tensor_of(tensors, t);
         if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
-        if (!n->staged[t]) code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+        if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
         if (!code && inputs >> t & 1)
             code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(n->staged[t], from, bytes, rank->streams[FCP_COMM]), err,
                                   "cannot copy %zu bytes to device %d", bytes, rank->device->handle);

@@ -83,7 +83,7 @@ typedef struct fcp_cuda_session {
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition;
-    char partition_why[400];
+    char partition_why[400], warning[400];
     bool made, broken; /* made: everything was; broken: a run failed */
     fcp_error why;
 } fcp_cuda_session;
@@ -168,9 +168,9 @@ fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_er
 /* The rank's communicator, on its device, which is open. */
 fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
 /* Every rank tells the others its plan, options and `made`, what has become of its session so far: an error that names the
- * first rank that differs, or that failed; *err stays where this one did. Then each pair that will talk does so once. */
+ * first rank that differs, or that failed; *err stays where this one did. It may be done again, for another plan. Then each pair that will talk does so once. */
 fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err);
-/* The arena. */
+/* The arena, in place of one that there was: nothing of that is under way. */
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */
 fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,

@@ -180,8 +180,10 @@ static void session_free(fcp_session *base) {
             if (s->finished) call->stream_wait_event(s->origin, s->finished, 0);
             drain(s);
         }
-        for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (s->graphs[pass]) call->graph_exec_destroy(s->graphs[pass]);
+            s->graphs[pass] = NULL;
+        }
         fcp_cuda_nccl_close(s);
         for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r], nccl);
         if (s->origin) call->context_set(s->devices[0].context);
@@ -360,6 +362,8 @@ static fcp_partition session_partition(const fcp_session *base, const char **out
     return s->partition;
 }
 
+static const char *session_warning(const fcp_session *base) { return ((const fcp_cuda_session *)base)->warning; }
+
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
@@ -368,6 +372,7 @@ static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .backend = session_backend,
                                            .transport = session_transport,
                                            .partition = session_partition,
+                                           .warning = session_warning,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,

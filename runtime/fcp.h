@@ -146,8 +146,9 @@ typedef struct fcp_session_options {
  * The cuda backend with the transport local runs all ranks on the devices of this process, several to a device if need be:
  * rank r on device r modulo their number. With nccl each rank is a process with one device: all of them make their sessions
  * at the same time, of the same plan with the same options (they compare them), run the same passes in the same order, and
- * end their sessions; what one of them does not do the others wait for, at most timeout_s. Its plans are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the session uses,
- * there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
+ * end their sessions; what one of them does not do the others wait for, at most timeout_s. Of several such sessions of a
+ * process one runs at a time. Plans for cuda are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the
+ * session uses, there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
@@ -173,6 +174,9 @@ const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
 /* Which was taken, and in a sentence why; it lives as long as the session. Never AUTO. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
+/* Something about the session that is right but costs time, the first such: kernels that spill registers, no cache of
+ * kernels; "" if there is none. */
+const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus
 }

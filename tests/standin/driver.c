@@ -524,8 +524,15 @@ API cuModuleGetFunction(cu_function *out, cu_module m, const char *name) {
 }
 API cuFuncGetAttribute(int *out, int which, cu_function f) {
     ENTER;
+    const int registers = control.registers ? control.registers : 32;
     (void)f;
-    *out = which == CU_FUNC_REGISTERS ? 128 : 0;
+    switch (which) {
+    case CU_FUNC_MAX_THREADS: *out = registers > 0 ? 65536 / registers / 32 * 32 : 0; break;
+    case CU_FUNC_SHARED: *out = control.fixed; break;
+    case CU_FUNC_LOCAL: *out = control.local; break;
+    case CU_FUNC_REGISTERS: *out = registers; break;
+    default: return CU_ERROR_INVALID_VALUE;
+    }
     return CU_SUCCESS;
 }
 API cuFuncSetAttribute(cu_function f, int which, int value) {
@@ -557,6 +564,9 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
     if (f->parameters == sizeof n.parameters.launch) {
         ++*(s->green ? &control.in_green : &control.out_of_green);
         if (x > control.most_blocks) control.most_blocks = x;
+        size_t used = strlen(control.launched);
+        if (!strstr(control.launched, f->name))
+            snprintf(control.launched + used, sizeof control.launched - used, "%s%s", used ? ", " : "", f->name);
     }
     memcpy(&n.parameters, parameters[0], f->parameters);
     return put(s, &n, 0);

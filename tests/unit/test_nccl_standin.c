@@ -77,7 +77,7 @@ static nccl_result join(rank *r) {
     config.cga_cluster_size = 1;
     config.min_ctas = config.max_ctas = 4;
     if (p->rank == 0) CHECK(p, !r->nccl->call.unique_id(&p->shared->id));
-    process_meet(p, 0);
+    process_meet(p, 0, 1);
     nccl_result result = settle(r, r->nccl->call.init(&r->comm, (int)p->ranks, p->shared->id, (int)p->rank, &config));
     if (!result && x->group_at && p->rank == 1) {
         p->nccl->group_at = x->group_at;
