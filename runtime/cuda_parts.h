@@ -105,7 +105,7 @@ typedef struct fcp_cuda_session {
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition;
-    char partition_why[400];
+    char partition_why[400], warning[400];
     bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
     fcp_error why;
 } fcp_cuda_session;
