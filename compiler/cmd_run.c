@@ -32,7 +32,7 @@ typedef struct job {
     fcp_packed packed;
     fcp_check_report report;
     fcp_partition partition; /* asked for, then taken */
-    char backend[32], transport[32], partition_why[400];
+    char backend[32], transport[32], partition_why[400], warning[400];
     bool nccl;             /* this process is one rank of several, or the only one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
@@ -189,6 +189,8 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
     const char *why;
     work->partition = fcp_session_partition(session, &why);
     snprintf(work->partition_why, sizeof work->partition_why, "%s", why);
+    snprintf(work->warning, sizeof work->warning, "%s", fcp_session_warning(session));
+    if (*work->warning && !line->quiet && !line->json) fprintf(stderr, "fcpc: warning: %s\n", work->warning);
     for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++) {
         if (!work->pass[p]) continue;
         cmd_doing(doing[p]);
@@ -309,6 +311,7 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
     if (strcmp(work->backend, "cuda") == 0) {
         json_string(&j, "sm_partition", fcp_partition_name(work->partition));
         json_string(&j, "sm_partition_why", work->partition_why);
+        json_string(&j, "session_warning", *work->warning ? work->warning : NULL);
     }
     json_u64(&j, "ranks", work->shape.ranks);
     json_bool(&j, "ok", work->report.ok);

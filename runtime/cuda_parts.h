@@ -83,7 +83,7 @@ typedef struct fcp_cuda_session {
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition;
-    char partition_why[400];
+    char partition_why[400], warning[400];
     bool made, broken; /* made: everything was; broken: a run failed */
     fcp_error why;
 } fcp_cuda_session;

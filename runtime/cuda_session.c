@@ -372,6 +372,8 @@ static fcp_partition session_partition(const fcp_session *base, const char **out
     return s->partition;
 }
 
+static const char *session_warning(const fcp_session *base) { return ((const fcp_cuda_session *)base)->warning; }
+
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
@@ -381,6 +383,7 @@ static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .backend = session_backend,
                                            .transport = session_transport,
                                            .partition = session_partition,
+                                           .warning = session_warning,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,

@@ -16,6 +16,7 @@ typedef struct fcp_session_kind {
     const char *(*backend)(const fcp_session *session);
     const char *(*transport)(const fcp_session *session);
     fcp_partition (*partition)(const fcp_session *session, const char **out_why); /* NULL: nothing to share */
+    const char *(*warning)(const fcp_session *session); /* NULL: it has none */
     bool streams; /* it has streams that a caller may name */
 } fcp_session_kind;
 
