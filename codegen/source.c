@@ -10,13 +10,14 @@
 #include "kernels/abi.h"
 
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
-    emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
-    emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[], emit_text_support[];
+    emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[], emit_text_support[],
+    emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[], emit_text_backward_sm90[];
 
 bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
 unsigned emit_forward(uint32_t d, bool sm_90a) { return sm_90a && FK_HAS_SM90(d) ? EMIT_FORWARD_SM90 : EMIT_FORWARD; }
 static bool has_joint(uint32_t d) { return d <= 128; }
-unsigned emit_backward(uint32_t d, bool deterministic) {
+unsigned emit_backward(uint32_t d, bool deterministic, bool sm_90a) {
+    if (sm_90a && FK_HAS_BACKWARD_SM90(d)) return deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90;
     return !has_joint(d) ? EMIT_SPLIT : deterministic ? EMIT_ORDERED : EMIT_UNORDERED;
 }
 
@@ -39,15 +40,15 @@ static void open_first(void *context, const char *text, size_t size) {
     opening *o = context;
     if (!o->done) {
         char line[160];
-        bool sm90 = o->source->skeletons & EMIT_FORWARD_SM90;
+        bool forward = o->source->skeletons & EMIT_FORWARD_SM90, any = o->source->skeletons & EMIT_SM90;
         int length = snprintf(line, sizeof line,
                               "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n",
-                              o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, sm90);
+                              o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, forward);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);
         say_part(o->out, o->context, "prim_ptx.h", emit_text_prim_ptx);
-        if (sm90) say_part(o->out, o->context, "prim_sm90_ptx.h", emit_text_prim_sm90_ptx);
+        if (any) say_part(o->out, o->context, "prim_sm90_ptx.h", emit_text_prim_sm90_ptx);
         say_part(o->out, o->context, "emitted", NULL);
     }
     o->out(o->context, text, size);
@@ -56,27 +57,30 @@ static void open_first(void *context, const char *text, size_t size) {
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
-    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT)) return "no such skeleton";
+    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT))
+        return "no such skeleton";
     if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
     if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !has_joint(s->head_dim)) ||
-        (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(s->head_dim)))
+        (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(s->head_dim)) ||
+        (s->skeletons & EMIT_BACKWARD_SM90 && !FK_HAS_BACKWARD_SM90(s->head_dim)))
         return "a head_dim that this skeleton has not";
     opening o = {s, out, context, false};
     const char *wrong = emit_functions(s->program, open_first, &o, node);
     if (wrong) return wrong;
     say_part(out, context, "common.h", emit_text_common);
-    if (s->skeletons & EMIT_FORWARD_SM90) say_part(out, context, "tiles_sm90.h", emit_text_tiles_sm90);
-    if (s->skeletons & (EMIT_FORWARD | EMIT_FORWARD_SM90)) say_part(out, context, "forward_rows.h", emit_text_forward_rows);
+    if (s->skeletons & EMIT_SM90) say_part(out, context, "tiles_sm90.h", emit_text_tiles_sm90);
+    if (s->skeletons & EMIT_FORWARDS) say_part(out, context, "forward_rows.h", emit_text_forward_rows);
     if (s->skeletons & EMIT_FORWARD) say_part(out, context, "forward_mma.h", emit_text_forward_mma);
     if (s->skeletons & EMIT_FORWARD_SM90) say_part(out, context, "forward_sm90.h", emit_text_forward_sm90);
     if (s->skeletons & EMIT_BACKWARD) say_part(out, context, "backward_steps.h", emit_text_backward_steps);
     if (s->skeletons & EMIT_SPLIT) say_part(out, context, "backward_mma.h", emit_text_backward_mma);
-    for (int ordered = 1; ordered >= 0; ordered--)
-        if (s->skeletons & (ordered ? EMIT_ORDERED : EMIT_UNORDERED)) {
-            const char *line = ordered ? "#define FK_ORDERED 1\n" : "#undef FK_ORDERED\n#define FK_ORDERED 0\n";
-            out(context, line, strlen(line));
-            say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
-        }
+    for (int ordered = 1; ordered >= 0; ordered--) {
+        unsigned in = s->skeletons & (ordered ? EMIT_ORDERED | EMIT_ORDERED_SM90 : EMIT_UNORDERED | EMIT_UNORDERED_SM90);
+        const char *line = ordered ? "#define FK_ORDERED 1\n" : "#undef FK_ORDERED\n#define FK_ORDERED 0\n";
+        if (in) out(context, line, strlen(line));
+        if (in & ~(unsigned)EMIT_SM90) say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
+        if (in & EMIT_SM90) say_part(out, context, "backward_sm90.h", emit_text_backward_sm90);
+    }
     if (s->skeletons & EMIT_SUPPORT) say_part(out, context, "support.h", emit_text_support);
     return NULL;
 }
@@ -89,10 +93,40 @@ uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel
         {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d), false},
         {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
         {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1, false},
-        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1, false},
+        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1,
+         false},
+        {"fk_backward_ordered_sm90", EMIT_ORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
+         FK_BACKWARD_SM90_REGISTERS(d), 1, true},
+        {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
+         FK_BACKWARD_SM90_REGISTERS(d), 1, true},
     };
     uint32_t count = 0;
     for (int i = 0; i < EMIT_KERNELS; i++)
         if (skeletons & all[i].skeleton) out[count++] = all[i];
     return count;
+}
+
+uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
+    /* KiB of shared memory, and of it a block may have; warps, blocks. As CUDA's programming guide says by capability. */
+    static const struct {
+        const char *name;
+        uint32_t shared, most, warps, blocks;
+    } all[] = {{"sm_80", 164, 163, 64, 32}, {"sm_86", 100, 99, 48, 16}, {"sm_87", 164, 163, 48, 16}, {"sm_89", 100, 99, 48, 24},
+               {"sm_90", 228, 227, 64, 32}, {"sm_100", 228, 227, 64, 32}, {"sm_103", 228, 227, 64, 32},
+               {"sm_120", 100, 99, 48, 24}};
+    enum { REGISTERS = 65536, REGISTER_UNIT = 256, QUARTERS = 4, SHARED_UNIT = 128, RESERVED = 1024 };
+    size_t length = strlen(arch);
+    if (length && (arch[length - 1] == 'a' || arch[length - 1] == 'f')) length--;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strlen(all[i].name) != length || memcmp(all[i].name, arch, length)) continue;
+        uint32_t warps = (threads + 31) / 32, per_warp = (registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
+        uint32_t bytes = (shared + RESERVED + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
+        if (!warps || !per_warp || shared > all[i].most * 1024 || registers > 255 || threads > 1024) return 0;
+        uint32_t by_registers = REGISTERS / QUARTERS / per_warp * QUARTERS / warps; /* a warp lives in one quarter */
+        uint32_t by_shared = all[i].shared * 1024 / bytes, by_warps = all[i].warps / warps;
+        uint32_t least = by_registers < by_shared ? by_registers : by_shared;
+        if (by_warps < least) least = by_warps;
+        return least < all[i].blocks ? least : all[i].blocks;
+    }
+    return 0;
 }

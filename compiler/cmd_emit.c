@@ -40,7 +40,8 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
 static const struct {
     const char *name;
     unsigned skeleton;
-} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT}};
+} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT},
+                 {"ordered_sm90", EMIT_ORDERED_SM90}, {"unordered_sm90", EMIT_UNORDERED_SM90}};
 enum { BACKWARDS = sizeof backwards / sizeof *backwards };
 
 /* What --backward names; 0: the plan's own. */
@@ -52,13 +53,13 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
         return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
     for (int i = 0; i < BACKWARDS; i++)
         if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeleton;
-    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
+    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered, split, ordered_sm90 or unordered_sm90, not '%.80s'", typed);
 }
 
 static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
-    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic);
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, false);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) | e->backward;
     return fcp_kernel_source(plan, e->skeletons, &e->source, err);
@@ -87,8 +88,11 @@ static void print_text(const emission *e) {
         if (!c) continue;
         fprintf(stderr,
                 "%-19s %3" PRIu32 " registers of %3" PRIu32 ", %" PRIu32 " threads, %" PRIu32
-                " bytes of shared memory, %" PRIu32 " bytes spilled\n", k->name, c->registers, k->registers, k->threads, k->shared + c->shared,
-                c->spill_stores + c->spill_loads);
+                " bytes of shared memory, %" PRIu32 " bytes spilled", k->name, c->registers, k->registers, k->threads,
+                k->shared + c->shared, c->spill_stores + c->spill_loads);
+        uint32_t resident = emit_resident(e->arch, k->threads, c->registers, k->shared + c->shared);
+        if (resident) fprintf(stderr, ", %" PRIu32 " block%s a multiprocessor", resident, resident == 1 ? "" : "s");
+        fputc('\n', stderr);
     }
     fprintf(stderr, "%s, %zu bytes, %s in %.3f s\n", e->arch, e->cubin.size, e->cached ? "from the cache" : "compiled",
             e->seconds);
@@ -119,6 +123,9 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
             json_u64(&j, "spill_bytes", c->spill_stores + c->spill_loads);
             json_u64(&j, "stack_bytes", c->stack);
             json_u64(&j, "barriers", c->barriers);
+            uint32_t resident = emit_resident(e->arch, k->threads, c->registers, k->shared + c->shared);
+            if (resident) json_u64(&j, "blocks_per_multiprocessor", resident);
+            else json_null(&j, "blocks_per_multiprocessor");
         }
         json_end(&j);
     }

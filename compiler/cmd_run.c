@@ -32,7 +32,7 @@ typedef struct job {
     fcp_packed packed;
     fcp_check_report report;
     fcp_partition partition; /* asked for, then taken */
-    char backend[32], transport[32], partition_why[400];
+    char backend[32], transport[32], partition_why[400], warning[400];
     bool nccl;             /* this process is one rank of several, or the only one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
@@ -133,10 +133,7 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     fcp_code code = fcp_place_find(NULL, p->ranks, p->gpus, &place, err);
     if (code) return code;
     input->json_told = place.rank != 0;
-    if (work->outputs && p->ranks > 1)
-        code = fcp_fail(err, FCP_E_USAGE, "--%s with --transport nccl: each process has the rows of its own rank alone; "
-                        "--transport local has all", work->outputs & 1u << FCP_TENSOR_O ? "out" : "lse or a gradient's option");
-    return code;
+    return FCP_OK;
 }
 
 /* Refuses what the machine cannot hold, rather than to die of it: tensors, and as much again cut by rank. */
@@ -192,6 +189,8 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
     const char *why;
     work->partition = fcp_session_partition(session, &why);
     snprintf(work->partition_why, sizeof work->partition_why, "%s", why);
+    snprintf(work->warning, sizeof work->warning, "%s", fcp_session_warning(session));
+    if (*work->warning && !line->quiet && !line->json) fprintf(stderr, "fcpc: warning: %s\n", work->warning);
     for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++) {
         if (!work->pass[p]) continue;
         cmd_doing(doing[p]);
@@ -312,6 +311,7 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
     if (strcmp(work->backend, "cuda") == 0) {
         json_string(&j, "sm_partition", fcp_partition_name(work->partition));
         json_string(&j, "sm_partition_why", work->partition_why);
+        json_string(&j, "session_warning", *work->warning ? work->warning : NULL);
     }
     json_u64(&j, "ranks", work->shape.ranks);
     json_bool(&j, "ok", work->report.ok);
@@ -364,6 +364,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     uint32_t wrong_rank = 0;
     char who[32] = "";
     if (work->check) code = share_report(work, &wrong_rank, err);
+    if (code == FCP_OK && work->report.ok && work->outputs)
+        code = fcp_session_collect_packed(work->session, input->plan, work->outputs, &work->packed, err);
     fcp_session_free(work->session);
     work->session = NULL;
     if (code != FCP_OK) return code;
@@ -373,7 +375,7 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
             fcp_fail(&wrong, FCP_E_MISMATCH, "%s%s differs from the definition of attention by %.3g, allowed is %.3g", who,
                      fcp_tensor_name((fcp_tensor)t), work->report.tensor[t].max_abs_error,
                      work->report.tensor[t].tolerance);
-    if (wrong.code == FCP_OK) code = write_outputs(line, work, err);
+    if (wrong.code == FCP_OK && work->first == 0) code = write_outputs(line, work, err);
     if (code != FCP_OK) return code;
     if (!line->quiet && !line->json && work->first == 0) print_text(line, input->plan, work);
     if (line->json && work->first == 0) code = print_json(input, work, wrong.code != FCP_OK ? &wrong : NULL, err);

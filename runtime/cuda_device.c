@@ -5,6 +5,7 @@
  *           on each device.
  */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    d->backward = emit_backward(p->head_dim, p->deterministic);
+    d->backward = emit_backward(p->head_dim, p->deterministic, false);
     emit_kernel asked[EMIT_KERNELS];
     emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
     if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
@@ -98,6 +99,40 @@ void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d) {
 
 /* --- kernels ------------------------------------------------------------------------------------------------------ */
 
+/* The first thing worth knowing is kept. */
+static void warn(fcp_cuda_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void warn(fcp_cuda_session *s, const char *format, ...) {
+    va_list args;
+    if (s->warning[0]) return;
+    va_start(args, format);
+    vsnprintf(s->warning, sizeof s->warning, format, args);
+    va_end(args);
+}
+
+/* What the driver says of a kernel, against what its skeleton says: more is an error; spills are right, and slow. */
+static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
+                             fcp_error *err) {
+    static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};
+    int says[4] = {0};
+    fcp_code code = FCP_OK;
+    for (int i = 0; !code && i < 4; i++)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.function_attribute(&says[i], which[i], k->function), err,
+                              "the driver does not say what %s takes", asked->name);
+    if (code) return code;
+    if (says[3] > (int)asked->registers || says[0] < (int)asked->threads)
+        return fcp_fail(err, FCP_E_COMPILE,
+                        "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a block, of %u; "
+                        "another NVRTC (FCP_NVRTC) would do", asked->name, says[3], d->handle, d->name, asked->registers, says[0],
+                        asked->threads);
+    if (says[1] > d->shared - (int)k->shared)
+        return fcp_fail(err, FCP_E_COMPILE, "%s takes %d bytes of shared memory on device %d (%s) beside its %u, which has %d",
+                        asked->name, says[1], d->handle, d->name, k->shared, d->shared);
+    if (says[2])
+        warn(s, "%s keeps %d bytes a thread in local memory on device %d (%s), which costs time: another NVRTC (FCP_NVRTC) may not",
+             asked->name, says[2], d->handle, d->name);
+    return FCP_OK;
+}
+
 static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id id, const emit_kernel *asked,
                             fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -105,10 +140,12 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id 
     int blocks = 0;
     *k = (cuda_kernel){NULL, asked->threads, asked->shared, asked->parts, 0};
     if (k->shared > (uint32_t)d->shared)
-        return fcp_fail(err, FCP_E_BACKEND, "device %d (%s) gives a block %d bytes of shared memory; %s needs %u", d->handle,
-                        d->name, d->shared, asked->name, k->shared);
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
+                        "would do", d->handle, d->name, d->shared, asked->name, k->shared);
     fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, d->module, asked->name), err,
                                    "the kernels have no %s", asked->name);
+    if (!code) code = check_kernel(s, d, k, asked, err);
     if (!code && k->shared)
         code = fcp_cuda_check(s->cuda, call->function_set(k->function, CU_FUNC_MAX_DYNAMIC_SHARED, (int)k->shared), err,
                               "%s cannot have %u bytes of shared memory", asked->name, k->shared);
@@ -134,7 +171,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skele
         for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
             if (strcmp(names[id], asked[i].name) == 0) code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
     for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND; id++) {
-        const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .parts = 1};
+        const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
+                                 .parts = 1};
         code = find_kernel(s, d, (cuda_kernel_id)id, &one, err);
     }
     return code;
@@ -151,6 +189,7 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
     fcp_code code = fcp_kernel_source(s->plan, skeletons, &source, err);
     if (code) return code;
     code = fcp_jit_compile(jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, err);
+    if (*fcp_jit_warning(jit)) warn(s, "%s", fcp_jit_warning(jit));
     if (!code) code = fcp_cuda_use(s, d, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, s->cuda->call.module_load(&d->module, cubin.bytes), err,
@@ -219,7 +258,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         float sink = (float)plan->sink[i];
         memcpy(bytes + x.sinks + i * sizeof sink, &sink, sizeof sink);
     }
-    put(bytes + x.data, plan->data, plan->data_count);
+    fcp_kernel_data(plan, bytes + x.data);
     put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {

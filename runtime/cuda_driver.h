@@ -25,7 +25,7 @@ enum cu_device_attribute {
     CU_CAPABILITY_MAJOR = 75,
     CU_CAPABILITY_MINOR = 76
 };
-enum cu_function_attribute { CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
+enum cu_function_attribute { CU_FUNC_MAX_THREADS = 0, CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
 enum { CU_RESOURCE_SM = 1, CU_GREEN_DEFAULT_STREAM = 1 };
 /* Multiprocessors that can be set apart, as the driver lays it out. */
 typedef struct cu_resource {

@@ -83,7 +83,7 @@ typedef struct fcp_cuda_session {
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition;
-    char partition_why[400];
+    char partition_why[400], warning[400];
     bool made, broken; /* made: everything was; broken: a run failed */
     fcp_error why;
 } fcp_cuda_session;
@@ -189,6 +189,8 @@ void fcp_cuda_nccl_abort(fcp_cuda_session *s);
 void fcp_cuda_nccl_close(fcp_cuda_session *s);
 /* Bytes of each rank, FCP_GATHER_BYTES at most, to all: all has `bytes` of each. */
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err);
+/* Bytes of rank `from` to rank 0, both of which do it. */
+fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err);
 
 /* --- cuda_reshuffle.c: callers' tensors. */
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */

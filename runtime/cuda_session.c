@@ -335,20 +335,30 @@ static fcp_code session_wait(fcp_session *base, fcp_error *err) {
     return code;
 }
 
-static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
-    fcp_cuda_session *s = (fcp_cuda_session *)base;
+/* What one process says goes to `all` (NULL: nothing is said), what rank `from` has to rank 0. */
+static fcp_code tell(fcp_cuda_session *s, const void *mine, void *all, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
     cu_context before = NULL;
     fcp_error why = {0};
-    if (!s->nccl) memcpy(out_all, mine, bytes);
-    if (!s->nccl) return FCP_OK;
     if (s->broken)
         return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
-    if (!code) code = fcp_cuda_nccl_gather(s, mine, bytes, out_all, &why);
+    if (!code)
+        code = all ? fcp_cuda_nccl_gather(s, mine, bytes, all, &why) : fcp_cuda_nccl_collect(s, from, memory, bytes, &why);
     if (code) break_down(s, code, &why);
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
     return code;
+}
+
+static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    if (s->nccl) return tell(s, mine, out_all, 0, NULL, bytes, err);
+    memcpy(out_all, mine, bytes);
+    return FCP_OK;
+}
+static fcp_code session_collect(fcp_session *base, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    return s->nccl ? tell(s, NULL, NULL, from, memory, bytes, err) : FCP_OK;
 }
 
 static const char *session_backend(const fcp_session *s) { return s->kind->name; }
@@ -362,14 +372,18 @@ static fcp_partition session_partition(const fcp_session *base, const char **out
     return s->partition;
 }
 
+static const char *session_warning(const fcp_session *base) { return ((const fcp_cuda_session *)base)->warning; }
+
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
                                            .gather = session_gather,
+                                           .collect = session_collect,
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,
                                            .partition = session_partition,
+                                           .warning = session_warning,
                                            .streams = true};
 
 fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,

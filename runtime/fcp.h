@@ -174,6 +174,9 @@ const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
 /* Which was taken, and in a sentence why; it lives as long as the session. Never AUTO. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
+/* Something about the session that is right but costs time, the first such: kernels that spill registers, no cache of
+ * kernels; "" if there is none. */
+const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus
 }

@@ -98,13 +98,17 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
-    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(plan->problem->head_dim, true) == EMIT_SPLIT)
+    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(plan->problem->head_dim, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,
                         "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
     if (!code && skeletons & EMIT_FORWARD_SM90 && emit_forward(plan->problem->head_dim, true) != EMIT_FORWARD_SM90)
         code = fcp_fail(err, FCP_E_HEADS,
                         "the skeletons for sm_90a have a head_dim of 64, 128 and 256; the plan's is %" PRIu32,
+                        plan->problem->head_dim);
+    if (!code && skeletons & EMIT_BACKWARD_SM90 && !(emit_backward(plan->problem->head_dim, true, true) & EMIT_BACKWARD_SM90))
+        code = fcp_fail(err, FCP_E_HEADS,
+                        "the backward pass for sm_90a has a head_dim of 64 or 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
     if (!code) code = describe(plan, &program, &arrays, err);
     if (!code && !program.positions)

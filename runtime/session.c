@@ -113,4 +113,5 @@ fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) 
     if (out_why) *out_why = why;
     return p;
 }
+const char *fcp_session_warning(const fcp_session *s) { return s->kind->warning ? s->kind->warning(s) : ""; }
 const char *fcp_session_transport(const fcp_session *s) { return s->kind->transport(s); }

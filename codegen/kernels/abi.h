@@ -45,7 +45,7 @@ typedef struct fk_bands {
 /* What fk_allow, fk_score and fk_slope see beside q, k and h. */
 typedef struct fk_env {
     fk_sequence sequence;
-    const fk_u64 *arrays;   /* per array: the address of its first value */
+    const fk_u64 *arrays;   /* per array: the address of its first value; reals are float */
     const fk_bands *bands;
 } fk_env;
 
@@ -121,7 +121,7 @@ typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
     fk_u32 heads, mark_value;
 } fk_support;
-enum { FK_SUPPORT_THREADS = 256 };
+enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 /* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most
@@ -166,4 +166,14 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DQ_PARTS(d) (FK_ROWS / FK_DQ_ROWS(d))
 #define FK_DQ_SHARED(d) (2 * FK_TILE_BYTES(FK_DQ_ROWS(d), d) + 4 * FK_TILE_BYTES(FK_DQ_KEYS(d), d))
 #define FK_DQ_REGISTERS(d) 255
+
+/* dKV and dQ for sm_90a, head_dim 64 and 128: FK_KEYS keys stay, rows stream by in two stages; dS has two buffers. A
+ * thread has 168 registers at first, and warpgroups give each other of them. */
+#define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
+enum { FK_BACKWARD_SM90_THREADS = 384 };
+#define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
+#define FK_BACKWARD_SM90_SHARED(d)                                                                                     \
+    (2 * FK_TILE_BYTES(FK_KEYS, d) + 4 * FK_TILE_BYTES(FK_BACKWARD_SM90_ROWS(d), d) +                                  \
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) + 32)
+#define FK_BACKWARD_SM90_REGISTERS(d) 168
 #endif

@@ -33,11 +33,13 @@ FK_PRIMITIVE(void, fk_arrive_some, (fk_u32 id, fk_u32 threads))
  *   fk_product_registers   a in registers; b with its N columns side by side in memory
  * They begin when asked, and c, and a in registers, may not be touched before fk_products_wait says that they have ended:
  * fk_products_begin first, once registers have been written; then products; fk_products_end puts those so far into one
- * group; fk_products_wait_N waits until at most N groups have not ended. All: warpgroup. */
+ * group; fk_products_wait_N waits until at most N groups have not ended. All: warpgroup. Numbers in registers know nothing
+ * of such waits: fk_products_settle stands between a wait and the first use of the sums whose products have ended by it. */
 FK_PRIMITIVE(void, fk_products_begin, (void))
 FK_PRIMITIVE(void, fk_products_end, (void))
 FK_PRIMITIVE(void, fk_products_wait_0, (void))
 FK_PRIMITIVE(void, fk_products_wait_1, (void))
+FK_PRIMITIVE(void, fk_products_settle, (float *c, fk_u32 count))
 #define FK_PRODUCTS(n)                                                                                                 \
     FK_PRIMITIVE(void, fk_product_##n##_bf16, (float *c, fk_u64 a, fk_u64 b, fk_u32 add))                              \
     FK_PRIMITIVE(void, fk_product_##n##_fp16, (float *c, fk_u64 a, fk_u64 b, fk_u32 add))                              \

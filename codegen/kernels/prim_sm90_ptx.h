@@ -46,6 +46,10 @@ FK_DEVICE void fk_products_begin(void) { asm volatile("wgmma.fence.sync.aligned;
 FK_DEVICE void fk_products_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 FK_DEVICE void fk_products_wait_0(void) { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 FK_DEVICE void fk_products_wait_1(void) { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
+FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
+    FK_UNROLL
+    for (fk_u32 i = 0; i < count; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
 #define fk_registers_down(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 " #n ";")
 #define fk_registers_up(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 " #n ";")
 

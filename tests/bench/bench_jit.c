@@ -78,7 +78,7 @@ void bench_jit(void) {
     if (n && d && !fcpc_parse_text("bench.fcp", program_text, sizeof program_text - 1, NULL, d, &program) &&
         !fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan) && mkdtemp(folder)) {
         one(plan, "forward", EMIT_FORWARD, folder);
-        one(plan, "backward", emit_backward(128, true), folder);
+        one(plan, "backward", emit_backward(128, true, false), folder);
         snprintf(command, sizeof command, "rm -rf %s", folder);
         if (system(command)) perror(folder);
     }

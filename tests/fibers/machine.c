@@ -1,11 +1,11 @@
 /* machine.c: the machine's blocks: fibers, their order, where they meet, and how a launch ends.
  *
  * Requires: see machine.h. Cost: a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory:
- *           64 KiB of stack and 20 KiB of pending copies a thread.
+ *           64 KiB of stack, and 20 KiB for pending copies, a thread.
  * Method:   fibers hand over to each other. A thread that waits gives way to the next lane of its warp that can go on; if
  *           there is none, to a warp drawn at random, of any block; if there is none, the launch is stuck. Whoever ends
  *           last in its block hands back to machine_run, which begins the next block, as does a failure, from wherever it
- *           is: fibers hold nothing that must be freed.
+ *           is: fibers hold nothing that must be freed. If nobody can go on, copies that are under way come.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -37,7 +37,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { STACK = 64 << 10, GUARD = 4096, POISONED = 16 << 10 };
+enum { STACK = 64 << 10, GUARD = 4096, POISONED = 16 << 10, REGISTERS = 65536, MOST_REGISTERS = 248 };
 
 _Thread_local thread *machine_self;
 
@@ -126,9 +126,9 @@ uint64_t machine_roll(machine *m, uint64_t n) {
     return (m->random * UINT64_C(0x2545f4914f6cdd1d) >> 32) % n;
 }
 
-/* Keeps what went wrong at thread `where`, and ends the launch; `t` runs. */
-static _Noreturn void end_launch(thread *t, const thread *where, const char *format, va_list args) {
-    machine *m = t->machine;
+/* Keeps what went wrong at thread `where`. */
+static void describe(const thread *where, const char *format, va_list args) {
+    machine *m = where->machine;
     const char *file = where->at.file ? strrchr(where->at.file, '/') : NULL;
     int used = vsnprintf(m->text, MACHINE_TEXT, format, args);
     if (used >= 0 && used < MACHINE_TEXT)
@@ -136,14 +136,30 @@ static _Noreturn void end_launch(thread *t, const thread *where, const char *for
                  where->index / WARP, where->index % WARP, file ? file + 1 : where->at.file ? where->at.file : "?",
                  where->at.line);
     m->failed = true;
-    hand_over(m, t, NULL);
+}
+
+static _Noreturn void end_launch(thread *t) {
+    hand_over(t->machine, t, NULL);
     abort(); /* nobody comes back here */
 }
 
 void machine_fail(thread *t, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    end_launch(t, t, format, args);
+    describe(t, format, args);
+    va_end(args);
+    end_launch(machine_self);
+}
+
+void machine_wrong(const thread *where, const char *format, ...) {
+    va_list args;
+    if (where->machine->failed) return;
+    va_start(args, format);
+    describe(where, format, args);
+    va_end(args);
+}
+void machine_look(thread *t) {
+    if (t->machine->failed) end_launch(t);
 }
 
 static _Noreturn void fail_at(thread *t, const thread *where, const char *format, ...)
@@ -151,7 +167,9 @@ static _Noreturn void fail_at(thread *t, const thread *where, const char *format
 static void fail_at(thread *t, const thread *where, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    end_launch(t, where, format, args);
+    describe(where, format, args);
+    va_end(args);
+    end_launch(t);
 }
 
 static bool can_go_on(const thread *t) {
@@ -160,6 +178,10 @@ static bool can_go_on(const thread *t) {
     case MEETS_WARP: return t->block->warps[t->index / WARP].generation != t->seen;
     case MEETS_BLOCK: return t->block->generation != t->seen;
     case MEETS_VALUE: return *t->value == t->seen;
+    case MEETS_BARRIER: return machine_phase_over(t);
+    case MEETS_SOME: return t->block->named[t->waits].generation != t->seen;
+    case MEETS_PRODUCTS: return machine_products_over(t);
+    case MEETS_REGISTERS: return machine_registers_over(t);
     default: return false;
     }
 }
@@ -187,40 +209,77 @@ static thread *next_after(const thread *t) {
     return anyone(t->machine);
 }
 
-/* Nobody can go on: shows, of t's block, a lane that waits for its warp, or else a thread that waits for its block. */
+/* Some copies come, now that nobody can go on; false: none are under way. */
+static bool some_copies(machine *m) {
+    bool any = false;
+    for (uint32_t i = 0; i < MACHINE_RESIDENT; i++)
+        if (m->blocks[i].live && machine_progress(&m->blocks[i], true)) any = true;
+    return any;
+}
+
+/* Nobody can go on: shows a thread of t's block, rather one that waits for fewer others. */
 static _Noreturn void fail_stuck(thread *t) {
+    static const uint8_t worth[ENDED + 1] = {[MEETS_BLOCK] = 1,  [MEETS_SOME] = 2,  [MEETS_PRODUCTS] = 3, [MEETS_REGISTERS] = 4,
+                                             [MEETS_BARRIER] = 5, [MEETS_VALUE] = 6, [MEETS_WARP] = 7};
     const block *b = t->block;
-    uint32_t warp_waits = 0, block_waits = 0, value_waits = 0;
-    const thread *example = NULL;
+    uint32_t waits[ENDED + 1] = {0};
+    const thread *example = t, *missed = NULL;
     for (uint32_t i = 0; i < t->machine->launch->threads; i++) {
         const thread *x = &b->threads[i];
-        warp_waits += x->state == MEETS_WARP;
-        block_waits += x->state == MEETS_BLOCK;
-        value_waits += x->state == MEETS_VALUE;
-        bool better = x->state == MEETS_VALUE || x->state == MEETS_WARP || (x->state == MEETS_BLOCK && !example);
-        if (better && !(example && (example->state == MEETS_WARP || example->state == MEETS_VALUE))) example = x;
+        waits[x->state]++;
+        if (worth[x->state] > worth[example->state]) example = x;
+        if (!missed && x->state == MEETS_BARRIER && machine_missed(x)) missed = x;
     }
-    fail_at(t, example ? example : t,
-            "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block, %u for a value",
-            t->machine->launch->threads, b->ended, warp_waits, block_waits, value_waits);
+    if (missed) {
+        const barrier *x = &b->barriers[missed->waits];
+        fail_at(t, missed,
+                "phase error: the thread waits for parity %u of barrier %u, of which %u phases have ended; it waited for the "
+                "one of number %d last, and nobody can go on",
+                missed->seen, x->at, x->phases, missed->phases[missed->waits]);
+    }
+    uint32_t missing = machine_warps_missing(b);
+    if (missing)
+        fail_at(t, example, "divergence: %u warps of a warpgroup do not come to change its registers with the others", missing);
+    fail_at(t, example,
+            "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block, %u for a value, %u for a "
+            "barrier, %u for a named barrier, %u for products, %u for registers",
+            t->machine->launch->threads, waits[ENDED], waits[MEETS_WARP], waits[MEETS_BLOCK], waits[MEETS_VALUE],
+            waits[MEETS_BARRIER], waits[MEETS_SOME], waits[MEETS_PRODUCTS], waits[MEETS_REGISTERS]);
 }
 
 void machine_pause(thread *t) {
     while (!can_go_on(t)) {
         thread *next = next_after(t);
-        if (!next) fail_stuck(t);
-        hand_over(t->machine, t, next);
+        if (next) hand_over(t->machine, t, next);
+        else if (!some_copies(t->machine)) fail_stuck(t);
+        machine_look(t);
     }
     t->state = READY;
+}
+
+void machine_give_way(thread *t) {
+    machine *m = t->machine;
+    if (m->eager && machine_roll(m, 8) < m->eager) machine_progress(t->block, false);
+    machine_look(t);
+    if (machine_roll(m, 8)) return;
+    thread *next = anyone(m);
+    if (next && next != t) hand_over(m, t, next);
 }
 
 static _Noreturn void leave(thread *t) {
     machine *m = t->machine;
     if (t->copy_count) machine_fail(t, "unfinished copy: the thread ends with %u under way", t->copy_count);
+    machine_close_products(t);
     t->state = ENDED;
     thread *next = NULL;
-    if (++t->block->ended == m->launch->threads) t->block->live = false;
-    else if (!(next = next_after(t))) fail_stuck(t);
+    if (++t->block->ended == m->launch->threads) {
+        machine_close_async(t);
+        t->block->live = false;
+    } else
+        while (!(next = next_after(t))) {
+            if (!some_copies(m)) fail_stuck(t);
+            machine_look(t);
+        }
     hand_over(m, t, next);
     abort();
 }
@@ -232,15 +291,26 @@ static void begin_block(machine *m, block *b, uint32_t number) {
     b->live = true;
     b->number = number;
     b->arrived = b->ended = b->generation = 0;
-    b->epoch = 1;
     memset(b->warps, 0, sizeof b->warps);
+    for (uint32_t i = 0; i < WARPS; i++) b->warps[i].time = 1;
     memset(b->shared, 0xff, x->shared);
-    memset(b->shadows, 0, (x->shared + 3) / 4 * sizeof *b->shadows);
+    memset(b->chunks, 0, (x->shared + 15) / 16 * sizeof *b->chunks);
+    b->times_count = 1;
+    b->times_free = 0;
+    machine_forget_block(b);
+    machine_open_async(b);
+    machine_open_products(b);
+    known *nothing = machine_known(&b->threads[0]);
     for (uint32_t i = 0; i < x->threads; i++) {
         thread *t = &b->threads[i];
         t->state = READY;
         t->at = (place){0};
         t->copy_count = 0;
+        t->order = machine_keep(nothing);
+        t->time = 1;
+        t->fenced = t->products = t->products_known = t->commits = t->commits_known = 0;
+        t->begun = t->packed = false;
+        for (uint32_t j = 0; j < BARRIERS; j++) t->phases[j] = -2;
 #ifdef HAVE_THREAD_SANITIZER
         if (t->sanitizer) __tsan_destroy_fiber(t->sanitizer);
         t->sanitizer = __tsan_create_fiber(0);
@@ -249,15 +319,16 @@ static void begin_block(machine *m, block *b, uint32_t number) {
 #endif
         prepare_stack(t, stack_of(t), run_thread);
     }
+    machine_drop(m, nothing);
 }
 
 static bool reserve_shared(block *b, uint32_t bytes) {
     if (bytes <= b->shared_capacity) return true;
     uint8_t *shared = realloc(b->shared, bytes);
     if (shared) b->shared = shared;
-    shadow *shadows = realloc(b->shadows, (bytes + 3) / 4 * sizeof *shadows);
-    if (shadows) b->shadows = shadows;
-    if (!shared || !shadows) return false;
+    chunk *chunks = realloc(b->chunks, (bytes + 15) / 16 * sizeof *chunks);
+    if (chunks) b->chunks = chunks;
+    if (!shared || !chunks) return false;
     b->shared_capacity = bytes;
     return true;
 }
@@ -298,6 +369,12 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
         snprintf(text, MACHINE_TEXT, "a block of %u threads", launch->threads);
         return false;
     }
+    if (launch->registers % 8 || launch->registers * launch->threads > REGISTERS) {
+        snprintf(text, MACHINE_TEXT, "%u threads of %u registers", launch->threads, launch->registers);
+        return false;
+    }
+    m->eager = (uint32_t)machine_roll(m, 4) * 2;
+    machine_forget(m);
     uint32_t resident = launch->resident ? launch->resident : 1;
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) m->blocks[i].live = false;
     for (uint32_t i = 0; i < resident && i < MACHINE_RESIDENT; i++) {
@@ -319,8 +396,8 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
                 started++;
             }
         thread *next = anyone(m);
-        if (!next) break;
-        hand_over(m, NULL, next);
+        if (next) hand_over(m, NULL, next);
+        else if (!some_copies(m)) break;
     }
     for (uint32_t i = 0; i < MACHINE_RESIDENT && !m->failed; i++)
         if (m->blocks[i].live) { /* what ran last has ended, and these wait */
@@ -357,11 +434,19 @@ void machine_free(machine *m) {
     for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++)
         if (m->threads[i].sanitizer) __tsan_destroy_fiber(m->threads[i].sanitizer);
 #endif
+    for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++) free(m->threads[i].copies);
     if (m->stacks) munmap(m->stacks, (size_t)MACHINE_RESIDENT * MACHINE_THREADS * (STACK + GUARD));
     free(m->threads);
+    for (known *k = m->known_all, *next; k; k = next) {
+        next = k->all;
+        free(k);
+    }
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) {
         free(m->blocks[i].shared);
-        free(m->blocks[i].shadows);
+        free(m->blocks[i].chunks);
+        free(m->blocks[i].times);
+        free(m->blocks[i].groups);
+        free(m->blocks[i].boxes);
     }
     free(m);
 }

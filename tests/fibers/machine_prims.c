@@ -1,17 +1,18 @@
 /* machine_prims.c: what the primitives do on the machine of fibers, and what they watch.
  *
  * Requires: machine.c's fibers; every function is called from a kernel that runs there.
- * Cost:     a product of fragments is 2048 multiplications and 32 switches; a word of shared memory a few comparisons.
+ * Cost:     a product of fragments is 2048 multiplications and 32 switches.
  * Source:   fragment layouts as in prim.h, which are those of the PTX manual; here the whole matrices are put together from
  *           the lanes' registers, multiplied, and taken apart again.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../runtime/numeric.h"
 #include "machine_parts.h"
-#define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "../../codegen/kernels/abi.h"
+#define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "../../codegen/kernels/prim.h"
 #undef FK_PRIMITIVE
 void machine_note(const char *file, int line);
@@ -33,12 +34,16 @@ void fk_sync_host(void) {
         machine_fail(t, "divergence: a fk_sync while others are at line %d", b->sync_at.line);
     t->state = MEETS_BLOCK;
     t->seen = b->generation;
+    machine_release(t, &b->syncing);
     if (++b->arrived == t->machine->launch->threads) {
         b->arrived = 0;
         b->generation++;
-        b->epoch++;
+        machine_gathered(t, &b->syncing, &b->synced);
+        machine_drop(t->machine, b->syncing.sum);
+        b->syncing = (gathering){0};
     }
     machine_pause(t);
+    machine_acquire(t, b->synced);
 }
 
 typedef float row8 __attribute__((vector_size(32)));
@@ -74,12 +79,12 @@ __attribute__((always_inline)) static inline void multiply(float (*number)(uint1
     }
 }
 
-static const uint8_t *read_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align, bool by_warp);
-
 static void matrices(bool transposed, thread *lanes) {
     uint16_t rows[4][8][8];
+    bool alike = true;
+    for (uint32_t i = 1; i < WARP; i++) alike &= lanes[i].order == lanes->order;
     for (uint32_t i = 0; i < WARP; i++)
-        memcpy(rows[i / 8][i % 8], read_shared(&lanes[i], lanes[i].operands->in[0], 16, 16, true), 16);
+        memcpy(rows[i / 8][i % 8], machine_warp_reads(&lanes[i], lanes[i].operands->in[0], alike), 16);
     for (uint32_t i = 0; i < WARP; i++)
         for (uint32_t k = 0; k < 4; k++) {
             uint32_t g = i / 4, t = i % 4 * 2;
@@ -89,9 +94,7 @@ static void matrices(bool transposed, thread *lanes) {
         }
 }
 
-/* All lanes of a warp come here; the last one does it for all. */
-static void meet(meeting kind, operands *mine) {
-    thread *t = machine_self;
+bool machine_meet(thread *t, meeting kind, operands *mine) {
     warp *w = &t->block->warps[t->index / WARP];
     if (w->arrived == 0) w->kind = kind, w->at = t->at;
     if (w->kind != kind || w->at.line != t->at.line || w->at.file != t->at.file)
@@ -99,10 +102,21 @@ static void meet(meeting kind, operands *mine) {
     t->operands = mine;
     t->state = MEETS_WARP;
     t->seen = w->generation;
-    if (++w->arrived < WARP) {
-        machine_pause(t);
-        return;
-    }
+    if (++w->arrived == WARP) return true;
+    machine_pause(t);
+    return false;
+}
+void machine_met(thread *t) {
+    warp *w = &t->block->warps[t->index / WARP];
+    w->arrived = 0;
+    w->generation++;
+    t->state = READY;
+}
+
+/* All lanes of a warp come here; the last one does it for all. */
+static void meet(meeting kind, operands *mine) {
+    thread *t = machine_self;
+    if (!machine_meet(t, kind, mine)) return;
     thread *lanes = &t->block->threads[t->index / WARP * WARP];
     if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
     else if (kind == MEET_EXCHANGE)
@@ -110,11 +124,14 @@ static void meet(meeting kind, operands *mine) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
         }
-    else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
+    else if (kind == MEET_UNIFORM) {
+        for (uint32_t i = 0; i < WARP; i++)
+            if (lanes[i].operands->in[0] != lanes->operands->in[0])
+                machine_fail(t, "divergence: fk_uniform of %u here, and of %u in lane %u", lanes->operands->in[0],
+                             lanes[i].operands->in[0], i);
+    } else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);
-    w->arrived = 0;
-    w->generation++;
-    t->state = READY;
+    machine_met(t);
 }
 
 void fk_matrices_host(fk_u32 out[4], fk_u32 row) {
@@ -144,166 +161,108 @@ float fk_exchange_host(float value, fk_u32 mask) {
     return fcp_bits_float(x.out[0]);
 }
 
-/* --- shared memory ------------------------------------------------------------------------------------------------ */
-
-static uint8_t *shared_at(thread *t, uint32_t address, uint32_t bytes, uint32_t align) {
-    struct machine *m = t->machine;
-    if (address % align) machine_fail(t, "out of bounds: shared address %u is no multiple of %u", address, align);
-    if (address < MACHINE_SHARED_BASE || address - MACHINE_SHARED_BASE > m->launch->shared ||
-        m->launch->shared - (address - MACHINE_SHARED_BASE) < bytes)
-        machine_fail(t, "out of bounds: shared byte %lld of %u", (long long)address - MACHINE_SHARED_BASE,
-                     m->launch->shared);
-    return t->block->shared + (address - MACHINE_SHARED_BASE);
-}
-
-/* by_warp: all lanes read it. */
-static const uint8_t *read_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align, bool by_warp) {
-    const block *b = t->block;
-    const uint8_t *data = shared_at(t, address, bytes, align);
-    uint16_t reader = by_warp ? MANY : (uint16_t)t->index;
-    for (uint32_t word = (address - MACHINE_SHARED_BASE) / 4; bytes; word++, bytes -= 4) {
-        shadow *s = &b->shadows[word];
-        if (s->copying) machine_fail(t, "unfinished copy: shared byte %u is read before the copy to it is there", word * 4);
-        if (s->write_epoch == b->epoch && (by_warp || s->writer != t->index))
-            machine_fail(t, "race: shared byte %u is read, and thread %u wrote it since the last fk_sync", word * 4,
-                         s->writer);
-        s->reader = s->read_epoch != b->epoch || s->reader == reader ? reader : MANY;
-        s->read_epoch = b->epoch;
-    }
-    return data;
-}
-
-/* Begins (`copying`) or makes a write. */
-static uint8_t *write_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align, bool copying, bool copied) {
-    const block *b = t->block;
-    uint8_t *data = shared_at(t, address, bytes, align);
-    for (uint32_t word = (address - MACHINE_SHARED_BASE) / 4; bytes; word++, bytes -= 4) {
-        shadow *s = &b->shadows[word];
-        if (s->copying && !copied)
-            machine_fail(t, "unfinished copy: shared byte %u is written while a copy to it is under way", word * 4);
-        if (s->write_epoch == b->epoch && s->writer != t->index)
-            machine_fail(t, "race: shared byte %u is written, and thread %u wrote it since the last fk_sync", word * 4,
-                         s->writer);
-        if (s->read_epoch == b->epoch && s->reader != t->index)
-            machine_fail(t, "race: shared byte %u is written, and others read it since the last fk_sync", word * 4);
-        s->copying = copying;
-        s->write_epoch = b->epoch;
-        s->writer = (uint16_t)t->index;
-    }
-    return data;
-}
-
-void fk_store_shared_host(fk_u32 to, float x) { memcpy(write_shared(machine_self, to, 4, 4, false, false), &x, 4); }
-void fk_store_shared_bits_host(fk_u32 to, fk_u32 x) {
-    memcpy(write_shared(machine_self, to, 4, 4, false, false), &x, 4);
-}
-fk_u32 fk_load_shared_bits_host(fk_u32 from) {
-    fk_u32 x;
-    memcpy(&x, read_shared(machine_self, from, 4, 4, false), 4);
+fk_u32 fk_uniform_host(fk_u32 x);
+fk_u32 fk_uniform_host(fk_u32 x) {
+    operands mine = {.in = {x}};
+    meet(MEET_UNIFORM, &mine);
     return x;
 }
-void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, read_shared(machine_self, from, 8, 8, false), 8); }
 
-/* --- global memory ------------------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
-typedef enum use { READ, WRITE, ADD } use;
-
-static void *global_at(thread *t, uint64_t address, uint32_t bytes, use how) {
-    struct machine *m = t->machine;
-    const machine_launch *x = m->launch;
-    const bool write = how != READ;
-    const char *verb = how == ADD ? "added to" : write ? "written" : "read";
-    if (address % bytes) machine_fail(t, "out of bounds: global address %#llx is no multiple of %u", (unsigned long long)address, bytes);
-    const machine_range *r = x->ranges, *end = r + x->range_count;
-    while (r < end && (address < r->begin || address >= r->end || r->end - address < bytes)) r++;
-    if (r == end) {
-        const machine_range *first = x->ranges;
-        machine_fail(t, "out of bounds: global memory at %#llx is %s, %lld bytes after the beginning of %s",
-                     (unsigned long long)address, verb, (long long)(address - first->begin), first->name);
-    }
-    if (write && !r->writable) machine_fail(t, "out of bounds: %s is written, at byte %llu", r->name, (unsigned long long)(address - r->begin));
-    if (!r->owners) return (void *)(uintptr_t)address;
-    const uint32_t WRITTEN = 1u << 30, ADDED = 1u << 31, others = (1u << 30) - 1;
-    uint32_t self = t->block->number + 1;
-    uint32_t *owner = r->owners + (address - r->begin) / 4;
-    for (uint32_t i = 0; i < bytes / 4; i++) {
-        uint32_t who = owner[i] & others;
-        unsigned long long byte = address - r->begin + 4 * i;
-        if (how == ADD && (owner[i] == 0 || owner[i] == ADDED)) {
-            owner[i] = ADDED;
-            continue;
-        }
-        if (owner[i] == ADDED) machine_fail(t, "owner: %s, byte %llu, is %s; blocks add to it", r->name, byte, verb);
-        bool foreign = who && who != self;
-        if (how == ADD || (foreign && (write || owner[i] & WRITTEN)))
-            machine_fail(t, "owner: %s, byte %llu, is %s; block %lld %s it", r->name, byte, verb,
-                         who == others ? -1LL : (long long)who - 1, owner[i] & WRITTEN ? "wrote" : "read");
-        owner[i] = write ? self | WRITTEN : foreign ? others : owner[i] ? owner[i] : self;
-    }
-    return (void *)(uintptr_t)address;
+static void store_shared(fk_u32 to, const void *x) {
+    thread *t = machine_self;
+    uint8_t *data = machine_shared(t, to, 4, 4);
+    machine_writes(t, to, 4, false);
+    machine_wrote(t->block, to, 4, t->index, t->time);
+    memcpy(data, x, 4);
 }
+void fk_store_shared_host(fk_u32 to, float x) { store_shared(to, &x); }
+void fk_store_shared_bits_host(fk_u32 to, fk_u32 x) { store_shared(to, &x); }
+fk_u32 fk_load_shared_bits_host(fk_u32 from) {
+    fk_u32 x;
+    memcpy(&x, machine_reads(machine_self, from, 4, 4), 4);
+    return x;
+}
+void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, machine_reads(machine_self, from, 8, 8), 8); }
 
 float fk_load_host(fk_u64 from) {
     float x;
-    memcpy(&x, global_at(machine_self, from, 4, READ), 4);
+    memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
     return x;
 }
-void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, global_at(machine_self, from, 8, READ), 8); }
+void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, machine_global(machine_self, from, 8, 8, READ), 8); }
 fk_u32 fk_load_bits_host(fk_u64 from) {
     fk_u32 x;
-    memcpy(&x, global_at(machine_self, from, 4, READ), 4);
+    memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
     return x;
 }
-void fk_store_host(fk_u64 to, float x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
+void fk_store_host(fk_u64 to, float x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 void fk_store2_host(fk_u64 to, float a, float b) {
     float pair[2] = {a, b};
-    memcpy(global_at(machine_self, to, 8, WRITE), pair, 8);
+    memcpy(machine_global(machine_self, to, 8, 8, WRITE), pair, 8);
 }
-void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
+void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 
-/* Additions wait, in no order, for others to push them on, or for the end of the launch. */
-void machine_add_one(struct machine *m) {
-    addition *any = &m->additions[machine_roll(m, m->addition_count)];
+void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+
+/* Additions wait, in no order, for others to push them on, for a fk_release behind them, or for the end of the launch. */
+static void add(struct machine *m, uint32_t which) {
+    addition *x = &m->additions[which];
     float sum;
-    memcpy(&sum, (const void *)(uintptr_t)any->to, 4);
-    sum += any->x;
-    memcpy((void *)(uintptr_t)any->to, &sum, 4);
-    *any = m->additions[--m->addition_count];
+    memcpy(&sum, (const void *)(uintptr_t)x->to, 4);
+    sum += x->x;
+    memcpy((void *)(uintptr_t)x->to, &sum, 4);
+    *x = m->additions[--m->addition_count];
 }
+void machine_add_one(struct machine *m) { add(m, (uint32_t)machine_roll(m, m->addition_count)); }
 void fk_add_global2_host(fk_u64 to, float a, float b) {
-    struct machine *m = machine_self->machine;
-    global_at(machine_self, to, 8, ADD);
+    thread *t = machine_self;
+    struct machine *m = t->machine;
+    machine_global(t, to, 8, 8, ADD);
     for (int i = 0; i < 2; i++) {
         if (m->addition_count == ADDITIONS) machine_add_one(m);
-        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a};
+        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a, t->block, t->index, t->time};
     }
 }
-void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(global_at(machine_self, to, 4, WRITE), &x, 4); }
 
 /* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
 fk_u32 fk_take_host(fk_u64 counter) {
-    uint32_t *at = global_at(machine_self, counter, 4, WRITE);
+    uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
     return (*at)++;
 }
 void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
-    t->value = global_at(t, lock, 4, READ);
+    t->value = machine_global(t, lock, 4, 4, READ);
     t->seen = x;
     t->state = MEETS_VALUE;
     machine_pause(t);
 }
-void fk_release_host(fk_u64 lock, fk_u32 x) { memcpy(global_at(machine_self, lock, 4, WRITE), &x, 4); }
+void fk_release_host(fk_u64 lock, fk_u32 x) {
+    thread *t = machine_self;
+    struct machine *m = t->machine;
+    for (uint32_t i = m->addition_count; i-- > 0;) {
+        const addition *a = &m->additions[i];
+        if (a->block == t->block && (a->thread == t->index || machine_knows(t, a->thread, a->time))) add(m, i);
+    }
+    memcpy(machine_global(t, lock, 4, 4, WRITE), &x, 4);
+}
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
 void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     thread *t = machine_self;
     if (bytes != 0 && bytes != 16) machine_fail(t, "a copy of %u bytes", bytes);
+    if (!t->copies) t->copies = malloc(COPIES * sizeof *t->copies);
+    if (!t->copies) machine_fail(t, "out of memory");
     if (t->copy_count == COPIES) machine_fail(t, "more than %d copies under way", COPIES);
-    memset(write_shared(t, to, 16, 16, true, false), 0xff, 16);
+    uint8_t *data = machine_shared(t, to, 16, 16);
+    machine_writes(t, to, 16, false);
+    memset(data, 0xff, 16);
+    t->block->chunks[(to - MACHINE_SHARED_BASE) / 16].copying = true;
     copy *c = &t->copies[t->copy_count++];
     *c = (copy){.to = to, .from = from, .bytes = bytes, .taken = machine_roll(t->machine, 2) == 0};
-    const void *source = bytes ? global_at(t, from, 16, READ) : NULL;
+    const void *source = bytes ? machine_global(t, from, 16, 16, READ) : NULL;
     if (source && c->taken) memcpy(c->data, source, 16);
 }
 
@@ -314,14 +273,23 @@ void fk_copy_wait_host(void) {
         copy c = *any;
         *any = *last;
         if (c.bytes && !c.taken) memcpy(c.data, (const void *)(uintptr_t)c.from, 16);
-        memcpy(write_shared(t, c.to, 16, 16, false, true), c.data, 16);
+        t->block->chunks[(c.to - MACHINE_SHARED_BASE) / 16].copying = false;
+        machine_wrote(t->block, c.to, 16, t->index, t->time);
+        memcpy(machine_shared(t, c.to, 16, 16), c.data, 16);
     }
 }
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
-fk_u32 fk_pack_bf16_host(float low, float high) { return fcp_float_bf16(low) | (fk_u32)fcp_float_bf16(high) << 16; }
-fk_u32 fk_pack_fp16_host(float low, float high) { return fcp_float_fp16(low) | (fk_u32)fcp_float_fp16(high) << 16; }
+/* What is packed goes into registers that a product may have as operands. */
+fk_u32 fk_pack_bf16_host(float low, float high) {
+    machine_self->packed = true;
+    return fcp_float_bf16(low) | (fk_u32)fcp_float_bf16(high) << 16;
+}
+fk_u32 fk_pack_fp16_host(float low, float high) {
+    machine_self->packed = true;
+    return fcp_float_fp16(low) | (fk_u32)fcp_float_fp16(high) << 16;
+}
 void fk_unpack_bf16_host(float out[2], fk_u32 x) {
     out[0] = fcp_bf16_float((uint16_t)x);
     out[1] = fcp_bf16_float((uint16_t)(x >> 16));

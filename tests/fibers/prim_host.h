@@ -6,7 +6,10 @@
 
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "../../codegen/kernels/prim.h"
+#include "../../codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
+void fk_registers_up_host(fk_u32 n);
+void fk_registers_down_host(fk_u32 n);
 void machine_note(const char *file, int line);
 
 #define FK_DEVICE static inline __attribute__((unused))
@@ -53,4 +56,45 @@ void machine_note(const char *file, int line);
 #define fk_max fk_max_host
 #define fk_fma fk_fma_host
 #define fk_infinity fk_infinity_host
+#define fk_barrier_open FK_NOTED(fk_barrier_open)
+#define fk_barrier_fence FK_NOTED(fk_barrier_fence)
+#define fk_barrier_arrive FK_NOTED(fk_barrier_arrive)
+#define fk_barrier_expect FK_NOTED(fk_barrier_expect)
+#define fk_barrier_wait FK_NOTED(fk_barrier_wait)
+#define fk_tensor_copy FK_NOTED(fk_tensor_copy)
+#define fk_fence_async FK_NOTED(fk_fence_async)
+#define fk_uniform FK_NOTED(fk_uniform)
+#define fk_sync_some FK_NOTED(fk_sync_some)
+#define fk_arrive_some FK_NOTED(fk_arrive_some)
+#define fk_products_begin FK_NOTED(fk_products_begin)
+#define fk_products_end FK_NOTED(fk_products_end)
+#define fk_products_wait_0 FK_NOTED(fk_products_wait_0)
+#define fk_products_wait_1 FK_NOTED(fk_products_wait_1)
+#define fk_products_settle fk_products_settle_host
+#define fk_registers_up FK_NOTED(fk_registers_up)
+#define fk_registers_down FK_NOTED(fk_registers_down)
+#define fk_product_32_bf16 FK_NOTED(fk_product_32_bf16)
+#define fk_product_32_fp16 FK_NOTED(fk_product_32_fp16)
+#define fk_product_turned_32_bf16 FK_NOTED(fk_product_turned_32_bf16)
+#define fk_product_turned_32_fp16 FK_NOTED(fk_product_turned_32_fp16)
+#define fk_product_registers_32_bf16 FK_NOTED(fk_product_registers_32_bf16)
+#define fk_product_registers_32_fp16 FK_NOTED(fk_product_registers_32_fp16)
+#define fk_product_64_bf16 FK_NOTED(fk_product_64_bf16)
+#define fk_product_64_fp16 FK_NOTED(fk_product_64_fp16)
+#define fk_product_turned_64_bf16 FK_NOTED(fk_product_turned_64_bf16)
+#define fk_product_turned_64_fp16 FK_NOTED(fk_product_turned_64_fp16)
+#define fk_product_registers_64_bf16 FK_NOTED(fk_product_registers_64_bf16)
+#define fk_product_registers_64_fp16 FK_NOTED(fk_product_registers_64_fp16)
+#define fk_product_128_bf16 FK_NOTED(fk_product_128_bf16)
+#define fk_product_128_fp16 FK_NOTED(fk_product_128_fp16)
+#define fk_product_turned_128_bf16 FK_NOTED(fk_product_turned_128_bf16)
+#define fk_product_turned_128_fp16 FK_NOTED(fk_product_turned_128_fp16)
+#define fk_product_registers_128_bf16 FK_NOTED(fk_product_registers_128_bf16)
+#define fk_product_registers_128_fp16 FK_NOTED(fk_product_registers_128_fp16)
+#define fk_product_256_bf16 FK_NOTED(fk_product_256_bf16)
+#define fk_product_256_fp16 FK_NOTED(fk_product_256_fp16)
+#define fk_product_turned_256_bf16 FK_NOTED(fk_product_turned_256_bf16)
+#define fk_product_turned_256_fp16 FK_NOTED(fk_product_turned_256_fp16)
+#define fk_product_registers_256_bf16 FK_NOTED(fk_product_registers_256_bf16)
+#define fk_product_registers_256_fp16 FK_NOTED(fk_product_registers_256_fp16)
 #endif

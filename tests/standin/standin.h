@@ -18,6 +18,8 @@ typedef struct standin {
     int devices, major, minor, shared;
     standin_green green;
     unsigned alignment;  /* parts of a device are a multiple of that many multiprocessors, of three; 0: one */
+    int registers, local, fixed; /* of every kernel: registers and bytes of local memory a thread, bytes of shared memory that
+                                  * it has without being given them; 0 registers: 32 */
     bool peers;
     size_t memory;       /* bytes of each device */
     const fcp_plan *plan; /* whose kernels run; NULL: of the file that STANDIN_PLAN names */
@@ -35,6 +37,7 @@ typedef struct standin {
     unsigned green_size; /* multiprocessors of the last green context */
     unsigned long in_green, out_of_green; /* launches of attention, by stream */
     unsigned most_blocks; /* of those, the largest */
+    char launched[200];   /* names of kernels, each once, ", " between */
     unsigned long nodes; /* put into streams, those of launched graphs too */
     char hung[32];       /* what hangs: a kernel's name, "a copy", "a fill"; "a mark" of host memory; "nothing": waiting */
     int hung_device;     /* of its stream */

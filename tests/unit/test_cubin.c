@@ -43,7 +43,7 @@ static void close_gate(gate *g) {
 
 /* Of the smallest device that is to run it. */
 static uint32_t shared_limit(unsigned skeleton) {
-    return (skeleton == EMIT_FORWARD_SM90 ? 227 : skeleton & (EMIT_ORDERED | EMIT_UNORDERED) ? 163 : 99) * 1024;
+    return (skeleton & EMIT_SM90 ? 227 : skeleton & (EMIT_ORDERED | EMIT_UNORDERED) ? 163 : 99) * 1024;
 }
 
 static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char *arch, const char *what) {
@@ -56,7 +56,8 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
     if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
-    if (skeletons & BACKWARD) skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, true);
+    if (skeletons & BACKWARD)
+        skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, true, sm90);
     if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
     if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
@@ -67,7 +68,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
     uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
     for (int i = 0; skeletons & EMIT_SUPPORT && i < 4; i++)
-        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = 64};
+        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -75,7 +76,8 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
             if (strcmp(cubin.kernels[j].name, kernels[i].name) == 0) c = &cubin.kernels[j];
         cr_assert(c && c->registers, "%s: nothing is said of %s", what, kernels[i].name);
         bool bad = cubin.notes || c->spill_stores || c->spill_loads || c->registers > kernels[i].registers ||
-                   (uint64_t)c->registers * kernels[i].threads > 65536 || kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
+                   !emit_resident(arch, kernels[i].threads, c->registers, kernels[i].shared + c->shared) ||
+                   kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
         g->bad += bad;
         if (bad)
             fprintf(stderr, "%s, head_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of shared memory, "
@@ -149,9 +151,9 @@ Test(cubin, skeletons) {
                      head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
             fcp_plan *plan = gpu_plan(what, text, NULL, 0);
-            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | BACKWARD | emit_backward(head_dims[d], false), archs[a],
-                  what);
-            if (a == 1 && !small) judge(&g, plan, EMIT_FORWARD_SM90, archs[a], what);
+            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | emit_backward(head_dims[d], true, false) |
+                                emit_backward(head_dims[d], false, false), archs[a], what);
+            if (a == 1 && !small) judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
             fcp_plan_free(plan);
         }
     close_gate(&g);

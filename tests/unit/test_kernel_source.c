@@ -65,29 +65,26 @@ Test(kernel_source, golden) {
 }
 
 Test(kernel_source, parts) {
-    static const struct {
+    const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT;
+    const struct {
         const char *line;
         unsigned in;
-    } parts[] = {{"#line 1 \"abi.h\"", ~0u},
-                 {"#line 1 \"prim_ptx.h\"", ~0u},
-                 {"#line 1 \"prim_sm90_ptx.h\"", EMIT_FORWARD_SM90},
-                 {"#line 1 \"emitted\"", ~0u},
-                 {"#line 1 \"common.h\"", ~0u},
-                 {"#line 1 \"tiles_sm90.h\"", EMIT_FORWARD_SM90},
-                 {"#line 1 \"forward_rows.h\"", EMIT_FORWARDS},
-                 {"#line 1 \"forward_mma.h\"", EMIT_FORWARD},
-                 {"#line 1 \"forward_sm90.h\"", EMIT_FORWARD_SM90},
-                 {"#line 1 \"backward_steps.h\"", EMIT_BACKWARD},
-                 {"#line 1 \"backward_mma.h\"", EMIT_SPLIT},
-                 {"#define FK_ORDERED 1\n#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED},
-                 {"#define FK_ORDERED 0\n#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
-                 {"#line 1 \"support.h\"", EMIT_SUPPORT}};
-    const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT;
+    } parts[] = {{"#line 1 \"abi.h\"", all}, {"#line 1 \"prim_ptx.h\"", all}, {"#line 1 \"prim_sm90_ptx.h\"", EMIT_SM90},
+                 {"#line 1 \"emitted\"", all}, {"#line 1 \"common.h\"", all}, {"#line 1 \"tiles_sm90.h\"", EMIT_SM90},
+                 {"#line 1 \"forward_rows.h\"", EMIT_FORWARD | EMIT_FORWARD_SM90},
+                 {"#line 1 \"forward_mma.h\"", EMIT_FORWARD}, {"#line 1 \"forward_sm90.h\"", EMIT_FORWARD_SM90},
+                 {"#line 1 \"backward_steps.h\"", EMIT_BACKWARD}, {"#line 1 \"backward_mma.h\"", EMIT_SPLIT},
+                 {"#define FK_ORDERED 1\n", EMIT_ORDERED | EMIT_ORDERED_SM90},
+                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED}, {"#line 1 \"backward_sm90.h\"", EMIT_ORDERED_SM90},
+                 {"#define FK_ORDERED 0\n", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
+                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
+                 {"#line 1 \"backward_sm90.h\"", EMIT_UNORDERED_SM90}, {"#line 1 \"support.h\"", EMIT_SUPPORT}};
     fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     for (unsigned skeletons = 1; skeletons <= all; skeletons++) {
         if ((skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) continue;
         char *source = source_of(plan, skeletons), *at = source;
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            if (!(parts[i].in & skeletons) && strstr(parts[i].line, "backward_")) continue; /* there may be another */
             char *found = strstr(at, parts[i].line);
             cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, parts[i].line);
             if (found) at = found;
@@ -106,6 +103,64 @@ Test(kernel_source, parts) {
         free(source);
     }
     fcp_plan_free(plan);
+}
+
+/* "a, b" or "a". */
+static void read_pair(const char *text, unsigned out[2]) {
+    int read = sscanf(text, " %u, %u", &out[0], &out[1]);
+    cr_assert(read > 0, "%s", text);
+    if (read == 1) out[1] = out[0];
+}
+
+/* The table in codegen/kernels/README.md says of threads, shared memory and blocks what the sizes say, where it says something
+ * of an architecture; and of all kernels on mma.sync. */
+Test(kernel_source, table) {
+    static const char *const archs[] = {"sm_80", "sm_86", "sm_90a", "sm_100"};
+    FILE *f = fopen("codegen/kernels/README.md", "r");
+    char *line = NULL, name[40];
+    size_t room = 0;
+    unsigned found = 0, head_dim, want = 0;
+    cr_assert_not_null(f);
+    while (getline(&line, &room, f) > 0) {
+        char cell[6][60];
+        emit_kernel kernels[2][EMIT_KERNELS];
+        unsigned threads[2], registers[2], blocks[2], shared;
+        if (sscanf(line, "| fk_%30s | %u | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] |", name, &head_dim, cell[0],
+                   cell[1], cell[2], cell[3], cell[4], cell[5]) != 8) continue;
+        read_pair(cell[0], threads);
+        cr_assert_eq(sscanf(cell[1], "%u", &shared), 1);
+        for (int score = 0; score < 2; score++) {
+            uint32_t count = emit_kernels_of(head_dim, score, ~0u, kernels[score]), i = 0;
+            while (i < count && strcmp(kernels[score][i].name + 3, name)) i++;
+            cr_assert(i < count, "%s", line);
+            cr_assert(kernels[score][i].threads == threads[score] && kernels[score][i].shared == shared, "%s", line);
+            for (int a = 0; a < 4; a++) {
+                char *slash = strchr(cell[2 + a], '/');
+                if (cell[2 + a][0] == '-') continue; /* it does not run there */
+                cr_assert_not_null(slash, "%s", line);
+                read_pair(cell[2 + a], registers);
+                read_pair(slash + 1, blocks);
+                uint32_t fit = emit_resident(archs[a], threads[score], registers[score], shared);
+                cr_assert_eq(fit, blocks[score], "%s: %u blocks on %s", line, fit, archs[a]);
+                cr_assert(registers[score] <= kernels[score][i].registers);
+            }
+        }
+        found++;
+    }
+    for (unsigned d = 64; d <= 256; d *= 2) {
+        emit_kernel kernels[EMIT_KERNELS];
+        want += emit_kernels_of(d, false, EMIT_FORWARD | EMIT_SPLIT | (d <= 128 ? EMIT_ORDERED | EMIT_UNORDERED : 0), kernels);
+    }
+    cr_assert_eq(found, want, "%u rows of %u", found, want);
+    free(line);
+    fclose(f);
+    /* what limits: registers, shared memory, warps, blocks; and what does not fit, or is not known */
+    cr_assert(emit_resident("sm_80", 128, 182, 24576) == 2 && emit_resident("sm_80", 128, 168, 24576) == 3);
+    cr_assert(emit_resident("sm_80", 128, 32, 24576) == 6 && emit_resident("sm_90a", 128, 32, 24576) == 9);
+    cr_assert(emit_resident("sm_80", 256, 16, 0) == 8 && emit_resident("sm_89", 256, 16, 0) == 6);
+    cr_assert(emit_resident("sm_80", 32, 16, 0) == 32 && emit_resident("sm_86", 32, 16, 0) == 16);
+    cr_assert(emit_resident("sm_86", 256, 200, 107024) == 0 && emit_resident("sm_80", 256, 255, 163 << 10) == 1);
+    cr_assert(emit_resident("sm_80", 512, 200, 0) == 0 && emit_resident("sm_800", 32, 16, 0) == 0 && emit_resident("", 32, 16, 0) == 0);
 }
 
 /* Batches share kernels; models, masks and types do not. Names that a program gives are not in its kernels. */
@@ -149,9 +204,12 @@ Test(kernel_source, refused) {
     plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
     must_fail(plan, EMIT_UNORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
+    must_fail(plan, EMIT_ORDERED_SM90, FCP_E_HEADS, "a head_dim of 64 or 128; the plan's is 256");
     for (int deterministic = 0; deterministic < 2; deterministic++) {
-        cr_assert_eq(emit_backward(256, deterministic), EMIT_SPLIT);
-        cr_assert_eq(emit_backward(128, deterministic), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+        cr_assert_eq(emit_backward(256, deterministic, true), EMIT_SPLIT);
+        cr_assert_eq(emit_backward(128, deterministic, false), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+        cr_assert_eq(emit_backward(128, deterministic, true), deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90);
+        cr_assert_eq(emit_backward(32, deterministic, true), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
     }
     cr_assert(emit_forward(256, true) == EMIT_FORWARD_SM90 && emit_forward(256, false) == EMIT_FORWARD);
     cr_assert(emit_forward(32, true) == EMIT_FORWARD);

@@ -1,0 +1,430 @@
+/* backward_sm90.h: the backward pass for sm_90a in one kernel: five products of warpgroups, dQ added in order.
+ *
+ * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v, moved; a counter of 0; where the order is
+ *           kept (FK_ORDERED), runs of one row of cells each, with their turns, and locks of 0.
+ * Gives:    dK, dV and dQ added to their sums, K, V of an item and everything else by the definitions of backward_steps.h.
+ * Grid:     any number of blocks. Each takes the next piece of work, an item and a KV head, from the counter.
+ * Order:    a run's part of dQ is added when the runs before it in the work list, of the same rows, have added theirs: the
+ *           lock of its rows and head counts them. A piece of work waits only for pieces that were taken before it, and a
+ *           block does its pieces in the order in which it took them, so that the first of those under way never waits,
+ *           whatever the grid; and the bits are the same on any. Without FK_ORDERED nobody waits, and bits may differ.
+ *
+ * A block is three warpgroups. Of the first, three warps load: whole tiles by the copy engine through the maps; where rows
+ * are missing, themselves, with 0 for what is missing, because 0 times NaN is NaN; LSE and delta, themselves. The fourth warp
+ * waits for turns and passes them on, so that nobody who computes looks at a lock. The other two warpgroups have 64
+ * of the item's keys each, and all of a step's rows:
+ *   S^T = K Q^T and dP^T = V dO^T, keys by rows, so that P^T and dS^T are operands where they are: dV += P^T dO, dK += dS^T Q;
+ *   dS also goes to shared memory, where each needs all keys for its half of dQ = dS K: 64 rows of a step of 128 where
+ *   head_dim is 64, 64 columns of a step of 64 rows where it is 128.
+ * Overlap: the next step's rows are loaded while this one is computed, in two stages. dP runs while masks and P are made, dV
+ * while dS is made, dK while dS is passed on, the next step's S while dQ is added. dS has two buffers, so that one
+ * barrier of both warpgroups a step is enough: who writes a buffer again has met the other after it had read it.
+ * Shared:   K, V; two stages of Q, dO, LSE, delta; two buffers of dS; barriers and tickets.
+ * Source:   FlashAttention-3's backward pass, by work list; semaphores as in its deterministic mode.
+ */
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#ifndef FK_BACKWARD_SM90
+#define FK_BACKWARD_SM90
+
+enum {
+    FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* of a step */
+    FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64,/* of which S and dP have so many at a time */
+    FK_B_PARTS = FK_B_ROWS / FK_B_PART,
+    FK_B_COLUMNS = FK_B_PART / 8,
+    FK_B_GROUP = 128,
+    FK_B_LOADERS = 96,
+    FK_B_TURNERS = 32,
+    FK_B_WORKERS = 2 * FK_B_GROUP,
+    FK_B_THREADS = FK_BACKWARD_SM90_THREADS,
+    FK_B_KEYS_BYTES = FK_TILE_BYTES(FK_KEYS, FK_HEAD_DIM),
+    FK_B_ROWS_BYTES = FK_TILE_BYTES(FK_B_ROWS, FK_HEAD_DIM),
+    FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2
+};
+
+/* Barriers of some threads. */
+enum {
+    FK_B_STAGE_FREE = 1, /* and 2: workers to loaders: the stage has been read */
+    FK_B_KEYS_FREE = 3,  /* everybody to loaders: K, V and the ticket before have been read */
+    FK_B_DS = 4,         /* workers: dS is there */
+    FK_B_TURN,           /* turners to workers: it is this run's turn */
+    FK_B_ADDED,          /* workers to turners: the run's part of dQ is added */
+    FK_B_TICKET          /* loaders: the ticket is there */
+};
+
+#if FK_HEAD_DIM == 64
+#define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 64)
+#define FK_B_LOADERS_REGISTERS fk_registers_down(56) /* a loader has two LSEs */
+#define FK_B_WORKERS_REGISTERS fk_registers_up(224)
+#else
+#define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 128)
+#define FK_B_LOADERS_REGISTERS fk_registers_down(40)
+#define FK_B_WORKERS_REGISTERS fk_registers_up(232)
+#endif
+#if FK_HEAD_DIM == 128 && FK_HAS_SCORE
+#define fk_b_product FK_PRODUCT(fk_product_, 32)
+#else
+#define fk_b_product FK_PRODUCT(fk_product_, 64)
+#endif
+#define fk_b_product_turned FK_PRODUCT(fk_product_turned_, 64)
+
+/* Where things are in shared memory. */
+FK_DEVICE fk_u32 fk_b_keys(fk_u32 which) { return fk_shared() + which * FK_B_KEYS_BYTES; } /* K, V */
+FK_DEVICE fk_u32 fk_b_rows(fk_u32 stage, fk_u32 which) { /* Q, dO */
+    return fk_b_keys(2) + (stage * 2 + which) * FK_B_ROWS_BYTES;
+}
+FK_DEVICE fk_u32 fk_b_ds(fk_u32 buffer) { return fk_b_rows(2, 0) + buffer * FK_B_DS_BYTES; }
+FK_DEVICE fk_u32 fk_b_numbers(fk_u32 stage, fk_u32 which) { /* LSE, delta */
+    return fk_b_ds(2) + (stage * 2 + which) * FK_B_ROWS * 4;
+}
+FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_numbers(2, 0) + stage * 8; }
+FK_DEVICE fk_u32 fk_b_keys_full(void) { return fk_b_stage_full(2); }
+FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece % 2 * 4; }
+
+/* The pieces of work: pieces % 2 and what was taken. Everybody reads a ticket; it is written again only when the keys of the
+ * piece after it are loaded, for which all must have left that piece. */
+FK_DEVICE const fk_key_item *fk_b_item(const fk_launch *p, fk_u32 piece, fk_u32 *kv_head) {
+    fk_u32 ticket = fk_load_shared_bits(fk_b_ticket(piece));
+    if (ticket >= p->item_count * p->head_count) return 0;
+    *kv_head = p->first_head + ticket % p->head_count;
+    return (const fk_key_item *)p->items + ticket / p->head_count;
+}
+FK_DEVICE const fk_row_run *fk_b_runs(const fk_launch *p, const fk_key_item *item) {
+    return (const fk_row_run *)p->runs + item->first;
+}
+/* The step after this one, over all runs of a head, and then of the next one of the group. */
+FK_DEVICE int fk_b_next(fk_step *step, fk_u32 *head, fk_u32 last_head, fk_u32 count, fk_u32 runs) {
+    if (fk_advance(step, FK_B_ROWS, count, runs)) return 1;
+    if (*head == last_head) return 0;
+    step->run = step->at = 0;
+    ++*head;
+    return 1;
+}
+
+/* --- loading ------------------------------------------------------------------------------------------------------ */
+
+FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, fk_u32 kv_head) {
+    const fk_launch *p = &m->launch;
+    fk_u32 thread = fk_thread(), barrier = fk_b_keys_full(), count = item->count;
+    if (count == FK_KEYS) {
+        if (thread == 0) {
+            int home = item->place == FK_AT_HOME;
+            fk_barrier_expect(barrier, 2 * FK_B_KEYS_BYTES);
+            fk_tile_fetch(fk_b_keys(0), FK_KEYS, FK_KEYS, home ? &m->k : &m->moved, kv_head, item->k_row, barrier);
+            fk_tile_fetch(fk_b_keys(1), FK_KEYS, FK_KEYS, home ? &m->v : &m->moved, kv_head, item->v_row, barrier);
+        } else fk_barrier_arrive(barrier);
+        return;
+    }
+    fk_u64 from = p->arena + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_tile_gather(fk_b_keys(0), FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
+    fk_tile_gather(fk_b_keys(1), FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
+    fk_copy_wait();
+    fk_fence_async();
+    fk_barrier_arrive(barrier);
+}
+
+/* Step n of the block. Rows that are not there have an LSE of -inf. */
+FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 there, fk_u32 head, fk_u32 n) {
+    enum { EACH = (FK_B_ROWS + FK_B_LOADERS - 1) / FK_B_LOADERS };
+    const fk_launch *p = &m->launch;
+    fk_u32 thread = fk_thread(), stage = n % 2, barrier = fk_b_stage_full(stage);
+    float lse[EACH], delta[EACH];
+    FK_UNROLL
+    for (fk_u32 i = 0; i < EACH; i++) {
+        fk_u32 row = thread + i * FK_B_LOADERS;
+        lse[i] = -fk_infinity();
+        delta[i] = 0;
+        if (row < FK_B_ROWS && row < there) {
+            lse[i] = fk_load(fk_row(p, p->lse, token + row, head, 4)) * FK_LOG2E;
+            delta[i] = fk_load(fk_row(p, p->delta, token + row, head, 4));
+        }
+    }
+    if (n >= 2) fk_sync_some(FK_B_STAGE_FREE + stage, FK_B_LOADERS + FK_B_WORKERS);
+    FK_UNROLL
+    for (fk_u32 i = 0; i < EACH; i++) {
+        fk_u32 row = thread + i * FK_B_LOADERS;
+        if (row >= FK_B_ROWS) break;
+        fk_store_shared(fk_b_numbers(stage, 0) + row * 4, lse[i]);
+        fk_store_shared(fk_b_numbers(stage, 1) + row * 4, delta[i]);
+    }
+    if (there >= FK_B_ROWS) {
+        if (thread == 0) {
+            fk_barrier_expect(barrier, 2 * FK_B_ROWS_BYTES);
+            fk_tile_fetch(fk_b_rows(stage, 0), FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, barrier);
+            fk_tile_fetch(fk_b_rows(stage, 1), FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, barrier);
+        } else fk_barrier_arrive(barrier);
+        return;
+    }
+    fk_tile_gather(fk_b_rows(stage, 0), FK_B_ROWS, thread, FK_B_LOADERS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
+                   fk_q_stride(p), there);
+    fk_tile_gather(fk_b_rows(stage, 1), FK_B_ROWS, thread, FK_B_LOADERS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES),
+                   fk_q_stride(p), there);
+    fk_copy_wait();
+    fk_fence_async();
+    fk_barrier_arrive(barrier);
+}
+
+FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
+    const fk_launch *p = &m->launch;
+    fk_u32 n = 0;
+    for (fk_u32 piece = 0;; piece++) {
+        fk_u32 kv_head;
+        if (fk_thread() == 0) fk_store_shared_bits(fk_b_ticket(piece), fk_take(p->counter));
+        fk_sync_some(FK_B_TICKET, FK_B_LOADERS);
+        const fk_key_item *item = fk_b_item(p, piece, &kv_head);
+        if (piece) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
+        if (!item) break;
+        const fk_row_run *runs = fk_b_runs(p, item);
+        fk_u32 head = kv_head * p->group, last_head = head + p->group - 1, count;
+        fk_step step = {0, 0};
+        fk_b_load_keys(m, item, kv_head);
+        do {
+            const fk_row_run *run = runs + step.run;
+            count = run->count;
+            fk_b_load_rows(m, run->token + step.at, count - step.at, head, n++);
+        } while (fk_b_next(&step, &head, last_head, count, item->runs));
+    }
+    fk_barrier_arrive(fk_b_keys_full()); /* the last ticket says that there is no more */
+    for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
+        fk_sync_some(FK_B_STAGE_FREE + i % 2, FK_B_LOADERS + FK_B_WORKERS);
+}
+
+/* --- turns -------------------------------------------------------------------------------------------------------- */
+
+FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
+    for (fk_u32 piece = 0;; piece++) {
+        fk_u32 kv_head;
+        fk_barrier_wait(fk_b_keys_full(), piece % 2);
+        const fk_key_item *item = fk_b_item(p, piece, &kv_head);
+        if (!item) break;
+        const fk_row_run *runs = fk_b_runs(p, item);
+        for (fk_u32 head = kv_head * p->group; ordered && head < (kv_head + 1) * p->group; head++)
+            for (fk_u32 i = 0; i < item->runs; i++) {
+                fk_u64 lock = p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4;
+                fk_u32 turn = runs[i].turn;
+                if (fk_lane() == 0) fk_wait_for(lock, turn);
+                fk_arrive_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+                fk_sync_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+                if (fk_lane() == 0) fk_release(lock, turn + 1);
+            }
+        fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
+    }
+}
+
+/* --- working ------------------------------------------------------------------------------------------------------ */
+
+/* c = a worker's rows of K or V, which begin at `keys`, times FK_B_PART of `rows`. */
+FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
+    keys = fk_uniform(keys);
+    rows = fk_uniform(rows);
+    fk_products_begin();
+    FK_UNROLL
+    for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++)
+        fk_b_product(c, fk_by_rows(keys, FK_KEYS, 0, k), fk_by_rows(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
+    fk_products_end();
+}
+/* c += 64 keys by FK_B_PART rows, in the type already, times those rows. */
+FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u32 part) {
+    rows = fk_uniform(rows);
+    fk_products_begin();
+    FK_UNROLL
+    for (fk_u32 k = 0; k < FK_B_PART / 16; k++) {
+        fk_b_product_sums(c, packed[2 * k], fk_by_columns(rows, FK_B_ROWS, part * (FK_B_PART / 16) + k, 0), 1);
+    }
+    fk_products_end();
+}
+/* c = a worker's half of dQ: its box of dS times K, or dS times its box of K. */
+FK_DEVICE void fk_b_dq(float *c, fk_u32 ds, fk_u32 worker) {
+    fk_u32 keys = fk_uniform(fk_b_keys(0) + (FK_HEAD_DIM == 64 ? 0 : worker * (FK_KEYS * FK_TILE_ROW)));
+    ds = fk_uniform(ds + (FK_HEAD_DIM == 64 ? worker * (FK_KEYS * FK_TILE_ROW) : 0));
+    fk_products_begin();
+    FK_UNROLL
+    for (fk_u32 k = 0; k < FK_KEYS / 16; k++)
+        fk_b_product_turned(c, fk_by_columns(ds, FK_KEYS, k, 0), fk_by_columns(keys, FK_KEYS, k, 0), k > 0);
+    fk_products_end();
+}
+
+/* to[row][..] += scale * c: as fk_add_sums, without waiting for what is there. */
+FK_DEVICE void fk_b_add(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
+                        const float (*c)[4]) {
+    to += fk_lane() % 4 * 8;
+    FK_UNROLL
+    for (fk_u32 half = 0; half < 2; half++) {
+        fk_u32 at = row + fk_lane() / 4 + half * 8;
+        if (at >= count) continue;
+        FK_UNROLL
+        for (fk_u32 j = 0; j < columns; j++)
+            fk_add_global2(to + at * stride + j * 32, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
+    }
+}
+
+typedef struct fk_b_sums_of {
+    float k[FK_CHUNKS][4], v[FK_CHUNKS][4];
+} fk_b_sums_of;
+
+/* P of a part from S, in place, times the slopes; packed: P in the type. lse: where those of the part are. */
+FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 lse_at,
+                            int whole, fk_u64 counting, fk_i64 row, fk_i64 key, fk_u32 head) {
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
+        float lse[2], slopes[4];
+        fk_load_shared2(lse, lse_at + j * 32);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) {
+            int counts = whole || fk_counts(counting, FK_B_COLUMNS, i / 2, j, i % 2);
+            s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+        }
+        packed[j][0] = fk_pack(s[j][0], s[j][1]);
+        packed[j][1] = fk_pack(s[j][2], s[j][3]);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_times(s[j][i], slopes[i]);
+    }
+}
+
+/* dS of a part from P and dP, in the type; also to shared memory, with 0 for keys that are not there. own: the lane's
+ * first key; ds: the box that has the part, from its chunk `chunk` on. */
+FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at, fk_u32 ds,
+                              fk_u32 chunk, fk_u32 own, fk_u32 keys) {
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
+        float delta[2];
+        fk_load_shared2(delta, delta_at + j * 32);
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_gradient(s[j][i], g[j][i], delta[i % 2]);
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 key = own + half * 8;
+            packed[j][half] = fk_pack(s[j][half * 2], s[j][half * 2 + 1]);
+            fk_store_shared_bits(ds + key * FK_TILE_ROW + ((chunk + j) ^ key % 8) * 16 + fk_lane() % 4 * 4,
+                                 key < keys ? packed[j][half] : 0);
+        }
+    }
+}
+
+/* Step n, of which S of the first part is under way: up to dQ, which is there then. first_key: the position of the
+ * item's first key. */
+FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys, const fk_row_run *run,
+                         fk_u32 at, fk_u32 head, fk_u32 n, float (*s)[4], fk_b_sums_of *x) {
+    fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
+    fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4, whole = run->cls == FK_FULL;
+    fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
+    fk_i64 row = run->position + at + t, key = first_key + own;
+    float g[FK_B_COLUMNS][4];
+    fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2];
+    FK_UNROLL
+    for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
+        fk_u32 numbers = (part * FK_B_PART + t) * 4;
+        fk_u64 counting = 0;
+        fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
+        if (!whole)
+            counting = fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head);
+        fk_products_wait_1();
+        fk_products_settle(s[0], FK_B_PART / 2);
+        fk_b_weights(p, env, s, p_packed, fk_b_numbers(stage, 0) + numbers, whole, counting, row + part * FK_B_PART, key,
+                     head);
+        fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
+        fk_products_wait_1();
+        fk_products_settle(g[0], FK_B_PART / 2);
+        fk_b_gradients(s, (const float (*)[4])g, ds_packed, fk_b_numbers(stage, 1) + numbers,
+                       ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), part * FK_B_COLUMNS % 8, own, keys);
+        fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
+        if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
+    }
+    fk_fence_async();
+    fk_sync_some(FK_B_DS, FK_B_WORKERS);
+    fk_products_wait_0();
+    fk_arrive_some(FK_B_STAGE_FREE + stage, FK_B_LOADERS + FK_B_WORKERS);
+}
+
+/* A worker's half of a step's dQ is added, in its turn or at once. */
+FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered,
+                           const float (*dq)[4]) {
+    fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
+    if (FK_HEAD_DIM == 64) row += worker * 64;
+    else column = worker * 64;
+    if (ordered && at == 0) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    fk_b_add(fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2, row,
+             run->count - at, p->scale, 8, dq);
+    if (ordered && run->count - at <= FK_B_ROWS) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+}
+
+/* The steps of an item; n counts the block's. */
+FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered,
+                                fk_u32 n) {
+    fk_u32 head = kv_head * p->group, end_head = head + p->group - 1, keys = item->count, last_head = head;
+    fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
+    fk_env env = fk_env_of(p, item->sequence);
+    const fk_row_run *runs = fk_b_runs(p, item);
+    fk_b_sums_of x;
+    float last_dq[8][4];
+    fk_step step = {0, 0}, last = step;
+    int behind = 0;
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+        FK_UNROLL
+        for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
+    for (;; n++) {
+        const fk_row_run run = runs[step.run];
+        float s[FK_B_COLUMNS][4], dq[8][4];
+        fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+         fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
+        fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0), 0);
+        fk_products_wait_1();
+        fk_products_settle(dq[0], 32);
+        if (behind) fk_b_add_dq(p, runs + last.run, last.at, last_head, ordered, (const float (*)[4])dq);
+        fk_b_step(p, &env, item->position, keys, &run, step.at, head, n, s, &x);
+        behind = 1;
+        last = step;
+        last_head = head;
+        if (!fk_b_next(&step, &head, end_head, run.count, item->runs)) break;
+    }
+    fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
+    fk_products_wait_0();
+    fk_products_settle(last_dq[0], 32);
+    fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
+    fk_b_add_dq(p, runs + last.run, last.at, last_head, ordered, (const float (*)[4])last_dq);
+    fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
+    fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
+    fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
+    fk_b_add(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, (const float (*)[4])x.k);
+    fk_b_add(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
+    return n + 1;
+}
+
+FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
+    fk_u32 n = 0;
+    for (fk_u32 piece = 0;; piece++) {
+        fk_u32 kv_head;
+        fk_barrier_wait(fk_b_keys_full(), piece % 2);
+        const fk_key_item *item = fk_b_item(p, piece, &kv_head);
+        if (!item) break;
+        n = fk_b_work_item(p, item, kv_head, ordered, n);
+    }
+}
+
+FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
+    const fk_launch *p = &m->launch;
+    fk_begin(p->mark, p->mark_value);
+    if (fk_thread() == 0) {
+        fk_barrier_open(fk_b_stage_full(0), FK_B_LOADERS);
+        fk_barrier_open(fk_b_stage_full(1), FK_B_LOADERS);
+        fk_barrier_open(fk_b_keys_full(), FK_B_LOADERS);
+        fk_barrier_fence();
+    }
+    fk_sync();
+    if (fk_thread() < FK_B_GROUP) {
+        FK_B_LOADERS_REGISTERS;
+        if (fk_thread() < FK_B_LOADERS) fk_b_load(m);
+        else fk_b_take_turns(p, ordered);
+    } else {
+        FK_B_WORKERS_REGISTERS;
+        fk_b_work(p, ordered);
+    }
+}
+#endif
+
+#if FK_ORDERED
+FK_KERNEL(fk_backward_ordered_sm90, FK_B_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) { fk_b_roles(&maps, 1); }
+#else
+FK_KERNEL(fk_backward_unordered_sm90, FK_B_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) { fk_b_roles(&maps, 0); }
+#endif
+#endif
