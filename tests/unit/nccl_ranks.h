@@ -16,7 +16,7 @@ typedef struct task {
     uint32_t graph_from, timeout_s, odd_graph_from;
     int times;
     uint64_t seed;
-    bool idle, silent, device_memory, one_device, keeps_away;
+    bool idle, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     way way;
     long group_at, async_at; /* in rank `odd` */
     int fault, version;
