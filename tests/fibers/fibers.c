@@ -186,6 +186,10 @@ static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fc
     return open_device(&fibers_unordered_backend, plan, workers, out_device, err);
 }
 
+static fcp_code fibers_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_sm90_backend, plan, workers, out_device, err);
+}
+
 static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
 
 static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err) {
@@ -215,6 +219,28 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
+/* The maps of an arena. */
+static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
+    const fcp_problem *p = a->plan->problem;
+    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fk_map maps[FCP_KERNEL_TENSORS];
+    bool good = true;
+    memset(maps, 0, sizeof maps);
+    fcp_kernel_tensors(a, tensors);
+    for (int i = 0; good && i < FCP_KERNEL_TENSORS; i++) {
+        const fcp_kernel_tensor *x = &tensors[i];
+        const machine_map map = {.base = x->address,
+                                 .dims = {p->head_dim, x->heads, x->rows},
+                                 .strides = {p->head_dim * 2, (uint64_t)x->heads * p->head_dim * 2},
+                                 .box = {FK_BOX, 1, FK_BOX},
+                                 .element = 2,
+                                 .swizzle = MACHINE_SWIZZLE_128};
+        if (x->rows) good = machine_map_encode(&maps[i], &map);
+    }
+    fcp_kernel_maps(launch, maps, out);
+    return good;
+}
+
 /* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
@@ -238,8 +264,10 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         {"the locks", (uintptr_t)w->locks, (uintptr_t)(w->locks + locks), true, NULL}};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
+    fk_launch_maps maps;
+    if (kernel->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
     machine_launch run = {.kernel = kernel->run,
-                          .parameters = launch,
+                          .parameters = kernel->maps ? (const void *)&maps : launch,
                           .blocks = (uint32_t)blocks,
                           .threads = kernel->threads,
                           .shared = kernel->shared,
@@ -291,9 +319,10 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     launch.head_count = heads;
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * (p->heads / p->kv_heads);
-    const fibers_kernel *rows = forward ? &f->kernels->forward : &f->kernels->dq, *keys = &f->kernels->dkv;
+    bool sm90 = device->backend == &fibers_sm90_backend && f->kernels->forward_sm90.run;
+    const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
-        return attend_joint(f, w, a, &launch, first, count, device->backend == &fibers_ordered_backend, err);
+        return attend_joint(f, w, a, &launch, first, count, device->backend != &fibers_unordered_backend, err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
     if (code != FCP_OK) return code;
@@ -317,4 +346,5 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     }
 const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
 const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);
+const fcp_backend fibers_sm90_backend = FIBERS("fibers, sm_90a", fibers_sm90_open);
 const fcp_backend fibers_unordered_backend = FIBERS("fibers, in any order", fibers_unordered_open);

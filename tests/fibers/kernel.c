@@ -35,6 +35,11 @@ static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_lau
 static void run_unordered(const void *launch) { fk_backward_unordered(*(const fk_launch *)launch); }
 #endif
 
+#if FK_HAS_SM90(FK_HEAD_DIM)
+#define FIBERS_RUN_FORWARD FIBERS_NAME(FK_TABLE, _forward_sm90)
+void FIBERS_RUN_FORWARD(const void *launch); /* of kernel_sm90.c */
+#endif
+
 static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support *)launch); }
 static void run_delta(const void *launch) { fk_delta(*(const fk_support *)launch); }
 static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
@@ -51,6 +56,9 @@ const fibers_kernels FK_TABLE = {
 #if FK_HEAD_DIM <= 128
     .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
     .unordered = {run_unordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+#endif
+#if FK_HAS_SM90(FK_HEAD_DIM)
+    .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
 #endif
     .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},

@@ -14,6 +14,7 @@
 #include "../../codegen/kernels/abi.h"
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "../../codegen/kernels/prim.h"
+#include "../../codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
 void machine_note(const char *file, int line);
 
@@ -124,6 +125,14 @@ static void meet(meeting kind, operands *mine) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
         }
+    else if (kind == MEET_UNIFORM)
+        for (uint32_t i = 0; i < WARP; i++) {
+            operands *x = lanes[i].operands;
+            x->out[0] = lanes->operands->in[0];
+            if (x->in[0] != x->out[0])
+                machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0", x->in[0],
+                             x->out[0]);
+        }
     else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);
     machine_met(t);
@@ -154,6 +163,12 @@ float fk_exchange_host(float value, fk_u32 mask) {
     operands x = {.in = {fcp_float_bits(value), mask}};
     meet(MEET_EXCHANGE, &x);
     return fcp_bits_float(x.out[0]);
+}
+
+fk_u32 fk_uniform_host(fk_u32 value) {
+    operands x = {.in = {value}};
+    meet(MEET_UNIFORM, &x);
+    return x.out[0];
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */

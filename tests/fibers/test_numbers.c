@@ -6,11 +6,13 @@
 #include "../unit/hand_plan.h"
 #include "judge_plan.h"
 
+static const fcp_backend *on = &fibers_backend; /* in each test anew */
+
 static void run_passes(const fcp_plan *plan, fcp_packed *packed) {
     fcp_session *session;
     fcp_error err = {0};
     fcp_session_options options = {.compute_threads = 1, .timeout_s = 100};
-    cr_assert(fcp_session_create_on(plan, &fibers_backend, &options, &session, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_session_create_on(plan, on, &options, &session, &err) == FCP_OK, "%s", err.message);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s", err.message);
     fcp_session_free(session);
@@ -68,6 +70,12 @@ Test(numbers, poisoned_neighbour) {
     poisoned_neighbour(16, FCP_FP16, "full");
     poisoned_neighbour(64, FCP_BF16, "odd");
     poisoned_neighbour(256, FCP_FP16, "full");
+}
+Test(numbers, sm90_poisoned_neighbour) {
+    on = &fibers_sm90_backend;
+    poisoned_neighbour(64, FCP_BF16, "odd");
+    poisoned_neighbour(128, FCP_FP16, "causal");
+    poisoned_neighbour(256, FCP_BF16, "full");
 }
 
 /* --- scores and sinks --------------------------------------------------------------------------------------------- */
@@ -223,4 +231,11 @@ Test(numbers, no_score) { score_and_sink(16, FCP_FP16, "odd", false, false, 0.25
 Test(numbers, large_logits) {
     score_and_sink(16, FCP_FP16, "causal", false, false, 8);
     score_and_sink(16, FCP_FP16, "causal", false, false, -0.25);
+}
+Test(numbers, sm90) {
+    on = &fibers_sm90_backend;
+    score_and_sink(64, FCP_BF16, "odd", true, true, 0.125);
+    score_and_sink(128, FCP_FP16, "causal", true, false, 0.1);
+    score_and_sink(256, FCP_FP16, "head", false, true, 0.0625);
+    score_and_sink(64, FCP_FP16, "causal", false, false, -4);
 }
