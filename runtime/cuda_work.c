@@ -111,6 +111,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     const fcp_arena *arena = &rank->arena[pass];
     cu_ptr base = rank->work[pass].memory;
     fk_launch rows, keys;
+    fk_launch_maps maps;
     fcp_kernel_launch(arena, &rows);
     rows.sequences = d->sequences;
     rows.arrays = d->arrays;
@@ -128,7 +129,8 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
-        return launch(s, rank, CUDA_FORWARD, "fk_forward", a->row_count * heads, share, &rows, err);
+        return launch(s, rank, CUDA_FORWARD, d->forward == EMIT_FORWARD ? "fk_forward" : "fk_forward_sm90",
+                      a->row_count * heads, share, fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
     if (d->backward != EMIT_SPLIT) {
         bool ordered = d->backward == EMIT_ORDERED;
         size_t words = (size_t)a->lock_count * heads + 1;

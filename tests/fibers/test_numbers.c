@@ -71,6 +71,11 @@ Test(numbers, poisoned_neighbour) {
     poisoned_neighbour(&fibers_sm90_backend, 64, FCP_FP16, "odd");
     poisoned_neighbour(&fibers_sm90_backend, 128, FCP_BF16, "causal");
 }
+Test(numbers, sm90_poisoned_neighbour) {
+    poisoned_neighbour(&fibers_sm90_backend, 64, FCP_BF16, "odd");
+    poisoned_neighbour(&fibers_sm90_backend, 128, FCP_FP16, "causal");
+    poisoned_neighbour(&fibers_sm90_backend, 256, FCP_BF16, "full");
+}
 
 /* --- scores and sinks --------------------------------------------------------------------------------------------- */
 
@@ -227,4 +232,10 @@ Test(numbers, no_score) { score_and_sink(&fibers_backend, 16, FCP_FP16, "odd", f
 Test(numbers, large_logits) {
     score_and_sink(&fibers_backend, 16, FCP_FP16, "causal", false, false, 8);
     score_and_sink(&fibers_backend, 16, FCP_FP16, "causal", false, false, -0.25);
+}
+Test(numbers, sm90) {
+    score_and_sink(&fibers_sm90_backend, 64, FCP_BF16, "odd", true, true, 0.125);
+    score_and_sink(&fibers_sm90_backend, 128, FCP_FP16, "causal", true, false, 0.1);
+    score_and_sink(&fibers_sm90_backend, 256, FCP_FP16, "head", false, true, 0.0625);
+    score_and_sink(&fibers_sm90_backend, 64, FCP_FP16, "causal", false, false, -4);
 }
