@@ -3,6 +3,7 @@
 #   make check    set up, build, every test             make bench    measure, each figure beside its goal [ROWS=plan]
 #   make install  [PREFIX=/usr/local] [DESTDIR=]        make setup    install what is missing (apt)
 #   make fuzz     fuzz every target [SECONDS=60]        make golden-update   rewrite the golden files; read the diff
+#   make gpu-check       test and measure on the GPUs of this machine      make gpu-check-build   build it, to be carried
 #   make pictures draw the prelude's masks again (grammar/pictures)
 # Variables: B (build folder), CC, SAN (address,undefined | thread), OPT, JOBS, V (1: show commands).
 B ?= build
@@ -38,12 +39,14 @@ CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
 FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
-FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o)
+FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
+FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o) \
+  $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o)
 TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/standin/nvrtc.c tests/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/standin/nvrtc.c tests/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -119,11 +122,16 @@ $(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
+fiber_defines = -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
+  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: tests/fibers/kernel.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'
-	$(Q)$(CC) $(CFLAGS) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$*)) -DFK_BF16=$(word 2,$(subst -, ,$*)) \
-	  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$*)) -DFK_TABLE=fibers_kernels_$(subst -,_,$*) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(call fiber_defines,$*) -c -o $@ $<
+$(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90-%.o: tests/fibers/kernel_sm90.c
+	@mkdir -p $(@D)
+	@echo '  cc    $< ($*)'
+	$(Q)$(CC) $(CFLAGS) $(call fiber_defines,$*) -c -o $@ $<
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
@@ -156,11 +164,11 @@ $(filter $(B)/tests/unit/test_cuda% $(B)/tests/unit/test_nccl%,$(TESTS)): | $(ST
 tests: $(TESTS)
 
 check: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build
+	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build gpu-binaries
 	@$(MAKE) --no-print-directory lint
 	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
 check-sanitized:
-	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build
+	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build gpu-binaries
 	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
 # One runner or several, built and run: make test T='test_parse test_cells'
 test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS))),$(TESTS)) all
@@ -217,6 +225,35 @@ $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 
+# --- GPUs ----------------------------------------------------------------------------------------------------------------
+# gpu-check runs what was built, perhaps elsewhere: it makes nothing anew and installs nothing, unless REBUILD is set or there
+# is nothing yet. gpu-check-build makes it, and kernels for these devices, where there is NVRTC. No library beyond libc is
+# needed to run it: what there is of Debian's is linked statically, and ISA-L, of which there is no such file, replaced.
+GPU_CAPABILITIES ?= 8.0 9.0 10.0
+GPU_ARGS ?=
+GPU_SRC = $(wildcard tests/gpu/*.c)
+$(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
+$(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
+	@mkdir -p $(@D)
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $< -ldl
+gpu-check:
+	@if [ ! -x $(B)/gpu-check ] || [ -n "$(REBUILD)" ]; then $(MAKE) --no-print-directory gpu-check-build; fi
+	@$(B)/gpu-check --folder $(B)/gpu $(GPU_ARGS)
+gpu-binaries: $(B)/gpu-check $(B)/gpu/libnvrtc-carried.so $(STANDINS)
+gpu-check-build: gpu-binaries
+	@git describe --always --dirty --abbrev=12 > $(B)/gpu/commit 2> /dev/null || echo 'not known' > $(B)/gpu/commit
+	@mkdir -p $(B)/gpu/kernels
+	@FCP_CUDA_DRIVER=$(B)/standin/libcuda.so FCP_NVRTC=$(abspath $(B))/gpu/libnvrtc-carried.so FCP_CACHE=/dev/null \
+	 GPU_KERNELS=$(B)/gpu/kernels GPU_KERNELS_WRITE=1 $(B)/gpu-check --folder $(B)/gpu --prepare '$(GPU_CAPABILITIES)'
+# The page of the last run, into the tree: of a GPU only.
+gpu-report:
+	@if [ ! -e $(B)/gpu/GPU.md ]; then echo "there is no $(B)/gpu/GPU.md: make gpu-check" >&2; exit 1; fi
+	@if grep -qi 'stand-in' $(B)/gpu/GPU.md; then echo "$(B)/gpu/GPU.md is of a stand-in: it does not belong into the tree" >&2; exit 1; fi
+	@cp $(B)/gpu/GPU.md tests/bench/GPU.md && echo "tests/bench/GPU.md: read the diff before you commit it"
+
 # --- setting up and installing ------------------------------------------------------------------------------------------
 setup:
 	@.ci/setup.sh
@@ -240,7 +277,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
+.PHONY: gpu-check gpu-binaries gpu-check-build gpu-report all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
         examples setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

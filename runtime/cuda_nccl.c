@@ -25,7 +25,7 @@
 #include "start.h"
 #include "tensors.h"
 
-enum { MOST_CTAS = 64, SHARED_DEVICE = 23000 };
+enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 64 << 20 };
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -43,6 +43,8 @@ struct cuda_nccl {
     cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
+    size_t staged_bytes[FCP_TENSORS];
+    cu_ptr left;                 /* what an error left */
     bool aborted, stuck;         /* stuck: even aborting did not end */
 };
 
@@ -226,10 +228,12 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
         if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) fcp_cuda_nccl_abort(s);
         else n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
     }
+    bool stays = n->stuck || s->hung; /* giving memory up would wait for what does not end */
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (n->staged[t] && !n->stuck) s->cuda->call.release(n->staged[t]);
-    if (n->scratch && !n->stuck) s->cuda->call.release(n->scratch);
-    if (n->memory && !n->stuck) n->nccl->call.release(n->memory);
+        if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
+    if (n->scratch && !stays) s->cuda->call.release(n->scratch);
+    if (n->left && !stays) s->cuda->call.release(n->left);
+    if (n->memory && !stays) n->nccl->call.release(n->memory);
     fcp_nccl_close(n->nccl);
     free(n);
     s->nccl = NULL;
@@ -242,6 +246,11 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
     size_t bytes = rank->arena_bytes ? rank->arena_bytes : 1;
     fcp_code code = fcp_cuda_use(s, rank->device, err);
     if (code) return code;
+    if (n->enrolled) code = check(s, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
+    n->enrolled = NULL;
+    if (code) return code;
+    if (n->memory) n->nccl->call.release(n->memory);
+    n->memory = NULL;
     if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
                        "device %d has no %zu bytes for an arena", rank->device->handle, bytes))
         return err ? (err->code = FCP_E_NO_MEMORY) : FCP_E_NO_MEMORY;
@@ -256,15 +265,14 @@ fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t byte
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    if (!code) code = fcp_cuda_check(s->cuda, call->copy_in(own, mine, bytes, s->origin), err, "cannot copy to the device");
+    if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
+    if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code)
         code = settle(s, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
                                                   s->origin), "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->copy_out(all, n->scratch, bytes * n->place.ranks, s->origin), err,
-                              "cannot copy from the device");
-    return code ? code : fcp_cuda_wait(s, s->origin, "hearing of all ranks", err);
+    if (!code) code = fcp_cuda_stage_out(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
+    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
 /* The first rank that is not as rank 0 is, or that failed. */
@@ -370,6 +378,39 @@ fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass
     return code ? code : settle(s, ended, what, err);
 }
 
+/* One piece of it, by way of `piece` on the device. */
+static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, size_t bytes, cu_ptr piece, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    const fcp_nccl_table *call = &n->nccl->call;
+    void *at = (void *)(uintptr_t)piece;
+    bool sends = n->place.rank == from;
+    fcp_code code = FCP_OK;
+    if (sends)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(piece, memory, bytes, s->origin), err, "cannot copy to the device");
+    if (!code) code = check(s, call->group_start(), "beginning a group", err);
+    if (code) return code;
+    code = check(s, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
+                          : call->receive(at, bytes, NCCL_INT8, (int)from, n->comm, s->origin), "collecting", err);
+    nccl_result ended = call->group_end();
+    if (!code) code = settle(s, ended, "collecting", err);
+    if (!code && !sends)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(memory, piece, bytes, s->origin), err, "cannot copy from the device");
+    return code ? code : fcp_cuda_wait(s, s->origin, "collecting", err);
+}
+
+fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    cu_ptr piece = 0;
+    size_t most = bytes < PIECE ? bytes : PIECE;
+    fcp_code code = fcp_cuda_memory(s, &s->devices[0], most, NULL, "a part of a tensor", &piece, err);
+    if (!code && s->finished)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
+    for (size_t at = 0; !code && at < bytes; at += most)
+        code = collect_piece(s, from, (char *)memory + at, bytes - at < most ? bytes - at : most, piece, err);
+    if (code) s->nccl->left = piece; /* streams may name it until the communicator is aborted */
+    else if (piece) s->cuda->call.release(piece);
+    return code;
+}
+
 /* --- host tensors ------------------------------------------------------------------------------------------------- */
 
 static const void *tensor_of(const fcp_tensors *x, int t) {
@@ -401,6 +442,7 @@ static size_t tensor_bytes(const fcp_cuda_session *s, int t) {
     return tokens * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
 }
 
+/* A tensor that lies in host memory, pinned or not: all of it goes through the stage. */
 static bool on_host(const fcp_cuda_session *s, const void *pointer) {
     unsigned type = 0;
     return s->cuda->call.pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pointer) || type != CU_MEMORY_DEVICE;
@@ -417,38 +459,50 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
+static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    if (n->staged[t]) s->cuda->call.release(n->staged[t]);
+    n->staged[t] = 0;
+    n->staged_bytes[t] = 0;
+    fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    if (!code) n->staged_bytes[t] = bytes;
+    return code;
+}
+
 fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
                                 fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     cuda_rank *rank = &s->ranks[s->base.first_rank];
     unsigned inputs = fcp_pass_inputs(pass), all = inputs | fcp_pass_outputs(pass);
     fcp_code code = FCP_OK;
+    bool any = false;
     *out = *tensors;
     if (!moves(s, pass)) return FCP_OK;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
         size_t bytes = tensor_bytes(s, t);
         const void *from = tensor_of(tensors, t);
         if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
-        if (!n->staged[t]) code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
-        if (!code && inputs >> t & 1)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(n->staged[t], from, bytes, rank->streams[FCP_COMM]), err,
-                                  "cannot copy %zu bytes to device %d", bytes, rank->device->handle);
+        if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
+        if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) set_tensor(out, t, (void *)(uintptr_t)n->staged[t]);
+        any = true;
     }
-    return code;
+    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
 }
 
 fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *staged,
                                  fcp_error *err) {
     cuda_rank *rank = &s->ranks[s->base.first_rank];
     fcp_code code = FCP_OK;
+    bool any = false;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
         void *to = (void *)(uintptr_t)tensor_of(tensors, t);
         const void *from = tensor_of(staged, t);
         size_t bytes = tensor_bytes(s, t);
         if (!(fcp_pass_outputs(pass) >> t & 1) || to == from || !bytes) continue;
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(to, (uintptr_t)from, bytes, rank->streams[FCP_COMM]), err,
-                              "cannot copy %zu bytes from device %d", bytes, rank->device->handle);
+        if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
+        any = true;
+        if (!code) code = fcp_cuda_stage_out(s, rank->device, to, (uintptr_t)from, bytes, err);
     }
     return code;
 }

@@ -135,6 +135,7 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* nccl; NULL: from the environment */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+    size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
     fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
 } fcp_session_options;
@@ -146,8 +147,9 @@ typedef struct fcp_session_options {
  * The cuda backend with the transport local runs all ranks on the devices of this process, several to a device if need be:
  * rank r on device r modulo their number. With nccl each rank is a process with one device: all of them make their sessions
  * at the same time, of the same plan with the same options (they compare them), run the same passes in the same order, and
- * end their sessions; what one of them does not do the others wait for, at most timeout_s. Its plans are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the session uses,
- * there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
+ * end their sessions; what one of them does not do the others wait for, at most timeout_s. Of several such sessions of a
+ * process one runs at a time. Plans for cuda are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the
+ * session uses, there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);

@@ -40,7 +40,8 @@ fcp_code fcp_nccl_open(fcp_nccl **out_nccl, fcp_error *err) {
     fcp_code code = fcp_library_load(&library, table, &n->path, err);
     if (!code) {
         memcpy(&n->call, table, sizeof n->call);
-        if (n->call.version(&n->version) || n->version < NCCL_OLDEST)
+        if (n->call.version(&n->version)) code = fcp_fail(err, FCP_E_BACKEND, "NCCL in '%s' does not say its version", n->path);
+        else if (n->version < NCCL_OLDEST)
             code = fcp_fail(err, FCP_E_BACKEND, "NCCL in '%s' is version %d.%d; %d.%d or later is needed", n->path,
                             n->version / 10000, n->version % 10000 / 100, NCCL_OLDEST / 10000, NCCL_OLDEST % 10000 / 100);
     }

@@ -566,6 +566,65 @@ if [ -e "$B/standin/libcuda.so" ]; then
     holds "it says so" grep -q "communication by: grid (the session was asked for it)" stdout
     bad "a partition that is none" 2 E001 run gpu.plan --backend cuda --sm-partition half
 fi
+
+# --- a process a rank -------------------------------------------------------------------------------------------------
+for name in RANK WORLD_SIZE LOCAL_RANK OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK SLURM_PROCID; do unset $name; done
+bad "a transport that is not there" 1 E702 run gpu.plan --backend cuda --transport carrier
+bad "a transport of another backend" 1 E702 run a.plan --transport nccl
+bad "an id's file that nobody reads" 2 E001 run gpu.plan --backend cuda --id-file out/id
+bad "nobody says which rank this is" 1 E706 run gpu.plan --backend cuda --transport nccl
+holds "says what was looked for" grep -q "WORLD_SIZE.*OMPI_COMM_WORLD_RANK.*mpirun" stderr
+RANK=0 WORLD_SIZE=3; export RANK WORLD_SIZE
+bad "another number of processes than ranks" 1 E706 run gpu.plan --backend cuda --transport nccl
+WORLD_SIZE=2
+if [ -e "$B/standin/libnccl.so" ]; then
+    FCP_NCCL=/nowhere/libnccl.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_CACHE=$B/kernels STANDIN_PLAN=gpu.plan STANDIN_DEVICES=2
+    export FCP_NCCL FCP_NVRTC FCP_CACHE STANDIN_PLAN STANDIN_DEVICES
+    bad "nccl without NCCL" 1 E702 run gpu.plan --backend cuda --transport nccl
+    holds "says what was looked for" grep -q "/nowhere/libnccl.so.*2.19.*--transport local" stderr
+    FCP_NCCL=$B/standin/libnccl.so
+    bad "no way for the id" 1 E706 run gpu.plan --backend cuda --transport nccl
+    # two processes that a file brings together: rank 0 tells, rank 1 says nothing
+    set -- run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 60 --json --bf16
+    RANK=1 "$fcpc" "$@" --out one.npy --lse one-lse.npy > one.out 2> one.err &
+    other=$!
+    ok "nccl, rank 0 of 2" "$fcpc" "$@" --out zero.npy --lse zero-lse.npy
+    holds "its JSON" json '.ok and .checked and .backend == "cuda" and .transport == "nccl" and .ranks == 2'
+    ok "nccl, rank 1 of 2" wait $other
+    ok "all in one process" "$fcpc" run gpu.plan --backend cuda --json --bf16 --out local.npy --lse local-lse.npy
+    holds "rank 0 writes what all have" cmp -s local.npy zero.npy
+    holds "and the log-sum-exp" cmp -s local-lse.npy zero-lse.npy
+    holds "rank 1 writes nothing" [ ! -e one.npy ]
+    holds "rank 1 is silent" [ ! -s one.out ]
+    holds "and makes no complaint" [ ! -s one.err ]
+    bad "rank 1 does not come" 1 E706 run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 1
+    holds "says who" grep -q "rank 1 did not ask for the id within 1 s" stderr
+    # plans that differ: both say who
+    plan gpu.fcp other.plan -D mask=full
+    RANK=1 "$fcpc" run other.plan --backend cuda --transport nccl --id-file out/id --timeout 60 > one.out 2> one.err &
+    other=$!
+    run "$fcpc" run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 60
+    holds "plans that differ" [ $? = 1 ]
+    holds "rank 0 says who differs" grep -q "E706.*rank 1 has another plan than rank 0" stderr
+    run wait $other
+    holds "rank 1 ends too" [ $? = 1 ]
+    holds "and says the same" grep -q "E706.*rank 1 has another plan than rank 0" one.err
+    holds "nothing is left" [ -z "$(ls -A out)" ]
+    plan gpu.fcp one.plan -D cluster.gpus=1
+    WORLD_SIZE=1
+    ok "one rank alone" env STANDIN_PLAN=one.plan "$fcpc" run one.plan --backend cuda --transport nccl
+    holds "says what was tried" grep -q "sending to itself" stdout
+    unset RANK WORLD_SIZE
+    if command -v mpirun > /dev/null 2>&1 && [ -z "${SAN:-}" ]; then
+        ok "nccl, under mpirun" env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+            mpirun --oversubscribe -n 2 "$fcpc" run gpu.plan --backend cuda --transport nccl --timeout 60 --json
+        holds "its JSON" json '.ok and .transport == "nccl" and .ranks == 2'
+    else
+        echo "skipped: mpirun is not there, or sanitizers are"
+    fi
+    unset FCP_NCCL FCP_NVRTC FCP_CACHE STANDIN_PLAN STANDIN_DEVICES
+fi
+unset RANK WORLD_SIZE
 unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy

@@ -198,6 +198,16 @@ static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fc
     return open_device(&fibers_unordered_backend, plan, workers, out_device, err);
 }
 
+static fcp_code fibers_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_sm90_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_unordered_sm90_backend, plan, workers, out_device, err);
+}
+
+static bool is_sm90(const struct fibers *f) {
+    return f->base.backend == &fibers_sm90_backend || f->base.backend == &fibers_unordered_sm90_backend;
+}
 static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
 
 static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err) {
@@ -227,6 +237,28 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
+/* The maps of an arena. */
+static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
+    const fcp_problem *p = a->plan->problem;
+    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fk_map maps[FCP_KERNEL_TENSORS];
+    bool good = true;
+    memset(maps, 0, sizeof maps);
+    fcp_kernel_tensors(a, tensors);
+    for (int i = 0; good && i < FCP_KERNEL_TENSORS; i++) {
+        const fcp_kernel_tensor *x = &tensors[i];
+        const machine_map map = {.base = x->address,
+                                 .dims = {p->head_dim, x->heads, x->rows},
+                                 .strides = {p->head_dim * 2, (uint64_t)x->heads * p->head_dim * 2},
+                                 .box = {FK_BOX, 1, FK_BOX},
+                                 .element = 2,
+                                 .swizzle = MACHINE_SWIZZLE_128};
+        if (x->rows) good = machine_map_encode(&maps[i], &map);
+    }
+    fcp_kernel_maps(launch, maps, out);
+    return good;
+}
+
 /* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
@@ -250,8 +282,10 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         {"the locks", (uintptr_t)w->locks, (uintptr_t)(w->locks + locks), true, NULL}};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
+    fk_launch_maps maps;
+    if (kernel->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
     machine_launch run = {.kernel = kernel->run,
-                          .parameters = launch,
+                          .parameters = kernel->maps ? (const void *)&maps : launch,
                           .blocks = (uint32_t)blocks,
                           .threads = kernel->threads,
                           .shared = kernel->shared,
@@ -284,7 +318,9 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
-    return run_kernel(f, w, a, ordered ? &f->kernels->ordered : &f->kernels->unordered, launch,
+    const fibers_kernels *k = f->kernels;
+    const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered, *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
+    return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
                       (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
 
@@ -303,9 +339,10 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     launch.head_count = heads;
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * (p->heads / p->kv_heads);
-    const fibers_kernel *rows = forward ? &f->kernels->forward : &f->kernels->dq, *keys = &f->kernels->dkv;
+    bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
+    const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
-        return attend_joint(f, w, a, &launch, first, count, device->backend == &fibers_ordered_backend, err);
+        return attend_joint(f, w, a, &launch, first, count, device->backend != &fibers_unordered_backend && device->backend != &fibers_unordered_sm90_backend, err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
     if (code != FCP_OK) return code;
@@ -329,4 +366,6 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     }
 const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
 const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);
+const fcp_backend fibers_sm90_backend = FIBERS("fibers, sm_90a", fibers_sm90_open);
+const fcp_backend fibers_unordered_sm90_backend = FIBERS("fibers, sm_90a, in any order", fibers_unordered_sm90_open);
 const fcp_backend fibers_unordered_backend = FIBERS("fibers, in any order", fibers_unordered_open);

@@ -12,14 +12,16 @@
 standin control = {.devices = 1, .major = 8, .minor = 0, .shared = 166912, .peers = true, .memory = (size_t)1 << 30};
 standin *standin_control(void) { return &control; }
 
-static struct cu_context_ contexts[DEVICES];
+static struct cu_context_ contexts[DEVICES + 1]; /* the last one is of nobody here */
 static cu_context current;
 static allocation *allocations;
 static cu_stream streams;
+static cu_graph_exec execs;
 static store live = {.id = 1}, captured;
 static uint64_t last_capture = UINT64_C(1) << 62;
 static cu_stream capture_origin;
 static bool capture_bad;
+static long ticks; /* events recorded */
 
 void trouble(const char *format, ...) {
     if (control.trouble[0]) return;
@@ -74,6 +76,8 @@ API cuMemFree_v2(cu_ptr p);
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags);
 API cuMemFreeHost(void *p);
 API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags);
+API cuMemGetAddressRange_v2(cu_ptr *base, size_t *size, cu_ptr p);
+API cuStreamIsCapturing(cu_stream s, int *out);
 API cuPointerGetAttribute(void *out, int which, cu_ptr p);
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority);
 API cuStreamDestroy_v2(cu_stream s);
@@ -85,6 +89,8 @@ API cuEventCreate(cu_event *out, unsigned flags);
 API cuEventDestroy_v2(cu_event e);
 API cuEventRecord(cu_event e, cu_stream s);
 API cuEventQuery(cu_event e);
+API cuEventElapsedTime(float *out, cu_event a, cu_event b);
+API cuGraphGetNodes(cu_graph g, void *out, size_t *count);
 API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s);
 API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s);
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s);
@@ -124,7 +130,17 @@ API cuDriverGetVersion(int *out) {
     return CU_SUCCESS;
 }
 API cuGetErrorName(cu_result result, const char **out) {
-    *out = result == CU_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_STAND_IN";
+    static const struct { int number; const char *name; } all[] = {
+        {CU_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {CU_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"}, {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+        {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {CU_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY"},
+        {CU_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
+        {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}, {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+        {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+        {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
+    *out = "CUDA_ERROR_OF_THE_STAND_IN";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].number == result) *out = all[i].name;
     return CU_SUCCESS;
 }
 API cuGetErrorString(cu_result result, const char **out) {
@@ -169,7 +185,7 @@ API cuDevicePrimaryCtxRetain(cu_context *out, cu_device d) {
 }
 API cuDevicePrimaryCtxRelease_v2(cu_device d) {
     if (contexts[d].retained <= 0) trouble("device %d is released more often than retained", d);
-    contexts[d].retained--;
+    if (--contexts[d].retained == 0) contexts[d].peers = 0;
     control.live--;
     LEAVE;
 }
@@ -198,7 +214,11 @@ API cuDeviceCanAccessPeer(int *out, cu_device a, cu_device b) {
 }
 API cuCtxEnablePeerAccess(cu_context c, unsigned flags) {
     ENTER;
-    return !current || c == current || flags ? INVALID_CONTEXT : CU_SUCCESS;
+    if (!current || c == current || flags) return INVALID_CONTEXT;
+    unsigned bit = 1u << c->device;
+    if (current->peers & bit) return CU_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    current->peers |= bit;
+    return CU_SUCCESS;
 }
 API cuMemGetInfo_v2(size_t *available, size_t *total) {
     ENTER;
@@ -216,7 +236,7 @@ static cu_result allocate(cu_ptr *out, size_t bytes, bool shared) {
     if (bytes > control.memory - current->used) return CU_ERROR_OUT_OF_MEMORY;
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
-    memset(a->memory, 0xff, bytes);
+    if (!control.idle) memset(a->memory, 0xff, bytes);
     *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false, shared};
     allocations = a;
     current->used += bytes;
@@ -279,7 +299,16 @@ API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     else if (which == CU_POINTER_DEVICE) *(int *)out = a->context->device;
+    else if (which == CU_POINTER_CONTEXT) *(cu_context *)out = control.foreign ? &contexts[DEVICES] : a->context;
     else return CU_ERROR_INVALID_VALUE;
+    return CU_SUCCESS;
+}
+API cuMemGetAddressRange_v2(cu_ptr *base, size_t *size, cu_ptr p) {
+    ENTER;
+    const allocation *a = allocation_of(p);
+    if (!a) return NOT_FOUND;
+    *base = a->begin;
+    *size = a->end - a->begin;
     return CU_SUCCESS;
 }
 
@@ -341,21 +370,24 @@ API cuStreamDestroy_v2(cu_stream s) {
     control.live--;
     LEAVE;
 }
-static cu_result ask(cu_stream s, uint32_t steps) {
-    if (s->capture && capture_origin) {
-        capture_bad = true;
-        return CAPTURE_UNSUPPORTED;
-    }
-    uint32_t last = node_of(&live, s->last);
+static cu_result ask_node(uint32_t last, uint32_t steps) {
     if (last && !live.nodes[last - 1].done) store_run(&live, steps);
     if (last && !live.nodes[last - 1].done) return control.hang_with && store_stuck(&live) ? control.hang_with : CU_ERROR_NOT_READY;
     if (control.trouble[0]) return LAUNCH_FAILED;
     host_saw(&live, last);
     return CU_SUCCESS;
 }
+static cu_result ask(cu_stream s, uint32_t steps) {
+    if (s->capture && capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    return ask_node(node_of(&live, s->last), steps);
+}
+static uint32_t some_steps(void) { return 1 + (uint32_t)(control.seed >> 40) % 400; }
 API cuStreamQuery(cu_stream s) {
     ENTER;
-    return ask(s, 1 + (uint32_t)(control.seed >> 40) % 400);
+    return ask(s, some_steps());
 }
 API cuStreamSynchronize(cu_stream s) {
     ENTER_OUTSIDE;
@@ -369,6 +401,11 @@ API cuStreamGetCtx(cu_stream s, cu_context *out) {
     while (at && at != s) at = at->next;
     if (!at) return INVALID_HANDLE;
     *out = s->context;
+    return CU_SUCCESS;
+}
+API cuStreamIsCapturing(cu_stream s, int *out) {
+    ENTER;
+    *out = in_capture(s);
     return CU_SUCCESS;
 }
 API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
@@ -388,9 +425,10 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
 }
 API cuEventCreate(cu_event *out, unsigned flags) {
     ENTER;
-    if (!current || flags != CU_EVENT_DISABLE_TIMING) return CU_ERROR_INVALID_VALUE;
+    if (!current || (flags && flags != CU_EVENT_DISABLE_TIMING)) return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
     (*out)->context = current;
+    (*out)->timed = !flags;
     control.live++;
     return CU_SUCCESS;
 }
@@ -404,12 +442,21 @@ API cuEventRecord(cu_event e, cu_stream s) {
     if (e->context != s->context) return INVALID_HANDLE;
     e->capture = in_capture(s) ? captured.id : 0;
     e->at = in_capture(s) ? s->captured : s->last;
+    e->tick = ++ticks;
+    return CU_SUCCESS;
+}
+/* No time passes here: a millisecond for every event that was recorded meanwhile. */
+API cuEventElapsedTime(float *out, cu_event a, cu_event b) {
+    ENTER;
+    if (!a->timed || !b->timed || !a->tick || !b->tick) return INVALID_HANDLE;
+    uint32_t m = node_of(&live, a->at), n = node_of(&live, b->at);
+    if ((m && !live.nodes[m - 1].done) || (n && !live.nodes[n - 1].done)) return CU_ERROR_NOT_READY;
+    *out = (float)(b->tick - a->tick);
     return CU_SUCCESS;
 }
 API cuEventQuery(cu_event e) {
     ENTER_OUTSIDE;
-    uint32_t n = node_of(&live, e->at);
-    return !n || live.nodes[n - 1].done ? CU_SUCCESS : CU_ERROR_NOT_READY;
+    return ask_node(node_of(&live, e->at), some_steps());
 }
 
 /* --- work --------------------------------------------------------------------------------------------------------- */
@@ -422,21 +469,28 @@ static cu_result copy(cu_stream s, uint64_t to, uint64_t from, size_t bytes) {
     const node n = {.op = COPY, .to = to, .from = from, .bytes = bytes};
     return put(s, &n, 0);
 }
+/* Memory that is not pinned: refused in a capture; and the call waits for what the stream has. */
+static cu_result host_copy(cu_stream s, uint64_t host, uint64_t to, uint64_t from, size_t bytes) {
+    const allocation *first = allocation_of(host), *last = allocation_of(host + bytes - 1);
+    bool pinned = first && first->host && first == last;
+    if (!bytes || (first && !first->host)) return CU_ERROR_INVALID_VALUE;
+    control.host_copies++;
+    if (pinned) return copy(s, to, from, bytes);
+    if (in_capture(s)) capture_bad = true;
+    if (in_capture(s)) return CAPTURE_UNSUPPORTED;
+    control.pageable_copies++;
+    copy(s, to, from, bytes);
+    store_run(&live, UINT32_MAX);
+    if (live.done < live.count) trouble("a copy of memory that is not pinned waits for ever");
+    return CU_SUCCESS;
+}
 API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
     ENTER;
-    if (in_capture(s)) capture_bad = true;
-    if (in_capture(s)) return CAPTURE_UNSUPPORTED; /* memory that is not pinned */
-    if (!inside(to, bytes) || allocation_of((uintptr_t)from)) return CU_ERROR_INVALID_VALUE;
-    control.host_copies++;
-    return copy(s, to, (uintptr_t)from, bytes);
+    return inside(to, bytes) ? host_copy(s, (uintptr_t)from, to, (uintptr_t)from, bytes) : CU_ERROR_INVALID_VALUE;
 }
 API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s) {
     ENTER;
-    if (in_capture(s)) capture_bad = true;
-    if (in_capture(s)) return CAPTURE_UNSUPPORTED;
-    if (!inside(from, bytes) || allocation_of((uintptr_t)to)) return CU_ERROR_INVALID_VALUE;
-    control.host_copies++;
-    return copy(s, (uintptr_t)to, from, bytes);
+    return inside(from, bytes) ? host_copy(s, (uintptr_t)to, (uintptr_t)to, from, bytes) : CU_ERROR_INVALID_VALUE;
 }
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
     ENTER;
@@ -461,8 +515,9 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
 
 API cuModuleLoadData(cu_module *out, const void *image) {
     ENTER_OUTSIDE;
-    unsigned head_dim, bf16, score;
-    if (!current || sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3)
+    unsigned head_dim = 0, bf16 = 0, score = 0;
+    bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* kernels of gpu-check's own: they do nothing */
+    if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3))
         return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
     **out = (struct cu_module_){current, head_dim, bf16, score, strdup(image), NULL};
@@ -485,7 +540,7 @@ API cuModuleGetFunction(cu_function *out, cu_module m, const char *name) {
     cu_function f = calloc(1, sizeof *f);
     f->module = m;
     snprintf(f->name, sizeof f->name, "%s", name);
-    if (!kernel_find(f)) {
+    if (!kernel_find(f) && (m->head_dim || !strstr(m->text, name))) {
         free(f);
         return NOT_FOUND;
     }
@@ -513,6 +568,8 @@ API cuFuncSetAttribute(cu_function f, int which, int value) {
 }
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int threads, size_t shared) {
     ENTER;
+    *out = 1;
+    if (!f->kernel) return CU_SUCCESS;
     if (threads != (int)f->kernel->threads || shared != f->kernel->shared) return CU_ERROR_INVALID_VALUE;
     *out = 2;
     return CU_SUCCESS;
@@ -520,7 +577,8 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int thr
 API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
                    cu_stream s, void **parameters, void **extra) {
     ENTER;
-    node n = {.op = KERNEL, .function = f, .blocks = x};
+    node n = {.op = f->kernel ? KERNEL : EMPTY, .function = f, .blocks = x};
+    if (!f->kernel) return put(s, &n, 0);
     if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
         return CU_ERROR_INVALID_VALUE;
     if (f->module->context != s->context) return INVALID_HANDLE;
@@ -578,6 +636,8 @@ API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long lo
     ENTER_OUTSIDE;
     if (flags) return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
+    (*out)->next = execs;
+    execs = *out;
     for (uint32_t i = 0; i < g->store.count; i++)
         store_add(&(*out)->store, &g->store.nodes[i], g->store.nodes[i].deps, g->store.nodes[i].dep_count, false);
     control.live++;
@@ -601,6 +661,12 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     control.graph_launches++;
     return CU_SUCCESS;
 }
+API cuGraphGetNodes(cu_graph g, void *out, size_t *count) {
+    ENTER;
+    if (out) return CU_ERROR_INVALID_VALUE;
+    *count = g->store.count;
+    return CU_SUCCESS;
+}
 API cuGraphDestroy(cu_graph g) {
     store_clear(&g->store);
     free(g);
@@ -608,6 +674,11 @@ API cuGraphDestroy(cu_graph g) {
     LEAVE;
 }
 API cuGraphExecDestroy(cu_graph_exec g) {
+    cu_graph_exec *at = &execs;
+    while (*at && *at != g) at = &(*at)->next;
+    if (!*at) trouble("a graph is ended that is not there");
+    if (!*at) return INVALID_HANDLE;
+    *at = g->next;
     store_clear(&g->store);
     free(g);
     control.live--;

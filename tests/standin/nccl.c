@@ -467,7 +467,6 @@ API ncclCommAbort(nccl_comm c) {
     return fault;
 }
 API ncclCommGetAsyncError(nccl_comm c, nccl_result *out) {
-    ENTER;
     if (!is_there(c, "ncclCommGetAsyncError")) return fail(NCCL_INVALID_ARGUMENT, "no communicator");
     control.asked++;
     if (control.async_at && control.asked >= control.async_at && !c->error) c->error = fail(control.async_with, "this error was to be");

@@ -21,7 +21,8 @@ typedef struct standin_nccl {
     uint64_t seed;        /* which sends wait for their receives; from an odd one on finalizing waits for all ranks */
     bool silent;          /* whoever dies or does not answer is waited for without end; else it is an error of NCCL's */
     unsigned patience_s;  /* a call that blocks so long would block for ever: trouble; 0: 20 */
-    long fail_at;         /* this call, counted by `calls`, returns fail_with, or STANDIN_DIES, STANDIN_STOPS; 0: none */
+    long fail_at;         /* this call, counted by `calls` (which questions for errors are not), returns fail_with, or
+                             STANDIN_DIES, STANDIN_STOPS; 0: none */
     int fail_with;
     long group_at;        /* when this group is begun on the device, counted by `begun`: STANDIN_DIES, ...; 0: none */
     int group_fault;

@@ -12,6 +12,7 @@ enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTUR
 
 struct cu_context_ {
     int device, retained;
+    unsigned peers; /* a bit per device that it reaches */
     size_t used;
 };
 /* A node of a store; of another one, or none, where the store has been emptied since. */
@@ -32,6 +33,8 @@ struct cu_event_ {
     cu_context context;
     ref at;
     uint64_t capture;
+    bool timed;
+    long tick; /* when it was recorded; 0: not yet */
 };
 struct cu_module_ {
     cu_context context;
@@ -90,6 +93,7 @@ struct cu_graph_ {
 };
 struct cu_graph_exec_ {
     store store;
+    cu_graph_exec next;
 };
 
 typedef struct allocation {

@@ -114,10 +114,10 @@ __attribute__((format(printf, 2, 3))) static inline void process_fails(process *
 #define CHECK_LINE(line) CHECK_TEXT(line)
 #define CHECK_TEXT(line) #line
 
-/* All ranks get here. */
-static inline void process_meet(process *p, int which) {
+/* All ranks get here; for the turn-th time, from 1 on. */
+static inline void process_meet(process *p, int which, int turn) {
     atomic_fetch_add(&p->shared->counter[which], 1);
-    while (atomic_load(&p->shared->counter[which]) < (int)p->ranks) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    while (atomic_load(&p->shared->counter[which]) < (int)p->ranks * turn) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
 static inline void process_ends(process *p) {
@@ -141,7 +141,7 @@ static inline process_shared *process_shared_make(void) {
     cr_assert_not_null(mkdtemp(s->folder), "%s", s->folder);
     return s;
 }
-/* `left`: a rank was killed, and what it made for others may still be there. */
+/* `left`: a rank was killed or did not come to join, and what was made for it may still be there. */
 static inline void process_shared_end(process_shared *s, bool left) {
     char command[200];
     if (left) {

@@ -1,0 +1,332 @@
+/* correct.c: what the device computes, against the definition of attention in float64.
+ *
+ * Each plan runs with all its ranks on the devices there are, stream by stream and as a graph, each twice: all four have the
+ * same bits, and the judge of runtime/reference.h is asked once. Examples are made small by their lengths and masks, and
+ * random programs are those of tests/oracle, with head_dims of the kernels.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../runtime/clock.h"
+#include "../../runtime/nccl.h"
+#include "../../runtime/reference.h"
+#include "../oracle/random_program.h"
+#include "gpu.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1, DEFINES = 24, RANDOM = 60, RANDOM_STANDIN = 3, EXAMPLES_STANDIN = 4 };
+
+typedef bool plan_call(gpu *g, fcp_plan *plan, const char *what, void *context);
+
+/* --- a plan ------------------------------------------------------------------------------------------------------- */
+
+static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b, const char **out_name) {
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        uint64_t dims[3];
+        fcp_tensor_shape(shape, (fcp_tensor)t, dims);
+        *out_name = fcp_tensor_name((fcp_tensor)t);
+        if ((fcp_pass_outputs(pass) >> t & 1) && memcmp(a->t[t], b->t[t], dims[0] * fcp_tensor_token_bytes(shape, (fcp_tensor)t)))
+            return false;
+    }
+    return true;
+}
+
+/* A pass twice in a session; the first result is kept in `first` if it is that session's task, else it must be `first`. */
+static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *first, fcp_packed *again, bool keep,
+                     bool same, char why[GPU_WHY]) {
+    fcp_shape shape;
+    fcp_error err;
+    const char *name;
+    fcp_plan_shape(plan, &shape);
+    for (int run = 0; run < 2; run++) {
+        fcp_packed *to = keep && run == 0 ? first : again;
+        if (to == again)
+            for (int t = 0; t < FCP_TENSORS; t++) {
+                uint64_t dims[3];
+                fcp_tensor_shape(&shape, (fcp_tensor)t, dims);
+                memcpy(again->t[t], first->t[t], dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t));
+            }
+        if (fcp_session_run_packed(session, plan, pass, to, NULL, &err)) {
+            snprintf(why, GPU_WHY, "%.390s", err.message);
+            return false;
+        }
+        if (to == again && same && !outputs_same(&shape, pass, first, again, &name)) {
+            snprintf(why, GPU_WHY, "two runs differ in %s%s", name, keep ? "" : ", one of them a graph");
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool judge(const fcp_plan *plan, const fcp_packed *packed, char why[GPU_WHY]) {
+    fcp_check_report report = FCP_CHECK_START;
+    fcp_error err;
+    if (fcp_check_passes(plan, plan->problem->passes, packed, 0, NULL, &report, &err)) {
+        snprintf(why, GPU_WHY, "%.390s", err.message);
+        return false;
+    }
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (report.tensor[t].checked && !report.tensor[t].ok) {
+            snprintf(why, GPU_WHY, "%s: error %g, naive %g, allowed %g, at %llu", fcp_tensor_name((fcp_tensor)t),
+                     report.tensor[t].max_abs_error, report.tensor[t].reference_error, report.tensor[t].tolerance,
+                     (unsigned long long)report.tensor[t].worst);
+            return false;
+        }
+    return true;
+}
+
+/* `nccl`: over that transport, by this process as the only rank. */
+static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, bool nccl, char why[GPU_WHY]) {
+    fcp_shape shape;
+    fcp_packed first = {0}, again = {0};
+    fcp_error err = {.message = ""};
+    bool same = plan->problem->deterministic;
+    fcp_plan_shape(plan, &shape);
+    if (g->control) {
+        g->control->plan = plan;
+        g->control->idle = false;
+    }
+    bool good = !fcp_packed_alloc(&shape, ALL, &first, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
+    if (good) fcp_packed_draw(&shape, ALL, seed, &first);
+    for (int graph = 0; good && graph < 2; graph++) {
+        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 30};
+        fcp_session *session = NULL;
+        char id[FCP_ID_BYTES];
+        const fcp_start start = {.ranks = 1, .rank = 0, .device = 1, .id = id};
+        if (nccl) {
+            options.transport = "nccl";
+            options.start = &start;
+            good = !fcp_start_id(id, &err);
+        }
+        good = good && !fcp_session_create(plan, &options, &session, &err);
+        for (int pass = 0; good && pass < FCP_PASSES; pass++)
+            if (shape.has_pass[pass]) {
+                good = run_pass(session, plan, (fcp_pass)pass, &first, &again, !graph, same, why);
+                if (!good) err.message[0] = 0;
+            }
+        fcp_session_free(session);
+    }
+    if (!good && err.message[0]) snprintf(why, GPU_WHY, "%.390s", err.message);
+    if (good) good = judge(plan, &first, why);
+    if (g->control) {
+        if (good && g->control->trouble[0]) {
+            snprintf(why, GPU_WHY, "%.390s", g->control->trouble);
+            good = false;
+        }
+        g->control->plan = NULL;
+    }
+    fcp_packed_free(&first);
+    fcp_packed_free(&again);
+    return good;
+}
+
+/* --- examples ----------------------------------------------------------------------------------------------------- */
+
+/* Every example: its lengths, what its mask needs for them, and its ranks. Lengths NULL: its own. */
+static const struct {
+    const char *file, *lengths;
+    const char *defines[9];
+} examples[] = {
+    {"lambda.fcp", "[900, 350, 33]", {"lambda.sink=8", "lambda.window=200"}},
+    {"documents.fcp", "[1000, 230 x 2, 40 x 6]", {"cluster.gpus=8"}},
+    {"scores/softcap.fcp", "[700, 300 x 2]", {"softcap.c=20.0"}},
+    {"masks/causal_document.fcp", NULL, {0}},
+    {"my_mask.fcp", "[800, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
+    {"ring.fcp", "[800, 330]", {"cluster.gpus=8"}},
+    {"shared_question.fcp", "[900, 200]", {0}},
+    {"window.fcp", "[900, 160]", {"plan.mask.w=300"}},
+    {"chunked_prefill.fcp", "[128:900 x 2, 100, 1:500 x 4]", {0}},
+    {"cross.fcp", "[700:77 x 3, 100:77 x 4]", {0}},
+    {"decode.fcp", "[1:1000 x 4, 1:400 x 40, 1:100 x 30]", {0}},
+    {"masks/block_diffusion.fcp", "[800, 100]", {"plan.mask.b=16"}},
+    {"masks/causal_blockwise_fm.fcp", "[900, 200]", {"plan.mask.b=50"}},
+    {"masks/document.fcp", NULL, {0}},
+    {"masks/draft_train.fcp", "[700]", {"plan.mask.p=340", "plan.mask.b=4"}},
+    {"masks/global_field.fcp", NULL, {0}},
+    {"masks/hash_sparse.fcp", NULL, {0}},
+    {"masks/natten2d.fcp", "[900]", {"plan.mask.W=30", "plan.mask.kw=5", "plan.mask.kh=7"}},
+    {"masks/prefix_document.fcp", NULL, {0}},
+    {"masks/qk_sparse.fcp", "[600, 400]", {"plan.mask.o=100", "plan.mask.m=60"}},
+    {"masks/random_eviction.fcp", NULL, {0}},
+    {"masks/slices.fcp", NULL, {0}},
+    {"masks/sta2d.fcp", "[768]", {"plan.mask.W=24", "plan.mask.tw=4", "plan.mask.kw=3", "plan.mask.kh=1"}},
+    {"masks/sta3d.fcp", "[768]", {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2",
+                                  "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
+    {"masks/svg_spatial.fcp", "[750]", {"plan.mask.P=30", "plan.mask.w=40"}},
+    {"masks/svg_temporal.fcp", "[750]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
+    {"masks/tree.fcp", NULL, {0}},
+    {"scores/alibi.fcp", "[700, 300 x 2]", {"cluster.gpus=8"}},
+    {"scores/heads.fcp", "[700, 300 x 2]", {0}},
+    {"scores/relative.fcp", "[700, 300 x 2]", {0}},
+    {"scores/sinks.fcp", "[700, 300 x 2]", {0}},
+};
+enum { EXAMPLES = sizeof examples / sizeof *examples };
+
+/* On a stand-in, where a product takes fibers milliseconds: the first few, with tiny lengths and heads. */
+static const char *const standin_lengths[EXAMPLES_STANDIN] = {"[200, 33]", "[150, 40 x 2]", "[200]", "[140, 60]"};
+
+static fcp_plan *example_plan(const gpu *g, size_t i, char why[GPU_WHY]) {
+    char path[120], lengths[80], ranks[40];
+    const char *defines[DEFINES];
+    size_t count = 0;
+    bool scores = strncmp(examples[i].file, "scores/", 7) == 0, small = g->small;
+    /* what stays the example's own: the heads and head_dim that its tables are made for */
+    bool own = !examples[i].lengths || (scores && !strstr(examples[i].file, "softcap"));
+    snprintf(path, sizeof path, "examples/%s", examples[i].file);
+    const char *wanted = small && i < EXAMPLES_STANDIN && examples[i].lengths ? standin_lengths[i] : examples[i].lengths;
+    snprintf(lengths, sizeof lengths, "batch.lengths=%s", wanted ? wanted : "");
+    snprintf(ranks, sizeof ranks, "cluster.gpus=%d", 1 << i % 3);
+    if (wanted) defines[count++] = lengths;
+    defines[count++] = "cluster.nodes=1";
+    defines[count++] = small ? "cluster.gpus=2" : ranks;
+    defines[count++] = i % 2 ? "model.dtype=fp16" : "model.dtype=bf16";
+    if (!strstr(examples[i].file, "slices")) defines[count++] = "plan.block=128";
+    if (!own) {
+        defines[count++] = small ? "model.heads=2" : "model.heads=4";
+        defines[count++] = small ? "model.kv_heads=1" : i % 3 ? "model.kv_heads=2" : "model.kv_heads=1";
+        defines[count++] = small ? "model.head_dim=16" : i % 5 == 4 ? "model.head_dim=256" : i % 2 ? "model.head_dim=64" : "model.head_dim=128";
+    } else if (small) defines[count++] = "model.head_dim=16";
+    for (size_t j = 0; j < 9 && examples[i].defines[j] && count < DEFINES; j++)
+        if (!small || strncmp(examples[i].defines[j], "cluster", 7)) defines[count++] = examples[i].defines[j];
+    return gpu_plan_of(path, NULL, defines, count, why);
+}
+
+bool gpu_correct_examples(gpu *g, plan_call *each, void *context, char why[GPU_WHY]) {
+    size_t count = g->small ? EXAMPLES_STANDIN : EXAMPLES;
+    for (size_t i = 0; i < count; i++) {
+        fcp_plan *plan = example_plan(g, i, why);
+        if (!plan) return false;
+        bool more = each(g, plan, examples[i].file, context);
+        fcp_plan_free(plan);
+        if (!more) break;
+    }
+    return true;
+}
+
+/* --- random programs ---------------------------------------------------------------------------------------------- */
+
+/* Programs of few tokens, and not too few: the judge's measure is the worst row of a naive computation. */
+static fcp_plan *random_plan(const gpu *g, unsigned seed, random_program *p, char name[60]) {
+    static const char *const dims[] = {"model.head_dim=64", "model.head_dim=128", "model.head_dim=128", "model.head_dim=256",
+                                       "model.head_dim=32"};
+    dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
+    char why[GPU_WHY];
+    for (int i = 0; i < 8; i++) roll(&d, 2);
+    draw_program(p, &d, g->small ? 12000 : 400000);
+    uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus;
+    if (p->tokens * p->heads < 64 || !p->dtype || (g->small && (cost > 16 || p->head_dim != 16))) return NULL;
+    snprintf(name, 60, "random program %u", seed);
+    return gpu_plan_of(name, p->text, &dims[seed % 5], g->small ? 0 : 1, why); /* some are refused */
+}
+
+bool gpu_correct_random(gpu *g, plan_call *each, void *context, char why[GPU_WHY]) {
+    random_program *p = calloc(1, sizeof *p);
+    unsigned wanted = g->small ? RANDOM_STANDIN : RANDOM, done = 0;
+    if (!p) snprintf(why, GPU_WHY, "out of memory");
+    for (unsigned seed = 1; p && done < wanted && seed < 4000; seed++) {
+        char name[60];
+        fcp_plan *plan = random_plan(g, seed, p, name);
+        if (!plan) continue;
+        bool more = each(g, plan, name, context);
+        done++;
+        fcp_plan_free(plan);
+        if (!more) break;
+    }
+    free(p);
+    return p != NULL;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+typedef struct tally {
+    unsigned right, before, wrong;
+    bool late;
+    char first[GPU_WHY]; /* the first that was wrong */
+} tally;
+
+/* Each plan is written down, so that none is run again when the program is. */
+static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
+    tally *t = context;
+    char why[GPU_WHY] = "", key[100], rest[20];
+    snprintf(key, sizeof key, "%.20s/%.70s", g->step, what);
+    if (journal_find(g->journal, "plan", key, rest, sizeof rest) && strncmp(rest, "right", 5) == 0) {
+        t->before++;
+        return true;
+    }
+    if (gpu_left(g) < 3) {
+        t->late = true;
+        return false;
+    }
+    if (check_plan(g, plan, t->right + 1, false, why)) {
+        t->right++;
+        journal_add(g->journal, "plan", key, "right");
+        return true;
+    }
+    journal_add(g->journal, "plan", key, why);
+    if (!g->quiet) printf("  WRONG %s (%u ranks, head_dim %u): %s\n", what, plan->problem->ranks, plan->problem->head_dim, why);
+    if (!t->wrong++) snprintf(t->first, sizeof t->first, "%.90s: %.290s", what, why);
+    return t->wrong < 5; /* enough to see what it is */
+}
+
+static gpu_result close_tally(const tally *t, bool open, char why[GPU_WHY]) {
+    if (!open) return GPU_FAILED;
+    if (t->wrong) {
+        snprintf(why, GPU_WHY, "%u wrong, the first: %.340s", t->wrong, t->first);
+        return GPU_FAILED;
+    }
+    snprintf(why, GPU_WHY, "%u plans right: against float64, the same bits in two runs, with and without a graph%s",
+             t->right + t->before, t->late ? "; the others later" : "");
+    return t->late ? GPU_LATER : GPU_OK;
+}
+
+gpu_result step_examples(gpu *g, char why[GPU_WHY]) {
+    tally t = {0};
+    bool open = gpu_correct_examples(g, check_one, &t, why);
+    return close_tally(&t, open, why);
+}
+
+gpu_result step_random(gpu *g, char why[GPU_WHY]) {
+    tally t = {0};
+    bool open = gpu_correct_random(g, check_one, &t, why);
+    return close_tally(&t, open, why);
+}
+
+static void tell(void *context, const char *question, const char *answer) {
+    gpu *g = context;
+    bool skipped = answer && strncmp(answer, "skipped", 7) == 0;
+    journal_add(g->journal, "driver", question, answer ? answer : "as it must be");
+    if (!g->quiet && answer) printf("  %s %s: %s\n", skipped ? "     " : "WRONG", question, answer);
+}
+gpu_result step_conformance(gpu *g, char why[GPU_WHY]) {
+    unsigned wrong = conformance(g, tell, g);
+    snprintf(why, GPU_WHY, wrong ? "%u answers of the driver are not what the runtime relies on" : "the driver does what the runtime relies on",
+             wrong);
+    return wrong ? GPU_FAILED : GPU_OK;
+}
+
+gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
+    static const char text[] = "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
+                               "batch { lengths = [%d, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n";
+    char program[400];
+    fcp_nccl *nccl = NULL;
+    fcp_error err;
+    if (fcp_nccl_open(&nccl, &err)) {
+        snprintf(why, GPU_WHY, "%.390s", err.message);
+        return GPU_SKIPPED;
+    }
+    int version = nccl->version;
+    fcp_nccl_close(nccl);
+    unsigned wrong = conformance_nccl(g, tell, g);
+    if (wrong) {
+        snprintf(why, GPU_WHY, "%u answers of NCCL are not what the runtime relies on", wrong);
+        return GPU_FAILED;
+    }
+    snprintf(program, sizeof program, text, g->small ? 16 : 128, g->small ? 150 : 900);
+    fcp_plan *plan = gpu_plan_of("nccl.fcp", program, NULL, 0, why);
+    bool good = plan && check_plan(g, plan, 3, true, why);
+    fcp_plan_free(plan);
+    if (good)
+        snprintf(why, GPU_WHY, "NCCL %d.%d.%d does what the runtime relies on; a plan of one rank is right over it: its only rank sends to itself",
+                 version / 10000, version / 100 % 100, version % 100);
+    return good ? GPU_OK : GPU_FAILED;
+}

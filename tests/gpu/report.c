@@ -1,0 +1,119 @@
+/* report.c: the table as a page, from the journals alone: written whole beside its place, and renamed. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+/* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own milliseconds, goal,
+ * first. */
+enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
+
+/* Fields between tabs, in place; missing ones are "". */
+static void split(char *text, char *fields[], int count) {
+    for (int i = 0; i < count; i++) {
+        fields[i] = text;
+        char *tab = strchr(text, '\t');
+        if (tab) *tab = 0;
+        text = tab ? tab + 1 : text + strlen(text);
+    }
+}
+
+/* Text in a table: what would end a cell is shown otherwise. */
+static void cell(FILE *f, const char *text) {
+    fputc(' ', f);
+    for (; *text; text++) fputc(*text == '|' ? '/' : *text, f);
+    fputs(" |", f);
+}
+
+static void put_head(FILE *f, const gpu *g) {
+    const gpu_machine *m = &g->machine;
+    char commit[100] = "not known", begun[60] = "not known";
+    journal_find(g->journal, "begun", "commit", commit, sizeof commit);
+    journal_find(g->journal, "begun", "date", begun, sizeof begun);
+    if (m->standin)
+        fputs("# STAND-IN: no figure here is of a GPU\n\n**This was run on a driver that stands in for CUDA's. Its times are counts of events, and "
+              "mean nothing.**\n\n", f);
+    else fputs("# On a GPU\n\n", f);
+    fprintf(f, "`make gpu-check`, begun %s, commit %s. %s%s, sm_%d%d, %d multiprocessors, %.1f GB; %d device%s; driver for CUDA %d.%d (%s); "
+               "%s, %s.\n\n", begun, commit, m->standin ? "stand-in: " : "", m->name, m->major, m->minor, m->multiprocessors,
+            (double)m->memory * 1e-9, m->devices, m->devices == 1 ? "" : "s", m->driver_version / 1000, m->driver_version % 1000 / 10,
+            m->driver, m->cpu, m->host);
+}
+
+static void put_steps(FILE *f, const gpu *g) {
+    fputs("| step | what | result | seconds | |\n|---|---|---|---|---|\n", f);
+    for (unsigned i = 0; i < g->step_count; i++) {
+        char rest[REST] = "", *fields[3];
+        bool there = journal_find(g->journal, "end", g->steps[i].name, rest, sizeof rest);
+        split(rest, fields, 3);
+        fputc('|', f);
+        cell(f, g->steps[i].name);
+        cell(f, g->steps[i].what);
+        cell(f, there ? fields[0] : "not run yet");
+        cell(f, there ? fields[1] : "");
+        cell(f, there ? fields[2] : "");
+        fputc('\n', f);
+    }
+}
+
+static void put_rows(FILE *f, const gpu *g) {
+    bool headed = false;
+    for (unsigned i = 0; i < g->step_count; i++) {
+        char name[200], rest[REST], *x[FIELDS];
+        for (size_t at = 0; journal_next(g->journal, &at, "row", name, sizeof name, rest, sizeof rest);) {
+            split(rest, x, FIELDS);
+            if (strcmp(x[STEP], g->steps[i].name)) continue;
+            if (!headed)
+                fputs("\n| benchmark | figure | against | ratio | goal (first step) | | of its ceiling | |\n|---|---|---|---|---|---|---|---|\n", f);
+            headed = true;
+            char ratio[40];
+            double peer = strcmp(x[RATIO], "-") == 0 ? gpu_fact(g, x[FACT]) : GPU_NONE, own = strtod(x[OWN], NULL);
+            if (peer > 0 && own > 0) { /* it has come since */
+                snprintf(ratio, sizeof ratio, "%.3f", peer / own);
+                x[RATIO] = ratio;
+                if (strtod(x[NUMBER], NULL) != GPU_NONE)
+                    x[VERDICT] = (char *)(uintptr_t)gpu_verdict(g, peer / own, false, strtod(x[NUMBER], NULL), strtod(x[FIRST], NULL));
+            }
+            fputc('|', f);
+            cell(f, name);
+            for (int k = FIGURE; k <= NOTE; k++) cell(f, x[k]);
+            fputc('\n', f);
+        }
+    }
+}
+
+static void put_list(FILE *f, const journal *j, const char *title, const char *const *kinds) {
+    char name[200], rest[REST];
+    bool any = false;
+    if (!j) return;
+    for (; *kinds; kinds++)
+        for (size_t at = 0; journal_next(j, &at, *kinds, name, sizeof name, rest, sizeof rest);) {
+            if (!any) fprintf(f, "\n## %s\n\n", title);
+            any = true;
+            fprintf(f, "- %s: %s\n", name, rest);
+        }
+}
+
+bool gpu_report(const gpu *g) {
+    static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
+    char path[400], beside[420];
+    snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
+    snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
+    FILE *f = fopen(beside, "w");
+    if (!f) return false;
+    put_head(f, g);
+    put_steps(f, g);
+    fputs("\nOf a pass the figure is the median of its kernels and, where there are several ranks, copies, in one graph; operations are those of "
+          "the mask's pairs; the last column but one is the part of the matrix rate measured here. Peers, and what the driver answered, are below.\n", f);
+    put_rows(f, g);
+    put_list(f, g->peers, "Peers, measured on this device (milliseconds; matmul in TFLOP/s)", peers);
+    put_list(f, g->journal, "What the driver was asked", driver);
+    bool good = fflush(f) == 0 && (fsync(fileno(f)) == 0 || errno == EINVAL);
+    good = fclose(f) == 0 && good && rename(beside, path) == 0;
+    if (!good) unlink(beside);
+    return good;
+}
