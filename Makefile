@@ -39,7 +39,9 @@ CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
 FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
-FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o)
+FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
+FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o) \
+  $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o)
 TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
@@ -120,11 +122,16 @@ $(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
+fiber_defines = -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
+  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: tests/fibers/kernel.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'
-	$(Q)$(CC) $(CFLAGS) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$*)) -DFK_BF16=$(word 2,$(subst -, ,$*)) \
-	  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$*)) -DFK_TABLE=fibers_kernels_$(subst -,_,$*) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(call fiber_defines,$*) -c -o $@ $<
+$(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90-%.o: tests/fibers/kernel_sm90.c
+	@mkdir -p $(@D)
+	@echo '  cc    $< ($*)'
+	$(Q)$(CC) $(CFLAGS) $(call fiber_defines,$*) -c -o $@ $<
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c

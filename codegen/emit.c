@@ -201,13 +201,12 @@ static void say_load(printer *p, const mc_node *x) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     const emit_array *a = &p->program->arrays[x->imm];
     static const char *const types[] = {[MC_I8] = "fk_i8", [MC_I16] = "fk_i16", [MC_I32] = "fk_i32", [MC_I64] = "fk_i64",
-                                        [MC_F64] = "double"};
+                                        [MC_F64] = "float"}; /* rounded when loaded */
     const char *at = p->operand[0];
     range r = p->ranges[x->a];
     bool near = r.lo >= -NEAR && r.hi <= NEAR && p->program->positions <= NEAR;
     char data[80];
-    snprintf(data, sizeof data, "%s((const %s *)e->arrays[%" PRId64 "])", a->width == MC_F64 ? "(float)" : "",
-             types[a->width], x->imm);
+    snprintf(data, sizeof data, "((const %s *)e->arrays[%" PRId64 "])", types[a->width], x->imm);
     if (a->kind == EMIT_TABLE) {
         say_table(p, x, a, data);
         return;

@@ -43,7 +43,7 @@ typedef enum cmd_command {
       "write the plan here; without it nothing is written; emit: the source or cubin; default: standard output")        \
     X(ARCH, "arch", 0, "ARCH", CMD_BIT(EMIT), "compile for sm_80, sm_90a, sm_100, ...; needs NVRTC and no GPU")          \
     X(BACKWARD, "backward", 0, "KERNELS", CMD_BIT(EMIT),                                                               \
-      "of the backward pass: ordered, unordered or split, rather than the plan's own")                                 \
+      "of the backward pass: ordered, unordered, split, rather than the plan's own; ordered_sm90, unordered_sm90")     \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
     X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH,                                                                        \
       "the batch, in place of the program's: a length or QUERIES:KEYS a line")                                         \

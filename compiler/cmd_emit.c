@@ -40,7 +40,8 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
 static const struct {
     const char *name;
     unsigned skeleton;
-} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT}};
+} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT},
+                 {"ordered_sm90", EMIT_ORDERED_SM90}, {"unordered_sm90", EMIT_UNORDERED_SM90}};
 enum { BACKWARDS = sizeof backwards / sizeof *backwards };
 
 /* What --backward names; 0: the plan's own. */
@@ -52,7 +53,7 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
         return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
     for (int i = 0; i < BACKWARDS; i++)
         if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeleton;
-    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
+    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered, split, ordered_sm90 or unordered_sm90, not '%.80s'", typed);
 }
 
 static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {

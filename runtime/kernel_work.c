@@ -401,6 +401,22 @@ void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
                        .scale_log2 = (float)(p->scale * 1.4426950408889634074)};
 }
 
+void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]) {
+    const fcp_problem *p = a->plan->problem;
+    uint64_t queries = a->home_first[FCP_QUERIES][a->homes], keys = a->home_first[FCP_KEYS][a->homes];
+    const fcp_kernel_tensor all[FCP_KERNEL_TENSORS] = {
+        {(uintptr_t)a->q, queries, p->heads},
+        {(uintptr_t)a->d_o, a->pass == FCP_BACKWARD ? queries : 0, p->heads},
+        {(uintptr_t)a->k, keys, p->kv_heads},
+        {(uintptr_t)a->v, keys, p->kv_heads},
+        {(uintptr_t)a->kv, (uint64_t)a->kv_slots * 2 * p->max_block, p->kv_heads}};
+    memcpy(out, all, sizeof all);
+}
+
+void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out) {
+    *out = (fk_launch_maps){.launch = *launch, .q = maps[0], .d_o = maps[1], .k = maps[2], .v = maps[3], .moved = maps[4]};
+}
+
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {
     for (uint32_t i = 0; i < plan->sequences_count; i++) {
         uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, i, &keys);
@@ -415,6 +431,20 @@ void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {
 
 void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) out[i] = data + plan->arrays[i].offset;
+}
+
+void fcp_kernel_data(const fcp_plan *plan, void *out) {
+    if (plan->data_count) memcpy(out, plan->data, plan->data_count);
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        uint64_t count = fcp_array_bytes(a) / sizeof(double);
+        for (uint64_t j = 0; a->width == MC_F64 && j < count; j++) {
+            double value;
+            memcpy(&value, (const char *)plan->data + a->offset + j * sizeof value, sizeof value);
+            float small = (float)value;
+            memcpy((char *)out + a->offset + j * sizeof small, &small, sizeof small);
+        }
+    }
 }
 
 void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out) {

@@ -36,9 +36,22 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t
 
 /* The parameters that follow from arena and plan: for all heads, without work list and environment. */
 void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);
+/* The tensors of rows in an arena that the copy engine is told of, in the order of fk_launch_maps: where each begins, how
+ * many rows of how many heads of head_dim numbers it has; no rows, where the pass or the rank has none of it. */
+typedef struct fcp_kernel_tensor {
+    uint64_t address, rows;
+    uint32_t heads;
+} fcp_kernel_tensor;
+enum { FCP_KERNEL_TENSORS = 5 };
+void fcp_kernel_tensors(const fcp_arena *arena, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]);
+/* Parameters with their maps, as tensors are in order. */
+void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out);
 /* The environment: sequences_count, arrays_count and slices_count records, for a plan whose DATA, BAND_ROWS and BANDS lie
  * at these addresses. */
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out);
 void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out);
+/* DATA as kernels read it, data_count bytes, aligned to 8: as in the plan, but that a table of reals is of float, at the same
+ * place: rounded here once, rather than with every use. */
+void fcp_kernel_data(const fcp_plan *plan, void *out);
 void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out);
 #endif

@@ -45,7 +45,7 @@ typedef struct fk_bands {
 /* What fk_allow, fk_score and fk_slope see beside q, k and h. */
 typedef struct fk_env {
     fk_sequence sequence;
-    const fk_u64 *arrays;   /* per array: the address of its first value */
+    const fk_u64 *arrays;   /* per array: the address of its first value; reals are float */
     const fk_bands *bands;
 } fk_env;
 

@@ -44,7 +44,7 @@ enum {
 /* Barriers of some threads. */
 enum {
     FK_B_STAGE_FREE = 1, /* and 2: workers to loaders: the stage has been read */
-    FK_B_KEYS_FREE,      /* everybody to loaders: K, V and the ticket before have been read */
+    FK_B_KEYS_FREE = 3,  /* everybody to loaders: K, V and the ticket before have been read */
     FK_B_DS = 4,         /* workers: dS is there */
     FK_B_TURN,           /* turners to workers: it is this run's turn */
     FK_B_ADDED,          /* workers to turners: the run's part of dQ is added */
@@ -228,8 +228,7 @@ FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u3
     fk_products_begin();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_B_PART / 16; k++) {
-        fk_u32 a[4] = {packed[2 * k][0], packed[2 * k][1], packed[2 * k + 1][0], packed[2 * k + 1][1]};
-        fk_b_product_sums(c, a, fk_by_columns(rows, FK_B_ROWS, part * (FK_B_PART / 16) + k, 0), 1);
+        fk_b_product_sums(c, packed[2 * k], fk_by_columns(rows, FK_B_ROWS, part * (FK_B_PART / 16) + k, 0), 1);
     }
     fk_products_end();
 }
@@ -309,10 +308,11 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4, whole = run->cls == FK_FULL;
     fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
     fk_i64 row = run->position + at + t, key = first_key + own;
+    float g[FK_B_COLUMNS][4];
+    fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2];
     FK_UNROLL
     for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
-        float g[FK_B_COLUMNS][4];
-        fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2], numbers = (part * FK_B_PART + t) * 4;
+        fk_u32 numbers = (part * FK_B_PART + t) * 4;
         fk_u64 counting = 0;
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!whole)

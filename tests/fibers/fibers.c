@@ -51,6 +51,7 @@ struct fibers {
     fk_sequence *sequences;
     fk_u64 *arrays;
     fk_bands *bands;
+    void *data;
     float *sinks;
     struct worker workers[];
 };
@@ -65,13 +66,19 @@ bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     mask->scratch = calloc(nodes, sizeof *mask->scratch);
     mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
     mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);
-    return mask->scratch && mask->arrays && mask->bands;
+    mask->reals = calloc(plan->arrays_count + 1, sizeof *mask->reals);
+    bool ok = mask->scratch && mask->arrays && mask->bands && mask->reals;
+    for (uint64_t i = 0; ok && i < plan->arrays_count; i++)
+        if (plan->arrays[i].width == MC_F64) ok = (mask->reals[i] = malloc(fcp_array_bytes(&plan->arrays[i]) + 1));
+    return ok;
 }
 
 void fibers_mask_close(fibers_mask *mask) {
     free(mask->scratch);
     free(mask->arrays);
     free(mask->bands);
+    for (uint64_t i = 0; mask->reals && i < mask->plan->arrays_count; i++) free(mask->reals[i]);
+    free(mask->reals);
 }
 
 void fibers_mask_use(fibers_mask *mask) {
@@ -87,9 +94,11 @@ static const mc_env *env_of(const fk_env *env) {
     if (memcmp(&m->sequence, s, sizeof *s) == 0) return &m->env;
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
-        size_t width = a->width == MC_F64 ? 8 : a->width;
+        const float *real = (const float *)(uintptr_t)env->arrays[i];
+        for (uint64_t j = 0; m->reals[i] && j < fcp_array_bytes(a) / sizeof(double); j++) m->reals[i][j] = (double)real[j];
         uint64_t first = a->kind == FCP_TABLE ? 0 : a->kind == FCP_FIELD_KEYS ? s->key_first : s->query_first;
-        m->arrays[i] = (mc_array){.data = (const char *)(uintptr_t)env->arrays[i] + first * width,
+        m->arrays[i] = (mc_array){.data = m->reals[i] ? (const char *)m->reals[i]
+                                                      : (const char *)(uintptr_t)env->arrays[i] + first * a->width,
                                   .first = a->kind == FCP_FIELD_QUERIES ? s->q_first : 0,
                                   .count = a->kind == FCP_TABLE        ? (int64_t)a->count
                                            : a->kind == FCP_FIELD_KEYS ? s->n
@@ -138,6 +147,7 @@ static void fibers_close(fcp_device *device) {
     free(f->arrays);
     free(f->bands);
     free(f->sinks);
+    free(f->data);
     free(f);
 }
 
@@ -156,7 +166,8 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
     f->arrays = calloc(plan->arrays_count + 1, sizeof *f->arrays);
     f->bands = calloc(plan->slices_count + 1, sizeof *f->bands);
     f->sinks = calloc(plan->sink_count + 1, sizeof *f->sinks);
-    fcp_code code = f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
+    f->data = malloc(plan->data_count + 1);
+    fcp_code code = f->data && f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint32_t i = 0; code == FCP_OK && i < workers; i++) {
         struct worker *w = &f->workers[i];
         w->machine = machine_new();
@@ -169,7 +180,8 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
         return code;
     }
     fcp_kernel_sequences(plan, f->sequences);
-    fcp_kernel_arrays(plan, (uintptr_t)plan->data, f->arrays);
+    fcp_kernel_data(plan, f->data);
+    fcp_kernel_arrays(plan, (uintptr_t)f->data, f->arrays);
     fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, f->bands);
     for (uint64_t i = 0; i < plan->sink_count; i++) f->sinks[i] = (float)plan->sink[i];
     *out_device = &f->base;
@@ -186,6 +198,16 @@ static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fc
     return open_device(&fibers_unordered_backend, plan, workers, out_device, err);
 }
 
+static fcp_code fibers_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_sm90_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_unordered_sm90_backend, plan, workers, out_device, err);
+}
+
+static bool is_sm90(const struct fibers *f) {
+    return f->base.backend == &fibers_sm90_backend || f->base.backend == &fibers_unordered_sm90_backend;
+}
 static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
 
 static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err) {
@@ -215,6 +237,28 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
+/* The maps of an arena. */
+static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
+    const fcp_problem *p = a->plan->problem;
+    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fk_map maps[FCP_KERNEL_TENSORS];
+    bool good = true;
+    memset(maps, 0, sizeof maps);
+    fcp_kernel_tensors(a, tensors);
+    for (int i = 0; good && i < FCP_KERNEL_TENSORS; i++) {
+        const fcp_kernel_tensor *x = &tensors[i];
+        const machine_map map = {.base = x->address,
+                                 .dims = {p->head_dim, x->heads, x->rows},
+                                 .strides = {p->head_dim * 2, (uint64_t)x->heads * p->head_dim * 2},
+                                 .box = {FK_BOX, 1, FK_BOX},
+                                 .element = 2,
+                                 .swizzle = MACHINE_SWIZZLE_128};
+        if (x->rows) good = machine_map_encode(&maps[i], &map);
+    }
+    fcp_kernel_maps(launch, maps, out);
+    return good;
+}
+
 /* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
@@ -238,8 +282,10 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         {"the locks", (uintptr_t)w->locks, (uintptr_t)(w->locks + locks), true, NULL}};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
+    fk_launch_maps maps;
+    if (kernel->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
     machine_launch run = {.kernel = kernel->run,
-                          .parameters = launch,
+                          .parameters = kernel->maps ? (const void *)&maps : launch,
                           .blocks = (uint32_t)blocks,
                           .threads = kernel->threads,
                           .shared = kernel->shared,
@@ -272,7 +318,9 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
-    return run_kernel(f, w, a, ordered ? &f->kernels->ordered : &f->kernels->unordered, launch,
+    const fibers_kernels *k = f->kernels;
+    const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered, *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
+    return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
                       (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
 
@@ -291,9 +339,10 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     launch.head_count = heads;
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * (p->heads / p->kv_heads);
-    const fibers_kernel *rows = forward ? &f->kernels->forward : &f->kernels->dq, *keys = &f->kernels->dkv;
+    bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
+    const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
-        return attend_joint(f, w, a, &launch, first, count, device->backend == &fibers_ordered_backend, err);
+        return attend_joint(f, w, a, &launch, first, count, device->backend != &fibers_unordered_backend && device->backend != &fibers_unordered_sm90_backend, err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
     if (code != FCP_OK) return code;
@@ -317,4 +366,6 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     }
 const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
 const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);
+const fcp_backend fibers_sm90_backend = FIBERS("fibers, sm_90a", fibers_sm90_open);
+const fcp_backend fibers_unordered_sm90_backend = FIBERS("fibers, sm_90a, in any order", fibers_unordered_sm90_open);
 const fcp_backend fibers_unordered_backend = FIBERS("fibers, in any order", fibers_unordered_open);

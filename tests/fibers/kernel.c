@@ -35,6 +35,17 @@ static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_lau
 static void run_unordered(const void *launch) { fk_backward_unordered(*(const fk_launch *)launch); }
 #endif
 
+#if FK_HAS_SM90(FK_HEAD_DIM)
+#define FIBERS_RUN_FORWARD FIBERS_NAME(FK_TABLE, _forward_sm90)
+void FIBERS_RUN_FORWARD(const void *launch); /* of kernel_sm90.c */
+#endif
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#define FIBERS_RUN_ORDERED FIBERS_NAME(FK_TABLE, _ordered_sm90)
+#define FIBERS_RUN_UNORDERED FIBERS_NAME(FK_TABLE, _unordered_sm90)
+void FIBERS_RUN_ORDERED(const void *launch); /* likewise */
+void FIBERS_RUN_UNORDERED(const void *launch);
+#endif
+
 static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support *)launch); }
 static void run_delta(const void *launch) { fk_delta(*(const fk_support *)launch); }
 static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
@@ -51,6 +62,13 @@ const fibers_kernels FK_TABLE = {
 #if FK_HEAD_DIM <= 128
     .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
     .unordered = {run_unordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+#endif
+#if FK_HAS_SM90(FK_HEAD_DIM)
+    .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
+#endif
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+    .ordered_sm90 = {FIBERS_RUN_ORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
+    .unordered_sm90 = {FIBERS_RUN_UNORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
 #endif
     .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},

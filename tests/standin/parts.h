@@ -93,6 +93,7 @@ struct cu_graph_ {
 };
 struct cu_graph_exec_ {
     store store;
+    cu_graph_exec next;
 };
 
 typedef struct allocation {

@@ -81,6 +81,19 @@ Test(kernels, shared_memory) {
     fcp_plan_free(plan);
 }
 
+/* A score that reads a table of reals, which is float on the device. */
+Test(kernels, tables) {
+    static const char text[] =
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16\n table near = [0, 1 x 3, 2 x 9, 3 x 40]\n"
+        "table bias = [[0.3, -1.7, 0.01, 2.1], [1.9, 0.1, -0.7, -2.3]] }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [200, 60] }\nscore biased(table b) = s + b[h, near[min(q - k, 52)]]\n"
+        "plan { mask = causal; block = 128; score = biased(b = bias) }\n";
+    standin *x = stand();
+    fcp_plan *plan = gpu_plan("tables", text, NULL, 0);
+    run_judged(x, plan);
+    fcp_plan_free(plan);
+}
+
 /* What a kernel takes beyond its budget is an error, spilled registers are a warning. */
 Test(kernels, what_they_take) {
     standin *x = stand();

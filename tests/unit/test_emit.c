@@ -150,6 +150,7 @@ static const int8_t bytes[8] = {0, 1, 2, 3, -1, -2, 5, 7};                  /* a
 static const int16_t shorts[6] = {9, 8, 7, -300, 5, 4};                      /* over queries, of 3 each */
 static const int64_t longs[6] = {0, INT64_MIN, INT64_MAX, 4, 5, -6};         /* a table of 3 rows of 2 */
 static const double reals[3] = {0.5, -1.25, 3.0e-39};
+static const float reals_loaded[3] = {0.5f, -1.25f, 3.0e-39f};
 static const mc_band band_list[] = {{0, 2, 0, 0}, {0, 1, 1, 1}, {-3, 7, 1, 0}};
 static const mc_band_rows band_rows[] = {{-1, 0, 1}, {2, 1, 2}, {5, 0, 0}};
 static const mc_bands bands = {band_rows, band_list, 3, 3};
@@ -170,7 +171,7 @@ Test(emit, arrays_and_bands) {
     void *library = compile(&s);
     allow_function *allow;
     *(void **)&allow = function(library, "allow", 0);
-    const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs, (fk_u64)(uintptr_t)reals};
+    const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs, (fk_u64)(uintptr_t)reals_loaded};
     const fk_bands device_bands = {(fk_u64)(uintptr_t)band_rows, (fk_u64)(uintptr_t)band_list, 3, 3};
     int64_t scratch[64];
     unsigned yes = 0;
@@ -217,7 +218,7 @@ Test(emit, scores) {
         add_program(&s, &g, i);
     }
     void *library = compile(&s);
-    const fk_u64 data[4] = {0, 0, 0, (fk_u64)(uintptr_t)reals};
+    const fk_u64 data[4] = {0, 0, 0, (fk_u64)(uintptr_t)reals_loaded};
     const mc_array arrays[4] = {{.width = MC_I8}, {.width = MC_I16}, {.columns = 2, .width = MC_I64}, {reals, 0, 3, 0, MC_F64}};
     const mc_env want = {.n = 8, .queries = 8, .arrays = arrays};
     const fk_env env = {.sequence = {.n = 8, .queries = 8}, .arrays = data};

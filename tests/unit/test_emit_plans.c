@@ -87,9 +87,11 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
     mc_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
     mc_bands *bands = calloc(plan->slices_count + 1, sizeof *bands);
     int64_t *scratch = calloc(plan->mask_count + plan->score_count + plan->slope_count, sizeof *scratch);
-    cr_assert(sequences && addresses && device_bands && arrays && bands && scratch);
+    void *data = malloc(plan->data_count + 1);
+    cr_assert(sequences && addresses && device_bands && arrays && bands && scratch && data);
     fcp_kernel_sequences(plan, sequences);
-    fcp_kernel_arrays(plan, (uintptr_t)plan->data, addresses);
+    fcp_kernel_data(plan, data);
+    fcp_kernel_arrays(plan, (uintptr_t)data, addresses);
     fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, device_bands);
     const mc_code mask = {plan->mask, (uint32_t)plan->mask_count}, scored = {plan->score, (uint32_t)plan->score_count},
                   sloped = {plan->slope, (uint32_t)plan->slope_count};
@@ -122,6 +124,7 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
     free(arrays);
     free(bands);
     free(scratch);
+    free(data);
     return yes;
 }
 

@@ -112,7 +112,8 @@ static void read_pair(const char *text, unsigned out[2]) {
     if (read == 1) out[1] = out[0];
 }
 
-/* The table in codegen/kernels/README.md says of threads, shared memory and blocks what the sizes say; and of all kernels. */
+/* The table in codegen/kernels/README.md says of threads, shared memory and blocks what the sizes say, where it says something
+ * of an architecture; and of all kernels on mma.sync. */
 Test(kernel_source, table) {
     static const char *const archs[] = {"sm_80", "sm_86", "sm_90a", "sm_100"};
     FILE *f = fopen("codegen/kernels/README.md", "r");
@@ -129,12 +130,13 @@ Test(kernel_source, table) {
         read_pair(cell[0], threads);
         cr_assert_eq(sscanf(cell[1], "%u", &shared), 1);
         for (int score = 0; score < 2; score++) {
-            uint32_t count = emit_kernels_of(head_dim, score, EMIT_FORWARD | EMIT_BACKWARD, kernels[score]), i = 0;
+            uint32_t count = emit_kernels_of(head_dim, score, ~0u, kernels[score]), i = 0;
             while (i < count && strcmp(kernels[score][i].name + 3, name)) i++;
             cr_assert(i < count, "%s", line);
             cr_assert(kernels[score][i].threads == threads[score] && kernels[score][i].shared == shared, "%s", line);
             for (int a = 0; a < 4; a++) {
                 char *slash = strchr(cell[2 + a], '/');
+                if (cell[2 + a][0] == '-') continue; /* it does not run there */
                 cr_assert_not_null(slash, "%s", line);
                 read_pair(cell[2 + a], registers);
                 read_pair(slash + 1, blocks);
@@ -147,7 +149,7 @@ Test(kernel_source, table) {
     }
     for (unsigned d = 64; d <= 256; d *= 2) {
         emit_kernel kernels[EMIT_KERNELS];
-        want += emit_kernels_of(d, false, EMIT_FORWARD | EMIT_SPLIT | (d <= 128 ? EMIT_BACKWARD : 0), kernels);
+        want += emit_kernels_of(d, false, EMIT_FORWARD | EMIT_SPLIT | (d <= 128 ? EMIT_ORDERED | EMIT_UNORDERED : 0), kernels);
     }
     cr_assert_eq(found, want, "%u rows of %u", found, want);
     free(line);

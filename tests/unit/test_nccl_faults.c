@@ -1,0 +1,124 @@
+/* test_nccl_faults.c: plans whose ranks are processes that send by NCCL: calls that fail, ranks that die, stop, stay away or do
+ * not agree. All the others end, with an error that says where; nothing is left, and nothing hangs. */
+#include "nccl_ranks.h"
+
+/* Every rank but those of `except` ends with an error, in which are all of `parts`. */
+static void all_fail(task *x, unsigned except, const char *const *parts, const char *what) {
+    unsigned ranks = x->plan->problem->ranks;
+    process_shared *s = process_shared_make();
+    if (!x->timeout_s) x->timeout_s = 1;
+    process_run(s, ranks, run_rank, x);
+    process_all_well(s, ranks, except, what);
+    no_trouble(s, ranks, except, what);
+    for (unsigned r = 0; r < ranks; r++) {
+        const process_word *w = &s->words[r];
+        if (except >> r & 1) continue;
+        cr_assert(w->code != FCP_OK, "%s: rank %u ends well", what, r);
+        for (int i = 0; parts[i]; i++)
+            cr_assert(strstr(w->err.message, parts[i]), "%s: rank %u: \"%s\" is not in: %s", what, r, parts[i], w->err.message);
+    }
+    process_shared_end(s, except != 0);
+}
+
+static const char *const in_a_pass[] = {"rank ", " pass", "stage ", "instruction ", NULL};
+
+/* A rank dies, is stopped, or gets no further on its device, in a pass: with and without graphs, noticed by NCCL or not. */
+Test(nccl_faults, a_rank_dies_stops_stalls) {
+    static const int faults[] = {STANDIN_DIES, STANDIN_DIES, STANDIN_STOPS, STANDIN_STALLS};
+    fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
+    for (unsigned i = 0; i < 8; i++) {
+        char what[60];
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3, .idle = true,
+                  .silent = i % 4 > 0, .group_at = 1 + i, .fault = faults[i % 4]};
+        snprintf(what, sizeof what, "fault %u", i);
+        all_fail(&x, x.fault == STANDIN_STALLS ? 0 : 1u << x.odd, in_a_pass, what);
+    }
+    fcp_plan_free(plan);
+}
+
+/* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the others
+ * with it. */
+Test(nccl_faults, asynchronous_errors) {
+    static const char *const parts[] = {"rank ", " pass", "instruction", NULL};
+    fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
+    for (unsigned i = 0; i < 6; i++) {
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 1, .seed = 5 * i, .odd = i % 3, .idle = true,
+                  .silent = i > 3, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
+        all_fail(&x, 0, parts, "an asynchronous error");
+    }
+    fcp_plan_free(plan);
+}
+
+/* A rank does not come at all. */
+Test(nccl_faults, a_rank_is_missing) {
+    static const char *const parts[] = {"rank ", NULL};
+    fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", "");
+    for (unsigned i = 0; i < 4; i++) {
+        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .keeps_away = true,
+                  .way = i < 2 ? BY_ID : BY_FILE};
+        all_fail(&x, 1u << x.odd, parts, "a missing rank");
+    }
+    fcp_plan_free(plan);
+}
+
+Test(nccl_faults, ranks_that_differ) {
+    static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL}, *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
+                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL};
+    fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", ""), *other = make_plan("causal", 2, 1, "300, 131", "");
+    task x = {.plan = plan, .other = other, .odd = 1, .times = 1, .idle = true};
+    all_fail(&x, 0, plans, "two plans");
+    x = (task){.plan = plan, .odd = 1, .odd_graph_from = 7, .graph_from = 3, .times = 1, .idle = true};
+    all_fail(&x, 0, graphs, "two options");
+    x = (task){.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true};
+    all_fail(&x, 0, devices, "one device");
+    x = (task){.plan = plan, .odd = 1, .times = 1, .idle = true, .version = 21805, .way = BY_FILE};
+    all_fail(&x, 0, old, "an old version");
+    fcp_plan_free(plan);
+    fcp_plan_free(other);
+}
+
+/* Every call of one rank fails once (`times` of them, each `fault`-th): it ends with an error, the other too or with none,
+ * nothing is left and nothing hangs. */
+enum { FAILED = 5, OTHERS = 6, LAST = 7 };
+static void fail_calls(process *p) {
+    const task *x = p->argument;
+    int last = 0;
+    for (int at = 1; at <= x->times; at += x->fault) {
+        int turn = (at - 1) / x->fault + 1;
+        fcp_session *session = NULL;
+        fcp_error err = {0};
+        bool odd = p->rank == (unsigned)turn % 2;
+        set_up(p, (uint64_t)at);
+        p->nccl->fail_at = 0;
+        share_id(p, turn);
+        p->nccl->fail_at = odd ? p->nccl->calls + at : 0;
+        p->nccl->fail_with = 1 + turn % 6;
+        long begin = p->nccl->calls;
+        fcp_code code = create(p, &session, &err);
+        for (int i = 0; i < 2 && !code; i++) code = run_passes(p, session, 0, &err);
+        fcp_session_free(session);
+        if (code) {
+            CHECK(p, strstr(err.message, "rank ") || at == 1, "call %d: %s", at, err.message);
+            atomic_fetch_add(&p->shared->counter[odd ? FAILED : OTHERS], 1);
+        }
+        CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left; %s", at, p->cuda->live, err.message);
+        CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
+        if (odd) last = (int)(p->nccl->calls - begin);
+        process_meet(p, 1, turn);
+    }
+    atomic_fetch_add(&p->shared->counter[LAST], last);
+}
+Test(nccl_faults, every_call_fails) {
+    fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
+    for (unsigned i = 0; i < 2; i++) {
+        process_shared *s = process_shared_make();
+        task x = {.plan = plan, .graph_from = i ? 1 : UINT32_MAX, .times = 78, .fault = 1 + (int)i, .idle = true, .timeout_s = 2};
+        process_run(s, 2, fail_calls, &x);
+        process_all_well(s, 2, 0, "every call");
+        fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED], s->counter[OTHERS],
+                s->counter[LAST]);
+        cr_assert(s->counter[FAILED] > 15 && s->counter[OTHERS] > 15);
+        process_shared_end(s, true);
+    }
+    fcp_plan_free(plan);
+}
