@@ -73,6 +73,7 @@ typedef struct gpu_step {
     const char *name, *what;
     gpu_result (*run)(gpu *g, char why[GPU_WHY]); /* why: what was done, or what went wrong */
     unsigned least, most;                         /* seconds: not begun with less left, ended after */
+    bool all;                                     /* sees all devices; else the first one alone */
 } gpu_step;
 
 #define GPU_NONE (-1.0)

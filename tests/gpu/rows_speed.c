@@ -206,6 +206,12 @@ gpu_result step_local(gpu *g, char why[GPU_WHY]) {
             good = measured_pass(&m, (fcp_pass)pass, &ms[i][pass], NULL, why);
             flops[pass] = m.flops[pass];
         }
+        if (good && i) {
+            const char *reason = "", *name = fcp_partition_name(fcp_session_partition(m.session, &reason));
+            char told[300];
+            snprintf(told, sizeof told, "%s: %.250s", name, reason);
+            journal_add(g->journal, "driver", "how 8 ranks on one device leave multiprocessors to communication", told);
+        }
         measured_close(&m);
         if (!good) return GPU_FAILED;
     }
