@@ -190,6 +190,7 @@ bool kernel_run(node *n) {
     fibers_mask_close(&mask);
     if (!ok) trouble("%s: %s", n->function->name, text);
     control.kernels++;
+    control.kernels_with_maps += has_maps;
     control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
     return ok;
 }
