@@ -156,7 +156,8 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
     fcp_session_options options = {.backend = line->value[OPT_BACKEND],
                                    .compute_threads = (uint32_t)work->threads,
                                    .timeout_s = (uint32_t)work->timeout,
-                                   .partition = work->partition};
+                                   .partition = work->partition,
+                                   .mma_sync = line->value[OPT_MMA_SYNC] != NULL};
     fcp_session *session = NULL;
     fcp_code code = fcp_session_create(plan, &options, &session, err);
     if (code != FCP_OK) return code;

@@ -95,6 +95,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         if (w->size) code = fcp_cuda_memory(s, r->device, w->size, w->bytes, "work lists", &w->memory, err);
         free(w->bytes);
         w->bytes = NULL;
+        if (!code) code = fcp_cuda_maps_make(s, r, (fcp_pass)pass, err);
     }
     return code;
 }
@@ -316,6 +317,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     s->base = (fcp_session){&cuda_kind, plan};
     s->plan = plan;
+    s->mma_sync = options && options->mma_sync;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     cu_context before = NULL;

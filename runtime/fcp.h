@@ -121,6 +121,7 @@ typedef struct fcp_session_options {
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
     fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
+    bool mma_sync;            /* cuda: kernels on mma.sync even where there are others for the device, as for sm_90a */
 } fcp_session_options;
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.

@@ -345,6 +345,12 @@ holds "alone" sh -c '! grep -q "FK_KERNEL(fk_forward," stdout && grep -q "FK_KER
 ok "emit with JSON" "$fcpc" emit k.plan --pass forward --json
 holds "emit's JSON" json '.passes == ["forward"] and .arch == null and (.source | startswith("#define FK_HEAD_DIM 32")) and
     .source_bytes == (.source | length) and (.kernels | length == 1 and .[0].name == "fk_forward" and .[0].threads == 128)'
+variant 's|fp32|bf16|; s|head_dim = 32|head_dim = 128|' k128.fcp
+ok "the source for an architecture" "$fcpc" emit k128.fcp --arch sm_90a --source -o k90.cu
+holds "sm_90a has skeletons of its own" grep -q 'FK_KERNEL(fk_forward_sm90,' k90.cu
+ok "mma.sync on sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --mma-sync -o k90m.cu
+holds "mma.sync is another" grep -q 'FK_KERNEL(fk_forward,' k90m.cu
+bad "--source with run" 2 E001 run k.plan --source
 bad "emit of fp32" 1 E701 emit a.plan -o out/x
 variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
 bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
