@@ -1,5 +1,5 @@
-/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source,
- * or compiled to a cubin.
+/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or
+ * compiled to a cubin.
  *
  * Requires: NVRTC where a cubin is asked for, and no GPU.
  */
@@ -40,9 +40,10 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
 
 static const struct {
     const char *name;
-    unsigned skeleton;
-} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT},
-                 {"ordered_sm90", EMIT_ORDERED_SM90}, {"unordered_sm90", EMIT_UNORDERED_SM90}};
+    unsigned skeletons; /* for sm_90a, and on mma.sync */
+} backwards[] = {{"ordered", EMIT_ORDERED | EMIT_ORDERED_SM90},
+                 {"unordered", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
+                 {"split", EMIT_SPLIT}};
 enum { BACKWARDS = sizeof backwards / sizeof *backwards };
 
 /* What --backward names; 0: the plan's own. */
@@ -53,15 +54,18 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     if (pass && strcmp(pass, "forward") == 0)
         return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
     for (int i = 0; i < BACKWARDS; i++)
-        if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeleton;
-    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered, split, ordered_sm90 or unordered_sm90, not '%.80s'", typed);
+        if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeletons;
+    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
 static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
-    bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
     const fcp_problem *p = plan->problem;
+    bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
-    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, false);
+    /* ordered and unordered are on sm_90a the skeletons for it, where they have the head_dim */
+    bool there = emit_backward(p->head_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
+    if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward;
     return fcp_kernel_source(plan, e->skeletons, &e->source, err);
@@ -108,7 +112,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
     if (e->passes & 1u << FCP_BACKWARD) json_string(&j, NULL, "backward");
     json_end(&j);
     for (int i = 0; i < BACKWARDS; i++)
-        if (backwards[i].skeleton == e->backward) json_string(&j, "backward", backwards[i].name);
+        if (backwards[i].skeletons & e->backward) json_string(&j, "backward", backwards[i].name);
     json_u64(&j, "source_bytes", strlen(e->source));
     json_string(&j, "arch", e->arch);
     json_array(&j, "kernels");

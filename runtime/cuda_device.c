@@ -52,8 +52,9 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     name_arch(d, arch);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    d->forward = emit_forward(p->head_dim, !s->mma_sync && d->major == 9 && d->minor == 0);
-    d->backward = emit_backward(p->head_dim, p->deterministic, false);
+    bool sm_90a = !s->mma_sync && d->major == 9 && d->minor == 0;
+    d->forward = emit_forward(p->head_dim, sm_90a);
+    d->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     emit_kernel asked[EMIT_KERNELS];
     emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
     if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
@@ -170,12 +171,14 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skele
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
                                         [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
                                         [CUDA_UNORDERED] = "fk_backward_unordered"};
+    static const unsigned sm90[] = {[CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
+                                    [CUDA_UNORDERED] = EMIT_UNORDERED_SM90};
     emit_kernel asked[EMIT_KERNELS];
     uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < count; i++)
         for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
-            if (strcmp(names[id], asked[i].name) == 0 || (id == CUDA_FORWARD && asked[i].skeleton == EMIT_FORWARD_SM90))
+            if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
                 code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
     for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND; id++) {
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,

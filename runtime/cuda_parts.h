@@ -16,8 +16,8 @@ typedef enum cuda_kernel_id {
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
     uint32_t threads, shared, parts;
-    uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
     bool maps;            /* it is given fk_launch_maps */
+    uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
 } cuda_kernel;
 
 /* Two pinned buffers, through which pageable memory is copied: see cuda_stage.c. */
@@ -47,7 +47,7 @@ typedef struct cuda_device {
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
     unsigned forward;        /* EMIT_FORWARD or EMIT_FORWARD_SM90 */
-    unsigned backward;       /* EMIT_ORDERED, EMIT_UNORDERED or EMIT_SPLIT */
+    unsigned backward;       /* one of EMIT_BACKWARD */
     uint32_t attention[FCP_PASSES]; /* multiprocessors that it has */
     bool apart;              /* in every pass, ranks of the device send or receive */
     cu_green green;          /* compute streams are of this context; NULL: of the device's */

@@ -25,6 +25,10 @@ static const struct {
              {"fk_backward_dq", offsetof(fibers_kernels, dq), sizeof(fk_launch)},
              {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch), "#define FK_ORDERED 1\n"},
              {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch), "#define FK_ORDERED 0\n"},
+             {"fk_backward_ordered_sm90", offsetof(fibers_kernels, ordered_sm90), sizeof(fk_launch_maps),
+              "#define FK_ORDERED 1\n"},
+             {"fk_backward_unordered_sm90", offsetof(fibers_kernels, unordered_sm90), sizeof(fk_launch_maps),
+              "#define FK_ORDERED 0\n"},
              {"fk_begin_lse", offsetof(fibers_kernels, begin_lse), sizeof(fk_support)},
              {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
              {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
@@ -190,6 +194,7 @@ bool kernel_run(node *n) {
     fibers_mask_close(&mask);
     if (!ok) trouble("%s: %s", n->function->name, text);
     control.kernels++;
+    control.kernels_with_maps += has_maps;
     control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
     return ok;
 }
