@@ -269,7 +269,8 @@ fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t byte
     memcpy(n->words + last, mine, bytes);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    if (!code) code = fcp_cuda_check(s->cuda, call->copy_in(own, n->words + last, bytes, s->origin), err, "cannot copy to the device");
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->copy_in(own, n->words + last, bytes, s->origin), err, "cannot copy to the device");
     if (!code)
         code = settle(s, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
                                                   s->origin), "telling all ranks", err);
@@ -291,8 +292,8 @@ static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
         if (memcmp(x->plan, all->plan, sizeof x->plan) != 0)
             return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0: all need the same one", r);
         if (x->graph_from != all->graph_from)
-            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same options",
-                            r, x->graph_from, all->graph_from);
+            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
+                            "options", r, x->graph_from, all->graph_from);
     }
     for (uint32_t r = 0; r < ranks; r++)
         if (all[r].made)
@@ -331,8 +332,8 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
         if (peers[p] >> FCP_SEND & 1)
             code = check(s, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
-            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p, n->comm,
-                                          stream), "receiving", err);
+            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p,
+                                          n->comm, stream), "receiving", err);
     }
     free(peers);
     if (!open) return code;
