@@ -89,8 +89,8 @@ void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (!d->retained) return;
     call->context_set(d->context);
+    fcp_cuda_stage_close(s, d);
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
-    free(d->events);
     if (d->environment) call->release(d->environment);
     fcp_cuda_partition_close(s, d);
     if (d->module) call->module_unload(d->module);
@@ -219,9 +219,8 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
         code = fcp_cuda_check(s->cuda, call->allocate(out, bytes ? bytes : ALIGN), err, "device %d has no %zu bytes for %s",
                               d->handle, bytes, what);
     if (code || !from || !bytes) return code;
-    code = fcp_cuda_check(s->cuda, call->copy_in(*out, from, bytes, s->origin), err, "cannot copy %s to device %d", what,
-                          d->handle);
-    return code ? code : fcp_cuda_wait(s, s->origin, "copying to a device", err);
+    code = fcp_cuda_stage_in(s, d, *out, from, bytes, err);
+    return code ? code : fcp_cuda_stage_flush(s, d, err);
 }
 
 /* What masks and scores read, in this order, each part aligned. */
@@ -272,9 +271,8 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         d->bands = d->environment + x.bands;
         d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
         if (!x.size) continue;
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(d->environment, bytes, x.size, s->origin), err,
-                              "cannot copy fields to device %d", d->handle);
-        if (!code) code = fcp_cuda_wait(s, s->origin, "copying to a device", err);
+        code = fcp_cuda_stage_in(s, d, d->environment, bytes, x.size, err);
+        if (!code) code = fcp_cuda_stage_flush(s, d, err);
     }
     free(bytes);
     return code;

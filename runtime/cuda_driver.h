@@ -61,6 +61,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuMemHostAlloc, cu_result (*allocate_host)(void **, size_t, unsigned))                                           \
     X(cuMemFreeHost, cu_result (*release_host)(void *))                                                                \
     X(cuMemHostGetDevicePointer_v2, cu_result (*device_pointer)(cu_ptr *, void *, unsigned))                           \
+    X(cuMemGetAddressRange_v2, cu_result (*address_range)(cu_ptr *, size_t *, cu_ptr))                                 \
     X(cuPointerGetAttribute, cu_result (*pointer_attribute)(void *, int, cu_ptr))                                      \
     X(cuMemcpyHtoDAsync_v2, cu_result (*copy_in)(cu_ptr, const void *, size_t, cu_stream))                             \
     X(cuMemcpyDtoHAsync_v2, cu_result (*copy_out)(void *, cu_ptr, size_t, cu_stream))                                  \
@@ -72,6 +73,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuStreamSynchronize, cu_result (*stream_wait)(cu_stream))                                                        \
     X(cuStreamQuery, cu_result (*stream_query)(cu_stream))                                                             \
     X(cuStreamGetCtx, cu_result (*stream_context)(cu_stream, cu_context *))                                            \
+    X(cuStreamIsCapturing, cu_result (*stream_capturing)(cu_stream, int *))                                            \
     X(cuStreamWaitEvent, cu_result (*stream_wait_event)(cu_stream, cu_event, unsigned))                                \
     X(cuEventCreate, cu_result (*event_create)(cu_event *, unsigned))                                                  \
     X(cuEventDestroy_v2, cu_result (*event_destroy)(cu_event))                                                         \

@@ -41,7 +41,6 @@ struct cuda_nccl {
     nccl_comm comm;
     fcp_place place;
     cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
-    char *words;                 /* the same on the host: it outlives what streams copy from and to it */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
@@ -126,7 +125,6 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(s, &id, err);
     size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES;
-    if (!code && !(n->words = malloc(bytes))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", n->place.ranks);
     return code ? code : fcp_cuda_memory(s, &s->devices[0], bytes, NULL, "what ranks tell each other", &n->scratch, err);
 }
 
@@ -230,12 +228,12 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
         if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) fcp_cuda_nccl_abort(s);
         else n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
     }
+    bool stays = n->stuck || s->hung; /* giving memory up would wait for what does not end */
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (n->staged[t] && !n->stuck) s->cuda->call.release(n->staged[t]);
-    if (n->scratch && !n->stuck) s->cuda->call.release(n->scratch);
-    if (n->left && !n->stuck) s->cuda->call.release(n->left);
-    if (n->memory && !n->stuck) n->nccl->call.release(n->memory);
-    if (!n->stuck) free(n->words);
+        if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
+    if (n->scratch && !stays) s->cuda->call.release(n->scratch);
+    if (n->left && !stays) s->cuda->call.release(n->left);
+    if (n->memory && !stays) n->nccl->call.release(n->memory);
     fcp_nccl_close(n->nccl);
     free(n);
     s->nccl = NULL;
@@ -263,24 +261,18 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     const fcp_cuda_table *call = &s->cuda->call;
-    size_t last = (size_t)n->place.ranks * FCP_GATHER_BYTES;
-    cu_ptr own = n->scratch + last;
+    cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
-    memcpy(n->words + last, mine, bytes);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->copy_in(own, n->words + last, bytes, s->origin), err, "cannot copy to the device");
+    if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
+    if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code)
         code = settle(s, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
                                                   s->origin), "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->copy_out(n->words, n->scratch, bytes * n->place.ranks, s->origin), err,
-                              "cannot copy from the device");
-    if (!code) code = fcp_cuda_wait(s, s->origin, "hearing of all ranks", err);
-    if (!code) memcpy(all, n->words, bytes * n->place.ranks);
-    return code;
+    if (!code) code = fcp_cuda_stage_out(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
+    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
 /* The first rank that is not as rank 0 is, or that failed. */
@@ -393,17 +385,18 @@ static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, 
     void *at = (void *)(uintptr_t)piece;
     bool sends = n->place.rank == from;
     fcp_code code = FCP_OK;
-    if (sends)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(piece, memory, bytes, s->origin), err, "cannot copy to the device");
+    if (sends) code = fcp_cuda_stage_in(s, &s->devices[0], piece, memory, bytes, err);
+    if (sends && !code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code) code = check(s, call->group_start(), "beginning a group", err);
     if (code) return code;
     code = check(s, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
                           : call->receive(at, bytes, NCCL_INT8, (int)from, n->comm, s->origin), "collecting", err);
     nccl_result ended = call->group_end();
     if (!code) code = settle(s, ended, "collecting", err);
-    if (!code && !sends)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(memory, piece, bytes, s->origin), err, "cannot copy from the device");
-    return code ? code : fcp_cuda_wait(s, s->origin, "collecting", err);
+    if (!code) code = fcp_cuda_wait(s, s->origin, "collecting", err);
+    if (code || sends) return code;
+    code = fcp_cuda_stage_out(s, &s->devices[0], memory, piece, bytes, err);
+    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
 fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
@@ -450,6 +443,7 @@ static size_t tensor_bytes(const fcp_cuda_session *s, int t) {
     return tokens * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
 }
 
+/* A tensor that lies in host memory, pinned or not: all of it goes through the stage. */
 static bool on_host(const fcp_cuda_session *s, const void *pointer) {
     unsigned type = 0;
     return s->cuda->call.pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pointer) || type != CU_MEMORY_DEVICE;
@@ -482,6 +476,7 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     cuda_rank *rank = &s->ranks[s->base.first_rank];
     unsigned inputs = fcp_pass_inputs(pass), all = inputs | fcp_pass_outputs(pass);
     fcp_code code = FCP_OK;
+    bool any = false;
     *out = *tensors;
     if (!moves(s, pass)) return FCP_OK;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
@@ -489,25 +484,26 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
         const void *from = tensor_of(tensors, t);
         if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
         if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
-        if (!code && inputs >> t & 1)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(n->staged[t], from, bytes, rank->streams[FCP_COMM]), err,
-                                  "cannot copy %zu bytes to device %d", bytes, rank->device->handle);
+        if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) set_tensor(out, t, (void *)(uintptr_t)n->staged[t]);
+        any = true;
     }
-    return code;
+    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
 }
 
 fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *staged,
                                  fcp_error *err) {
     cuda_rank *rank = &s->ranks[s->base.first_rank];
     fcp_code code = FCP_OK;
+    bool any = false;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
         void *to = (void *)(uintptr_t)tensor_of(tensors, t);
         const void *from = tensor_of(staged, t);
         size_t bytes = tensor_bytes(s, t);
         if (!(fcp_pass_outputs(pass) >> t & 1) || to == from || !bytes) continue;
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(to, (uintptr_t)from, bytes, rank->streams[FCP_COMM]), err,
-                              "cannot copy %zu bytes from device %d", bytes, rank->device->handle);
+        if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
+        any = true;
+        if (!code) code = fcp_cuda_stage_out(s, rank->device, to, (uintptr_t)from, bytes, err);
     }
     return code;
 }

@@ -105,7 +105,9 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
     if (!code) code = capture_once(s, t, err);
     for (int i = 0; !code && i < 2; i++) code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
     if (!code) code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
-    if (!code) code = fcp_cuda_check(s->cuda, call->copy_out(sums, t->numbers, sizeof sums, t->stream), err, "a copy");
+    if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
+    if (!code) code = fcp_cuda_stage_out(s, t->device, sums, t->numbers, sizeof sums, err);
+    if (!code) code = fcp_cuda_stage_flush(s, t->device, err);
     /* whatever is under way may write what is about to be freed */
     fcp_error ignored;
     fcp_code waited = t->stream ? fcp_cuda_wait(s, t->stream, "the probe", code ? &ignored : err) : FCP_OK;

@@ -18,6 +18,26 @@ typedef struct cuda_kernel {
     uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
 } cuda_kernel;
 
+/* Two pinned buffers, through which pageable memory is copied: see cuda_stage.c. */
+typedef struct cuda_out {
+    void *to;
+    size_t at, bytes; /* at: in the buffer */
+} cuda_out;
+typedef struct cuda_buffer {
+    char *memory;
+    size_t used;
+    cu_event event;  /* behind its copies, when it is busy */
+    bool busy;
+    cuda_out *out;   /* what goes to the host once they are done */
+    uint32_t out_count, out_capacity;
+} cuda_buffer;
+typedef struct cuda_stage {
+    cuda_buffer buffers[2];
+    uint32_t now;    /* the one that fills */
+    size_t bytes;    /* of each */
+    cu_stream stream;
+} cuda_stage;
+
 typedef struct cuda_device {
     cu_device handle;
     cu_context context;
@@ -34,6 +54,7 @@ typedef struct cuda_device {
     size_t environment_bytes, need;
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
     cu_ptr marks;            /* the session's, as the device reaches them */
+    cuda_stage stage;
     cu_event *events;        /* all made; the first `event_free` are not in use */
     uint32_t event_count, event_free, event_capacity;
 } cuda_device;
@@ -76,6 +97,7 @@ typedef struct fcp_cuda_session {
     cuda_device *devices;
     fcp_homes *homes;
     cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
+    size_t stage_bytes; /* as asked for; 0: as cuda_stage.c has it */
     uint32_t *marks;    /* host memory that devices write: see cuda_marks.c */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
@@ -84,7 +106,7 @@ typedef struct fcp_cuda_session {
     uint32_t runs[FCP_PASSES];
     fcp_partition partition;
     char partition_why[400], warning[400];
-    bool made, broken; /* made: everything was; broken: a run failed */
+    bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
     fcp_error why;
 } fcp_cuda_session;
 
@@ -130,6 +152,20 @@ fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+
+/* --- cuda_stage.c: copies between a device and pageable memory */
+fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
+void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);
+/* Put into the stage's stream. `from` has been read when stage_in returns; `to` is written when stage_flush has returned,
+ * which waits for all copies of the stage. */
+fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err);
+fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err);
+fcp_code fcp_cuda_stage_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
+/* Forgets what was to be written; an error of any of the above does so too. */
+void fcp_cuda_stage_drop(cuda_device *d);
+/* All stages follow the origin, of device d; the origin follows all of them. */
+fcp_code fcp_cuda_stages_follow(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err);
+fcp_code fcp_cuda_stages_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
 
 /* --- cuda_marks.c: how far the queues are, as the devices say it */
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);

@@ -1,9 +1,10 @@
 /* cuda_reshuffle.c: between the caller's tensors and home blocks.
  *
  * Requires: tensors that session.c found to be there. Gives: cuda_parts.h.
- * Cost:     a question to the driver for each tensor of each rank, and for each run of tokens that is moved.
- * Order:    all of IN comes before the pass and all of OUT after it, each run in its home's communication stream. With nccl
- *           runs between ranks are groups of the communicator's, a round each.
+ * Cost:     a few questions to the driver for each tensor of each rank, and for each run of tokens that is moved.
+ * Order:    all of IN comes before the pass and all of OUT after it, each run in its home's communication stream, or in
+ *           the stage of the home's device where the tensor lies in pageable memory. With nccl runs between ranks are groups
+ *           of the communicator's, a round each.
  */
 #include <string.h>
 
@@ -12,83 +13,134 @@
 
 enum { ROW_ALIGN = 16 };
 
-/* The device in whose memory a pointer is; *out NULL: host memory, as far as the driver knows. */
-static fcp_code place_of(fcp_cuda_session *s, const void *pointer, const char *name, uint32_t rank, cuda_device **out,
-                         fcp_error *err) {
-    unsigned type = 0;
-    int ordinal = -1;
-    *out = NULL;
-    cu_result result = s->cuda->call.pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pointer);
-    if (result == CU_ERROR_INVALID_VALUE || (!result && type == CU_MEMORY_HOST)) return FCP_OK;
-    fcp_code code = fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
-    if (code) return code;
-    if (type != CU_MEMORY_DEVICE)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, name, type);
-    result = s->cuda->call.pointer_attribute(&ordinal, CU_POINTER_DEVICE, (uintptr_t)pointer);
-    code = fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say which device tensor %s is on", rank, name);
-    if (code) return code;
-    for (uint32_t i = 0; i < s->device_count; i++)
-        if (s->devices[i].handle == ordinal) *out = &s->devices[i];
-    if (!*out)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is on device %d, and the session uses devices %u to %u",
-                        rank, name, ordinal, s->first_device, s->first_device + s->device_count - 1);
-    if ((uintptr_t)pointer % ROW_ALIGN)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s begins at an address that is no multiple of %d", rank, name,
-                        ROW_ALIGN);
-    return FCP_OK;
-}
-
 struct named {
     const char *name;
     const void *tensor;
-    bool needed;
+    uint64_t tokens; /* 0: not needed */
+    size_t row;      /* bytes of a token */
 };
+
+/* What the driver knows of memory: its kind, and the device it is on. 0: nothing, as of memory that is not pinned. */
+static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type, int *out_device,
+                          fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    *out_type = 0;
+    *out_device = -1;
+    cu_result result = call->pointer_attribute(out_type, CU_POINTER_MEMORY_TYPE, at);
+    if (result == CU_ERROR_INVALID_VALUE) *out_type = 0;
+    if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
+    fcp_code code = fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
+    if (code || *out_type != CU_MEMORY_DEVICE) return code;
+    return fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
+                          "rank %u: the driver does not say which device tensor %s is on", rank, name);
+}
+
+/* The tensor lies in memory of that device as far as it goes. Memory may be several allocations next to each other, where a
+ * caller has mapped it so. */
+static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, int device, fcp_error *err) {
+    cu_ptr at = (uintptr_t)x->tensor, end = at + x->tokens * x->row;
+    while (at < end) {
+        cu_ptr base = 0;
+        size_t size = 0;
+        unsigned type = CU_MEMORY_DEVICE;
+        int on = device;
+        fcp_code code = at == (uintptr_t)x->tensor ? FCP_OK : memory_of(s, at, x->name, rank, &type, &on, err);
+        if (code) return code;
+        bool there = type == CU_MEMORY_DEVICE && on == device;
+        if (there)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.address_range(&base, &size, at), err,
+                                  "rank %u: the driver does not say how much memory tensor %s has", rank, x->name);
+        if (code) return code;
+        if (!there || base + size <= at)
+            return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu",
+                            rank, x->name, (unsigned long long)x->tokens, (unsigned long long)(x->tokens * x->row), device,
+                            (unsigned long long)(at - (uintptr_t)x->tensor));
+        at = base + size;
+    }
+    return FCP_OK;
+}
+
+/* Whether a tensor lies where a session reaches it. */
+static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, bool *out_host, fcp_error *err) {
+    unsigned type;
+    int ordinal;
+    const cuda_device *device = NULL;
+    cu_context context = NULL;
+    fcp_code code = memory_of(s, (uintptr_t)x->tensor, x->name, rank, &type, &ordinal, err);
+    if (code) return code;
+    *out_host |= type != CU_MEMORY_DEVICE;
+    if (!type || type == CU_MEMORY_HOST) return FCP_OK;
+    if (type != CU_MEMORY_DEVICE)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->devices[i].handle == ordinal) device = &s->devices[i];
+    if (!device)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank,
+                        x->name, ordinal, s->first_device, s->first_device + s->device_count - 1);
+    /* memory that was mapped, not allocated, is of no context */
+    cu_result result = s->cuda->call.pointer_attribute(&context, CU_POINTER_CONTEXT, (uintptr_t)x->tensor);
+    if (!result && context && context != device->context)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is of another context of device %d than its primary one, which the "
+                        "session uses", rank, x->name, ordinal);
+    if ((uintptr_t)x->tensor % ROW_ALIGN)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
+                        ROW_ALIGN);
+    return fits(s, x, rank, ordinal, err);
+}
 
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
                                 fcp_error *err) {
+    const fcp_problem *p = s->plan->problem;
+    size_t row = p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype), q_row = p->heads * row, kv_row = p->kv_heads * row;
     fcp_code code = FCP_OK;
     *out_host = false;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         const fcp_tensors *t = &tensors[r - s->base.first_rank];
-        bool q = fcp_plan_layout(s->plan, r, NULL, NULL), kv = fcp_plan_layout_keys(s->plan, r, NULL, NULL);
-        bool back = pass == FCP_BACKWARD;
-        const struct named all[] = {{"q", t->q, q}, {"k", t->k, kv}, {"v", t->v, kv}, {"o", t->o, q}, {"lse", t->lse, q},
-                                    {"d_o", t->d_o, q && back}, {"dq", t->dq, q && back}, {"dk", t->dk, kv && back},
-                                    {"dv", t->dv, kv && back}};
-        for (size_t i = 0; !code && i < sizeof all / sizeof *all; i++) {
-            cuda_device *device;
-            if (!all[i].needed) continue;
-            code = place_of(s, all[i].tensor, all[i].name, r, &device, err);
-            *out_host |= !device;
-        }
+        uint64_t q = fcp_plan_layout(s->plan, r, NULL, NULL), kv = fcp_plan_layout_keys(s->plan, r, NULL, NULL);
+        uint64_t back_q = pass == FCP_BACKWARD ? q : 0, back_kv = pass == FCP_BACKWARD ? kv : 0;
+        const struct named all[] = {{"q", t->q, q, q_row}, {"k", t->k, kv, kv_row}, {"v", t->v, kv, kv_row},
+                                    {"o", t->o, q, q_row}, {"lse", t->lse, q, p->heads * sizeof(float)},
+                                    {"d_o", t->d_o, back_q, q_row}, {"dq", t->dq, back_q, q_row},
+                                    {"dk", t->dk, back_kv, kv_row}, {"dv", t->dv, back_kv, kv_row}};
+        for (size_t i = 0; !code && i < sizeof all / sizeof *all; i++)
+            if (all[i].tokens) code = check_tensor(s, &all[i], r, out_host, err);
     }
     return code;
 }
 
-/* One run of one tensor. */
+/* The driver reaches all of it by itself. */
+static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    unsigned first = 0, last = 0;
+    return !call->pointer_attribute(&first, CU_POINTER_MEMORY_TYPE, (uintptr_t)from) && first == CU_MEMORY_HOST &&
+           !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) && last == CU_MEMORY_HOST;
+}
+
+/* One run of one tensor, of a caller that is a rank. */
 static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_segment *outside,
                      const fcp_segment *inside, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_rank *r = &s->ranks[home];
     cu_stream stream = r->streams[FCP_COMM];
-    cuda_device *device;
     cu_ptr at = (uintptr_t)inside->data, theirs = (uintptr_t)outside->data;
+    unsigned type;
+    int ordinal;
     if (!inside->bytes) return FCP_OK;
     if (inside->bytes != outside->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a run and its copy differ in size");
-    unsigned type = 0;
-    int ordinal = -1;
-    if (call->pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, theirs) || type != CU_MEMORY_DEVICE) {
-        cu_result result = in ? call->copy_in(at, outside->data, inside->bytes, stream)
-                              : call->copy_out(outside->data, at, inside->bytes, stream);
-        return fcp_cuda_check(s->cuda, result, err, "rank %u: cannot copy %zu bytes between host and device %d", caller,
-                              inside->bytes, r->device->handle);
-    }
-    fcp_code code = fcp_cuda_check(s->cuda, call->pointer_attribute(&ordinal, CU_POINTER_DEVICE, theirs), err,
-                                   "rank %u: the driver does not say which device a tensor is on", caller);
+    fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
     if (code) return code;
-    device = &s->devices[(uint32_t)ordinal - s->first_device]; /* checked before */
-    return in ? fcp_cuda_copy(s, r->device, at, device, theirs, inside->bytes, stream, err)
-              : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
+    if (type == CU_MEMORY_DEVICE) {
+        cuda_device *device = &s->devices[(uint32_t)ordinal - s->first_device]; /* checked before */
+        return in ? fcp_cuda_copy(s, r->device, at, device, theirs, inside->bytes, stream, err)
+                  : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
+    }
+    if (is_pinned(s, outside->data, outside->bytes))
+        return fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside->data, inside->bytes, stream)
+                                          : call->copy_out(outside->data, at, inside->bytes, stream),
+                              err, "rank %u: cannot copy %zu bytes between host and device %d", caller, inside->bytes,
+                              r->device->handle);
+    return in ? fcp_cuda_stage_in(s, r->device, at, outside->data, inside->bytes, err)
+              : fcp_cuda_stage_out(s, r->device, outside->data, at, inside->bytes, err);
 }
 
 static fcp_round_kind round_of(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {

@@ -134,36 +134,58 @@ static fcp_code make(fcp_cuda_session *s, const fcp_start *start, bool nccl, fcp
     if (!code)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
                               "device %d makes no stream", s->devices[0].handle);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_open(s, &s->devices[i], err);
     if (!code && nccl) code = fcp_cuda_nccl_connect(s, start, err);
     if (code) return code;
     code = make_ranks(s, err);
     return nccl ? fcp_cuda_nccl_agree(s, code, err) : code;
 }
 
-/* Waits for everything in the session's streams, but no longer than for one stream: what has hung hangs. */
-static void drain(fcp_cuda_session *s) {
+/* Waits for a stream, until `end` at the most. Returns whether it has ended, or failed. */
+static bool drain_stream(fcp_cuda_session *s, cu_stream stream, double end) {
     fcp_error ignored;
-    double begin = fcp_clock();
-    if (s->origin) fcp_cuda_wait(s, s->origin, "", &ignored);
-    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++)
-            if (s->ranks[r].streams[q] && fcp_clock() - begin < s->timeout_s)
-                fcp_cuda_wait(s, s->ranks[r].streams[q], "", &ignored);
+    if (!stream) return true;
+    if (!s->hung && fcp_clock() < end) fcp_cuda_wait(s, stream, "", &ignored);
+    return s->cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
 }
 
+/* Waits for everything in the session's streams, but no longer than for one stream: what has hung hangs. */
+static void drain(fcp_cuda_session *s) {
+    double end = fcp_clock() + s->timeout_s;
+    bool quiet = drain_stream(s, s->origin, end);
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
+        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], end);
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++) quiet &= drain_stream(s, s->devices[i].stage.stream, end);
+    s->hung = !quiet;
+}
+
+/* What a rank has in the driver. */
 static void close_rank(fcp_cuda_session *s, cuda_rank *r, bool nccl) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (r->device && r->device->retained) call->context_set(r->device->context);
     for (int q = 0; q < FCP_QUEUES; q++)
         if (r->streams[q]) call->stream_destroy(r->streams[q]);
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
+    for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r->work[pass].memory) call->release(r->work[pass].memory);
-        free(r->work[pass].bytes);
-        free(r->work[pass].attends);
-    }
     if (r->locks) call->release(r->locks);
     if (r->memory && !nccl) call->release(r->memory);
-    free(r->filled);
+}
+
+/* What the session has in the driver. */
+static void close_all(fcp_cuda_session *s) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    bool nccl = s->nccl;
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        if (s->graphs[pass]) {
+            call->graph_exec_destroy(s->graphs[pass]);
+            s->graphs[pass] = NULL;
+        }
+    fcp_cuda_nccl_close(s);
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r], nccl);
+    if (s->origin) call->context_set(s->devices[0].context);
+    if (s->origin) call->stream_destroy(s->origin);
+    fcp_cuda_marks_close(s);
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
 }
 
 static void session_free(fcp_session *base) {
@@ -171,7 +193,6 @@ static void session_free(fcp_session *base) {
     if (s->cuda) {
         const fcp_cuda_table *call = &s->cuda->call;
         cu_context before = NULL;
-        bool nccl = s->nccl;
         if (s->devices) call->context_get(&before);
         if (s->nccl && (s->broken || !s->made)) fcp_cuda_nccl_abort(s);
         if (s->origin) {
@@ -180,17 +201,20 @@ static void session_free(fcp_session *base) {
             if (s->finished) call->stream_wait_event(s->origin, s->finished, 0);
             drain(s);
         }
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            if (s->graphs[pass]) call->graph_exec_destroy(s->graphs[pass]);
-            s->graphs[pass] = NULL;
-        }
-        fcp_cuda_nccl_close(s);
-        for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r], nccl);
-        if (s->origin) call->context_set(s->devices[0].context);
-        if (s->origin) call->stream_destroy(s->origin);
-        fcp_cuda_marks_close(s);
-        for (uint32_t i = 0; s->devices && i < s->device_count; i++) fcp_cuda_device_close(s, &s->devices[i]);
+        if (!s->hung) close_all(s);
+        else fcp_cuda_nccl_close(s); /* the driver would wait for what hangs in giving its memory up: it stays */
         if (s->devices) call->context_set(before);
+    }
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) {
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            free(s->ranks[r].work[pass].bytes);
+            free(s->ranks[r].work[pass].attends);
+        }
+        free(s->ranks[r].filled);
+    }
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++) {
+        for (int b = 0; b < 2; b++) free(s->devices[i].stage.buffers[b].out);
+        free(s->devices[i].events);
     }
     free(s->ranks);
     free(s->homes);
@@ -243,31 +267,37 @@ static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream ori
     return code;
 }
 
-/* `inside`: with nccl the tensors where the communicator finds them, from IN on. */
+/* IN or OUT; with `host`, tensors lie in memory of the host's: it is read, or written, when this returns. `inside`: with
+ * nccl the tensors where the communicator finds them, from IN on. */
 static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_tensors *inside,
-                          cuda_device *d, cu_stream origin, fcp_error *err) {
+                          cuda_device *d, cu_stream origin, bool host, fcp_error *err) {
     fcp_code code = fcp_cuda_fork(s, d, origin, err);
+    if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && s->nccl && cls == FCP_IN) code = fcp_cuda_nccl_stage_in(s, pass, tensors, inside, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, s->nccl ? inside : tensors, err);
     if (!code && s->nccl && cls == FCP_OUT) code = fcp_cuda_nccl_stage_out(s, pass, tensors, inside, err);
+    for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
+        code = fcp_cuda_stage_flush(s, &s->devices[i], err);
+    if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
     return code ? code : fcp_cuda_join(s, origin, err);
 }
 
 static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream origin,
-                         bool wait, fcp_error *err) {
+                         bool host, bool wait, fcp_error *err) {
     fcp_tensors inside;
     fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "what ran before", err) : FCP_OK;
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
-    if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, err);
+    if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
-    if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, err);
+    if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
     if (!code) code = mark_finished(s, d, origin, err);
     if (!code && wait) {
         char what[40] = "the forward pass";
         if (pass == FCP_BACKWARD) memcpy(what, "the backward pass", sizeof "the backward pass");
         code = fcp_cuda_wait(s, origin, what, err);
+        if (!code && s->nccl) code = fcp_cuda_nccl_watch(s, what, err);
     }
     return code;
 }
@@ -286,11 +316,22 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
                     s->first_device, s->first_device + s->device_count - 1);
 }
 
+/* Runs wait for each other by an event, and count themselves: what another graph would repeat does neither. */
+static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
+    int capturing = 0;
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
+    if (!code && capturing)
+        code = fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured into a graph: a session makes graphs of its own, and "
+                                             "its runs are put into streams outside a capture");
+    return code;
+}
+
 /* After an error in a run. */
 static void break_down(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
     fcp_cuda_fail_where(s, code, why);
     s->broken = true;
     s->why = *why;
+    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_stage_drop(&s->devices[i]);
     if (s->nccl) fcp_cuda_nccl_abort(s);
     drain(s);
 }
@@ -306,9 +347,10 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
     if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code && stream) code = device_of(s, stream, &d, &why);
+    if (!code && stream) code = refuse_capture(s, stream, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
-        code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host || !stream, &why);
+        code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
         if (code) break_down(s, code, &why);
     }
     s->cuda->call.context_set(before);
@@ -401,6 +443,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->partition = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
+    s->stage_bytes = options ? options->stage_bytes : 0;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");

@@ -12,7 +12,7 @@
 standin control = {.devices = 1, .major = 8, .minor = 0, .shared = 166912, .peers = true, .memory = (size_t)1 << 30};
 standin *standin_control(void) { return &control; }
 
-static struct cu_context_ contexts[DEVICES];
+static struct cu_context_ contexts[DEVICES + 1]; /* the last one is of nobody here */
 static cu_context current;
 static allocation *allocations;
 static cu_stream streams;
@@ -76,6 +76,8 @@ API cuMemFree_v2(cu_ptr p);
 API cuMemHostAlloc(void **out, size_t bytes, unsigned flags);
 API cuMemFreeHost(void *p);
 API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags);
+API cuMemGetAddressRange_v2(cu_ptr *base, size_t *size, cu_ptr p);
+API cuStreamIsCapturing(cu_stream s, int *out);
 API cuPointerGetAttribute(void *out, int which, cu_ptr p);
 API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority);
 API cuStreamDestroy_v2(cu_stream s);
@@ -297,7 +299,16 @@ API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;
     else if (which == CU_POINTER_DEVICE) *(int *)out = a->context->device;
+    else if (which == CU_POINTER_CONTEXT) *(cu_context *)out = control.foreign ? &contexts[DEVICES] : a->context;
     else return CU_ERROR_INVALID_VALUE;
+    return CU_SUCCESS;
+}
+API cuMemGetAddressRange_v2(cu_ptr *base, size_t *size, cu_ptr p) {
+    ENTER;
+    const allocation *a = allocation_of(p);
+    if (!a) return NOT_FOUND;
+    *base = a->begin;
+    *size = a->end - a->begin;
     return CU_SUCCESS;
 }
 
@@ -359,21 +370,24 @@ API cuStreamDestroy_v2(cu_stream s) {
     control.live--;
     LEAVE;
 }
-static cu_result ask(cu_stream s, uint32_t steps) {
-    if (s->capture && capture_origin) {
-        capture_bad = true;
-        return CAPTURE_UNSUPPORTED;
-    }
-    uint32_t last = node_of(&live, s->last);
+static cu_result ask_node(uint32_t last, uint32_t steps) {
     if (last && !live.nodes[last - 1].done) store_run(&live, steps);
     if (last && !live.nodes[last - 1].done) return control.hang_with && store_stuck(&live) ? control.hang_with : CU_ERROR_NOT_READY;
     if (control.trouble[0]) return LAUNCH_FAILED;
     host_saw(&live, last);
     return CU_SUCCESS;
 }
+static cu_result ask(cu_stream s, uint32_t steps) {
+    if (s->capture && capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    return ask_node(node_of(&live, s->last), steps);
+}
+static uint32_t some_steps(void) { return 1 + (uint32_t)(control.seed >> 40) % 400; }
 API cuStreamQuery(cu_stream s) {
     ENTER;
-    return ask(s, 1 + (uint32_t)(control.seed >> 40) % 400);
+    return ask(s, some_steps());
 }
 API cuStreamSynchronize(cu_stream s) {
     ENTER_OUTSIDE;
@@ -387,6 +401,11 @@ API cuStreamGetCtx(cu_stream s, cu_context *out) {
     while (at && at != s) at = at->next;
     if (!at) return INVALID_HANDLE;
     *out = s->context;
+    return CU_SUCCESS;
+}
+API cuStreamIsCapturing(cu_stream s, int *out) {
+    ENTER;
+    *out = in_capture(s);
     return CU_SUCCESS;
 }
 API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
@@ -437,8 +456,7 @@ API cuEventElapsedTime(float *out, cu_event a, cu_event b) {
 }
 API cuEventQuery(cu_event e) {
     ENTER_OUTSIDE;
-    uint32_t n = node_of(&live, e->at);
-    return !n || live.nodes[n - 1].done ? CU_SUCCESS : CU_ERROR_NOT_READY;
+    return ask_node(node_of(&live, e->at), some_steps());
 }
 
 /* --- work --------------------------------------------------------------------------------------------------------- */
@@ -451,21 +469,28 @@ static cu_result copy(cu_stream s, uint64_t to, uint64_t from, size_t bytes) {
     const node n = {.op = COPY, .to = to, .from = from, .bytes = bytes};
     return put(s, &n, 0);
 }
+/* Memory that is not pinned: refused in a capture; and the call waits for what the stream has. */
+static cu_result host_copy(cu_stream s, uint64_t host, uint64_t to, uint64_t from, size_t bytes) {
+    const allocation *first = allocation_of(host), *last = allocation_of(host + bytes - 1);
+    bool pinned = first && first->host && first == last;
+    if (!bytes || (first && !first->host)) return CU_ERROR_INVALID_VALUE;
+    control.host_copies++;
+    if (pinned) return copy(s, to, from, bytes);
+    if (in_capture(s)) capture_bad = true;
+    if (in_capture(s)) return CAPTURE_UNSUPPORTED;
+    control.pageable_copies++;
+    copy(s, to, from, bytes);
+    store_run(&live, UINT32_MAX);
+    if (live.done < live.count) trouble("a copy of memory that is not pinned waits for ever");
+    return CU_SUCCESS;
+}
 API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
     ENTER;
-    if (in_capture(s)) capture_bad = true;
-    if (in_capture(s)) return CAPTURE_UNSUPPORTED; /* memory that is not pinned */
-    if (!inside(to, bytes) || allocation_of((uintptr_t)from)) return CU_ERROR_INVALID_VALUE;
-    control.host_copies++;
-    return copy(s, to, (uintptr_t)from, bytes);
+    return inside(to, bytes) ? host_copy(s, (uintptr_t)from, to, (uintptr_t)from, bytes) : CU_ERROR_INVALID_VALUE;
 }
 API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s) {
     ENTER;
-    if (in_capture(s)) capture_bad = true;
-    if (in_capture(s)) return CAPTURE_UNSUPPORTED;
-    if (!inside(from, bytes) || allocation_of((uintptr_t)to)) return CU_ERROR_INVALID_VALUE;
-    control.host_copies++;
-    return copy(s, (uintptr_t)to, from, bytes);
+    return inside(from, bytes) ? host_copy(s, (uintptr_t)to, (uintptr_t)to, from, bytes) : CU_ERROR_INVALID_VALUE;
 }
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
     ENTER;

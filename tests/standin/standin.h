@@ -30,6 +30,7 @@ typedef struct standin {
     unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
     int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */
+    bool foreign;        /* device memory is of a context that is not a primary one */
     bool idle;           /* kernels do nothing but add: for tests that look at no result */
     unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
     /* what happened; unordered: kernels of those that give other bits each time */
@@ -43,7 +44,7 @@ typedef struct standin {
     int hung_device;     /* of its stream */
     long hung_mark;      /* the word of host memory that its stream has last been told to write before, or by it; -1: none */
     unsigned hung_value; /* what it is to write there */
-    unsigned long kernels, unordered, copies, peer_copies, host_copies, graph_launches;
+    unsigned long kernels, unordered, copies, peer_copies, host_copies, pageable_copies, graph_launches;
     char trouble[400];   /* the first; "" if none */
 } standin;
 standin *standin_control(void);

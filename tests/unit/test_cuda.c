@@ -23,7 +23,8 @@ static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
 
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .partition = FCP_PARTITION_GRID};
+    fcp_session_options options = {
+        .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -46,6 +47,7 @@ static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int 
     }
     fcp_session_free(session);
     cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
+    cr_assert_eq(x->pageable_copies, 0, "%s: the driver was asked to copy memory that is not pinned", what);
     cr_assert_eq(x->live, live, "%s: %ld objects are left", what, x->live - live);
 }
 
@@ -165,7 +167,7 @@ Test(cuda, refuses) {
 /* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from};
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
@@ -222,7 +224,7 @@ Test(cuda, every_call_fails_in_graphs) {
 Test(cuda, says_where) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 3, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX};
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_session *session;
     fcp_packed packed = {0};
@@ -351,6 +353,23 @@ Test(cuda, callers_memory) {
         cr_assert_eq(fcp_session_run(session, (fcp_pass)pass, host, &err), FCP_OK, "%s", err.message);
     for (int r = 0; r < 3; r++)
         cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits", r);
+    cr_assert_eq(x->pageable_copies, 0);
+    /* host memory that is pinned is copied directly */
+    void *pinned[4] = {0};
+    unsigned long staged = x->host_copies, direct;
+    for (int r = 0; r < 3; r++) {
+        cr_assert_eq(c.cuda->call.allocate_host(&pinned[r], c.bytes[r], CU_HOST_PORTABLE | CU_HOST_DEVICEMAP), 0);
+        memcpy(pinned[r], inputs[r], c.bytes[r]);
+        memset((char *)pinned[r] + ((char *)c.tensors[r].o - (char *)(uintptr_t)c.memory[r]), 0, 64);
+        free(inputs[r]);
+        inputs[r] = pinned[r];
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
+    }
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, host, c.stream, &err), FCP_OK, "%s", err.message);
+    direct = x->host_copies - staged;
+    cr_assert(direct > 0);
+    for (int r = 0; r < 3; r++)
+        cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits", r);
     /* refused */
     fcp_tensors wrong[4];
     memcpy(wrong, c.tensors, sizeof wrong);
@@ -360,6 +379,25 @@ Test(cuda, callers_memory) {
     cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 16"), "%s", err.message);
     cr_assert(x->kernels == kernels);
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s", err.message);
+    wrong[1].q = (const char *)c.tensors[1].q + 16; /* as long as before, in memory that ends where the tensors do */
+    wrong[1].dv = (char *)c.tensors[1].dv + 64;
+    x->idle = true;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_OK, "%s", err.message); /* q is inside, wherever */
+    cr_assert_eq(fcp_session_run(session, FCP_BACKWARD, wrong, &err), FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "rank 1: tensor dv of ") && strstr(err.message, "ends after"), "%s", err.message);
+    x->foreign = true;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "rank 0: tensor q is of another context"), "%s", err.message);
+    x->foreign = false;
+    cu_graph graph;
+    cr_assert_eq(c.cuda->call.capture_begin(c.stream, CU_CAPTURE_THREAD_LOCAL), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_E_ARGUMENT);
+    cr_assert(strstr(err.message, "is being captured"), "%s", err.message);
+    cr_assert_eq(c.cuda->call.capture_end(c.stream, &graph), 0, "the caller's capture is spoiled");
+    cr_assert_eq(c.cuda->call.graph_destroy(graph), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(c.cuda->call.stream_wait(c.stream), 0, "%s", x->trouble);
+    x->idle = false;
     fcp_session_free(session);
     /* a session of one device */
     fcp_plan *small = make_plan("causal", 1, 1, "");
@@ -370,7 +408,7 @@ Test(cuda, callers_memory) {
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_E_TENSOR); /* rank 0's lie on device 1 */
     cr_assert(strstr(err.message, "is on device 1"), "%s", err.message);
     fcp_session_free(session);
-    for (int r = 0; r < 3; r++) free(inputs[r]);
+    for (int r = 0; r < 3; r++) cr_assert_eq(c.cuda->call.release_host(pinned[r]), 0);
     close_caller(&c);
     cr_assert_str_empty(x->trouble, "%s", x->trouble);
     cr_assert_eq(x->live, 0, "%ld", x->live);
