@@ -284,8 +284,8 @@ static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
         if (memcmp(x->plan, all->plan, sizeof x->plan) != 0)
             return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0: all need the same one", r);
         if (x->graph_from != all->graph_from)
-            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same options",
-                            r, x->graph_from, all->graph_from);
+            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
+                            "options", r, x->graph_from, all->graph_from);
     }
     for (uint32_t r = 0; r < ranks; r++)
         if (all[r].made)
@@ -324,8 +324,8 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
         if (peers[p] >> FCP_SEND & 1)
             code = check(s, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
-            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p, n->comm,
-                                          stream), "receiving", err);
+            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p,
+                                          n->comm, stream), "receiving", err);
     }
     free(peers);
     if (!open) return code;
@@ -385,17 +385,18 @@ static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, 
     void *at = (void *)(uintptr_t)piece;
     bool sends = n->place.rank == from;
     fcp_code code = FCP_OK;
-    if (sends)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(piece, memory, bytes, s->origin), err, "cannot copy to the device");
+    if (sends) code = fcp_cuda_stage_in(s, &s->devices[0], piece, memory, bytes, err);
+    if (sends && !code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code) code = check(s, call->group_start(), "beginning a group", err);
     if (code) return code;
     code = check(s, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
                           : call->receive(at, bytes, NCCL_INT8, (int)from, n->comm, s->origin), "collecting", err);
     nccl_result ended = call->group_end();
     if (!code) code = settle(s, ended, "collecting", err);
-    if (!code && !sends)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(memory, piece, bytes, s->origin), err, "cannot copy from the device");
-    return code ? code : fcp_cuda_wait(s, s->origin, "collecting", err);
+    if (!code) code = fcp_cuda_wait(s, s->origin, "collecting", err);
+    if (code || sends) return code;
+    code = fcp_cuda_stage_out(s, &s->devices[0], memory, piece, bytes, err);
+    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
 fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
