@@ -21,6 +21,8 @@ static void all_fail(task *x, unsigned except, const char *const *parts, const c
 }
 
 static const char *const in_a_pass[] = {"rank ", " pass", "stage ", "instruction ", NULL};
+/* Or between passes, or where tensors are moved before or behind "every instruction". */
+static const char *const about_a_pass[] = {"rank ", " pass", "instruction", NULL};
 
 /* A rank dies, is stopped, or gets no further on its device, in a pass: with and without graphs, noticed by NCCL or not. */
 Test(nccl_faults, a_rank_dies_stops_stalls) {
@@ -36,15 +38,25 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     fcp_plan_free(plan);
 }
 
+/* Something of a rank's own hangs on its device: all say in which instruction they are. */
+Test(nccl_faults, a_device_hangs) {
+    fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
+    for (unsigned i = 0; i < 4; i++) {
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 1, .seed = i, .odd = i / 2, .idle = true, .silent = true,
+                  .hang_at = 14 + 4 * i};
+        all_fail(&x, 0, about_a_pass, "a device hangs");
+    }
+    fcp_plan_free(plan);
+}
+
 /* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the others
  * with it. */
 Test(nccl_faults, asynchronous_errors) {
-    static const char *const parts[] = {"rank ", " pass", "instruction", NULL};
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     for (unsigned i = 0; i < 6; i++) {
         task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 1, .seed = 5 * i, .odd = i % 3, .idle = true,
                   .silent = i > 3, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
-        all_fail(&x, 0, parts, "an asynchronous error");
+        all_fail(&x, 0, about_a_pass, "an asynchronous error");
     }
     fcp_plan_free(plan);
 }
