@@ -88,7 +88,7 @@ static inline void run_examples(bool sm90) {
                                                   : "model.head_dim=16",
                                    i % 2 ? "model.dtype=fp16" : "model.dtype=bf16", "cluster.nodes=1",
                                    "cluster.gpus=2", "plan.block=128",
-                                   sm90 ? "plan.passes=forward" : "plan.passes=forward,backward"};
+                                   "plan.passes=forward,backward"};
         size_t count = 9;
         for (size_t j = 0; j < 8 && examples[i].defines[j]; j++) defines[count++] = examples[i].defines[j];
         snprintf(path, sizeof path, "examples/%s", examples[i].file);
