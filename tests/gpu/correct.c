@@ -89,7 +89,8 @@ static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, bool nccl, c
     bool good = !fcp_packed_alloc(&shape, ALL, &first, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
     if (good) fcp_packed_draw(&shape, ALL, seed, &first);
     for (int graph = 0; good && graph < 2; graph++) {
-        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 30};
+        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 30,
+                                        .mma_sync = g->older};
         fcp_session *session = NULL;
         char id[FCP_ID_BYTES];
         const fcp_start start = {.ranks = 1, .rank = 0, .device = 1, .id = id};
@@ -292,6 +293,13 @@ gpu_result step_examples(gpu *g, char why[GPU_WHY]) {
     tally t = {0};
     bool open = gpu_correct_examples(g, check_one, &t, why);
     return close_tally(&t, open, why);
+}
+
+gpu_result step_examples_older(gpu *g, char why[GPU_WHY]) {
+    g->older = true;
+    if (g->machine.major == 9 || g->small) return step_examples(g, why);
+    snprintf(why, GPU_WHY, "this device has no other kernels");
+    return GPU_SKIPPED;
 }
 
 gpu_result step_random(gpu *g, char why[GPU_WHY]) {

@@ -40,6 +40,7 @@ static const gpu_step steps[] = {
     {"short", "2K", step_short, 4, 20, false},
     {"masks", "five masks", step_masks, 8, 40, false},
     {"random", "random programs against float64", step_random, 8, 90, true},
+    {"examples-mma", "every example on mma.sync", step_examples_older, 8, 90, true},
     {"kernels", "registers, memory, occupancy", step_kernels, 3, 20, false},
     {"graphs", "launching and capturing", step_graphs, 3, 30, false},
     {"memory", "device memory of a session", step_memory, 3, 20, false},

@@ -187,6 +187,7 @@ gpu_result step_masks(gpu *g, char why[GPU_WHY]) {
     return result;
 }
 gpu_result step_older(gpu *g, char why[GPU_WHY]) {
+    g->older = true;
     const goals k = {"mma.sync ", "flash", {1.0, 0.85}, {GPU_NONE, GPU_NONE}, 3, "ceiling.mma"};
     return rows(g, &k, plain, COUNT(plain), why);
 }
