@@ -82,7 +82,7 @@ static const struct {
 static inline void run_examples(bool sm90) {
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         char path[120], lengths[80], *picture;
-        const char *defines[16] = {lengths, "model.heads=2", i % 3 ? "model.kv_heads=1" : "model.kv_heads=2",
+        const char *defines[17] = {lengths, "model.heads=2", i % 3 ? "model.kv_heads=1" : "model.kv_heads=2",
                                    sm90           ? "model.head_dim=64"
                                    : i % 4 == 1   ? "model.head_dim=32"
                                                   : "model.head_dim=16",
