@@ -5,7 +5,9 @@
  * Cost:     an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
- * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams.
+ * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams. OUT waits for all
+ *           of the pass, also for home blocks whose last visit is behind earlier: the pass may be a graph, which touches
+ *           arenas alone, and no event inside it can be waited for outside.
  * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
  *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
  *           refuses further runs.
