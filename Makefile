@@ -160,7 +160,7 @@ $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/test_cuda% $(B)/tests/unit/test_nccl%,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/test_cuda% $(B)/tests/unit/test_nccl% $(B)/tests/unit/test_rebind,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 check: setup

@@ -95,14 +95,14 @@ static void fill(float *x, size_t count, uint64_t seed) {
     }
 }
 
-/* One step on all ranks: forward, the gradient of sum(O^2) / 2 (which is O), backward. *out_loss gets sum(O^2) / 2. */
-static fcp_code step(const fcp_plan *plan, double *out_loss, double *out_gradient, fcp_error *err) {
+/* One step on all ranks: forward, the gradient of sum(O^2) / 2 (which is O), backward. *out_loss gets sum(O^2) / 2. The session
+ * is made for the first batch, and goes on with the plans of the others. */
+static fcp_code step(fcp_session **session, const fcp_plan *plan, double *out_loss, double *out_gradient, fcp_error *err) {
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
     fcp_tensors tensors[RANKS] = {0};
     float *memory[RANKS] = {0};
     size_t tokens[RANKS], q = (size_t)shape.heads * shape.head_dim, kv = (size_t)shape.kv_heads * shape.head_dim;
-    fcp_session *session = NULL;
     fcp_code code = FCP_OK;
     for (uint32_t r = 0; r < RANKS; r++) {
         const fcp_span *spans;
@@ -124,9 +124,9 @@ static fcp_code step(const fcp_plan *plan, double *out_loss, double *out_gradien
         tensors[r].dv = at += tokens[r] * kv;
         tensors[r].lse = at + tokens[r] * kv;
     }
-    code = fcp_session_create(plan, NULL, &session, err);
-    if (code == FCP_OK) code = fcp_session_run(session, FCP_FORWARD, tensors, err);
-    if (code == FCP_OK) code = fcp_session_run(session, FCP_BACKWARD, tensors, err);
+    code = *session ? fcp_session_rebind(*session, plan, err) : fcp_session_create(plan, NULL, session, err);
+    if (code == FCP_OK) code = fcp_session_run(*session, FCP_FORWARD, tensors, err);
+    if (code == FCP_OK) code = fcp_session_run(*session, FCP_BACKWARD, tensors, err);
     if (code != FCP_OK) goto done;
     *out_loss = *out_gradient = 0;
     for (uint32_t r = 0; r < RANKS; r++) {
@@ -135,7 +135,6 @@ static fcp_code step(const fcp_plan *plan, double *out_loss, double *out_gradien
         for (size_t i = 0; i < tokens[r] * kv; i++) *out_gradient += (double)dv[i] * dv[i];
     }
 done:
-    fcp_session_free(session);
     for (uint32_t r = 0; r < RANKS; r++) free(memory[r]);
     return code;
 }
@@ -155,6 +154,8 @@ int main(void) {
     pthread_t planner;
     bool started = pthread_create(&planner, NULL, plan_ahead, &q) == 0;
     if (!started) code = FCP_E_NO_MEMORY;
+    fcp_session *session = NULL;
+    fcp_plan *last = NULL; /* the session's: it must outlive what the session does with it */
     int done = 0;
     while (code == FCP_OK && done < BATCHES) {
         fcp_plan *plan = NULL;
@@ -167,8 +168,13 @@ int main(void) {
         }
         fcp_shape shape;
         fcp_plan_shape(plan, &shape);
-        code = step(plan, &loss, &gradient, &err);
-        fcp_plan_free(plan);
+        code = step(&session, plan, &loss, &gradient, &err);
+        if (code != FCP_OK) {
+            fcp_session_free(session);
+            session = NULL;
+        }
+        fcp_plan_free(last);
+        last = plan;
         if (code == FCP_OK && !(isfinite(loss) && isfinite(gradient) && loss > 0 && gradient > 0))
             code = fcp_fail(&err, FCP_E_RUN, "the loss or the gradient is no positive number");
         if (code != FCP_OK) {
@@ -184,6 +190,8 @@ int main(void) {
     pthread_cond_broadcast(&q.changed);
     pthread_mutex_unlock(&q.lock);
     if (started) pthread_join(planner, NULL);
+    fcp_session_free(session);
+    fcp_plan_free(last);
     fcp_plan_free(q.ready);
     free(q.message);
     fcpc_program_free(program);

@@ -198,14 +198,22 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
     name_arch(d, arch);
     fcp_code code = fcp_kernel_source(s->plan, skeletons, &source, err);
     if (code) return code;
+    if (d->module && d->source && strcmp(d->source, source) == 0) {
+        free(source);
+        return FCP_OK;
+    }
+    free(d->source);
+    d->source = source;
     code = fcp_jit_compile(jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, err);
     if (*fcp_jit_warning(jit)) warn(s, "%s", fcp_jit_warning(jit));
     if (!code) code = fcp_cuda_use(s, d, err);
+    if (!code && d->module)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.module_unload(d->module), err, "device %d does not give kernels up", d->handle);
+    if (!code) d->module = NULL;
     if (!code)
         code = fcp_cuda_check(s->cuda, s->cuda->call.module_load(&d->module, cubin.bytes), err,
                               "device %d does not take the kernels compiled for %s", d->handle, arch);
     if (!code) code = find_kernels(s, d, skeletons, err);
-    free(source);
     fcp_cubin_free(&cubin);
     return code;
 }
@@ -231,6 +239,23 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
     if (code || !from || !bytes) return code;
     code = fcp_cuda_stage_in(s, d, *out, from, bytes, err);
     return code ? code : fcp_cuda_stage_flush(s, d, err);
+}
+
+fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                               cu_ptr *memory, size_t *held, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    if (*memory && bytes <= *held) {
+        fcp_code code = from ? fcp_cuda_stage_in(s, d, *memory, from, bytes, err) : FCP_OK;
+        return code || !from ? code : fcp_cuda_stage_flush(s, d, err);
+    }
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (code) return code;
+    if (*memory) code = fcp_cuda_check(s->cuda, call->release(*memory), err, "device %d does not give memory up", d->handle);
+    *memory = 0;
+    *held = 0;
+    if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);
+    if (!code) *held = bytes;
+    return code;
 }
 
 /* What masks and scores read, in this order, each part aligned. */
@@ -272,7 +297,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
-        code = fcp_cuda_memory(s, d, x.size, NULL, "fields", &d->environment, err);
+        code = fcp_cuda_memory_again(s, d, x.size, NULL, "fields", &d->environment, &d->environment_held, err);
         if (code) break;
         fcp_kernel_arrays(plan, d->environment + x.data, (fk_u64 *)(void *)(bytes + x.arrays));
         fcp_kernel_bands(plan, d->environment + x.band_rows, d->environment + x.band, (fk_bands *)(void *)(bytes + x.bands));

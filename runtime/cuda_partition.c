@@ -151,9 +151,10 @@ static fcp_code open_green(fcp_cuda_session *s, fcp_error *err) {
 
 /* --- the session's partition -------------------------------------------------------------------------------------- */
 
-fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_partition wanted, fcp_error *err) {
+/* Every device's share for attention, pass by pass. *out_any: some rank sends or receives; *out_apart: some device's ranks do
+ * in every pass. */
+static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool *out_apart) {
     const fcp_problem *p = s->plan->problem;
-    fcp_error why = {0};
     bool any = false, apart = false;
     for (uint32_t i = 0; i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
@@ -171,6 +172,29 @@ fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_partition wanted, fcp_
         }
         apart |= d->apart;
     }
+    *out_any = any;
+    *out_apart = apart;
+}
+
+void fcp_cuda_partition_again(fcp_cuda_session *s) {
+    fcp_partition wanted = s->partition_wanted;
+    bool any, apart;
+    share(s, wanted, &any, &apart);
+    if (s->partition == FCP_PARTITION_GREEN) return;
+    s->partition = wanted != FCP_PARTITION_NONE && s->plan->problem->margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
+    snprintf(s->partition_why, sizeof s->partition_why, "%s",
+             s->partition == FCP_PARTITION_GRID ? "streams are those of the first batch"
+             : wanted == FCP_PARTITION_NONE     ? "the session was asked for it"
+             : any                              ? "the plan's margin is 0"
+                                                : "no rank sends or receives");
+}
+
+fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err) {
+    const fcp_problem *p = s->plan->problem;
+    fcp_partition wanted = s->partition_wanted;
+    fcp_error why = {0};
+    bool any, apart;
+    share(s, wanted, &any, &apart);
     fcp_code code = FCP_OK;
     s->partition = FCP_PARTITION_NONE;
     if (wanted != FCP_PARTITION_NONE && p->margin == 0) code = fcp_fail(&why, FCP_E_BACKEND, "the plan's margin is 0");

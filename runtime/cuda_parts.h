@@ -54,7 +54,8 @@ typedef struct cuda_device {
     cu_module module;
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
-    size_t environment_bytes, need;
+    size_t environment_held, need, kept; /* need, kept: bytes that a plan needs, and of those that are held already */
+    char *source;            /* of the kernels */
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
     cu_ptr marks;            /* the session's, as the device reaches them */
     cuda_stage stage;
@@ -74,6 +75,7 @@ typedef struct cuda_work {
     char *bytes; /* on the host, until they are on the device */
     size_t size, capacity;
     cu_ptr memory;
+    size_t held; /* bytes of it */
 } cuda_work;
 
 typedef struct cuda_rank {
@@ -84,7 +86,7 @@ typedef struct cuda_rank {
     fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* as fk_map, where kernels of the pass are given any */
     size_t arena_bytes;
     cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
-    size_t lock_words;
+    size_t lock_words, memory_held, locks_held; /* held: bytes, of which a plan may need less */
     uint32_t mark;   /* what the compute queue's kernels say when they begin, as far as the pass has been put down; 0: nothing */
     uint8_t *filled; /* per transient DKV slot: it holds a partial sum, as far as the pass has been put down */
     cu_stream streams[FCP_QUEUES];
@@ -109,7 +111,7 @@ typedef struct fcp_cuda_session {
     cuda_device *finished_device;
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
-    fcp_partition partition;
+    fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
     bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
     fcp_error why;
@@ -119,7 +121,8 @@ typedef struct fcp_cuda_session {
 static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.first_rank + s->base.rank_count; }
 
 /* --- cuda_device.c */
-/* The devices: their contexts, kernels and environment; and what they have. */
+/* The devices: their contexts, kernels and environment; and what they have. The last two may be loaded again, for another
+ * plan: kernels whose source is the same stay. */
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);
@@ -128,6 +131,9 @@ size_t fcp_cuda_environment_size(const fcp_plan *plan);
 /* Memory of a device, with bytes of ours if `from`. */
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err);
+/* The same, where `held` bytes of it are there already: kept if they are enough, else given up first. */
+fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                               cu_ptr *memory, size_t *held, fcp_error *err);
 fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err);
 /* Events of a device: taken when needed, given back when whatever waits for it has been told to. */
 fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err);
@@ -144,7 +150,8 @@ fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, c
 
 /* --- cuda_partition.c */
 /* Which multiprocessors attention has. An error only where green contexts are wanted and cannot be had. */
-fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_partition wanted, fcp_error *err);
+fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err);
+void fcp_cuda_partition_again(fcp_cuda_session *s); /* for another plan, with the streams that are there */
 void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d); /* after the streams */
 uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin);
 

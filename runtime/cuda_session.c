@@ -5,7 +5,9 @@
  * Cost:     an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
- * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams.
+ * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams. OUT waits for all
+ *           of the pass, also for home blocks whose last visit is behind earlier: the pass may be a graph, which touches
+ *           arenas alone, and no event inside it can be waited for outside.
  * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
  *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
  *           refuses further runs.
@@ -23,6 +25,13 @@ enum { DEFAULT_TIMEOUT_S = 120, DEFAULT_GRAPH_FROM = 3, ARENA_ALIGN = 64, NOWHER
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
+/* A device is to hold so many bytes where it holds some already. */
+static void count_memory(cuda_device *d, size_t bytes, size_t held) {
+    if (bytes <= held) return;
+    d->need += bytes;
+    d->kept += held;
+}
+
 /* A rank's slots, and its work lists, in an arena that does not begin anywhere yet. */
 static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
@@ -38,9 +47,10 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         if (r->arena[pass].bytes > r->arena_bytes) r->arena_bytes = r->arena[pass].bytes;
         if (slots->dkv > dkv) dkv = slots->dkv;
         code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
-        r->device->need += r->work[pass].size;
+        count_memory(r->device, r->work[pass].size, r->work[pass].held);
     }
-    r->device->need += r->arena_bytes + r->lock_words * 4;
+    count_memory(r->device, r->arena_bytes, r->memory_held);
+    count_memory(r->device, r->lock_words * 4, r->locks_held);
     r->filled = calloc((size_t)dkv + 1, 1);
     if (!code && !r->filled) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -51,15 +61,15 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
-        d->need += fcp_cuda_environment_size(s->plan);
+        count_memory(d, fcp_cuda_environment_size(s->plan), d->environment_held);
         code = fcp_cuda_use(s, d, err);
         if (!code)
             code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
                                   "device %d does not say how much memory it has", d->handle);
-        if (!code && d->need > available)
+        if (!code && d->need > available + d->kept)
             code = fcp_fail(err, FCP_E_NO_MEMORY,
                             "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
-                            "fewer buffers would do", d->handle, d->name, (double)available / 1e9, (double)total / 1e9,
+                            "fewer buffers would do", d->handle, d->name, (double)(available + d->kept) / 1e9, (double)total / 1e9,
                             (double)d->need / 1e9);
     }
     return code;
@@ -81,41 +91,94 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     return code;
 }
 
-/* A rank's memory on its device, and its streams. */
+static fcp_code make_arena(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) {
+    if (!s->nccl) return fcp_cuda_memory_again(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, &r->memory_held, err);
+    if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
+    r->memory_held = 0;
+    fcp_code code = fcp_cuda_nccl_memory(s, r, err);
+    if (!code) r->memory_held = r->arena_bytes;
+    return code;
+}
+
+/* A rank's memory on its device, and its streams: what is there already is kept. */
 static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
-    fcp_code code = make_streams(s, r, err);
-    if (!code)
-        code = s->nccl ? fcp_cuda_nccl_memory(s, r, err)
-                       : fcp_cuda_memory(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, err);
+    fcp_code code = r->streams[0] ? FCP_OK : make_streams(s, r, err);
+    if (!code) code = make_arena(s, r, err);
     if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
-    if (!code && r->lock_words) code = fcp_cuda_memory(s, r->device, r->lock_words * 4, NULL, "locks", &r->locks, err);
+    if (!code && r->lock_words)
+        code = fcp_cuda_memory_again(s, r->device, r->lock_words * 4, NULL, "locks", &r->locks, &r->locks_held, err);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         cuda_work *w = &r->work[pass];
         fcp_arena_lay(s->plan, (fcp_pass)pass, index, &r->slots[pass], s->homes[index].first, (void *)(uintptr_t)r->memory,
                       &r->arena[pass]);
-        if (w->size) code = fcp_cuda_memory(s, r->device, w->size, w->bytes, "work lists", &w->memory, err);
+        if (w->size) code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
         free(w->bytes);
         w->bytes = NULL;
+        w->capacity = 0;
         if (!code) code = fcp_cuda_maps_make(s, r, (fcp_pass)pass, err);
     }
     return code;
 }
 
-/* What the ranks of this process need, on devices that are open. */
-static fcp_code make_ranks(fcp_cuda_session *s, fcp_error *err) {
-    uint32_t ranks = s->plan->problem->ranks;
+/* What ranks have on the host. */
+static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
+    for (uint32_t r = s->base.first_rank; ranks && r < fcp_cuda_end(s); r++) {
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            free(ranks[r].work[pass].bytes);
+            free(ranks[r].work[pass].attends);
+        }
+        free(ranks[r].filled);
+    }
+    free(ranks);
+}
+
+/* What a rank of another plan goes on with. */
+static void take_over(cuda_rank *r, const cuda_rank *before) {
+    *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .locks = before->locks, .locks_held = before->locks_held};
+    for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
+}
+
+/* The session's ranks become those of a plan, as far as that needs no device; if it fails, they are what they were. */
+static fcp_code plan_ranks(fcp_cuda_session *s, const fcp_plan *plan, fcp_error *err) {
+    const fcp_plan *plan_before = s->plan;
+    cuda_rank *before = s->ranks;
+    fcp_homes *homes_before = s->homes;
     fcp_code code = FCP_OK;
-    s->ranks = calloc(ranks, sizeof *s->ranks);
-    s->homes = fcp_homes_of(s->plan);
-    if (!s->ranks || !s->homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
-    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = plan_rank(s, r, err);
+    s->plan = plan;
+    s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
+    s->homes = fcp_homes_of(plan);
+    if (!s->ranks || !s->homes) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = s->devices[i].kept = 0;
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        if (before) take_over(&s->ranks[r], &before[r]);
+        code = plan_rank(s, r, err);
+    }
     if (!code) code = check_memory(s, err);
-    if (!code) code = fcp_cuda_kernels_load(s, err);
+    if (code && before) {
+        free_ranks(s, s->ranks);
+        free(s->homes);
+        s->plan = plan_before;
+        s->ranks = before;
+        s->homes = homes_before;
+    } else if (before) {
+        free_ranks(s, before);
+        free(homes_before);
+    }
+    if (!code) s->base.plan = plan;
+    return code;
+}
+
+/* What the ranks need on devices that are open. */
+static fcp_code make_ranks(fcp_cuda_session *s, bool again, fcp_error *err) {
+    fcp_code code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
-    if (!code) code = fcp_cuda_partition_open(s, s->partition, err);
-    if (!code) code = fcp_cuda_marks_open(s, err);
+    if (again) fcp_cuda_partition_again(s);
+    else if (!code) code = fcp_cuda_partition_open(s, err);
+    if (!code && !again) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     return code;
 }
@@ -138,7 +201,8 @@ static fcp_code make(fcp_cuda_session *s, const fcp_start *start, bool nccl, fcp
     for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_open(s, &s->devices[i], err);
     if (!code && nccl) code = fcp_cuda_nccl_connect(s, start, err);
     if (code) return code;
-    code = make_ranks(s, err);
+    code = plan_ranks(s, s->plan, err);
+    if (!code) code = make_ranks(s, false, err);
     return nccl ? fcp_cuda_nccl_agree(s, code, err) : code;
 }
 
@@ -206,18 +270,12 @@ static void session_free(fcp_session *base) {
         else fcp_cuda_nccl_close(s); /* the driver would wait for what hangs in giving its memory up: it stays */
         if (s->devices) call->context_set(before);
     }
-    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) {
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            free(s->ranks[r].work[pass].bytes);
-            free(s->ranks[r].work[pass].attends);
-        }
-        free(s->ranks[r].filled);
-    }
     for (uint32_t i = 0; s->devices && i < s->device_count; i++) {
         for (int b = 0; b < 2; b++) free(s->devices[i].stage.buffers[b].out);
         free(s->devices[i].events);
+        free(s->devices[i].source);
     }
-    free(s->ranks);
+    free_ranks(s, s->ranks);
     free(s->homes);
     free(s->devices);
     fcp_cuda_close(s->cuda);
@@ -337,6 +395,33 @@ static void break_down(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
     drain(s);
 }
 
+static fcp_code session_wait(fcp_session *base, fcp_error *err);
+
+/* Once the ranks are those of the new plan there is no way back: an error then ends the session. With nccl all ranks do this
+ * together, and what fails at one fails at all. */
+static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error why = {0};
+    fcp_code code = fcp_kernel_check(plan, err);
+    if (!code) code = session_wait(base, err);
+    if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
+    if (code) return code;
+    code = plan_ranks(s, plan, &why);
+    bool stays = code && !s->nccl;
+    for (int pass = 0; pass < FCP_PASSES && !stays; pass++) {
+        if (s->graphs[pass]) s->cuda->call.graph_exec_destroy(s->graphs[pass]);
+        s->graphs[pass] = NULL;
+        s->runs[pass] = 0;
+    }
+    if (!code) code = make_ranks(s, true, &why);
+    if (s->nccl) code = fcp_cuda_nccl_agree(s, code, &why);
+    if (code && !stays) break_down(s, code, &why);
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}
+
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
@@ -420,6 +505,7 @@ static const char *session_warning(const fcp_session *base) { return ((const fcp
 static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
+                                           .rebind = session_rebind,
                                            .gather = session_gather,
                                            .collect = session_collect,
                                            .free = session_free,
@@ -443,7 +529,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     s->plan = plan;
     s->mma_sync = options && options->mma_sync;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
-    s->partition = options ? options->partition : FCP_PARTITION_AUTO;
+    s->partition_wanted = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     s->stage_bytes = options ? options->stage_bytes : 0;
     cu_context before = NULL;

@@ -52,6 +52,7 @@ struct fcp_exec {
     fcp_homes *homes; /* of every rank */
     struct team *teams;
     struct member *members; /* team_size - 1 a rank */
+    bool broken; /* it has not the memory for its plan */
     /* workers free to compute */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -434,6 +435,7 @@ static void count_homes(fcp_exec *s) {
     }
 }
 
+/* Its slots, and memory where it needs more than it has. */
 static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     size_t most = 0;
     uint32_t dkv = 0;
@@ -444,10 +446,16 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
         if (bytes > most) most = bytes;
         if (rank->slots[pass].dkv > dkv) dkv = rank->slots[pass].dkv;
     }
+    free(rank->filled);
     rank->filled = calloc(dkv + 1, 1);
-    if (!rank->filled || s->device->backend->allocate(s->device, most, &rank->memory, err) != FCP_OK)
-        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most);
-    return FCP_OK;
+    fcp_code code = rank->filled ? FCP_OK : FCP_E_NO_MEMORY;
+    if (!code && (!rank->memory || most > rank->memory_held)) {
+        if (rank->memory) s->device->backend->release(s->device, rank->memory);
+        rank->memory = NULL;
+        code = s->device->backend->allocate(s->device, most, &rank->memory, err);
+        rank->memory_held = most;
+    }
+    return code ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most) : FCP_OK;
 }
 
 static uint32_t processors(void) {
@@ -554,6 +562,29 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     fcp_net_reset(s->net);
 }
 
+/* Arenas are the backend's, whichever device it gave them for: those that are large enough stay. */
+static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err) {
+    fcp_exec *s = (fcp_exec *)session;
+    fcp_device *device = NULL;
+    if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
+    fcp_homes *homes = fcp_homes_of(plan);
+    if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    fcp_code code = fcp_device_open(s->device->backend, plan, s->workers, &device, err);
+    if (code != FCP_OK) {
+        free(homes);
+        return code;
+    }
+    fcp_device_close(s->device);
+    free(s->homes);
+    s->device = device;
+    s->homes = homes;
+    s->plan = s->base.plan = plan;
+    count_homes(s);
+    for (uint32_t r = 0; code == FCP_OK && r < plan->problem->ranks; r++) code = make_rank(s, &s->ranks[r], err);
+    s->broken = code != FCP_OK;
+    return code;
+}
+
 static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *argument) {
     pthread_attr_t attr;
     if (pthread_attr_init(&attr)) return false;
@@ -595,6 +626,7 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
 static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     fcp_exec *s = (fcp_exec *)session;
     (void)stream;
+    if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
     pthread_t *threads = malloc(2 * (size_t)s->plan->problem->ranks * sizeof *threads);
     if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
     begin_pass(s, pass, tensors);
@@ -611,4 +643,4 @@ static const char *exec_backend(const fcp_session *s) { return ((const fcp_exec 
 static const char *exec_transport(const fcp_session *s) { return ((const fcp_exec *)s)->net->transport->name; }
 
 static const fcp_session_kind exec_kind = {
-    .name = "host", .run = exec_run, .free = exec_free, .backend = exec_backend, .transport = exec_transport};
+    .name = "host", .run = exec_run, .rebind = exec_rebind, .free = exec_free, .backend = exec_backend, .transport = exec_transport};

@@ -17,6 +17,7 @@ typedef struct fcp_rank {
     const uint64_t *home_first[FCP_SIDES]; /* homes + 1, in the session's fcp_homes */
     fcp_slots slots[FCP_PASSES];
     void *memory;                    /* of the arena; serves every pass */
+    size_t memory_held;
     uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */
     fcp_arena arena;                 /* of the pass that runs */
     const fcp_tensors *tensors;      /* the caller's */

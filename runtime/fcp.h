@@ -154,6 +154,15 @@ typedef struct fcp_session_options {
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
+/* A new batch: the session runs another plan from now on, of the same model (heads, kv_heads, head_dim, dtype), passes, ranks,
+ * gpus, margin and determinism; lengths, block, placement, fields, and mask and score, may be others. Kernels whose source is
+ * the same stay (it depends on the mask, the score, and the power of 16 up to which the longest sequence is), and so do
+ * contexts, streams and memory that is large enough; graphs are made anew. It waits for earlier runs. With nccl all
+ * processes do it, with the same plan. After FCP_E_ARGUMENT or FCP_E_NO_MEMORY without nccl the session is what it was;
+ * where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
+ * fcp_session_plan. */
+fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
+const fcp_plan *fcp_session_plan(const fcp_session *session);
 /* Which ranks of the plan this process runs: from *out_first on, as many as it returns. All of them, but for "nccl". */
 uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
 /* Runs a pass over all ranks; `tensors` has one entry for each rank of this process. Two runs on the same input give identical bits. On an

@@ -36,6 +36,26 @@ void fcp_session_free(fcp_session *s) {
     if (s) s->kind->free(s);
 }
 
+fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err) {
+    if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
+    const fcp_problem *a = s->plan->problem, *b = plan->problem;
+    const struct { const char *name; uint64_t is, was; } all[] = {
+        {"ranks", b->ranks, a->ranks}, {"gpus", b->gpus, a->gpus}, {"heads", b->heads, a->heads}, {"kv_heads", b->kv_heads, a->kv_heads},
+        {"head_dim", b->head_dim, a->head_dim}, {"margin", b->margin, a->margin}, {"deterministic", b->deterministic, a->deterministic}};
+    if (a->dtype != b->dtype)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the session is for dtype = %s, the new plan has %s: it needs a session of its own",
+                        fcp_dtype_name((fcp_dtype)a->dtype), fcp_dtype_name((fcp_dtype)b->dtype));
+    if (a->passes != b->passes)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the new plan has other passes than the session: it needs a session of its own");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].is != all[i].was)
+            return fcp_fail(err, FCP_E_ARGUMENT, "the session is for %s = %llu, the new plan has %llu: it needs a session of its own",
+                            all[i].name, (unsigned long long)all[i].was, (unsigned long long)all[i].is);
+    return s->kind->rebind(s, plan, err);
+}
+
+const fcp_plan *fcp_session_plan(const fcp_session *s) { return s->plan; }
+
 /* Every tensor that the pass touches is there, at every rank of this process that has tokens. */
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;

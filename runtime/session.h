@@ -10,6 +10,9 @@ typedef struct fcp_session_kind {
     fcp_code (*wait)(fcp_session *session, fcp_error *err); /* NULL: runs have ended when they return */
     /* NULL: there is one process */
     fcp_code (*gather)(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
+    /* To another plan of the same model and ranks, which was compared. An error leaves the session with the plan it had, or
+     * refusing runs. */
+    fcp_code (*rebind)(fcp_session *session, const fcp_plan *plan, fcp_error *err);
     /* `bytes` of rank `from` to rank 0's process; the others have nothing to do. NULL: there is one process */
     fcp_code (*collect)(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err);
     void (*free)(fcp_session *session);

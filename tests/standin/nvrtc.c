@@ -7,6 +7,7 @@ typedef struct program {
     char *text;
 } program;
 
+long *standin_compilations(void);
 int nvrtcVersion(int *major, int *minor);
 const char *nvrtcGetErrorString(int code);
 int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
@@ -18,6 +19,11 @@ int nvrtcGetProgramLog(program *p, char *out);
 int nvrtcGetCUBINSize(program *p, size_t *out);
 int nvrtcGetCUBIN(program *p, char *out);
 
+/* How many programs were compiled. */
+long *standin_compilations(void) {
+    static long count;
+    return &count;
+}
 int nvrtcVersion(int *major, int *minor) {
     *major = 99;
     *minor = 0;
@@ -38,6 +44,7 @@ int nvrtcDestroyProgram(program **p) {
 }
 int nvrtcCompileProgram(program *p, int count, const char *const *options) {
     (void)p, (void)count, (void)options;
+    ++*standin_compilations();
     return 0;
 }
 int nvrtcGetProgramLogSize(program *p, size_t *out) {

@@ -150,7 +150,7 @@ Test(cuda, refuses) {
     x->devices = 1;
     cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
     setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);
-    setenv("FCP_CACHE", "/nowhere", 1);
+    setenv("FCP_CACHE", "/dev/null/none", 1);
     refused(plan, FCP_E_BACKEND, "NVRTC");
     setenv("FCP_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
     refused(plan, FCP_E_BACKEND, "the CUDA driver");
