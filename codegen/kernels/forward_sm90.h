@@ -15,7 +15,7 @@
  * Numbers count over all items: the n-th K, or V, is in stage n % 2, and fills it for the (n / 2)-th time.
  */
 #ifndef FK_OVERLAP
-#define FK_OVERLAP 1
+#define FK_OVERLAP !(FK_HEAD_DIM > 128 && FK_HAS_SCORE) /* there it would spill */
 #endif
 #ifndef FK_TURNS
 #define FK_TURNS 1
