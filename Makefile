@@ -131,7 +131,7 @@ $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: t
 $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90-%.o: tests/fibers/kernel_sm90.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'
-	$(Q)$(CC) $(CFLAGS) $(call fiber_defines,$*) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -Wno-psabi $(call fiber_defines,$*) -c -o $@ $<
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c

@@ -43,7 +43,10 @@ typedef enum cmd_command {
       "write the plan here; without it nothing is written; emit: the source or cubin; default: standard output")        \
     X(ARCH, "arch", 0, "ARCH", CMD_BIT(EMIT), "compile for sm_80, sm_90a, sm_100, ...; needs NVRTC and no GPU")          \
     X(BACKWARD, "backward", 0, "KERNELS", CMD_BIT(EMIT),                                                               \
-      "of the backward pass: ordered, unordered, split, rather than the plan's own; ordered_sm90, unordered_sm90")     \
+      "of the backward pass: ordered, unordered or split, rather than the plan's own")                                 \
+    X(SOURCE, "source", 0, NULL, CMD_BIT(EMIT), "with --arch: the source that would be compiled, not the cubin")         \
+    X(MMA_SYNC, "mma-sync", 0, NULL, CMD_BIT(RUN) | CMD_BIT(EMIT),                                                     \
+      "cuda: kernels on mma.sync, also where there are others: those for sm_90a")                                      \
     X(DEFINE, "define", 'D', "NAME=VALUE", CMD_BATCH, "override a setting: -D cluster.nodes=4 -D plan.block=2K")       \
     X(LENGTHS, "lengths", 0, "FILE", CMD_BATCH,                                                                        \
       "the batch, in place of the program's: a length or QUERIES:KEYS a line")                                         \

@@ -1,5 +1,5 @@
-/* cmd_emit.c: `fcpc emit PLAN [--arch A] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or compiled
- * to a cubin.
+/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or
+ * compiled to a cubin.
  *
  * Requires: NVRTC where a cubin is asked for, and no GPU.
  */
@@ -15,7 +15,8 @@
 typedef struct emission {
     unsigned passes, skeletons, backward;
     char *source;
-    const char *arch; /* NULL: the source is what is asked for */
+    const char *arch; /* that is named; NULL: none */
+    bool compiled;    /* the cubin is asked for, not the source */
     fcp_jit *jit;
     fcp_cubin cubin;
     bool cached;
@@ -39,9 +40,10 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
 
 static const struct {
     const char *name;
-    unsigned skeleton;
-} backwards[] = {{"ordered", EMIT_ORDERED}, {"unordered", EMIT_UNORDERED}, {"split", EMIT_SPLIT},
-                 {"ordered_sm90", EMIT_ORDERED_SM90}, {"unordered_sm90", EMIT_UNORDERED_SM90}};
+    unsigned skeletons; /* for sm_90a, and on mma.sync */
+} backwards[] = {{"ordered", EMIT_ORDERED | EMIT_ORDERED_SM90},
+                 {"unordered", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
+                 {"split", EMIT_SPLIT}};
 enum { BACKWARDS = sizeof backwards / sizeof *backwards };
 
 /* What --backward names; 0: the plan's own. */
@@ -52,16 +54,20 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     if (pass && strcmp(pass, "forward") == 0)
         return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
     for (int i = 0; i < BACKWARDS; i++)
-        if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeleton;
-    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered, split, ordered_sm90 or unordered_sm90, not '%.80s'", typed);
+        if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeletons;
+    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
-static fcp_code make_source(const fcp_plan *plan, emission *e, fcp_error *err) {
+static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
+    bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
-    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, false);
+    /* ordered and unordered are on sm_90a the skeletons for it, where they have the head_dim */
+    bool there = emit_backward(p->head_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
+    if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
-    e->skeletons = (e->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) | e->backward;
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward;
     return fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }
 
@@ -106,7 +112,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
     if (e->passes & 1u << FCP_BACKWARD) json_string(&j, NULL, "backward");
     json_end(&j);
     for (int i = 0; i < BACKWARDS; i++)
-        if (backwards[i].skeleton == e->backward) json_string(&j, "backward", backwards[i].name);
+        if (backwards[i].skeletons & e->backward) json_string(&j, "backward", backwards[i].name);
     json_u64(&j, "source_bytes", strlen(e->source));
     json_string(&j, "arch", e->arch);
     json_array(&j, "kernels");
@@ -130,7 +136,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
         json_end(&j);
     }
     json_end(&j);
-    if (e->arch) {
+    if (e->compiled) {
         json_u64(&j, "cubin_bytes", e->cubin.size);
         json_u64(&j, "serialisation_notes", e->cubin.notes);
         json_bool(&j, "cached", e->cached);
@@ -157,24 +163,25 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     e->arch = line->value[OPT_ARCH];
     if (code == FCP_OK) code = wanted_backward(line, &e->backward, err);
     if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
-    if (code == FCP_OK && e->arch && !path && !line->json && isatty(STDOUT_FILENO))
+    e->compiled = e->arch && !line->value[OPT_SOURCE];
+    if (code == FCP_OK && e->compiled && !path && !line->json && isatty(STDOUT_FILENO))
         code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
-    if (code == FCP_OK) code = make_source(input->plan, e, err);
-    if (code == FCP_OK && e->arch) code = compile(e, err);
+    if (code == FCP_OK) code = make_source(input->plan, line->value[OPT_MMA_SYNC] != NULL, e, err);
+    if (code == FCP_OK && e->compiled) code = compile(e, err);
     if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
     if (code != FCP_OK) return code;
     e->kernel_count =
         emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
-    const void *bytes = e->arch ? e->cubin.bytes : e->source;
-    size_t size = e->arch ? e->cubin.size : strlen(e->source);
-    if (e->arch && *fcp_jit_warning(e->jit) && !line->quiet)
+    const void *bytes = e->compiled ? e->cubin.bytes : e->source;
+    size_t size = e->compiled ? e->cubin.size : strlen(e->source);
+    if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)
         fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
     if (path) code = write_file(path, bytes, size, err);
     else if (!line->json) fwrite(bytes, 1, size, stdout);
-    if (code == FCP_OK && e->arch && !line->quiet) print_text(e);
-    if (code == FCP_OK) code = line->json ? print_json(input, e, !e->arch && !path, err) : cmd_flush(err);
+    if (code == FCP_OK && e->compiled && !line->quiet) print_text(e);
+    if (code == FCP_OK) code = line->json ? print_json(input, e, !e->compiled && !path, err) : cmd_flush(err);
     return code;
 }
 

@@ -31,6 +31,11 @@ static fcp_code attribute(fcp_cuda_session *s, cuda_device *d, int which, int *o
                           "device %d does not say its attribute %d", d->handle, which);
 }
 
+/* What its kernels are compiled for: of 9.0 with all that it has. */
+static void name_arch(const cuda_device *d, char out[32]) {
+    snprintf(out, 32, "sm_%d%d%s", d->major, d->minor, d->major == 9 && d->minor == 0 ? "a" : "");
+}
+
 static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     const fcp_problem *p = s->plan->problem;
@@ -44,10 +49,12 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     if (!code) code = attribute(s, d, CU_SHARED_MEMORY_OPTIN, &d->shared, err);
     if (code) return code;
     d->name[sizeof d->name - 1] = 0;
-    snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
+    name_arch(d, arch);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    d->backward = emit_backward(p->head_dim, p->deterministic, false);
+    bool sm_90a = !s->mma_sync && d->major == 9 && d->minor == 0;
+    d->forward = emit_forward(p->head_dim, sm_90a);
+    d->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     emit_kernel asked[EMIT_KERNELS];
     emit_kernels_of(p->head_dim, s->plan->score_count != 0, d->backward, asked);
     if (asked[0].shared > (uint32_t)d->shared) d->backward = EMIT_SPLIT;
@@ -138,7 +145,7 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id 
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_kernel *k = &d->kernels[id];
     int blocks = 0;
-    *k = (cuda_kernel){NULL, asked->threads, asked->shared, asked->parts, 0};
+    *k = (cuda_kernel){NULL, asked->threads, asked->shared, asked->parts, asked->maps, 0};
     if (k->shared > (uint32_t)d->shared)
         return fcp_fail(err, FCP_E_BACKEND,
                         "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
@@ -164,12 +171,15 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skele
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
                                         [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
                                         [CUDA_UNORDERED] = "fk_backward_unordered"};
+    static const unsigned sm90[] = {[CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
+                                    [CUDA_UNORDERED] = EMIT_UNORDERED_SM90};
     emit_kernel asked[EMIT_KERNELS];
     uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < count; i++)
         for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
-            if (strcmp(names[id], asked[i].name) == 0) code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
+            if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
+                code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
     for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND; id++) {
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
                                  .parts = 1};
@@ -180,12 +190,12 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skele
 
 static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
     unsigned passes = s->plan->problem->passes;
-    unsigned skeletons = EMIT_SUPPORT | (passes >> FCP_FORWARD & 1 ? EMIT_FORWARD : 0) |
+    unsigned skeletons = EMIT_SUPPORT | (passes >> FCP_FORWARD & 1 ? d->forward : 0) |
                          (passes >> FCP_BACKWARD & 1 ? d->backward : 0);
     char arch[32], *source = NULL;
     fcp_cubin cubin = {0};
     bool cached;
-    snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
+    name_arch(d, arch);
     fcp_code code = fcp_kernel_source(s->plan, skeletons, &source, err);
     if (code) return code;
     if (d->module && d->source && strcmp(d->source, source) == 0) {

@@ -35,6 +35,8 @@ typedef struct cu_resource {
     unsigned char more[36];
 } cu_resource;
 enum { CU_HOST_PORTABLE = 1, CU_HOST_DEVICEMAP = 2 };
+/* Of tensor maps: types; 128-byte swizzle; what L2 takes at once. */
+enum { CU_TENSOR_FP16 = 6, CU_TENSOR_BF16 = 9, CU_TENSOR_SWIZZLE_128 = 3, CU_TENSOR_L2_256 = 3 };
 enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE = 9 };
 
@@ -79,6 +81,9 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuEventDestroy_v2, cu_result (*event_destroy)(cu_event))                                                         \
     X(cuEventRecord, cu_result (*event_record)(cu_event, cu_stream))                                                   \
     X(cuEventQuery, cu_result (*event_query)(cu_event))                                                                \
+    X(cuTensorMapEncodeTiled,                                                                                          \
+      cu_result (*tensor_map)(void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,     \
+                              const unsigned *, int, int, int, int))                                                   \
     X(cuModuleLoadData, cu_result (*module_load)(cu_module *, const void *))                                           \
     X(cuModuleUnload, cu_result (*module_unload)(cu_module))                                                           \
     X(cuModuleGetFunction, cu_result (*module_function)(cu_function *, cu_module, const char *))                       \

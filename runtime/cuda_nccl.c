@@ -25,7 +25,7 @@
 #include "start.h"
 #include "tensors.h"
 
-enum { MOST_CTAS = 64, SHARED_DEVICE = 23000 };
+enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 64 << 20 };
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -44,6 +44,7 @@ struct cuda_nccl {
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
+    cu_ptr left;                 /* what an error left */
     bool aborted, stuck;         /* stuck: even aborting did not end */
 };
 
@@ -231,6 +232,7 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
     for (int t = 0; t < FCP_TENSORS; t++)
         if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
     if (n->scratch && !stays) s->cuda->call.release(n->scratch);
+    if (n->left && !stays) s->cuda->call.release(n->left);
     if (n->memory && !stays) n->nccl->call.release(n->memory);
     fcp_nccl_close(n->nccl);
     free(n);
@@ -282,8 +284,8 @@ static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
         if (memcmp(x->plan, all->plan, sizeof x->plan) != 0)
             return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0: all need the same one", r);
         if (x->graph_from != all->graph_from)
-            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same options",
-                            r, x->graph_from, all->graph_from);
+            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
+                            "options", r, x->graph_from, all->graph_from);
     }
     for (uint32_t r = 0; r < ranks; r++)
         if (all[r].made)
@@ -322,8 +324,8 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
         if (peers[p] >> FCP_SEND & 1)
             code = check(s, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
-            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p, n->comm,
-                                          stream), "receiving", err);
+            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p,
+                                          n->comm, stream), "receiving", err);
     }
     free(peers);
     if (!open) return code;
@@ -374,6 +376,40 @@ fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass
     }
     nccl_result ended = call->group_end(); /* what was begun is ended, whatever became of it */
     return code ? code : settle(s, ended, what, err);
+}
+
+/* One piece of it, by way of `piece` on the device. */
+static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, size_t bytes, cu_ptr piece, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    const fcp_nccl_table *call = &n->nccl->call;
+    void *at = (void *)(uintptr_t)piece;
+    bool sends = n->place.rank == from;
+    fcp_code code = FCP_OK;
+    if (sends) code = fcp_cuda_stage_in(s, &s->devices[0], piece, memory, bytes, err);
+    if (sends && !code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
+    if (!code) code = check(s, call->group_start(), "beginning a group", err);
+    if (code) return code;
+    code = check(s, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
+                          : call->receive(at, bytes, NCCL_INT8, (int)from, n->comm, s->origin), "collecting", err);
+    nccl_result ended = call->group_end();
+    if (!code) code = settle(s, ended, "collecting", err);
+    if (!code) code = fcp_cuda_wait(s, s->origin, "collecting", err);
+    if (code || sends) return code;
+    code = fcp_cuda_stage_out(s, &s->devices[0], memory, piece, bytes, err);
+    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
+}
+
+fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    cu_ptr piece = 0;
+    size_t most = bytes < PIECE ? bytes : PIECE;
+    fcp_code code = fcp_cuda_memory(s, &s->devices[0], most, NULL, "a part of a tensor", &piece, err);
+    if (!code && s->finished)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
+    for (size_t at = 0; !code && at < bytes; at += most)
+        code = collect_piece(s, from, (char *)memory + at, bytes - at < most ? bytes - at : most, piece, err);
+    if (code) s->nccl->left = piece; /* streams may name it until the communicator is aborted */
+    else if (piece) s->cuda->call.release(piece);
+    return code;
 }
 
 /* --- host tensors ------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "cuda_driver.h"
 #include "jit.h"
+#include "kernel_work.h"
 #include "session.h"
 
 typedef enum cuda_kernel_id {
@@ -15,6 +16,7 @@ typedef enum cuda_kernel_id {
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
     uint32_t threads, shared, parts;
+    bool maps;            /* it is given fk_launch_maps */
     uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
 } cuda_kernel;
 
@@ -44,7 +46,8 @@ typedef struct cuda_device {
     bool retained;
     char name[64];
     int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
-    unsigned backward;       /* EMIT_ORDERED, EMIT_UNORDERED or EMIT_SPLIT */
+    unsigned forward;        /* EMIT_FORWARD or EMIT_FORWARD_SM90 */
+    unsigned backward;       /* one of EMIT_BACKWARD */
     uint32_t attention[FCP_PASSES]; /* multiprocessors that it has */
     bool apart;              /* in every pass, ranks of the device send or receive */
     cu_green green;          /* compute streams are of this context; NULL: of the device's */
@@ -80,6 +83,7 @@ typedef struct cuda_rank {
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
     cuda_work work[FCP_PASSES];
+    fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* as fk_map, where kernels of the pass are given any */
     size_t arena_bytes;
     cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
     size_t lock_words, memory_held, locks_held; /* held: bytes, of which a plan may need less */
@@ -96,6 +100,7 @@ typedef struct fcp_cuda_session {
     fcp_cuda *cuda;
     struct cuda_nccl *nccl; /* NULL: the transport is local */
     uint32_t first_device, device_count, timeout_s, graph_from;
+    bool mma_sync;      /* the skeletons for mma.sync, whatever else a device has */
     cuda_device *devices;
     fcp_homes *homes;
     cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
@@ -149,6 +154,11 @@ fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_partition_again(fcp_cuda_session *s); /* for another plan, with the streams that are there */
 void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d); /* after the streams */
 uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin);
+
+/* --- cuda_maps.c: what the copy engine knows of a rank's tensors, once its arenas lie where they will; and the parameters of
+ * a kernel that is given maps in *maps, else as they are: where they are then. */
+fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
+void *fcp_cuda_with_maps(const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, fk_launch *launch, fk_launch_maps *maps);
 
 /* --- cuda_work.c */
 /* The work lists of a rank's ATTENDs of a pass, with an arena that begins anywhere. */
@@ -232,6 +242,8 @@ void fcp_cuda_nccl_abort(fcp_cuda_session *s);
 void fcp_cuda_nccl_close(fcp_cuda_session *s);
 /* Bytes of each rank, FCP_GATHER_BYTES at most, to all: all has `bytes` of each. */
 fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err);
+/* Bytes of rank `from` to rank 0, both of which do it. */
+fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err);
 
 /* --- cuda_reshuffle.c: callers' tensors. */
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */

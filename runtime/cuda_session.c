@@ -117,6 +117,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         free(w->bytes);
         w->bytes = NULL;
         w->capacity = 0;
+        if (!code) code = fcp_cuda_maps_make(s, r, (fcp_pass)pass, err);
     }
     return code;
 }
@@ -462,20 +463,30 @@ static fcp_code session_wait(fcp_session *base, fcp_error *err) {
     return code;
 }
 
-static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
-    fcp_cuda_session *s = (fcp_cuda_session *)base;
+/* What one process says goes to `all` (NULL: nothing is said), what rank `from` has to rank 0. */
+static fcp_code tell(fcp_cuda_session *s, const void *mine, void *all, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
     cu_context before = NULL;
     fcp_error why = {0};
-    if (!s->nccl) memcpy(out_all, mine, bytes);
-    if (!s->nccl) return FCP_OK;
     if (s->broken)
         return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
-    if (!code) code = fcp_cuda_nccl_gather(s, mine, bytes, out_all, &why);
+    if (!code)
+        code = all ? fcp_cuda_nccl_gather(s, mine, bytes, all, &why) : fcp_cuda_nccl_collect(s, from, memory, bytes, &why);
     if (code) break_down(s, code, &why);
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
     return code;
+}
+
+static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    if (s->nccl) return tell(s, mine, out_all, 0, NULL, bytes, err);
+    memcpy(out_all, mine, bytes);
+    return FCP_OK;
+}
+static fcp_code session_collect(fcp_session *base, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    return s->nccl ? tell(s, NULL, NULL, from, memory, bytes, err) : FCP_OK;
 }
 
 static const char *session_backend(const fcp_session *s) { return s->kind->name; }
@@ -496,6 +507,7 @@ static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .wait = session_wait,
                                            .rebind = session_rebind,
                                            .gather = session_gather,
+                                           .collect = session_collect,
                                            .free = session_free,
                                            .backend = session_backend,
                                            .transport = session_transport,
@@ -515,6 +527,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     s->base = (fcp_session){&cuda_kind, plan, 0, 0};
     s->plan = plan;
+    s->mma_sync = options && options->mma_sync;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->partition_wanted = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;

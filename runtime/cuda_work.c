@@ -37,7 +37,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     cuda_work *w = &rank->work[pass];
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
-    bool ordered = pass == FCP_BACKWARD && rank->device->backward == EMIT_ORDERED;
+    bool ordered = pass == FCP_BACKWARD && rank->device->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
     bool joint = pass == FCP_BACKWARD && rank->device->backward != EMIT_SPLIT; /* dK, dV and dQ: all by keys */
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
@@ -111,6 +111,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     const fcp_arena *arena = &rank->arena[pass];
     cu_ptr base = rank->work[pass].memory;
     fk_launch rows, keys;
+    fk_launch_maps maps;
     fcp_kernel_launch(arena, &rows);
     rows.sequences = d->sequences;
     rows.arrays = d->arrays;
@@ -128,17 +129,22 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
-        return launch(s, rank, CUDA_FORWARD, "fk_forward", a->row_count * heads, share, &rows, err);
+        return launch(s, rank, CUDA_FORWARD, d->forward == EMIT_FORWARD ? "fk_forward" : "fk_forward_sm90",
+                      a->row_count * heads, share, fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
     if (d->backward != EMIT_SPLIT) {
-        bool ordered = d->backward == EMIT_ORDERED;
+        bool ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
+        cuda_kernel_id id = ordered ? CUDA_ORDERED : CUDA_UNORDERED;
+        const char *name = d->backward == EMIT_ORDERED        ? "fk_backward_ordered"
+                           : d->backward == EMIT_UNORDERED    ? "fk_backward_unordered"
+                           : d->backward == EMIT_ORDERED_SM90 ? "fk_backward_ordered_sm90"
+                                                              : "fk_backward_unordered_sm90";
         size_t words = (size_t)a->lock_count * heads + 1;
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
         return code ? code
-                    : launch(s, rank, ordered ? CUDA_ORDERED : CUDA_UNORDERED,
-                             ordered ? "fk_backward_ordered" : "fk_backward_unordered", a->key_count * kv_heads, share,
-                             &keys, err);
+                    : launch(s, rank, id, name, a->key_count * kv_heads, share,
+                             fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
     fcp_code code = launch(s, rank, CUDA_DQ, "fk_backward_dq",
                            (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, share, &rows, err);

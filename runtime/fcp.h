@@ -138,6 +138,7 @@ typedef struct fcp_session_options {
     size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
     fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
+    bool mma_sync;            /* cuda: kernels on mma.sync even where there are others for the device, as for sm_90a */
 } fcp_session_options;
 
 /* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.

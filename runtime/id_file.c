@@ -181,7 +181,8 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
 fcp_code fcp_id_by_file(const fcp_place *place, const char *path, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES],
                         fcp_error *err) {
     struct stat s;
-    if (!*path || strlen(path) > PATH_ROOM - 64) return fcp_fail(err, FCP_E_START, "the path of the id's file is empty or too long");
+    if (!*path || strlen(path) > PATH_ROOM - 64)
+        return fcp_fail(err, FCP_E_START, "the path of the id's file is empty or too long");
     if (lstat(path, &s) == 0 && (!S_ISREG(s.st_mode) || s.st_uid != geteuid()))
         return fcp_fail(err, FCP_E_START, "'%.300s' was to carry the id, and is something else: not a file, or not ours", path);
     return place->rank ? take(place, path, timeout_s, id, err) : give(place, path, timeout_s, id, err);

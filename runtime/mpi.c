@@ -70,7 +70,8 @@ fcp_code fcp_id_by_mpi(const fcp_place *place, uint8_t id[FCP_ID_BYTES], fcp_err
     }
     bool begun = ask_flag(&m, MPI_INITIALIZED);
     if (ask_flag(&m, MPI_FINALIZED))
-        return fcp_fail(err, FCP_E_START, "MPI has been ended in this process and cannot be begun again: keep it, or hand in the id");
+        return fcp_fail(err, FCP_E_START, "MPI has been ended in this process and cannot be begun again: keep it, or hand in the "
+                        "id");
     if (!begun && ((int (*)(int *, char ***))m.call[MPI_INIT])(NULL, NULL))
         return fcp_fail(err, FCP_E_START, "MPI does not begin");
     if (ask_world(&m, MPI_RANK, &rank) || ask_world(&m, MPI_SIZE, &size))

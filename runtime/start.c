@@ -67,7 +67,7 @@ fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, f
         p.local = start->rank % gpus;
         found = true;
         if (start->ranks != ranks)
-            return fcp_fail(err, FCP_E_START, "the plan has %u ranks, and there are to be %u processes: one process a rank is needed",
+            return fcp_fail(err, FCP_E_START, "the plan has %u ranks, and there are to be %u processes: one a rank is needed",
                             ranks, start->ranks);
     }
     for (size_t i = 0; !code && !found && i < sizeof launchers / sizeof *launchers; i++)

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "numeric.h"
+#include "session.h"
 
 static const char *const names[FCP_TENSORS] = {
     [FCP_TENSOR_Q] = "q",   [FCP_TENSOR_K] = "k",     [FCP_TENSOR_V] = "v",
@@ -202,5 +203,34 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     }
     free(local.memory);
     free(local.tensors);
+    return code;
+}
+
+/* Copies a rank's parts of all tensors of `set` to `local`, or back. */
+static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set, const size_t at[FCP_TENSORS],
+                     fcp_packed *packed, char *local, bool back) {
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (set >> t & 1)
+            move(plan, rank, kinds[t] == 'k', fcp_tensor_token_bytes(shape, (fcp_tensor)t), packed->t[t], local + at[t], back);
+}
+
+fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, unsigned set, fcp_packed *packed,
+                                    fcp_error *err) {
+    fcp_shape shape;
+    uint32_t own;
+    fcp_plan_shape(plan, &shape);
+    fcp_session_ranks(session, &own);
+    if (fcp_session_processes(session) == 1) return FCP_OK;
+    fcp_code code = FCP_OK;
+    for (uint32_t r = 1; code == FCP_OK && r < shape.ranks; r++) {
+        size_t at[FCP_TENSORS] = {0}, bytes = local_places(plan, &shape, r, set, at);
+        if (!bytes || (own != 0 && own != r)) continue;
+        char *local = calloc(1, bytes);
+        if (!local) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, r);
+        if (own == r) move_all(plan, &shape, r, set, at, packed, local, false);
+        code = session->kind->collect(session, r, local, bytes, err);
+        if (own == 0 && code == FCP_OK) move_all(plan, &shape, r, set, at, packed, local, true);
+        free(local);
+    }
     return code;
 }

@@ -1,13 +1,15 @@
-/* backward_sm90.h: the backward pass for sm_90a in one kernel: five products of warpgroups, dQ added in order.
+/* backward_sm90.h: the backward pass for sm_90a in one kernel: five products of warpgroups; dQ in order, or not.
  *
- * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v, moved; a counter of 0; where the order is
- *           kept (FK_ORDERED), runs of one row of cells each, with their turns, and locks of 0.
- * Gives:    dK, dV and dQ added to their sums, K, V of an item and everything else by the definitions of backward_steps.h.
+ * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v, moved; FK_ORDERED: 1 or 0, which of the
+ *           two kernels this prints. Ordered: runs of one row of cells each, with their turns; locks of 0. Both: a counter of
+ *           0. Included twice, it prints both.
+ * Gives:    dK, dV and dQ added to their sums.
  * Grid:     any number of blocks. Each takes the next piece of work, an item and a KV head, from the counter.
  * Order:    a run's part of dQ is added when the runs before it in the work list, of the same rows, have added theirs: the
  *           lock of its rows and head counts them. A piece of work waits only for pieces that were taken before it, and a
  *           block does its pieces in the order in which it took them, so that the first of those under way never waits,
- *           whatever the grid; and the bits are the same on any. Without FK_ORDERED nobody waits, and bits may differ.
+ *           whatever the grid; and the bits are the same on any. Unordered: dQ is added as it comes, and nobody waits; dK and
+ *           dV have the same bits on any grid, dQ has not, not even twice.
  *
  * A block is three warpgroups. Of the first, three warps load: whole tiles by the copy engine through the maps; where rows
  * are missing, themselves, with 0 for what is missing, because 0 times NaN is NaN; LSE and delta, themselves. The fourth warp
@@ -16,9 +18,11 @@
  *   S^T = K Q^T and dP^T = V dO^T, keys by rows, so that P^T and dS^T are operands where they are: dV += P^T dO, dK += dS^T Q;
  *   dS also goes to shared memory, where each needs all keys for its half of dQ = dS K: 64 rows of a step of 128 where
  *   head_dim is 64, 64 columns of a step of 64 rows where it is 128.
- * Overlap: the next step's rows are loaded while this one is computed, in two stages. dP runs while masks and P are made, dV
- * while dS is made, dK while dS is passed on, the next step's S while dQ is added. dS has two buffers, so that one
- * barrier of both warpgroups a step is enough: who writes a buffer again has met the other after it had read it.
+ * Overlap: the next step's rows are loaded while this one is computed, in two stages. In a step dQ of the one before and S
+ * are asked for first; S runs while that dQ is added, dP while masks and P are made, dV while dS is made, dK while dS is
+ * passed on. An item's first step has no dQ before it: that product is of nothing, and not added, because no path of the
+ * loop may leave products out. dS has two buffers, so that one barrier of both warpgroups a step is enough: who writes a
+ * buffer again has met the other after it had read it. Sums are added by atomics, which nobody waits for.
  * Shared:   K, V; two stages of Q, dO, LSE, delta; two buffers of dS; barriers and tickets.
  * Source:   FlashAttention-3's backward pass, by work list; semaphores as in its deterministic mode.
  */
@@ -28,7 +32,7 @@
 
 enum {
     FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* of a step */
-    FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64,/* of which S and dP have so many at a time */
+    FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64, /* of which S and dP have so many at a time; more would spill */
     FK_B_PARTS = FK_B_ROWS / FK_B_PART,
     FK_B_COLUMNS = FK_B_PART / 8,
     FK_B_GROUP = 128,
@@ -300,8 +304,8 @@ FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packe
     }
 }
 
-/* Step n, of which S of the first part is under way: up to dQ, which is there then. first_key: the position of the
- * item's first key. */
+/* Step n, of which S of the first part is under way: up to dS, which is in shared memory then, from both workers. first_key:
+ * the position of the item's first key. */
 FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys, const fk_row_run *run,
                          fk_u32 at, fk_u32 head, fk_u32 n, float (*s)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
@@ -366,7 +370,7 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
         const fk_row_run run = runs[step.run];
         float s[FK_B_COLUMNS][4], dq[8][4];
         fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
-         fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
+        fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
         fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0), 0);
         fk_products_wait_1();
         fk_products_settle(dq[0], 32);

@@ -220,16 +220,22 @@ FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
     fk_forward_finish(c, o, weights[0]);
 }
 
+/* A warp has read what it has only waited for: all its lanes have, before one says so. */
+FK_DEVICE void fk_forward_leave_unread(fk_u32 barrier) {
+    fk_uniform(barrier);
+    fk_forward_leave(barrier);
+}
+
 /* A consumer without rows lets its stages go, as they come. */
 FK_DEVICE void fk_forward_skip(fk_forward_side *c) {
-    fk_forward_leave(FK_Q_FREE);
+    fk_forward_leave_unread(FK_Q_FREE);
     for (int more = 1; more; c->n++) {
-        fk_forward_await(FK_K_THERE, c->n);
         fk_forward_take_turn(c->consumer);
         fk_forward_pass_turn(c->consumer);
-        fk_forward_leave(FK_K_FREE + c->n % 2);
+        fk_forward_await(FK_K_THERE, c->n);
+        fk_forward_leave_unread(FK_K_FREE + c->n % 2);
         fk_forward_await(FK_V_THERE, c->n);
-        fk_forward_leave(FK_V_FREE + c->n % 2);
+        fk_forward_leave_unread(FK_V_FREE + c->n % 2);
         more = fk_advance(&c->step, FK_F_STEP, c->runs[c->step.run].count, c->item->runs);
     }
 }

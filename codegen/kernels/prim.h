@@ -37,8 +37,9 @@ FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
 /* Writes memory of the host's, which sees it while the kernel runs. */
 FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))
 
-/* Adds a and b to the two numbers at `to`, a multiple of 8, each at once, later: before the kernel has ended. Blocks may
- * add to the same numbers, in whatever order; until then nobody may read or write them otherwise. */
+/* Adds a and b to the two numbers at `to`, a multiple of 8, each at once, later: before the kernel has ended; and before a
+ * fk_release that a barrier of the block orders behind it. Blocks may add to the same numbers, in whatever order; until the
+ * kernel has ended nobody may read or write them otherwise. */
 FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))
 
 /* The number at `counter`, which becomes one more. */

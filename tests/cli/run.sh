@@ -345,6 +345,12 @@ holds "alone" sh -c '! grep -q "FK_KERNEL(fk_forward," stdout && grep -q "FK_KER
 ok "emit with JSON" "$fcpc" emit k.plan --pass forward --json
 holds "emit's JSON" json '.passes == ["forward"] and .arch == null and (.source | startswith("#define FK_HEAD_DIM 32")) and
     .source_bytes == (.source | length) and (.kernels | length == 1 and .[0].name == "fk_forward" and .[0].threads == 128)'
+variant 's|fp32|bf16|; s|head_dim = 32|head_dim = 128|' k128.fcp
+ok "the source for an architecture" "$fcpc" emit k128.fcp --arch sm_90a --source -o k90.cu
+holds "sm_90a has skeletons of its own" grep -q 'FK_KERNEL(fk_forward_sm90,' k90.cu
+ok "mma.sync on sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --mma-sync -o k90m.cu
+holds "mma.sync is another" grep -q 'FK_KERNEL(fk_forward,' k90m.cu
+bad "--source with run" 2 E001 run k.plan --source
 bad "emit of fp32" 1 E701 emit a.plan -o out/x
 variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
 bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
@@ -577,7 +583,6 @@ holds "says what was looked for" grep -q "WORLD_SIZE.*OMPI_COMM_WORLD_RANK.*mpir
 RANK=0 WORLD_SIZE=3; export RANK WORLD_SIZE
 bad "another number of processes than ranks" 1 E706 run gpu.plan --backend cuda --transport nccl
 WORLD_SIZE=2
-bad "outputs of one rank alone" 2 E001 run gpu.plan --backend cuda --transport nccl --bf16 --out out/x.npy
 if [ -e "$B/standin/libnccl.so" ]; then
     FCP_NCCL=/nowhere/libnccl.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_CACHE=$B/kernels STANDIN_PLAN=gpu.plan STANDIN_DEVICES=2
     export FCP_NCCL FCP_NVRTC FCP_CACHE STANDIN_PLAN STANDIN_DEVICES
@@ -586,11 +591,16 @@ if [ -e "$B/standin/libnccl.so" ]; then
     FCP_NCCL=$B/standin/libnccl.so
     bad "no way for the id" 1 E706 run gpu.plan --backend cuda --transport nccl
     # two processes that a file brings together: rank 0 tells, rank 1 says nothing
-    RANK=1 "$fcpc" run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 60 --json > one.out 2> one.err &
+    set -- run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 60 --json --bf16
+    RANK=1 "$fcpc" "$@" --out one.npy --lse one-lse.npy > one.out 2> one.err &
     other=$!
-    ok "nccl, rank 0 of 2" "$fcpc" run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 60 --json
+    ok "nccl, rank 0 of 2" "$fcpc" "$@" --out zero.npy --lse zero-lse.npy
     holds "its JSON" json '.ok and .checked and .backend == "cuda" and .transport == "nccl" and .ranks == 2'
     ok "nccl, rank 1 of 2" wait $other
+    ok "all in one process" "$fcpc" run gpu.plan --backend cuda --json --bf16 --out local.npy --lse local-lse.npy
+    holds "rank 0 writes what all have" cmp -s local.npy zero.npy
+    holds "and the log-sum-exp" cmp -s local-lse.npy zero-lse.npy
+    holds "rank 1 writes nothing" [ ! -e one.npy ]
     holds "rank 1 is silent" [ ! -s one.out ]
     holds "and makes no complaint" [ ! -s one.err ]
     bad "rank 1 does not come" 1 E706 run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 1

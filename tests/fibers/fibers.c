@@ -279,7 +279,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         {"dQ", dq, dq_end, true, NULL},
         {"the arena behind dQ", dq_end, launch->arena + a->bytes, true, w->owners + (dq_end - launch->arena) / 4},
         {"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL},
-        {"the locks", (uintptr_t)w->locks, (uintptr_t)(w->locks + locks), true, NULL}};
+        {"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL}};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     fk_launch_maps maps;

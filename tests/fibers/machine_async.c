@@ -185,7 +185,7 @@ bool machine_map_encode(fk_map *out, const machine_map *map) {
     for (int i = 0; i < 3; i++)
         good = good && map->dims[i] && map->dims[i] <= UINT64_C(1) << 32 && map->box[i] && map->box[i] <= 256;
     for (int i = 0; i < 2; i++) good = good && map->strides[i] % 16 == 0 && map->strides[i] < most;
-    good = good && map->box[0] * map->element % 16 == 0 && (!map->swizzle || map->box[0] * map->element <= ROW);
+    good = good && map->strides[0] && map->strides[1] % map->strides[0] == 0 && map->box[0] * map->element % 16 == 0 && (!map->swizzle || map->box[0] * map->element <= ROW);
     if (!good) return false;
     memset(out, 0, sizeof *out);
     out->words[MARK] = map_mark;

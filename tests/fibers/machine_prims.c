@@ -14,6 +14,7 @@
 #include "../../codegen/kernels/abi.h"
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "../../codegen/kernels/prim.h"
+#include "../../codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
 void machine_note(const char *file, int line);
 
@@ -124,12 +125,15 @@ static void meet(meeting kind, operands *mine) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
         }
-    else if (kind == MEET_UNIFORM) {
-        for (uint32_t i = 0; i < WARP; i++)
-            if (lanes[i].operands->in[0] != lanes->operands->in[0])
-                machine_fail(t, "divergence: fk_uniform of %u here, and of %u in lane %u", lanes->operands->in[0],
-                             lanes[i].operands->in[0], i);
-    } else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
+    else if (kind == MEET_UNIFORM)
+        for (uint32_t i = 0; i < WARP; i++) {
+            operands *x = lanes[i].operands;
+            x->out[0] = lanes->operands->in[0];
+            if (x->in[0] != x->out[0])
+                machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0", x->in[0],
+                             x->out[0]);
+        }
+    else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);
     machine_met(t);
 }
@@ -161,11 +165,10 @@ float fk_exchange_host(float value, fk_u32 mask) {
     return fcp_bits_float(x.out[0]);
 }
 
-fk_u32 fk_uniform_host(fk_u32 x);
-fk_u32 fk_uniform_host(fk_u32 x) {
-    operands mine = {.in = {x}};
-    meet(MEET_UNIFORM, &mine);
-    return x;
+fk_u32 fk_uniform_host(fk_u32 value) {
+    operands x = {.in = {value}};
+    meet(MEET_UNIFORM, &x);
+    return x.out[0];
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */

@@ -223,6 +223,38 @@ Test(machine, additions) {
     must_fail(adds, &n, 1, &range, 1, "out of bounds: data is written");
 }
 
+/* In turn 1, a number in which that is lost, and the same taken away. Each block takes the next turn. */
+static void add_in_turn(const struct numbers *n, bool meet) {
+    static const float parts[] = {1, 1 << 25, -(1 << 25)};
+    fk_u64 counter = n->a + 16, lock = n->a + 20;
+    if (fk_thread() == 0) fk_store_shared_bits(word(0), fk_take(counter));
+    fk_sync();
+    fk_u32 turn = fk_load_shared_bits(word(0));
+    if (fk_thread() == 0) fk_wait_for(lock, turn);
+    fk_sync();
+    if (fk_thread() == 33) fk_add_global2(n->a, parts[turn], parts[turn]);
+    if (meet) fk_sync();
+    if (fk_thread() == 0) fk_release(lock, turn + 1);
+    if (fk_thread() == 0) fk_add_global2(n->a + 8, 1, 1); /* of no turn */
+}
+static void adds_in_turn(const void *p) { add_in_turn(p, true); }
+static void adds_out_of_turn(const void *p) { add_in_turn(p, false); }
+
+/* What is added before a release is there for those who waited for it, if a barrier stands between. */
+Test(machine, additions_in_turn) {
+    unsigned wrong = 0;
+    for (uint64_t seed = 0; seed < 32; seed++)
+        for (int meet = 0; meet < 2; meet++) {
+            _Alignas(16) float data[6] = {0};
+            struct numbers n = {.a = (uintptr_t)data};
+            machine_range range = {"data", n.a, n.a + sizeof data, true, NULL};
+            cr_assert(run(meet ? adds_in_turn : adds_out_of_turn, &n, 3, 64, &range, 1, seed), "%s", text);
+            if (meet) cr_assert(data[0] == 0 && data[1] == 0 && data[2] == 3 && data[3] == 3, "%g, %g", (double)data[0], (double)data[1]);
+            else wrong += data[0] != 0;
+        }
+    cr_assert(wrong, "nothing came out of turn");
+}
+
 /* --- meeting ------------------------------------------------------------------------------------------------------ */
 
 static void lanes_apart(const void *p) {

@@ -195,13 +195,14 @@ Test(machine_order, outside_is_zero) {
 Test(machine_order, maps) {
     machine_map good = {.base = (uintptr_t)the_data, .dims = {64, 1, 100}, .strides = {128, 128}, .box = {64, 1, 64},
                         .element = 2, .swizzle = MACHINE_SWIZZLE_128};
-    machine_map bad[10];
-    for (int i = 0; i < 10; i++) bad[i] = good;
+    machine_map bad[11];
+    for (int i = 0; i < 11; i++) bad[i] = good;
     bad[0].base += 8, bad[1].dims[2] = 0, bad[2].strides[0] = 136, bad[3].box[0] = 128, bad[4].box[2] = 257;
     bad[5].box[1] = 0, bad[6].swizzle = 7, bad[7].strides[1] = UINT64_C(1) << 40, bad[8].base = 0, bad[9].element = 3;
+    bad[10].strides[1] = 144;
     fk_map map;
     cr_assert(machine_map_encode(&map, &good));
-    for (int i = 0; i < 10; i++) cr_assert(!machine_map_encode(&map, &bad[i]), "%d", i);
+    for (int i = 0; i < 11; i++) cr_assert(!machine_map_encode(&map, &bad[i]), "%d", i);
 }
 
 /* --- blocks and registers ----------------------------------------------------------------------------------------- */

@@ -48,7 +48,7 @@ typedef struct gpu {
     const char *step;
     const struct gpu_step *steps;
     unsigned step_count;
-    bool quiet, small; /* small: of plans, what fibers do in a moment */
+    bool quiet, small, older; /* small: of plans, what fibers do in a moment; older: kernels on mma.sync */
     /* in a step's process */
     fcp_cuda *cuda;
     gpu_symbols more;
@@ -73,6 +73,7 @@ typedef struct gpu_step {
     const char *name, *what;
     gpu_result (*run)(gpu *g, char why[GPU_WHY]); /* why: what was done, or what went wrong */
     unsigned least, most;                         /* seconds: not begun with less left, ended after */
+    bool all;                                     /* sees all devices; else the first one alone */
 } gpu_step;
 
 #define GPU_NONE (-1.0)
@@ -108,6 +109,7 @@ gpu_result step_ceilings(gpu *g, char why[GPU_WHY]);      /* ceilings.c */
 gpu_result step_peers(gpu *g, char why[GPU_WHY]);         /* peers.c */
 gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
+gpu_result step_examples_older(gpu *g, char why[GPU_WHY]);
 gpu_result step_random(gpu *g, char why[GPU_WHY]);
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
 gpu_result step_pointers(gpu *g, char why[GPU_WHY]);      /* pointers.c */

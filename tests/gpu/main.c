@@ -28,23 +28,24 @@
 enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2 };
 
 static const gpu_step steps[] = {
-    {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40},
-    {"peers", "cuDNN, FlashAttention, FlexAttention", step_peers, 20, 170},
-    {"older", "mma.sync, both ways", step_older, 8, 60},
-    {"conformance", "the driver, question by question", step_conformance, 3, 20},
-    {"examples", "every example against float64", step_examples, 8, 90},
-    {"pointers", "device pointers and a stream", step_pointers, 4, 40},
-    {"local", "8 ranks on one device", step_local, 8, 40},
-    {"nccl", "NCCL, one rank that sends to itself", step_nccl, 5, 60},
-    {"speed", "causal and full, 8K to 32K", step_speed, 8, 60},
-    {"short", "2K", step_short, 4, 20},
-    {"masks", "five masks", step_masks, 8, 40},
-    {"random", "random programs against float64", step_random, 8, 90},
-    {"kernels", "registers, memory, occupancy", step_kernels, 3, 20},
-    {"graphs", "launching and capturing", step_graphs, 3, 30},
-    {"memory", "device memory of a session", step_memory, 3, 20},
-    {"jit", "compiling kernels", step_jit, 4, 30},
-    {"curve", "rates of single tiles", step_curve, 4, 60},
+    {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false},
+    {"peers", "cuDNN, FlashAttention, FlexAttention", step_peers, 20, 170, false},
+    {"older", "mma.sync, both ways", step_older, 8, 60, false},
+    {"conformance", "the driver, question by question", step_conformance, 3, 20, true},
+    {"examples", "every example against float64", step_examples, 8, 90, true},
+    {"pointers", "device pointers and a stream", step_pointers, 4, 40, true},
+    {"local", "8 ranks on one device", step_local, 8, 40, false},
+    {"nccl", "NCCL, one rank that sends to itself", step_nccl, 5, 60, false},
+    {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false},
+    {"short", "2K", step_short, 4, 20, false},
+    {"masks", "five masks", step_masks, 8, 40, false},
+    {"random", "random programs against float64", step_random, 8, 90, true},
+    {"examples-mma", "every example on mma.sync", step_examples_older, 8, 90, true},
+    {"kernels", "registers, memory, occupancy", step_kernels, 3, 20, false},
+    {"graphs", "launching and capturing", step_graphs, 3, 30, false},
+    {"memory", "device memory of a session", step_memory, 3, 20, false},
+    {"jit", "compiling kernels", step_jit, 4, 30, false},
+    {"curve", "rates of single tiles", step_curve, 4, 60, false},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
@@ -106,10 +107,19 @@ static bool injected(const arguments *a, const char *what, const char *step) {
     return a->inject && strncmp(a->inject, what, length) == 0 && a->inject[length] == ':' && strcmp(a->inject + length + 1, step) == 0;
 }
 
+/* The first device alone, of those that the environment lets be seen. */
+static void hide_others(void) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    char first[80] = "0";
+    if (visible) snprintf(first, sizeof first, "%.*s", (int)strcspn(visible, ","), visible);
+    setenv("CUDA_VISIBLE_DEVICES", first, 1);
+}
+
 /* A step, or only a look at the machine, in a process that opens the driver. */
 static void child(gpu *g, const gpu_step *step, const arguments *a, answer *out) {
     fcp_error err = {.message = ""};
     setpgid(0, 0);
+    if (step && !step->all) hide_others();
     out->code = gpu_open(g, &err);
     if (out->code) {
         snprintf(out->why, sizeof out->why, "%.390s", err.message);

@@ -23,13 +23,15 @@ static void report(count *c, const char *what, const char *why) {
 }
 
 static bool make(gpu *g, fcp_plan *plan, const char *what, void *context) {
-    fcp_session_options options = {.backend = "cuda"};
-    fcp_session *session = NULL;
-    fcp_error err;
     count *c = context;
     g->control->plan = plan;
-    if (fcp_session_create(plan, &options, &session, &err)) report(c, what, err.message);
-    fcp_session_free(session);
+    for (int older = 0; older < (g->machine.major == 9 ? 2 : 1); older++) {
+        fcp_session_options options = {.backend = "cuda", .mma_sync = older};
+        fcp_session *session = NULL;
+        fcp_error err;
+        if (fcp_session_create(plan, &options, &session, &err)) report(c, what, err.message);
+        fcp_session_free(session);
+    }
     g->control->plan = NULL;
     c->plans++;
     return true;

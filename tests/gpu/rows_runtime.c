@@ -209,10 +209,12 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]) {
 gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
     const fcp_cuda_table *call = &g->cuda->call;
     unsigned spilled = 0, count = 0;
-    for (int i = 0; i < KERNEL_PROGRAMS; i++) {
+    /* on a device that has others, the kernels on mma.sync too */
+    for (int i = 0; i < KERNEL_PROGRAMS * (g->machine.major == 9 ? 2 : 1); i++) {
         measured m = {0};
         char text[TEXT];
-        kernels_program(g, i, text);
+        g->older = i >= KERNEL_PROGRAMS;
+        kernels_program(g, i % KERNEL_PROGRAMS, text);
         bool good = measured_open(g, text, false, &m, why);
         const fcp_cuda_session *s = (fcp_cuda_session *)(void *)m.session;
         for (int id = 0; good && id < CUDA_KERNELS; id++) {
@@ -227,7 +229,7 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
             good = gpu_ok(g, call->function_attribute(&registers, CU_FUNC_REGISTERS, k->function), why, "no registers") &&
                    gpu_ok(g, call->function_attribute(&local, CU_FUNC_LOCAL, k->function), why, "no local memory") &&
                    gpu_ok(g, call->function_attribute(&shared, CU_FUNC_SHARED, k->function), why, "no shared memory");
-            snprintf(name, sizeof name, "kernel %s, head_dim %u", names[id], m.shape.head_dim);
+            snprintf(name, sizeof name, "kernel %s, head_dim %u%s", names[id], m.shape.head_dim, g->older ? ", mma.sync" : "");
             if (!good || gpu_row_done(g, name)) continue;
             snprintf(note, sizeof note, "%u threads, %u bytes of shared memory, %d bytes of local memory a thread; %u blocks a multiprocessor",
                      k->threads, k->shared + (unsigned)shared, local, k->resident);

@@ -187,6 +187,7 @@ gpu_result step_masks(gpu *g, char why[GPU_WHY]) {
     return result;
 }
 gpu_result step_older(gpu *g, char why[GPU_WHY]) {
+    g->older = true;
     const goals k = {"mma.sync ", "flash", {1.0, 0.85}, {GPU_NONE, GPU_NONE}, 3, "ceiling.mma"};
     return rows(g, &k, plain, COUNT(plain), why);
 }
@@ -205,6 +206,12 @@ gpu_result step_local(gpu *g, char why[GPU_WHY]) {
         for (int pass = 0; good && pass < FCP_PASSES; pass++) {
             good = measured_pass(&m, (fcp_pass)pass, &ms[i][pass], NULL, why);
             flops[pass] = m.flops[pass];
+        }
+        if (good && i) {
+            const char *reason = "", *name = fcp_partition_name(fcp_session_partition(m.session, &reason));
+            char told[300];
+            snprintf(told, sizeof told, "%s: %.250s", name, reason);
+            journal_add(g->journal, "driver", "how 8 ranks on one device leave multiprocessors to communication", told);
         }
         measured_close(&m);
         if (!good) return GPU_FAILED;

@@ -48,6 +48,7 @@ run 0 "a run that goes on"
 says "it does not measure again" "ceilings .*: ok, from before" "$folder/out"
 says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
+says "two devices are asked about" "copies between devices, and inside one: as it must be" "$folder/gpu/GPU.md"
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" "$folder/gpu/GPU.md"
 rows=$(grep -c "^row" "$folder/gpu/state")

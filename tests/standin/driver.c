@@ -96,6 +96,8 @@ API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s);
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s);
 API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s);
 API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s);
+API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill);
 API cuModuleLoadData(cu_module *out, const void *image);
 API cuModuleUnload(cu_module m);
 API cuModuleGetFunction(cu_function *out, cu_module m, const char *name);
@@ -513,10 +515,28 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     return put(s, &n, 0);
 }
 
+/* Of three dimensions, packed numbers of 16 bits, at least as strict as the driver. */
+API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill) {
+    ENTER;
+    if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != 3 || interleave || fill ||
+        swizzle != CU_TENSOR_SWIZZLE_128 || promotion < 0 || promotion > CU_TENSOR_L2_256)
+        return CU_ERROR_INVALID_VALUE;
+    for (int i = 0; i < 3; i++)
+        if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;
+    const allocation *a = allocation_of((uint64_t)(uintptr_t)base);
+    if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end) trouble("a map of memory that nobody allocated");
+    machine_map map = {.base = (uint64_t)(uintptr_t)base, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
+    memcpy(map.dims, dims, sizeof map.dims);
+    memcpy(map.strides, strides, sizeof map.strides);
+    for (int i = 0; i < 3; i++) map.box[i] = box[i];
+    return machine_map_encode(out, &map) ? CU_SUCCESS : CU_ERROR_INVALID_VALUE;
+}
 API cuModuleLoadData(cu_module *out, const void *image) {
     ENTER_OUTSIDE;
     unsigned head_dim = 0, bf16 = 0, score = 0;
     bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* kernels of gpu-check's own: they do nothing */
+    if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
     if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3))
         return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);

@@ -20,10 +20,15 @@ static const struct {
     size_t offset, parameters;
     const char *beside; /* what the text has where it has this kernel */
 } known[] = {{"fk_forward", offsetof(fibers_kernels, forward), sizeof(fk_launch)},
+             {"fk_forward_sm90", offsetof(fibers_kernels, forward_sm90), sizeof(fk_launch_maps)},
              {"fk_backward_dkv", offsetof(fibers_kernels, dkv), sizeof(fk_launch)},
              {"fk_backward_dq", offsetof(fibers_kernels, dq), sizeof(fk_launch)},
              {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch), "#define FK_ORDERED 1\n"},
              {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch), "#define FK_ORDERED 0\n"},
+             {"fk_backward_ordered_sm90", offsetof(fibers_kernels, ordered_sm90), sizeof(fk_launch_maps),
+              "#define FK_ORDERED 1\n"},
+             {"fk_backward_unordered_sm90", offsetof(fibers_kernels, unordered_sm90), sizeof(fk_launch_maps),
+              "#define FK_ORDERED 0\n"},
              {"fk_begin_lse", offsetof(fibers_kernels, begin_lse), sizeof(fk_support)},
              {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
              {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
@@ -110,7 +115,7 @@ void kernel_ranges(node *n) {
     uint32_t d = n->function->module->head_dim;
     uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
     range_add(&n->writes, mark, mark ? 4 : 0);
-    if (!strcmp(name, "fk_forward") || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
+    if (!strncmp(name, "fk_forward", 10) || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
     else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd');
     else if (!strcmp(name, "fk_begin_lse")) {
         range_add(&n->reads, x->from, x->heads * 4);
@@ -160,7 +165,10 @@ bool kernel_run(node *n) {
     if (!fibers_mask_open(&mask, plan)) return false;
     const fk_launch *p = &n->parameters.launch;
     const fk_support *x = &n->parameters.support;
-    if (n->function->parameters == sizeof *p) {
+    fk_launch_maps maps;
+    bool has_maps = n->function->parameters == sizeof maps;
+    if (has_maps) memcpy(&maps, n->parameters.maps, sizeof maps);
+    if (n->function->parameters != sizeof *x) {
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
         add_memory(list, &count, p->sinks, context);
@@ -172,7 +180,7 @@ bool kernel_run(node *n) {
         add_memory(list, &count, x->mark, context);
     }
     machine_launch run = {.kernel = n->function->kernel->run,
-                          .parameters = &n->parameters,
+                          .parameters = has_maps ? (const void *)&maps : &n->parameters,
                           .blocks = n->blocks,
                           .threads = n->function->kernel->threads,
                           .shared = n->function->kernel->shared,
@@ -186,6 +194,7 @@ bool kernel_run(node *n) {
     fibers_mask_close(&mask);
     if (!ok) trouble("%s: %s", n->function->name, text);
     control.kernels++;
+    control.kernels_with_maps += has_maps;
     control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
     return ok;
 }

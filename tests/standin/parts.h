@@ -8,7 +8,8 @@
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
-       INVALID_CONTEXT = 201, NOT_FOUND = 500, INVALID_HANDLE = 400, LAUNCH_FAILED = 719, MULTIPROCESSORS = 3 };
+       INVALID_CONTEXT = 201, NOT_FOUND = 500, NO_BINARY = 209, INVALID_HANDLE = 400, LAUNCH_FAILED = 719,
+       MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
@@ -66,6 +67,7 @@ typedef struct node {
     union {
         fk_launch launch;
         fk_support support;
+        fk_u64 maps[sizeof(fk_launch_maps) / sizeof(fk_u64)]; /* the launch, then maps */
     } parameters;
     uint64_t to, from, bytes;
     unsigned word;

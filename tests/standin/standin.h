@@ -44,7 +44,7 @@ typedef struct standin {
     int hung_device;     /* of its stream */
     long hung_mark;      /* the word of host memory that its stream has last been told to write before, or by it; -1: none */
     unsigned hung_value; /* what it is to write there */
-    unsigned long kernels, unordered, copies, peer_copies, host_copies, pageable_copies, graph_launches;
+    unsigned long kernels, kernels_with_maps, unordered, copies, peer_copies, host_copies, pageable_copies, graph_launches;
     char trouble[400];   /* the first; "" if none */
 } standin;
 standin *standin_control(void);

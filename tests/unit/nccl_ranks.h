@@ -16,9 +16,9 @@ typedef struct task {
     uint32_t graph_from, timeout_s, odd_graph_from;
     int times;
     uint64_t seed;
-    bool idle, silent, device_memory, one_device, keeps_away;
+    bool idle, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     way way;
-    long group_at, async_at; /* in rank `odd` */
+    long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
     char *out[2];          /* shared: what the ranks give; what one process gives: every time's tensors behind each other */
     size_t at[FCP_TENSORS + 1];
@@ -180,10 +180,11 @@ static inline void run_rank(process *p) {
     if (x->way == BY_ID) share_id(p, 1);
     if (x->keeps_away && p->rank == x->odd) return;
     p->word->code = create(p, &session, err);
-    if (x->group_at || x->async_at) process_meet(p, 1, 1); /* nobody is still connecting when a fault begins */
+    if (x->group_at || x->async_at || x->hang_at) process_meet(p, 1, 1); /* nobody is still connecting when a fault begins */
     if (p->rank == x->odd) {
         p->nccl->group_at = x->group_at ? p->nccl->begun + x->group_at : 0;
         p->nccl->group_fault = x->fault;
+        p->cuda->hang_at = x->hang_at ? p->cuda->nodes + (unsigned long)x->hang_at : 0;
         p->nccl->async_at = x->async_at ? p->nccl->asked + x->async_at : 0;
         p->nccl->async_with = x->fault;
     }
@@ -204,6 +205,7 @@ static inline void run_rank(process *p) {
             CHECK(p, p->nccl->cga_cluster_size == 1);
         }
     }
+    if (p->cuda->hang_at) p->cuda->lost = true; /* what hangs would hold up its memory for ever */
     fcp_session_free(session);
 }
 

@@ -203,6 +203,34 @@ Test(nccl_standin, everybody_to_everybody) {
     }
 }
 
+/* Two communicators of one process need no order between them, and their groups are in each other's way nowhere. */
+static void two_communicators(rank *r) {
+    nccl_comm first = r->comm, second = NULL;
+    nccl_config config = NCCL_CONFIG;
+    nccl_id id;
+    CHECK(r->p, !r->nccl->call.unique_id(&id));
+    CHECK(r->p, !r->nccl->call.init(&second, 1, id, 0, &config));
+    for (int i = 0; i < 2; i++) {
+        r->comm = i ? second : first;
+        CHECK(r->p, !start(r));
+        CHECK(r->p, !out(r, r->foreign + i * 100, 100, 0, i ? r->other : r->stream));
+        CHECK(r->p, !in(r, r->memory + i * 100, 100, 0, i ? r->other : r->stream));
+        CHECK(r->p, !end(r));
+    }
+    CHECK(r->p, wait_for(r, r->stream, 20) == 0 && wait_for(r, r->other, 20) == 0);
+    CHECK(r->p, !memcmp(r->memory, r->foreign, 200));
+    r->comm = second;
+    CHECK(r->p, !start(r) && !out(r, r->foreign, 1, 0, r->stream));
+    CHECK(r->p, end(r) == NCCL_INVALID_USAGE); /* to itself, and nothing received */
+    leave(r);
+    r->comm = first;
+    leave(r);
+}
+Test(nccl_standin, two_communicators) {
+    setting x = {.seed = 6, .body = two_communicators};
+    run(&x, 1, 0, NULL, "two communicators");
+}
+
 /* --- what does not ------------------------------------------------------------------------------------------------ */
 
 static void warm(rank *r) {
