@@ -357,9 +357,13 @@ bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
 bad "an architecture that is too old" 1 E710 emit k.plan --arch sm_75 -o out/x
 bad "an architecture that is none" 1 E710 emit k.plan --arch hopper -o out/x
 bad "a pass that is none" 2 E001 emit k.plan --pass sideways
-for kernels in ordered unordered split ordered_sm90 unordered_sm90; do
+for kernels in ordered unordered split; do
     ok "emit $kernels" "$fcpc" emit k.fcp -D model.head_dim=64 --pass backward --backward "$kernels" --json
     holds "they are $kernels" json ".backward == \"$kernels\" and (.kernels | length) == $([ $kernels = split ] && echo 2 || echo 1)"
+done
+for kernels in ordered unordered; do
+    ok "emit $kernels for sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --pass backward --backward "$kernels" --json
+    holds "they are for sm_90a" json ".kernels | map(.name) == [\"fk_backward_${kernels}_sm90\"]"
 done
 ok "the plan's own" "$fcpc" emit k.plan --json
 holds "they are in order" json '.backward == "ordered"'

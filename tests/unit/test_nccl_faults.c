@@ -42,7 +42,7 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
 Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
     for (unsigned i = 0; i < 4; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 1, .seed = i, .odd = i / 2, .idle = true, .silent = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i / 2, .idle = true, .silent = true,
                   .hang_at = 14 + 4 * i};
         all_fail(&x, 0, about_a_pass, "a device hangs");
     }
@@ -50,11 +50,11 @@ Test(nccl_faults, a_device_hangs) {
 }
 
 /* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the others
- * with it. */
+ * with it, whose later runs need it. */
 Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     for (unsigned i = 0; i < 6; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 1, .seed = 5 * i, .odd = i % 3, .idle = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3, .idle = true,
                   .silent = i > 3, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
         all_fail(&x, 0, about_a_pass, "an asynchronous error");
     }
