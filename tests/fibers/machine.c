@@ -37,7 +37,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { STACK = 64 << 10, GUARD = 4096, POISONED = 16 << 10, REGISTERS = 65536, MOST_REGISTERS = 248 };
+enum { STACK = 64 << 10, GUARD = 4096, POISONED = 16 << 10 };
 
 _Thread_local thread *machine_self;
 

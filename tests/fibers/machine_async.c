@@ -268,7 +268,6 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     x->bytes = column >= from.dims[0] ? 0 : from.dims[0] - column < FK_BOX ? (uint32_t)(from.dims[0] - column) * 2 : ROW;
     x->taken = machine_roll(t->machine, 2);
     x->asker = t;
-    x->at = t->at;
     for (uint32_t i = 0; i < BOX_ROWS; i++) {
         bool there = x->bytes && head < from.dims[1] && row < from.dims[2] && i < from.dims[2] - row;
         x->from[i] = there ? from.base + column * 2 + head * from.strides[0] + (row + i) * from.strides[1] : 0;

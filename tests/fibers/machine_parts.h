@@ -19,7 +19,9 @@ enum {
     COMMITS = 64,    /* groups of products not waited for */
     ADDITIONS = 4096, /* of a launch, under way */
     JOINS = 4,
-    BOX_ROWS = 64
+    BOX_ROWS = 64,
+    REGISTERS = 65536,   /* of a block */
+    MOST_REGISTERS = 248 /* of a thread, unless the launch says */
 };
 
 /* --- what happens before what ------------------------------------------------------------------------------------- */
@@ -178,7 +180,6 @@ typedef struct box {
     uint32_t bytes;             /* of a row that are in the tensor */
     bool taken;
     struct thread *asker;
-    place at;
     uint8_t data[BOX_ROWS][128];
 } box;
 

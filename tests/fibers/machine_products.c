@@ -396,7 +396,8 @@ uint32_t machine_warps_missing(const block *b) {
 
 void machine_open_products(block *b) {
     const machine_launch *x = b->threads->machine->launch;
-    uint32_t most = 65536 / x->threads / 8 * 8, registers = x->registers ? x->registers : most < 248 ? most : 248;
+    uint32_t most = REGISTERS / x->threads / 8 * 8;
+    uint32_t registers = x->registers ? x->registers : most < MOST_REGISTERS ? most : MOST_REGISTERS;
     b->registers = 0;
     for (uint32_t i = 0; i < GROUPS; i++) b->holdings[i] = (holding){.registers = registers};
     for (uint32_t i = 0; i < GROUPS && b->groups; i++) {
