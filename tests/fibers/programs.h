@@ -22,15 +22,12 @@ static inline fcp_plan *make_plan(const char *path, const random_program *p, con
     return code ? NULL : plan;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { DRAWS = 500 }; /* slower there */
-#else
 enum { DRAWS = 3000 };
-#endif
 
 /* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that changes them. */
 static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
-    const char *wanted = getenv("FIBER_RUNS");
+    const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
+    if (sanitizer && *sanitizer) draws /= 6; /* slower there */
     fcpc_options options = {.defines = define, .define_count = define ? 2 : 0};
     unsigned run = 0, refused = 0;
     if (wanted && *wanted) draws = (unsigned)strtoul(wanted, NULL, 10);
