@@ -58,10 +58,10 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
     return true;
 }
 
-static bool judge(const fcp_plan *plan, const fcp_packed *packed, char why[GPU_WHY]) {
+static bool judge(const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed, char why[GPU_WHY]) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err;
-    if (fcp_check_passes(plan, plan->problem->passes, packed, 0, NULL, &report, &err)) {
+    if (fcp_check_ranks(plan, first, count, plan->problem->passes, packed, 0, NULL, &report, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);
         return false;
     }
@@ -75,10 +75,9 @@ static bool judge(const fcp_plan *plan, const fcp_packed *packed, char why[GPU_W
     return true;
 }
 
-/* `nccl`: over that transport, by this process as the only rank. */
-static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, bool nccl, char why[GPU_WHY]) {
+bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out, char why[GPU_WHY]) {
     fcp_shape shape;
-    fcp_packed first = {0}, again = {0};
+    fcp_packed again = {0};
     fcp_error err = {.message = ""};
     bool same = plan->problem->deterministic;
     fcp_plan_shape(plan, &shape);
@@ -86,29 +85,35 @@ static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, bool nccl, c
         g->control->plan = plan;
         g->control->idle = false;
     }
-    bool good = !fcp_packed_alloc(&shape, ALL, &first, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
-    if (good) fcp_packed_draw(&shape, ALL, seed, &first);
+    bool good = !fcp_packed_alloc(&shape, ALL, out, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
+    if (good) fcp_packed_draw(&shape, ALL, seed, out);
     for (int graph = 0; good && graph < 2; graph++) {
         fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 30,
                                         .mma_sync = g->older};
         fcp_session *session = NULL;
-        char id[FCP_ID_BYTES];
-        const fcp_start start = {.ranks = 1, .rank = 0, .device = 1, .id = id};
-        if (nccl) {
+        char id[FCP_ID_BYTES], file[500];
+        fcp_start own = start ? *start : (fcp_start){.rank = 0};
+        if (start) {
             options.transport = "nccl";
-            options.start = &start;
+            options.start = &own;
+        }
+        if (start && start->id_file) {
+            snprintf(file, sizeof file, "%.480s-%d", start->id_file, graph);
+            own.id_file = file;
+        } else if (start) {
+            own.id = id;
             good = !fcp_start_id(id, &err);
         }
         good = good && !fcp_session_create(plan, &options, &session, &err);
         for (int pass = 0; good && pass < FCP_PASSES; pass++)
             if (shape.has_pass[pass]) {
-                good = run_pass(session, plan, (fcp_pass)pass, &first, &again, !graph, same, why);
+                good = run_pass(session, plan, (fcp_pass)pass, out, &again, !graph, same, why);
                 if (!good) err.message[0] = 0;
             }
         fcp_session_free(session);
     }
     if (!good && err.message[0]) snprintf(why, GPU_WHY, "%.390s", err.message);
-    if (good) good = judge(plan, &first, why);
+    if (good) good = judge(plan, start ? start->rank : 0, start ? 1 : shape.ranks, out, why);
     if (g->control) {
         if (good && g->control->trouble[0]) {
             snprintf(why, GPU_WHY, "%.390s", g->control->trouble);
@@ -116,8 +121,14 @@ static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, bool nccl, c
         }
         g->control->plan = NULL;
     }
-    fcp_packed_free(&first);
     fcp_packed_free(&again);
+    return good;
+}
+
+static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, char why[GPU_WHY]) {
+    fcp_packed out = {0};
+    bool good = gpu_check_plan(g, plan, seed, start, &out, why);
+    fcp_packed_free(&out);
     return good;
 }
 
@@ -267,7 +278,7 @@ static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
         t->late = true;
         return false;
     }
-    if (check_plan(g, plan, t->right + 1, false, why)) {
+    if (check_plan(g, plan, t->right + 1, NULL, why)) {
         t->right++;
         journal_add(g->journal, "plan", key, "right");
         return true;
@@ -341,10 +352,8 @@ gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
     }
     snprintf(program, sizeof program, text, g->small ? 16 : 128, g->small ? 150 : 900);
     fcp_plan *plan = gpu_plan_of("nccl.fcp", program, NULL, 0, why);
-    bool good = plan && check_plan(g, plan, 3, true, why);
+    const fcp_start alone = {.ranks = 1, .rank = 0, .device = 1};
+    bool good = plan && check_plan(g, plan, 3, &alone, why);
     fcp_plan_free(plan);
-    if (good)
-        snprintf(why, GPU_WHY, "NCCL %d.%d.%d does what the runtime relies on; a plan of one rank is right over it: its only rank sends to itself",
-                 version / 10000, version / 100 % 100, version % 100);
-    return good ? GPU_OK : GPU_FAILED;
+    return good ? gpu_ranks(g, version, why) : GPU_FAILED;
 }

@@ -15,6 +15,11 @@ const char *const gpu_result_names[4] = {"ok", "FAILED", "skipped", "later"};
 
 double gpu_left(const gpu *g) { return g->deadline - fcp_clock(); }
 
+bool gpu_injected(const gpu *g, const char *what, const char *name) {
+    size_t length = strlen(what);
+    return g->inject && strncmp(g->inject, what, length) == 0 && g->inject[length] == ':' && strcmp(g->inject + length + 1, name) == 0;
+}
+
 bool gpu_ok(const gpu *g, cu_result result, char why[GPU_WHY], const char *what) {
     fcp_error err;
     if (result == CU_SUCCESS) return true;
@@ -41,11 +46,16 @@ static void look_beyond(gpu *g) {
     g->control = control ? control() : NULL;
 }
 
-fcp_code gpu_open(gpu *g, fcp_error *err) {
+fcp_code gpu_open_driver(gpu *g, fcp_error *err) {
     fcp_code code = fcp_cuda_open(&g->cuda, err);
+    if (!code) look_beyond(g);
+    return code;
+}
+
+fcp_code gpu_open(gpu *g, fcp_error *err) {
+    fcp_code code = gpu_open_driver(g, err);
     if (code) return code;
     const fcp_cuda_table *call = &g->cuda->call;
-    look_beyond(g);
     code = fcp_cuda_check(g->cuda, call->context_retain(&g->context, 0), err, "device 0 cannot be opened");
     if (!code) code = fcp_cuda_check(g->cuda, call->context_set(g->context), err, "device 0 cannot be used");
     if (!code)

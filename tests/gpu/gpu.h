@@ -7,6 +7,7 @@
 #define GPU_CHECK_H
 #include "../../runtime/cuda_driver.h"
 #include "../../runtime/plan.h"
+#include "../../runtime/tensors.h"
 #include "../standin/standin.h"
 
 /* --- journal.c: lines "kind <tab> name <tab> rest", each on disk before the next is written ------------------------- */
@@ -41,7 +42,7 @@ typedef struct gpu_machine {
 } gpu_machine;
 
 typedef struct gpu {
-    const char *folder, *python; /* python NULL: python3 */
+    const char *folder, *python, *inject; /* python NULL: python3; inject: --inject's text, or NULL */
     journal *journal, *peers;
     gpu_machine machine;
     double deadline;  /* on the clock of fcp_clock: nothing is begun after it */
@@ -57,7 +58,8 @@ typedef struct gpu {
     cu_stream stream;
 } gpu;
 
-/* Opens the driver, its device 0 and a stream. */
+/* Opens the driver alone, its device 0 and a stream as well. */
+fcp_code gpu_open_driver(gpu *g, fcp_error *err);
 fcp_code gpu_open(gpu *g, fcp_error *err);
 void gpu_close(gpu *g);
 /* The machine as the driver tells it. */
@@ -65,6 +67,7 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err);
 /* A plan of a text or, where that is NULL, of a file; NULL: *why says it. */
 fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *defines, size_t count, char why[GPU_WHY]);
 double gpu_left(const gpu *g); /* seconds until the deadline */
+bool gpu_injected(const gpu *g, const char *what, const char *name); /* --inject is what:name */
 
 /* --- what a step returns, and rows ---------------------------------------------------------------------------------- */
 typedef enum gpu_result { GPU_OK, GPU_FAILED, GPU_SKIPPED, GPU_LATER } gpu_result;
@@ -132,11 +135,21 @@ unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, c
 unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
 
 /* --- correct.c ------------------------------------------------------------------------------------------------------ */
+/* Runs a plan, its tensors drawn from `seed`: each pass twice, with and without a graph, all with the same bits, and judges the
+ * rows of this process's ranks. `start`, where it is not NULL: over NCCL, as that rank; its id is made where there is none, and
+ * its id_file has the number of the session put after it. What the ranks gave is in *out, which begins as zeros and is for
+ * fcp_packed_free whatever is returned. */
+bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out, char why[GPU_WHY]);
 /* Calls `each` with every plan that correctness is judged on; stops when it returns false. */
 bool gpu_correct_examples(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                           char why[GPU_WHY]);
 bool gpu_correct_random(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                         char why[GPU_WHY]);
+/* ranks.c: a plan over NCCL by several processes, where NCCL lets them; *why says in any case how many there were and why. */
+gpu_result gpu_ranks(gpu *g, int nccl_version, char why[GPU_WHY]);
+/* One of them: "RANK RANKS DEVICE"; exit status. */
+int gpu_rank(gpu *g, const char *which);
+void gpu_measured_ranks(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* Calls `each` with the text of every program that is measured. */
 void gpu_measured(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_speed.c */
 /* ceilings.c: the source of the kernel that only multiplies; malloc'd. */

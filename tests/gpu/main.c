@@ -35,7 +35,7 @@ static const gpu_step steps[] = {
     {"examples", "every example against float64", step_examples, 8, 90, true},
     {"pointers", "device pointers and a stream", step_pointers, 4, 40, true},
     {"local", "8 ranks on one device", step_local, 8, 40, false},
-    {"nccl", "NCCL, one rank that sends to itself", step_nccl, 5, 60, false},
+    {"nccl", "NCCL, by several ranks where it lets them", step_nccl, 5, 150, true},
     {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false},
     {"short", "2K", step_short, 4, 20, false},
     {"masks", "five masks", step_masks, 8, 40, false},
@@ -59,7 +59,7 @@ typedef struct answer {
 } answer;
 
 typedef struct arguments {
-    const char *folder, *python, *only, *prepare, *inject;
+    const char *folder, *python, *only, *prepare, *inject, *rank;
     double seconds;
     bool again, small;
 } arguments;
@@ -73,13 +73,14 @@ static const char usage[] =
     "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
-    "  --inject    for tests: fail:STEP, die:STEP, kill:STEP\n";
+    "  --inject    for tests: fail:STEP, die:STEP, kill:STEP; fail, die, stop, differ of :rank-N, of the step nccl\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
     *a = (arguments){.folder = "build/gpu", .seconds = 360};
     for (int i = 1; i < argc; i++) {
         const struct { const char *name, **to; } texts[] = {{"--folder", &a->folder}, {"--python", &a->python}, {"--only", &a->only},
-                                                            {"--prepare", &a->prepare}, {"--inject", &a->inject}};
+                                                            {"--prepare", &a->prepare}, {"--inject", &a->inject},
+                                                            {"--nccl-rank", &a->rank}}; /* that one by ranks.c alone */
         bool again = strcmp(argv[i], "--again") == 0, small = strcmp(argv[i], "--small") == 0, known = again || small;
         a->again |= again;
         a->small |= small;
@@ -102,11 +103,6 @@ static bool parse(int argc, char **argv, arguments *a) {
 
 /* --- processes ---------------------------------------------------------------------------------------------------- */
 
-static bool injected(const arguments *a, const char *what, const char *step) {
-    size_t length = strlen(what);
-    return a->inject && strncmp(a->inject, what, length) == 0 && a->inject[length] == ':' && strcmp(a->inject + length + 1, step) == 0;
-}
-
 /* The first device alone, of those that the environment lets be seen. */
 static void hide_others(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -116,7 +112,7 @@ static void hide_others(void) {
 }
 
 /* A step, or only a look at the machine, in a process that opens the driver. */
-static void child(gpu *g, const gpu_step *step, const arguments *a, answer *out) {
+static void child(gpu *g, const gpu_step *step, answer *out) {
     fcp_error err = {.message = ""};
     setpgid(0, 0);
     if (step && !step->all) hide_others();
@@ -128,12 +124,12 @@ static void child(gpu *g, const gpu_step *step, const arguments *a, answer *out)
         out->code = gpu_look(g, &out->machine, &err);
         snprintf(out->why, sizeof out->why, "%.390s", err.message);
     } else {
-        if (injected(a, "die", step->name)) raise(SIGKILL);
-        if (injected(a, "kill", step->name)) {
+        if (gpu_injected(g, "die", step->name)) raise(SIGKILL);
+        if (gpu_injected(g, "kill", step->name)) {
             kill(getppid(), SIGKILL);
             raise(SIGKILL);
         }
-        if (injected(a, "fail", step->name) && g->control) { /* the driver breaks in the middle of it */
+        if (gpu_injected(g, "fail", step->name) && g->control) { /* the driver breaks in the middle of it */
             g->control->fail_at = g->control->calls + 40;
             g->control->fail_with = 719;
         }
@@ -146,11 +142,11 @@ static void child(gpu *g, const gpu_step *step, const arguments *a, answer *out)
 }
 
 /* Waits for it until it has had its time; how it ended is in *out. */
-static void run_child(gpu *g, const gpu_step *step, const arguments *a, double most, answer *out) {
+static void run_child(gpu *g, const gpu_step *step, double most, answer *out) {
     memset(out, 0, sizeof *out);
     fflush(stdout);
     pid_t pid = fork();
-    if (pid == 0) child(g, step, a, out);
+    if (pid == 0) child(g, step, out);
     int status = 0;
     double end = fcp_clock() + most;
     pid_t ended = pid < 0 ? -1 : 0;
@@ -183,7 +179,7 @@ static bool known(const gpu *g, const char *name, char result[40]) {
     return strcmp(result, gpu_result_names[GPU_LATER]) != 0;
 }
 
-static void run_step(gpu *g, const gpu_step *step, const arguments *a, answer *out) {
+static void run_step(gpu *g, const gpu_step *step, answer *out) {
     char rest[GPU_WHY + 100];
     unsigned begun = journal_count(g->journal, "run", step->name) - journal_count(g->journal, "end", step->name);
     printf("%-12s %s\n", step->name, step->what);
@@ -194,7 +190,7 @@ static void run_step(gpu *g, const gpu_step *step, const arguments *a, answer *o
     } else {
         journal_add(g->journal, "run", step->name, "");
         double left = gpu_left(g) + 5, most = step->most < left ? step->most : left;
-        run_child(g, step, a, most, out);
+        run_child(g, step, most, out);
     }
     journal_reload(g->journal);
     if (g->peers) journal_reload(g->peers);
@@ -307,15 +303,17 @@ int main(int argc, char **argv) {
     }
     use_carried(&g);
     g.small = a.small;
+    g.inject = a.inject;
     if (a.prepare) return gpu_prepare(&g, a.prepare);
     snprintf(cache, sizeof cache, "%.380s/cache", a.folder);
     setenv("FCP_CACHE", cache, 0);
+    if (a.rank) return gpu_rank(&g, a.rank);
     answer *out = mmap(NULL, sizeof *out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == MAP_FAILED) {
         fprintf(stderr, "gpu-check: out of memory\n");
         return WRONG;
     }
-    run_child(&g, NULL, &a, 60, out);
+    run_child(&g, NULL, 60, out);
     if (!out->given || out->code) {
         fprintf(stderr, "gpu-check: nothing was checked: %s\n", out->why);
         return NOTHING;
@@ -335,7 +333,7 @@ int main(int argc, char **argv) {
         g.step = steps[i].name;
         if (a.only && strcmp(a.only, steps[i].name)) continue;
         if (known(&g, steps[i].name, result)) printf("%-12s %s: %s, from before\n", steps[i].name, steps[i].what, result);
-        else if (gpu_left(&g) >= (g.small ? 0 : steps[i].least)) run_step(&g, &steps[i], &a, out);
+        else if (gpu_left(&g) >= (g.small ? 0 : steps[i].least)) run_step(&g, &steps[i], out);
     }
     gpu_report(&g);
     int status = finish(&g, &a);

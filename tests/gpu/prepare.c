@@ -92,6 +92,7 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);
         gpu_measured_pointers(g, make_text, &c);
+        gpu_measured_ranks(g, make_text, &c);
         printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor, c.failed,
                fcp_clock() - begin);
         if (c.failed) status = 1;

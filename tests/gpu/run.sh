@@ -22,7 +22,9 @@ if [ ! -x "$check" ] || [ ! -e "$B/standin/libcuda.so" ] || [ ! -e "$B/gpu/libnv
 fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN
+unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN STANDIN_DEVICES STANDIN_NCCL_VERSION NCCL_MULTI_RANK_GPU_ENABLE
+TMPDIR=$folder # ranks that are ended leave their mailbox there
+export TMPDIR
 FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_NCCL=$B/standin/libnccl.so
 export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL
 run() { # run WANTED-STATUS WHAT ARGUMENT...
@@ -76,6 +78,30 @@ says "the driver's error is there" "CUDA_ERROR_LAUNCH_FAILED" "$folder/gpu/GPU.m
 run 1 "a step that ends its process" --again --only random --inject die:random
 says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
+
+# NCCL: by one rank or by several, as it lets them; any of them that fails, dies, stops or differs fails the step
+NCCL="--again --only nccl"
+run 0 "NCCL with one device" $NCCL
+says "is one rank" "NCCL 2.28.9: one rank that sends to itself" "$folder/gpu/GPU.md"
+STANDIN_NCCL_VERSION=23004
+export STANDIN_NCCL_VERSION
+run 0 "NCCL that lets ranks share a device" $NCCL
+says "is several" "NCCL 2.30.4: 2 ranks on one device, by NCCL_MULTI_RANK_GPU_ENABLE=1: all right" "$folder/gpu/GPU.md"
+unset STANDIN_NCCL_VERSION
+STANDIN_DEVICES=2
+export STANDIN_DEVICES
+run 0 "NCCL with two devices" $NCCL
+says "is a rank on each" "NCCL 2.28.9: 2 ranks, a device each: all right" "$folder/gpu/GPU.md"
+holds "which leave nothing" [ ! -e "$folder/gpu/nccl" ]
+run 1 "a rank that fails" $NCCL --inject fail:rank-1
+says "says why" "| nccl | .* | FAILED | .*rank 1: .*CUDA_ERROR_LAUNCH_FAILED" "$folder/gpu/GPU.md"
+run 1 "a rank that dies" $NCCL --inject die:rank-1
+says "is named" "| nccl | .* | FAILED | .*rank 1 was ended by signal 9, having said: begins" "$folder/gpu/GPU.md"
+run 1 "a rank that gives other bits" $NCCL --inject differ:rank-1
+says "says which" "| nccl | .* | FAILED | .*rank 1: dq differs from what transport local gives" "$folder/gpu/GPU.md"
+run 1 "a rank that stops" $NCCL --inject stop:rank-1 --seconds 2
+says "is ended" "| nccl | .* | FAILED | .*rank 1 did not end within .* s, having said: begins" "$folder/gpu/GPU.md"
+unset STANDIN_DEVICES
 
 # peers: what a script prints is kept, and not asked for again; a ratio that was not known is known once its peer is
 cat > "$folder/peer" << 'EOF'

@@ -134,6 +134,8 @@ static void hold_on(void) {
 static double patience(void) { return control.patience_s ? control.patience_s : 20; }
 
 API ncclGetVersion(int *out) {
+    const char *version = getenv("STANDIN_NCCL_VERSION");
+    if (version) control.version = atoi(version);
     ENTER;
     *out = control.version;
     return NCCL_SUCCESS;

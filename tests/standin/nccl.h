@@ -17,7 +17,7 @@
 enum { STANDIN_DIES = 1000, STANDIN_STOPS, STANDIN_STALLS };
 
 typedef struct standin_nccl {
-    int version;          /* 22809 */
+    int version;          /* 22809, or as STANDIN_NCCL_VERSION says where no test can */
     uint64_t seed;        /* which sends wait for their receives; from an odd one on finalizing waits for all ranks */
     bool silent;          /* whoever dies or does not answer is waited for without end; else it is an error of NCCL's */
     unsigned patience_s;  /* a call that blocks so long would block for ever: trouble; 0: 20 */
