@@ -1,8 +1,8 @@
 /* cuda_device.c: the devices of a session: contexts, kernels, what masks read, events, copies, waiting.
  *
  * Requires: a driver that fcp_cuda_open opened. Gives: cuda_parts.h.
- * Cost:     kernels are compiled once per architecture, or come from the disk cache; a copy of the plan's arrays and bands
- *           on each device.
+ * Cost:     kernels are compiled once per architecture, those of the two passes side by side, or come from the disk cache; a
+ *           copy of the plan's arrays and bands on each device.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -100,7 +100,8 @@ void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d) {
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
     if (d->environment) call->release(d->environment);
     fcp_cuda_partition_close(s, d);
-    if (d->module) call->module_unload(d->module);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        if (d->modules[pass]) call->module_unload(d->modules[pass]);
     call->context_release(d->handle);
 }
 
@@ -140,8 +141,8 @@ static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cu
     return FCP_OK;
 }
 
-static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id id, const emit_kernel *asked,
-                            fcp_error *err) {
+static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module module, cuda_kernel_id id,
+                            const emit_kernel *asked, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_kernel *k = &d->kernels[id];
     int blocks = 0;
@@ -150,7 +151,7 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id 
         return fcp_fail(err, FCP_E_BACKEND,
                         "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
                         "would do", d->handle, d->name, d->shared, asked->name, k->shared);
-    fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, d->module, asked->name), err,
+    fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, module, asked->name), err,
                                    "the kernels have no %s", asked->name);
     if (!code) code = check_kernel(s, d, k, asked, err);
     if (!code && k->shared)
@@ -165,7 +166,7 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cuda_kernel_id 
     return code;
 }
 
-static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skeletons, fcp_error *err) {
+static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module module, unsigned skeletons, fcp_error *err) {
     static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
                                           [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round"};
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
@@ -179,42 +180,74 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, unsigned skele
     for (uint32_t i = 0; !code && i < count; i++)
         for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
             if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
-                code = find_kernel(s, d, (cuda_kernel_id)id, &asked[i], err);
-    for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND; id++) {
+                code = find_kernel(s, d, module, (cuda_kernel_id)id, &asked[i], err);
+    for (int id = CUDA_BEGIN_LSE; skeletons & EMIT_SUPPORT && !code && id <= CUDA_ROUND; id++) {
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
                                  .parts = 1};
-        code = find_kernel(s, d, (cuda_kernel_id)id, &one, err);
+        code = find_kernel(s, d, module, (cuda_kernel_id)id, &one, err);
     }
     return code;
 }
 
-static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
-    unsigned passes = s->plan->problem->passes;
-    unsigned skeletons = EMIT_SUPPORT | (passes >> FCP_FORWARD & 1 ? d->forward : 0) |
-                         (passes >> FCP_BACKWARD & 1 ? d->backward : 0);
-    char arch[32], *source = NULL;
-    fcp_cubin cubin = {0};
-    bool cached;
-    name_arch(d, arch);
-    fcp_code code = fcp_kernel_source(s->plan, skeletons, &source, err);
-    if (code) return code;
-    if (d->module && d->source && strcmp(d->source, source) == 0) {
-        free(source);
-        return FCP_OK;
+/* What a pass's module is made of. What both passes need beside them is always in the forward pass's: so neither source depends
+ * on whether the plan has the other pass. */
+static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
+    bool has = s->plan->problem->passes >> pass & 1;
+    if (pass == FCP_FORWARD) return EMIT_SUPPORT | (has ? d->forward : 0);
+    return has ? d->backward : 0;
+}
+
+/* The module of a pass, in place of one that there was. */
+static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const char *arch, const fcp_cubin *cubin,
+                            fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    free(d->sources[pass]);
+    d->sources[pass] = NULL;
+    if (d->modules[pass]) {
+        fcp_code code = fcp_cuda_check(s->cuda, call->module_unload(d->modules[pass]), err, "device %d does not give kernels up",
+                                       d->handle);
+        if (code) return code;
     }
-    free(d->source);
-    d->source = source;
-    code = fcp_jit_compile(jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, err);
+    d->modules[pass] = NULL;
+    fcp_code code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
+                                   "device %d does not take the kernels compiled for %s", d->handle, arch);
+    return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
+}
+
+static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
+    fcp_jit_part parts[FCP_PASSES] = {{.source = NULL}};
+    char arch[32], *sources[FCP_PASSES] = {NULL};
+    int passes[FCP_PASSES];
+    uint32_t count = 0;
+    fcp_code code = FCP_OK;
+    name_arch(d, arch);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+        unsigned skeletons = skeletons_of(s, d, pass);
+        char *source = NULL;
+        if (!skeletons) continue;
+        code = fcp_kernel_source(s->plan, skeletons, &source, err);
+        if (code) break;
+        if (d->modules[pass] && d->sources[pass] && strcmp(d->sources[pass], source) == 0) {
+            free(source);
+            continue;
+        }
+        sources[count] = source;
+        parts[count].source = source;
+        passes[count++] = pass;
+    }
+    if (!code && count) code = fcp_jit_compile_parts(jit, "fcpc.cu", arch, NULL, parts, count, err);
     if (*fcp_jit_warning(jit)) warn(s, "%s", fcp_jit_warning(jit));
-    if (!code) code = fcp_cuda_use(s, d, err);
-    if (!code && d->module)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.module_unload(d->module), err, "device %d does not give kernels up", d->handle);
-    if (!code) d->module = NULL;
-    if (!code)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.module_load(&d->module, cubin.bytes), err,
-                              "device %d does not take the kernels compiled for %s", d->handle, arch);
-    if (!code) code = find_kernels(s, d, skeletons, err);
-    fcp_cubin_free(&cubin);
+    if (!code && count) code = fcp_cuda_use(s, d, err);
+    for (uint32_t i = 0; !code && i < count; i++) {
+        code = load_module(s, d, passes[i], arch, &parts[i].cubin, err);
+        if (code) break;
+        d->sources[passes[i]] = sources[i];
+        sources[i] = NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        fcp_cubin_free(&parts[i].cubin);
+        free(sources[i]);
+    }
     return code;
 }
 

@@ -51,11 +51,11 @@ typedef struct cuda_device {
     uint32_t attention[FCP_PASSES]; /* multiprocessors that it has */
     bool apart;              /* in every pass, ranks of the device send or receive */
     cu_green green;          /* compute streams are of this context; NULL: of the device's */
-    cu_module module;
+    cu_module modules[FCP_PASSES]; /* NULL where a pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
     size_t environment_held, need, kept; /* need, kept: bytes that a plan needs, and of those that are held already */
-    char *source;            /* of the kernels */
+    char *sources[FCP_PASSES]; /* of the modules; NULL: of one that is not whole */
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
     cu_ptr marks;            /* the session's, as the device reaches them */
     cuda_stage stage;
@@ -122,7 +122,7 @@ static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.
 
 /* --- cuda_device.c */
 /* The devices: their contexts, kernels and environment; and what they have. The last two may be loaded again, for another
- * plan: kernels whose source is the same stay. */
+ * plan: of each pass, kernels whose source is the same stay. */
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);

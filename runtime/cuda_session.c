@@ -273,7 +273,7 @@ static void session_free(fcp_session *base) {
     for (uint32_t i = 0; s->devices && i < s->device_count; i++) {
         for (int b = 0; b < 2; b++) free(s->devices[i].stage.buffers[b].out);
         free(s->devices[i].events);
-        free(s->devices[i].source);
+        for (int pass = 0; pass < FCP_PASSES; pass++) free(s->devices[i].sources[pass]);
     }
     free_ranks(s, s->ranks);
     free(s->homes);

@@ -1,13 +1,16 @@
 /* jit.c: compiling kernels once: the disk cache before NVRTC.
  *
  * Requires: sources without includes, so that a source's text is all it depends on.
- * Gives: jit.h. Cost: a hit reads and hashes the entry; a miss is NVRTC's time. Hashing NVRTC's file (100 MB) is done once
- *        a file: the cache remembers it by path, inode, size and time.
+ * Gives: jit.h. Cost: a hit reads and hashes the entry; a miss is NVRTC's time, of several the longest where there are as many
+ *        cores (before CUDA 12.3 NVRTC optimises one program at a time). Hashing NVRTC's file (100 MB) is done once a file: the
+ *        cache remembers it by path, inode, size and time. Only NVRTC runs in threads: the cache and warnings are the caller's.
  */
 #include "jit.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,28 +344,88 @@ static fcp_code locate(fcp_jit *j, const char *name, const char *source, const c
     return code;
 }
 
+/* A source on its way. Threads have one each, and share only what none of them changes. */
+typedef struct task {
+    const fcp_nvrtc *nvrtc;
+    const char *name, *arch;
+    const char *const *options;
+    fcp_jit_part *part;
+    uint8_t key[HASH];
+    char *path; /* where its entry goes; NULL: nowhere */
+    pthread_t thread;
+    bool started;
+    fcp_code code;
+    fcp_error err;
+} task;
+
+static void *compile(void *argument) {
+    task *t = argument;
+    t->code = fcp_nvrtc_compile(t->nvrtc, t->name, t->part->source, t->arch, t->options, &t->part->cubin, &t->err);
+    return NULL;
+}
+
+static fcp_code look_up(fcp_jit *j, task *t, fcp_error *err) {
+    fcp_jit_part *p = t->part;
+    bool loaded = j->nvrtc != NULL;
+    if (!j->folder) return FCP_OK;
+    fcp_code code = locate(j, t->name, p->source, t->arch, t->options, t->key, &t->path, err);
+    if (!code && t->path) p->cached = find(t->path, t->key, &p->cubin);
+    if (!code && !p->cached && !loaded) { /* what is loaded now need not be the file that was remembered */
+        code = load_nvrtc(j, err);
+        if (!code) code = locate(j, t->name, p->source, t->arch, t->options, t->key, &t->path, err);
+        if (!code && t->path) p->cached = find(t->path, t->key, &p->cubin);
+    }
+    return code;
+}
+
+/* What no entry was found of: the first in this thread, the others beside it. */
+static fcp_code compile_missing(fcp_jit *j, task *tasks, uint32_t count, fcp_error *err) {
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < count; i++) missing += !tasks[i].part->cached;
+    fcp_code code = missing ? load_nvrtc(j, err) : FCP_OK;
+    if (code || !missing) return code;
+    missing = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        task *t = &tasks[i];
+        t->nvrtc = j->nvrtc;
+        if (!t->part->cached && missing++) t->started = pthread_create(&t->thread, NULL, compile, t) == 0;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!tasks[i].part->cached && !tasks[i].started) compile(&tasks[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (tasks[i].started) pthread_join(tasks[i].thread, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        if (!tasks[i].part->cached && !tasks[i].code && tasks[i].path) keep(j, tasks[i].path, tasks[i].key, &tasks[i].part->cubin);
+    for (uint32_t i = 0; i < count; i++)
+        if (tasks[i].code) {
+            *err = tasks[i].err;
+            return tasks[i].code;
+        }
+    return FCP_OK;
+}
+
+fcp_code fcp_jit_compile_parts(fcp_jit *j, const char *name, const char *arch, const char *const *options,
+                               fcp_jit_part *parts, uint32_t count, fcp_error *err) {
+    for (uint32_t i = 0; i < count; i++) parts[i] = (fcp_jit_part){.source = parts[i].source};
+    fcp_code code = fcp_arch_check(arch, err);
+    if (code || !count) return code;
+    task *tasks = calloc(count, sizeof *tasks);
+    if (!tasks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %" PRIu32 " compilations", count);
+    for (uint32_t i = 0; !code && i < count; i++) {
+        tasks[i] = (task){.name = name, .arch = arch, .options = options, .part = &parts[i]};
+        code = look_up(j, &tasks[i], err);
+    }
+    if (!code) code = compile_missing(j, tasks, count, err);
+    for (uint32_t i = 0; i < count; i++) free(tasks[i].path);
+    free(tasks);
+    return code;
+}
+
 fcp_code fcp_jit_compile(fcp_jit *j, const char *name, const char *source, const char *arch, const char *const *options,
                          fcp_cubin *out, bool *out_cached, fcp_error *err) {
-    uint8_t key[HASH];
-    char *path = NULL;
-    *out = (fcp_cubin){0};
-    *out_cached = false;
-    fcp_code code = fcp_arch_check(arch, err);
-    if (!code && j->folder) {
-        bool loaded = j->nvrtc != NULL;
-        code = locate(j, name, source, arch, options, key, &path, err);
-        if (!code && path) *out_cached = find(path, key, out);
-        if (!code && !*out_cached && !loaded) { /* what is loaded now need not be the file that was remembered */
-            code = load_nvrtc(j, err);
-            if (!code) code = locate(j, name, source, arch, options, key, &path, err);
-            if (!code && path) *out_cached = find(path, key, out);
-        }
-    }
-    if (!code && !*out_cached) {
-        code = load_nvrtc(j, err);
-        if (!code) code = fcp_nvrtc_compile(j->nvrtc, name, source, arch, options, out, err);
-        if (!code && path) keep(j, path, key, out);
-    }
-    free(path);
+    fcp_jit_part part = {.source = source};
+    fcp_code code = fcp_jit_compile_parts(j, name, arch, options, &part, 1, err);
+    *out = part.cubin;
+    *out_cached = part.cached;
     return code;
 }

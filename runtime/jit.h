@@ -23,4 +23,15 @@ const char *fcp_jit_warning(const fcp_jit *jit);
  * FCP_E_NO_MEMORY. */
 fcp_code fcp_jit_compile(fcp_jit *jit, const char *name, const char *source, const char *arch, const char *const *options,
                          fcp_cubin *out, bool *out_cached, fcp_error *err);
+
+/* One of several sources, and what comes of it. */
+typedef struct fcp_jit_part {
+    const char *source;
+    fcp_cubin cubin; /* the caller's to free, after an error too */
+    bool cached;
+} fcp_jit_part;
+/* The same for several sources: those that the disk cache does not have are compiled side by side, each in a thread; where no
+ * thread can be made, in turn. The error is that of the first source, in their order, that has one. */
+fcp_code fcp_jit_compile_parts(fcp_jit *jit, const char *name, const char *arch, const char *const *options,
+                               fcp_jit_part *parts, uint32_t count, fcp_error *err);
 #endif

@@ -324,6 +324,17 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
                       (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
 
+/* Kernels are right in any order of their rows, though the longest come first: every other launch has the longest last, so that
+ * blocks meet items without keys before others. */
+static void turn_round(struct worker *w) {
+    fk_row_item *rows = w->work.rows;
+    for (uint32_t i = 0; w->launches % 2 == 0 && i < w->work.row_count / 2; i++) {
+        fk_row_item other = rows[i];
+        rows[i] = rows[w->work.row_count - 1 - i];
+        rows[w->work.row_count - 1 - i] = other;
+    }
+}
+
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
                               uint32_t head, uint32_t heads, fcp_error *err) {
     struct fibers *f = (struct fibers *)device;
@@ -346,6 +357,7 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
     if (code != FCP_OK) return code;
+    turn_round(w);
     launch.items = (uintptr_t)w->work.rows;
     launch.runs = (uintptr_t)w->work.key_runs;
     launch.item_count = w->work.row_count;

@@ -1,5 +1,6 @@
 /* The skeletons for sm_90a on fibers: whole plans, forward and backward, against the definition of attention. */
 #include "../unit/hand_plan.h"
+#include "../unit/hand_score.h"
 #include "programs.h"
 
 static void judge_hand(hand *h, const char *mask) {
@@ -26,6 +27,21 @@ Test(sm90, head_dims) {
         for (int dtype = FCP_FP16; dtype <= FCP_BF16; dtype++)
             judge_hand(hand_make(2, 2, 1, dims[i], (fcp_dtype)dtype, 128, i == 1 ? "full" : "causal", lengths, 3),
                        i == 1 ? "full" : "causal");
+}
+
+/* Items without keys before, between and after items with some, in one block: what counts numbers of Q must pass over them. */
+Test(sm90, without_keys) {
+    static const uint64_t lengths[] = {300, 140, 260};
+    hand_score *store = calloc(1, sizeof *store);
+    cr_assert_not_null(store);
+    for (uint32_t heads = 1; heads <= 3; heads++) {
+        hand *h = hand_make(1, heads, 1, 64, heads % 2 ? FCP_BF16 : FCP_FP16, 256, "gap", lengths, 3);
+        cr_assert_not_null(h);
+        h->problem.passes = 1 << FCP_FORWARD;
+        hand_score_put(h, store, NULL, heads != 2);
+        judge_hand(h, "gap");
+    }
+    free(store);
 }
 
 /* Programs and examples of a head_dim that has skeletons for sm_90a. */

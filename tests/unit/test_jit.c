@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,28 @@
 
 #include "../../runtime/jit.h"
 
-/* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log. */
+/* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log; one with "meet" waits
+ * until three of them are being compiled. */
 static const char stand_in[] =
-    "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+    "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n"
     "struct p { char *text, arch[64]; int number; };\n"
     "int nvrtcVersion(int *a, int *b) { *a = MAJOR; *b = 4; return 0; }\n"
     "const char *nvrtcGetErrorString(int e) { return e == 6 ? \"NVRTC_ERROR_COMPILATION\" : \"NVRTC_SUCCESS\"; }\n"
     "int nvrtcCreateProgram(struct p **p, const char *text, const char *n, int c, const char *const *a, const char *const *b) {\n"
     "    *p = calloc(1, sizeof **p); (*p)->text = strdup(text); return (void)n, (void)c, (void)a, (void)b, 0; }\n"
     "int nvrtcDestroyProgram(struct p **p) { free((*p)->text); free(*p); *p = 0; return 0; }\n"
+    "static int inside;\n"
     "int nvrtcCompileProgram(struct p *p, int n, const char *const *o) {\n"
+    "    if (strstr(p->text, \"meet\")) {\n"
+    "        __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);\n"
+    "        for (int i = 0; i < 30000 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) < 3; i++) usleep(1000);\n"
+    "        if (__atomic_load_n(&inside, __ATOMIC_SEQ_CST) < 3) return 6; }\n"
     "    for (int i = 0; i < n; i++) if (!strncmp(o[i], \"--gpu-arch\", 10)) strcpy(p->arch, o[i] + 19);\n"
     "    FILE *f = fopen(getenv(\"STAND_IN_LOG\"), \"a\"); fputc('x', f); fclose(f);\n"
     "    f = fopen(getenv(\"STAND_IN_LOG\"), \"r\"); while (fgetc(f) == 'x') p->number++; fclose(f);\n"
     "    return strstr(p->text, \"error\") ? 6 : 0; }\n"
     "static const char *log_of(struct p *p) {\n"
+    "    if (strstr(p->text, \"error of two\")) return \"second.h(1): error: another\\n\";\n"
     "    if (strstr(p->text, \"error\")) return \"fcpc.cu(1): warning: w\\n\"\n"
     "        \"forward_mma.h(3): error: no such thing\\n  error;\\n  ^\\n\";\n"
     "    if (!strstr(p->text, \"spill\")) return \"\";\n"
@@ -330,6 +338,86 @@ Test(jit, costs_and_errors) {
         fcp_cubin_free(&c);
         fcp_jit_close(j);
     }
+}
+
+static fcp_code several(fcp_jit_part *parts, uint32_t count, const char *const *sources, fcp_error *err) {
+    fcp_jit *j = opened(cache);
+    for (uint32_t i = 0; i < count; i++) parts[i].source = sources[i];
+    fcp_code code = fcp_jit_compile_parts(j, "a.cu", "sm_80", NULL, parts, count, err);
+    cr_assert_str_eq(fcp_jit_warning(j), "");
+    fcp_jit_close(j);
+    return code;
+}
+static void all_free(fcp_jit_part *parts, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) fcp_cubin_free(&parts[i].cubin);
+}
+static void holds(const fcp_jit_part *p, bool cached) {
+    cr_assert(p->cubin.size > 6 && memmem(p->cubin.bytes, p->cubin.size, p->source, strlen(p->source)), "%s", p->source);
+    cr_assert_eq(p->cached, cached, "%s", p->source);
+}
+static long compilations(void) {
+    char path[120];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/log", folder);
+    return stat(path, &s) ? 0 : (long)s.st_size;
+}
+
+/* Several sources: each has an entry of its own; only those without one are compiled, side by side. */
+Test(jit, parts) {
+    const char *const first[] = {"meet 1", "meet 2", "meet 3"}, *const then[] = {"new 1", "meet 2", "new 2", "meet 1", "new 1"};
+    fcp_jit_part parts[5];
+    fcp_error err = {0};
+    cr_assert_eq(several(parts, 0, first, &err), FCP_OK);
+    cr_assert_eq(several(parts, 3, first, &err), FCP_OK, "%s", err.message);
+    for (int i = 0; i < 3; i++) holds(&parts[i], false);
+    all_free(parts, 3);
+    cr_assert_eq(compilations(), 3);
+    cr_assert_eq(several(parts, 5, then, &err), FCP_OK, "%s", err.message);
+    for (int i = 0; i < 5; i++) holds(&parts[i], i % 2);
+    all_free(parts, 5);
+    cr_assert_eq(compilations(), 6);
+    cr_assert_eq(several(parts, 5, then, &err), FCP_OK, "%s", err.message);
+    for (int i = 0; i < 5; i++) holds(&parts[i], true);
+    all_free(parts, 5);
+    cr_assert_eq(compilations(), 6);
+}
+
+/* The error of the first that has one, whichever ends first; what did compile is kept. */
+Test(jit, parts_with_errors) {
+    const char *const sources[] = {"good", "error of one", "error of two"}, *const good[] = {"good"};
+    fcp_jit_part parts[3];
+    for (int i = 0; i < 2; i++) {
+        fcp_error err = {0};
+        cr_assert_eq(several(parts, 3, sources, &err), FCP_E_COMPILE);
+        cr_assert_not_null(strstr(err.message, "forward_mma.h(3): error: no such thing"), "%s", err.message);
+        holds(&parts[0], i);
+        cr_assert(parts[1].cubin.log && parts[2].cubin.log && !parts[1].cached && !parts[2].cached);
+        all_free(parts, 3);
+    }
+    fcp_error err = {0};
+    cr_assert_eq(several(parts, 1, good, &err), FCP_OK);
+    holds(&parts[0], true);
+    all_free(parts, 1);
+    fcp_jit *j = opened(cache);
+    parts[0].source = "good";
+    cr_assert_eq(fcp_jit_compile_parts(j, "a.cu", "sm_75", NULL, parts, 1, &err), FCP_E_ARCH);
+    all_free(parts, 1);
+    fcp_jit_close(j);
+}
+
+/* Where no thread can be made, in turn: here none of a stack that no address space has room for. */
+Test(jit, parts_without_threads) {
+    const char *const sources[] = {"one", "two", "three"};
+    fcp_jit_part parts[3];
+    fcp_error err = {0};
+    pthread_attr_t attr;
+    cr_assert_eq(pthread_attr_init(&attr), 0);
+    cr_assert_eq(pthread_attr_setstacksize(&attr, (size_t)1 << 60), 0);
+    cr_assert_eq(pthread_setattr_default_np(&attr), 0);
+    cr_assert_eq(several(parts, 3, sources, &err), FCP_OK, "%s", err.message);
+    for (int i = 0; i < 3; i++) holds(&parts[i], false);
+    all_free(parts, 3);
+    cr_assert_eq(compilations(), 3);
 }
 
 Test(jit, architectures) {

@@ -110,6 +110,36 @@ Test(rebind, on_devices) {
     cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
 }
 
+/* Kernels of a pass are the same whatever else a plan has: an entry of the disk cache for each. */
+Test(rebind, passes_apart) {
+    static const char *const defines[] = {"plan.passes=forward", "plan.passes=forward, backward"};
+    static const int order[] = {0, 1, 0, 1};
+    static const long compiled[] = {1, 1, 0, 0};
+    standin *x = stand();
+    char folder[] = "/tmp/test_rebind_XXXXXX", command[60];
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 60, .stage_bytes = 1 << 16};
+    cr_assert_not_null(mkdtemp(folder));
+    setenv("FCP_CACHE", folder, 1);
+    for (int i = 0; i < 4; i++) {
+        char text[400];
+        fcp_session *session;
+        fcp_error err = {0};
+        long before = *compilations();
+        snprintf(text, sizeof text, "model { %s }\ncluster { nodes = 1; gpus = 2 }\nbatch { lengths = [300, 60] }\n"
+                 "plan { mask = causal; block = 128 }\n", model);
+        fcp_plan *plan = gpu_plan(defines[order[i]], text, &defines[order[i]], 1);
+        x->plan = plan;
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", defines[order[i]], err.message);
+        cr_assert_eq(*compilations() - before, compiled[i], "%s: %ld", defines[order[i]], *compilations() - before);
+        fcp_session_free(session);
+        fcp_plan_free(plan);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
+}
+
 /* Other kernels are made where they must be: wider positions, another mask. */
 Test(rebind, other_kernels) {
     standin *x = stand();
@@ -126,7 +156,7 @@ Test(rebind, other_kernels) {
     x->plan = large;
     x->idle = true;
     cr_assert_eq(fcp_session_rebind(session, large, &err), FCP_OK, "%s", err.message);
-    cr_assert_eq(*compilations(), begin + 1, "positions are wider");
+    cr_assert_eq(*compilations(), begin + 2, "positions are wider, in both passes");
     cr_assert_eq(run(session, large, 1, &packed, &err), FCP_OK, "%s", err.message);
     fcp_packed_free(&packed);
     x->plan = other;
