@@ -224,6 +224,9 @@ static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nod
              "model { heads = 2; kv_heads = %u; head_dim = 16; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
              "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
              ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, lengths, mask, more);
-    return gpu_plan(mask, text, NULL, 0);
+    PROCESS_PARENT_BEGINS();
+    fcp_plan *plan = gpu_plan(mask, text, NULL, 0);
+    PROCESS_PARENT_ENDS();
+    return plan;
 }
 #endif

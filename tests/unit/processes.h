@@ -30,8 +30,13 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(PROCESS_SANITIZED)
 #include <sanitizer/lsan_interface.h>
 #define PROCESS_LEAKS() __lsan_do_recoverable_leak_check()
+/* What the parent makes meanwhile is not a rank's to give up: ranks have a copy of its memory, and not of its registers. */
+#define PROCESS_PARENT_BEGINS() __lsan_disable()
+#define PROCESS_PARENT_ENDS() __lsan_enable()
 #else
 #define PROCESS_LEAKS() 0
+#define PROCESS_PARENT_BEGINS() (void)0
+#define PROCESS_PARENT_ENDS() (void)0
 #endif
 
 enum { PROCESSES = 8, PROCESS_SECONDS = 60 };

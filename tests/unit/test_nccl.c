@@ -128,7 +128,9 @@ Test(nccl, device_memory) {
 
 Test(nccl, random_programs) {
     unsigned run = 0;
+    PROCESS_PARENT_BEGINS();
     random_program *p = calloc(1, sizeof *p);
+    PROCESS_PARENT_ENDS();
     for (unsigned seed = 1; seed <= 12000 && run < 8; seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 99};
         for (int i = 0; i < 8; i++) roll(&d, 2);
@@ -137,6 +139,7 @@ Test(nccl, random_programs) {
         if (p->dtype == FCP_FP32 || p->head_dim > 32 || p->head_dim < 16 || ranks < 2 || ranks > PROCESSES) continue;
         if (p->heads * p->sequences * ranks > 48 || p->tokens * p->heads < 64 * ranks) continue;
         fcpc_options options = {0};
+        PROCESS_PARENT_BEGINS();
         fcpc_diagnostics *said = fcpc_diagnostics_new();
         fcpc_program *program = NULL;
         fcp_plan *plan = NULL;
@@ -144,6 +147,7 @@ Test(nccl, random_programs) {
         if (!code) code = fcpc_plan(program, NULL, 0, NULL, said, NULL, &plan);
         fcpc_program_free(program);
         fcpc_diagnostics_free(said);
+        PROCESS_PARENT_ENDS();
         if (code || !plan->transfers_count) {
             fcp_plan_free(plan);
             continue;
