@@ -32,8 +32,9 @@ static fcp_code attribute(fcp_cuda_session *s, cuda_device *d, int which, int *o
 }
 
 /* What its kernels are compiled for: of 9.0 with all that it has. */
+static bool is_sm_90a(const cuda_device *d) { return d->major == 9 && d->minor == 0; }
 static void name_arch(const cuda_device *d, char out[32]) {
-    snprintf(out, 32, "sm_%d%d%s", d->major, d->minor, d->major == 9 && d->minor == 0 ? "a" : "");
+    snprintf(out, 32, "sm_%d%d%s", d->major, d->minor, is_sm_90a(d) ? "a" : "");
 }
 
 static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp_error *err) {
@@ -52,7 +53,7 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     name_arch(d, arch);
     if (fcp_arch_check(arch, &why))
         return fcp_fail(err, FCP_E_ARCH, "device %d (%s): %s", number, d->name, why.message);
-    bool sm_90a = !s->mma_sync && d->major == 9 && d->minor == 0;
+    bool sm_90a = !s->mma_sync && is_sm_90a(d);
     d->forward = emit_forward(p->head_dim, sm_90a);
     d->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     emit_kernel asked[EMIT_KERNELS];
@@ -146,7 +147,7 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_kernel *k = &d->kernels[id];
     int blocks = 0;
-    *k = (cuda_kernel){NULL, asked->threads, asked->shared, asked->parts, asked->maps, 0};
+    *k = (cuda_kernel){NULL, asked->name, asked->threads, asked->shared, asked->parts, asked->maps, 0};
     if (k->shared > (uint32_t)d->shared)
         return fcp_fail(err, FCP_E_BACKEND,
                         "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "

@@ -163,13 +163,11 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
     fcp_error why = *err;
     if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) /* nothing has run */
         return s->base.rank_count == 1 ? fcp_fail(err, code, "rank %u: %.500s", s->base.first_rank, why.message) : code;
-    char who[24] = ""; /* where a process is one rank, that one */
-    if (s->base.rank_count == 1) snprintf(who, sizeof who, "rank %u, ", s->base.first_rank);
     if (s->base.rank_count == 1 && !fcp_cuda_furthest(s, &at)) fcp_cuda_place_text(s, &at, text); /* both queues have ended */
     else if (s->base.rank_count > 1 && all_are(s, FCP_CUDA_BEFORE))
-        snprintf(text, sizeof text, "%s%s pass, before every instruction, while inputs are moved", who, fcp_pass_names[at.pass]);
+        snprintf(text, sizeof text, "%s pass, before every instruction, while inputs are moved", fcp_pass_names[at.pass]);
     else if (s->base.rank_count > 1 && all_are(s, FCP_CUDA_BEHIND))
-        snprintf(text, sizeof text, "%s%s pass, behind every instruction, while outputs are moved", who, fcp_pass_names[at.pass]);
+        snprintf(text, sizeof text, "%s pass, behind every instruction, while outputs are moved", fcp_pass_names[at.pass]);
     else if (fcp_cuda_furthest(s, &at)) fcp_cuda_place_text(s, &at, text);
     else return code;
     return fcp_fail(err, code, "%s: %.300s", text, why.message);

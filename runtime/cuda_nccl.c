@@ -414,33 +414,11 @@ fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory,
 
 /* --- host tensors ------------------------------------------------------------------------------------------------- */
 
-static const void *tensor_of(const fcp_tensors *x, int t) {
-    switch (t) {
-#define X(id, member, kind)                                                                                            \
-    case FCP_TENSOR_##id: return x->member;
-        FCP_TENSOR_LIST(X)
-#undef X
-    default: return NULL;
-    }
-}
-static void set_tensor(fcp_tensors *x, int t, void *data) {
-    switch (t) {
-#define X(id, member, kind)                                                                                            \
-    case FCP_TENSOR_##id: x->member = data; return;
-        FCP_TENSOR_LIST(X)
-#undef X
-    default: return;
-    }
-}
-
 /* This rank's part of a tensor, in bytes. */
-static size_t tensor_bytes(const fcp_cuda_session *s, int t) {
-    bool keys = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
-    uint32_t rank = s->base.first_rank;
+static size_t tensor_bytes(const fcp_cuda_session *s, fcp_tensor t) {
     fcp_shape shape;
     fcp_plan_shape(s->plan, &shape);
-    uint64_t tokens = keys ? fcp_plan_layout_keys(s->plan, rank, NULL, NULL) : fcp_plan_layout(s->plan, rank, NULL, NULL);
-    return tokens * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
+    return fcp_tensors_tokens(s->plan, s->base.first_rank, t) * fcp_tensor_token_bytes(&shape, t);
 }
 
 /* A tensor that lies in host memory, pinned or not: all of it goes through the stage. */
@@ -480,12 +458,12 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     *out = *tensors;
     if (!moves(s, pass)) return FCP_OK;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
-        size_t bytes = tensor_bytes(s, t);
-        const void *from = tensor_of(tensors, t);
+        size_t bytes = tensor_bytes(s, (fcp_tensor)t);
+        const void *from = fcp_tensors_get(tensors, (fcp_tensor)t);
         if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
         if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
         if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
-        if (!code) set_tensor(out, t, (void *)(uintptr_t)n->staged[t]);
+        if (!code) fcp_tensors_set(out, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = true;
     }
     return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
@@ -497,9 +475,9 @@ fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_t
     fcp_code code = FCP_OK;
     bool any = false;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
-        void *to = (void *)(uintptr_t)tensor_of(tensors, t);
-        const void *from = tensor_of(staged, t);
-        size_t bytes = tensor_bytes(s, t);
+        void *to = fcp_tensors_get(tensors, (fcp_tensor)t);
+        const void *from = fcp_tensors_get(staged, (fcp_tensor)t);
+        size_t bytes = tensor_bytes(s, (fcp_tensor)t);
         if (!(fcp_pass_outputs(pass) >> t & 1) || to == from || !bytes) continue;
         if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
         any = true;

@@ -15,6 +15,7 @@ typedef enum cuda_kernel_id {
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL where the plan has no use for it */
+    const char *name;
     uint32_t threads, shared, parts;
     bool maps;            /* it is given fk_launch_maps */
     uint32_t resident;    /* blocks of it that a multiprocessor holds at once */

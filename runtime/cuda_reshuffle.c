@@ -10,13 +10,14 @@
 
 #include "cuda_parts.h"
 #include "segments.h"
+#include "tensors.h"
 
 enum { ROW_ALIGN = 16 };
 
 struct named {
     const char *name;
     const void *tensor;
-    uint64_t tokens; /* 0: not needed */
+    uint64_t tokens;
     size_t row;      /* bytes of a token */
 };
 
@@ -90,20 +91,17 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
 
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
                                 fcp_error *err) {
-    const fcp_problem *p = s->plan->problem;
-    size_t row = p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype), q_row = p->heads * row, kv_row = p->kv_heads * row;
+    unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
+    fcp_shape shape;
+    fcp_plan_shape(s->plan, &shape);
     fcp_code code = FCP_OK;
     *out_host = false;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
-        const fcp_tensors *t = &tensors[r - s->base.first_rank];
-        uint64_t q = fcp_plan_layout(s->plan, r, NULL, NULL), kv = fcp_plan_layout_keys(s->plan, r, NULL, NULL);
-        uint64_t back_q = pass == FCP_BACKWARD ? q : 0, back_kv = pass == FCP_BACKWARD ? kv : 0;
-        const struct named all[] = {{"q", t->q, q, q_row}, {"k", t->k, kv, kv_row}, {"v", t->v, kv, kv_row},
-                                    {"o", t->o, q, q_row}, {"lse", t->lse, q, p->heads * sizeof(float)},
-                                    {"d_o", t->d_o, back_q, q_row}, {"dq", t->dq, back_q, q_row},
-                                    {"dk", t->dk, back_kv, kv_row}, {"dv", t->dv, back_kv, kv_row}};
-        for (size_t i = 0; !code && i < sizeof all / sizeof *all; i++)
-            if (all[i].tokens) code = check_tensor(s, &all[i], r, out_host, err);
+        for (int t = 0; !code && t < FCP_TENSORS; t++) {
+            const struct named x = {fcp_tensors_name((fcp_tensor)t), fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
+                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
+            if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, out_host, err);
+        }
     }
     return code;
 }

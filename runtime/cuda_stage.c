@@ -91,42 +91,47 @@ static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     return code;
 }
 
-/* Room of at least a byte in the buffer in use. */
-static fcp_code make_room(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+/* The buffer in use, and how many of `bytes` go into it next: at least one. */
+static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, size_t bytes, cuda_buffer **out, size_t *out_part,
+                          fcp_error *err) {
     cuda_stage *x = &d->stage;
-    cuda_buffer *b = &x->buffers[x->now];
-    if (!b->busy && b->used < x->bytes) return FCP_OK;
-    fcp_code code = seal(s, d, err);
-    if (code) return code;
-    x->now = 1 - x->now;
-    return settle(s, d, &x->buffers[x->now], err);
+    fcp_code code = FCP_OK;
+    if (x->buffers[x->now].busy || x->buffers[x->now].used >= x->bytes) {
+        code = seal(s, d, err);
+        if (code) return code;
+        x->now = 1 - x->now;
+        code = settle(s, d, &x->buffers[x->now], err);
+    }
+    *out = &x->buffers[x->now];
+    size_t room = x->bytes - (*out)->used;
+    *out_part = bytes < room ? bytes : room;
+    return code;
 }
+/* It has them. */
+static void use_part(cuda_buffer *b, size_t part) { b->used += (part + ALIGN - 1) / ALIGN * ALIGN; }
 
 fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err) {
-    cuda_stage *x = &d->stage;
     fcp_code code = fcp_cuda_use(s, d, err);
-    for (size_t at = 0; !code && at < bytes;) {
-        code = make_room(s, d, err);
+    size_t part = 0;
+    for (size_t at = 0; !code && at < bytes; at += part) {
+        cuda_buffer *b;
+        code = next_part(s, d, bytes - at, &b, &part, err);
         if (code) break;
-        cuda_buffer *b = &x->buffers[x->now];
-        size_t part = bytes - at < x->bytes - b->used ? bytes - at : x->bytes - b->used;
         memcpy(b->memory + b->used, (const char *)from + at, part);
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(to + at, b->memory + b->used, part, x->stream), err,
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(to + at, b->memory + b->used, part, d->stage.stream), err,
                               "cannot copy %zu bytes to device %d", part, d->handle);
-        b->used += (part + ALIGN - 1) / ALIGN * ALIGN;
-        at += part;
+        use_part(b, part);
     }
     return done(d, code);
 }
 
 fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err) {
-    cuda_stage *x = &d->stage;
     fcp_code code = fcp_cuda_use(s, d, err);
-    for (size_t at = 0; !code && at < bytes;) {
-        code = make_room(s, d, err);
+    size_t part = 0;
+    for (size_t at = 0; !code && at < bytes; at += part) {
+        cuda_buffer *b;
+        code = next_part(s, d, bytes - at, &b, &part, err);
         if (code) break;
-        cuda_buffer *b = &x->buffers[x->now];
-        size_t part = bytes - at < x->bytes - b->used ? bytes - at : x->bytes - b->used;
         if (b->out_count == b->out_capacity) {
             uint32_t capacity = b->out_capacity ? 2 * b->out_capacity : 64;
             cuda_out *bigger = realloc(b->out, capacity * sizeof *bigger);
@@ -134,11 +139,10 @@ fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_pt
             b->out = bigger;
             b->out_capacity = capacity;
         }
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + at, part, x->stream), err,
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + at, part, d->stage.stream), err,
                               "cannot copy %zu bytes from device %d", part, d->handle);
         if (!code) b->out[b->out_count++] = (cuda_out){(char *)to + at, b->used, part};
-        b->used += (part + ALIGN - 1) / ALIGN * ALIGN;
-        at += part;
+        use_part(b, part);
     }
     return done(d, code);
 }

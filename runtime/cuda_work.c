@@ -80,7 +80,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, const char *name, uint64_t work,
+static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, uint64_t work,
                        uint32_t multiprocessors, void *parameters, fcp_error *err) {
     const cuda_kernel *k = &rank->device->kernels[id];
     uint64_t most = (uint64_t)k->resident * multiprocessors;
@@ -90,14 +90,14 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, 
     return fcp_cuda_check(s->cuda,
                           s->cuda->call.launch(k->function, blocks, 1, 1, k->threads, 1, 1, k->shared,
                                                rank->streams[FCP_COMPUTE], list, NULL),
-                          err, "%s of %u blocks cannot be launched", name, blocks);
+                          err, "%s of %u blocks cannot be launched", k->name, blocks);
 }
 
-static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, const char *name, fk_support x,
+static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
                         uint64_t per_block, fcp_error *err) {
     x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
     x.mark_value = rank->mark;
-    return launch(s, rank, id, name, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
+    return launch(s, rank, id, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
@@ -129,28 +129,20 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
-        return launch(s, rank, CUDA_FORWARD, d->forward == EMIT_FORWARD ? "fk_forward" : "fk_forward_sm90",
-                      a->row_count * heads, share, fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
+        return launch(s, rank, CUDA_FORWARD, a->row_count * heads, share,
+                      fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
     if (d->backward != EMIT_SPLIT) {
-        bool ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
-        cuda_kernel_id id = ordered ? CUDA_ORDERED : CUDA_UNORDERED;
-        const char *name = d->backward == EMIT_ORDERED        ? "fk_backward_ordered"
-                           : d->backward == EMIT_UNORDERED    ? "fk_backward_unordered"
-                           : d->backward == EMIT_ORDERED_SM90 ? "fk_backward_ordered_sm90"
-                                                              : "fk_backward_unordered_sm90";
+        cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
         size_t words = (size_t)a->lock_count * heads + 1;
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
         return code ? code
-                    : launch(s, rank, id, name, a->key_count * kv_heads, share,
-                             fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
+                    : launch(s, rank, id, a->key_count * kv_heads, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
-    fcp_code code = launch(s, rank, CUDA_DQ, "fk_backward_dq",
-                           (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, share, &rows, err);
+    fcp_code code = launch(s, rank, CUDA_DQ, (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, share, &rows, err);
     if (code) return code;
-    return launch(s, rank, CUDA_DKV, "fk_backward_dkv", (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads,
-                  share, &keys, err);
+    return launch(s, rank, CUDA_DKV, (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads, share, &keys, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
@@ -168,7 +160,7 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     if (code) return code;
     if (!rank->device->sinks) return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
     fk_support x = {.to = (uintptr_t)a->lse, .from = rank->device->sinks, .count = rows, .heads = p->heads};
-    return support(s, rank, CUDA_BEGIN_LSE, "fk_begin_lse", x, FK_SUPPORT_THREADS, err);
+    return support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
 }
 
 fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
@@ -177,7 +169,7 @@ fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
                     .from = (uintptr_t)a->o,
                     .other = (uintptr_t)a->d_o,
                     .count = a->home_first[FCP_QUERIES][a->homes] * s->plan->problem->heads};
-    return support(s, rank, CUDA_DELTA, "fk_delta", x, FK_SUPPORT_THREADS / 32, err);
+    return support(s, rank, CUDA_DELTA, x, FK_SUPPORT_THREADS / 32, err);
 }
 
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
@@ -193,7 +185,7 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
         code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),
                                      rank->streams[FCP_COMPUTE], err)
-                     : support(s, rank, CUDA_ADD, "fk_add", add, 2 * FK_SUPPORT_THREADS, err);
+                     : support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
     }
     if (x->c >= a->homes) rank->filled[x->c - a->homes] = 1;
     if (x->b >= a->homes) rank->filled[x->b - a->homes] = 0;
@@ -229,6 +221,6 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
                               {.to = (uintptr_t)a->dk_out, .from = (uintptr_t)a->dk, .count = kv},
                               {.to = (uintptr_t)a->dv_out, .from = (uintptr_t)a->dv, .count = kv}};
     fcp_code code = FCP_OK;
-    for (int i = 0; !code && i < 3; i++) code = support(s, rank, CUDA_ROUND, "fk_round", all[i], 2 * FK_SUPPORT_THREADS, err);
+    for (int i = 0; !code && i < 3; i++) code = support(s, rank, CUDA_ROUND, all[i], 2 * FK_SUPPORT_THREADS, err);
     return code;
 }

@@ -8,6 +8,7 @@
 
 #include "cuda_session.h"
 #include "exec.h"
+#include "tensors.h"
 
 const char *const fcp_pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
 const char *const fcp_queue_names[FCP_QUEUES] = {[FCP_COMPUTE] = "compute", [FCP_COMM] = "communication"};
@@ -59,17 +60,13 @@ const fcp_plan *fcp_session_plan(const fcp_session *s) { return s->plan; }
 /* Every tensor that the pass touches is there, at every rank of this process that has tokens. */
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;
+    unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
     for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
-        const fcp_tensors *t = &tensors[r - s->first_rank];
-        bool q = fcp_plan_layout(plan, r, NULL, NULL), kv = fcp_plan_layout_keys(plan, r, NULL, NULL);
-        bool back = pass == FCP_BACKWARD;
-        const struct { const void *tensor; const char *name; bool needed; } all[] = {
-            {t->q, "q", q}, {t->k, "k", kv}, {t->v, "v", kv}, {t->o, "o", q}, {t->lse, "lse", q},
-            {t->d_o, "d_o", q && back}, {t->dq, "dq", q && back}, {t->dk, "dk", kv && back}, {t->dv, "dv", kv && back}};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i].needed && !all[i].tensor)
+        for (int t = 0; t < FCP_TENSORS; t++)
+            if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&
+                !fcp_tensors_get(&tensors[r - s->first_rank], (fcp_tensor)t))
                 return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r,
-                                all[i].name, fcp_pass_names[pass]);
+                                fcp_tensors_name((fcp_tensor)t), fcp_pass_names[pass]);
     }
     return FCP_OK;
 }

@@ -27,6 +27,39 @@ enum {
     BIT_GRADIENTS = 1 << FCP_TENSOR_DQ | 1 << FCP_TENSOR_DK | 1 << FCP_TENSOR_DV
 };
 
+void *fcp_tensors_get(const fcp_tensors *x, fcp_tensor t) {
+    switch (t) {
+#define X(id, member, kind)                                                                                            \
+    case FCP_TENSOR_##id: return (void *)(uintptr_t)x->member;
+        FCP_TENSOR_LIST(X)
+#undef X
+    default: return NULL;
+    }
+}
+
+void fcp_tensors_set(fcp_tensors *x, fcp_tensor t, void *data) {
+    switch (t) {
+#define X(id, member, kind)                                                                                            \
+    case FCP_TENSOR_##id: x->member = data; return;
+        FCP_TENSOR_LIST(X)
+#undef X
+    default: return;
+    }
+}
+
+const char *fcp_tensors_name(fcp_tensor t) {
+    static const char *const members[] = {
+#define X(id, member, kind) #member,
+        FCP_TENSOR_LIST(X)
+#undef X
+    };
+    return (unsigned)t < FCP_TENSORS ? members[t] : "?";
+}
+
+uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t) {
+    return kinds[t] == 'k' ? fcp_plan_layout_keys(plan, rank, NULL, NULL) : fcp_plan_layout(plan, rank, NULL, NULL);
+}
+
 const char *fcp_tensor_name(fcp_tensor t) { return (unsigned)t < FCP_TENSORS ? names[t] : "?"; }
 
 uint32_t fcp_tensor_shape(const fcp_shape *shape, fcp_tensor t, uint64_t out_shape[3]) {
@@ -127,17 +160,6 @@ static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, c
     }
 }
 
-/* The place in fcp_tensors that a tensor has. */
-static void set_member(fcp_tensors *x, fcp_tensor t, void *data) {
-    switch (t) {
-#define X(id, member, kind)                                                                                            \
-    case FCP_TENSOR_##id: x->member = data; return;
-        FCP_TENSOR_LIST(X)
-#undef X
-    default: return;
-    }
-}
-
 struct local {
     fcp_tensors *tensors; /* per rank of this process */
     char **memory;        /* likewise: all of its tensors */
@@ -146,15 +168,21 @@ struct local {
 /* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
 static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
                            size_t out_at[FCP_TENSORS]) {
-    uint64_t queries = fcp_plan_layout(plan, rank, NULL, NULL), keys = fcp_plan_layout_keys(plan, rank, NULL, NULL);
     size_t at = 0;
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!(set >> t & 1)) continue;
-        uint64_t tokens = kinds[t] == 'k' ? keys : queries;
         out_at[t] = at;
-        at += (tokens * fcp_tensor_token_bytes(shape, (fcp_tensor)t) + 63) / 64 * 64;
+        at += (fcp_tensors_tokens(plan, rank, (fcp_tensor)t) * fcp_tensor_token_bytes(shape, (fcp_tensor)t) + 63) / 64 * 64;
     }
     return at;
+}
+
+/* Copies a rank's parts of all tensors of `set` to `local`, or back. */
+static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set, const size_t at[FCP_TENSORS],
+                     fcp_packed *packed, char *local, bool back) {
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (set >> t & 1)
+            move(plan, rank, kinds[t] == 'k', fcp_tensor_token_bytes(shape, (fcp_tensor)t), packed->t[t], local + at[t], back);
 }
 
 fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
@@ -180,13 +208,9 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
         }
         local.memory[r] = memory;
         memset(memory, 0xff, bytes);
-        for (int t = 0; t < FCP_TENSORS; t++) {
-            if (!((inputs | outputs) >> t & 1)) continue;
-            set_member(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
-            if (inputs >> t & 1)
-                move(plan, first + r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
-                     local.memory[r] + at[t], false);
-        }
+        for (int t = 0; t < FCP_TENSORS; t++)
+            if ((inputs | outputs) >> t & 1) fcp_tensors_set(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
+        move_all(plan, &shape, first + r, inputs, at, packed, local.memory[r], false);
     }
     double begin = fcp_clock();
     if (code == FCP_OK) code = fcp_session_run(session, pass, local.tensors, err);
@@ -195,23 +219,12 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     for (uint32_t r = 0; local.memory && r < count; r++) {
         size_t at[FCP_TENSORS] = {0};
         local_places(plan, &shape, first + r, inputs | outputs, at);
-        for (int t = 0; code == FCP_OK && t < FCP_TENSORS; t++)
-            if (outputs >> t & 1)
-                move(plan, first + r, kinds[t] == 'k', fcp_tensor_token_bytes(&shape, (fcp_tensor)t), packed->t[t],
-                     local.memory[r] + at[t], true);
+        if (code == FCP_OK) move_all(plan, &shape, first + r, outputs, at, packed, local.memory[r], true);
         free(local.memory[r]);
     }
     free(local.memory);
     free(local.tensors);
     return code;
-}
-
-/* Copies a rank's parts of all tensors of `set` to `local`, or back. */
-static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set, const size_t at[FCP_TENSORS],
-                     fcp_packed *packed, char *local, bool back) {
-    for (int t = 0; t < FCP_TENSORS; t++)
-        if (set >> t & 1)
-            move(plan, rank, kinds[t] == 'k', fcp_tensor_token_bytes(shape, (fcp_tensor)t), packed->t[t], local + at[t], back);
 }
 
 fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, unsigned set, fcp_packed *packed,

@@ -33,6 +33,12 @@ size_t fcp_tensor_token_bytes(const fcp_shape *shape, fcp_tensor t); /* bytes of
 unsigned fcp_pass_inputs(fcp_pass pass);
 unsigned fcp_pass_outputs(fcp_pass pass);
 
+/* A member of fcp_tensors, its name there ("d_o" where a tensor is called "do"), and how many tokens of it a rank's caller has. */
+void *fcp_tensors_get(const fcp_tensors *x, fcp_tensor t);
+void fcp_tensors_set(fcp_tensors *x, fcp_tensor t, void *data);
+const char *fcp_tensors_name(fcp_tensor t);
+uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t);
+
 /* Allocates (malloc) the tensors of `set` that are still NULL. On an error frees nothing: fcp_packed_free does. */
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err);
 void fcp_packed_free(fcp_packed *packed);
