@@ -4,16 +4,7 @@
  * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE. */
 #include "fibers.h"
 #include "prim_host.h"
-
-FK_DEVICE int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h) { return fibers_allow(env, q, k, h); }
-#if FK_HAS_SCORE
-FK_DEVICE float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
-    return fibers_score(env, s, q, k, h);
-}
-FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
-    return fibers_slope(env, s, q, k, h);
-}
-#endif
+#include "mask_host.h" /* behind the primitives */
 
 #include "../../codegen/kernels/common.h"
 #include "../../codegen/kernels/tiles_sm90.h"
