@@ -25,7 +25,7 @@ unsigned journal_count(const journal *j, const char *kind, const char *name);
 bool journal_next(const journal *j, size_t *at, const char *kind, char *name, size_t name_size, char *rest, size_t size);
 
 /* --- the machine ---------------------------------------------------------------------------------------------------- */
-enum { GPU_WHY = 400, GPU_TEXT = 2000 };
+enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY: what each of four ranks says has room in it */
 
 /* Symbols beyond the runtime's table; NULL where the driver has them not. */
 typedef struct gpu_symbols {

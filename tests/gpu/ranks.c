@@ -237,10 +237,10 @@ static void rank_ended(const gpu *g, ranks *x, unsigned rank, int status, char w
     x->pid[rank] = 0;
     x->left--;
     last_said(g, rank, said);
-    if (WIFSIGNALED(status)) blame(why, "rank %u was ended by signal %d, having said: %.200s", rank, WTERMSIG(status), said);
-    else if (WEXITSTATUS(status) == 1) blame(why, "rank %u: %.200s", rank, said);
+    if (WIFSIGNALED(status)) blame(why, "rank %u was ended by signal %d, having said: %.250s", rank, WTERMSIG(status), said);
+    else if (WEXITSTATUS(status) == 1) blame(why, "rank %u: %.250s", rank, said);
     else if (WEXITSTATUS(status) || strcmp(said, right))
-        blame(why, "rank %u ended by itself with %d, having said: %.200s", rank, WEXITSTATUS(status), said);
+        blame(why, "rank %u ended by itself with %d, having said: %.250s", rank, WEXITSTATUS(status), said);
 }
 
 /* Those that still run are ended, and named. */
@@ -251,7 +251,7 @@ static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
         kill(x->pid[r], SIGKILL);
         waitpid(x->pid[r], NULL, 0);
         last_said(g, r, said);
-        blame(why, "rank %u did not end within %.0f s, having said: %.100s", r, waited, said);
+        blame(why, "rank %u did not end within %.0f s, having said: %.250s", r, waited, said);
         x->pid[r] = 0;
         x->left--;
     }
@@ -259,14 +259,14 @@ static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
 
 /* Until all have ended; once one was wrong the others have a moment to say so too. */
 static void wait_all(const gpu *g, ranks *x, char why[GPU_WHY]) {
-    double begun = fcp_clock(), left = gpu_left(g), grace = g->small ? 0.3 : GRACE_S;
+    double begun = fcp_clock(), left = gpu_left(g);
     double end = begun + (left < 1 ? 1 : left < PATIENCE_S ? left : PATIENCE_S);
     for (bool wrong = false; x->left && fcp_clock() < end;) {
         for (unsigned r = 0; r < x->count; r++) {
             int status;
             if (x->pid[r] && waitpid(x->pid[r], &status, WNOHANG) == x->pid[r]) rank_ended(g, x, r, status, why);
         }
-        if (*why && !wrong && end > fcp_clock() + grace) end = fcp_clock() + grace;
+        if (*why && !wrong && end > fcp_clock() + GRACE_S) end = fcp_clock() + GRACE_S;
         wrong = *why;
         if (x->left) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
@@ -330,6 +330,6 @@ gpu_result gpu_ranks(gpu *g, int version, char why[GPU_WHY]) {
     if (good)
         snprintf(why, GPU_WHY, "%s: %s: all right against float64, with the bits of transport local, with and without a graph; and one rank "
                                "that sends to itself", nccl, how);
-    else snprintf(why, GPU_WHY, "%s: %s: %.270s", nccl, how, wrong);
+    else snprintf(why, GPU_WHY, "%s: %s: %.1060s", nccl, how, wrong);
     return good ? GPU_OK : GPU_FAILED;
 }
