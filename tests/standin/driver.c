@@ -132,14 +132,7 @@ API cuDriverGetVersion(int *out) {
     return CU_SUCCESS;
 }
 API cuGetErrorName(cu_result result, const char **out) {
-    static const struct { int number; const char *name; } all[] = {
-        {CU_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {CU_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
-        {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"}, {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
-        {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {CU_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY"},
-        {CU_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
-        {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}, {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
-        {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
-        {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
+    static const struct { int number; const char *name; } all[] = {DRIVER_ERROR_NAMES};
     *out = "CUDA_ERROR_OF_THE_STAND_IN";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].number == result) *out = all[i].name;
