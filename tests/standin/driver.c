@@ -503,6 +503,7 @@ API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context 
 }
 API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     ENTER;
+    if (current != s->context) return INVALID_CONTEXT;
     if (to % 4 || !inside(to, count * 4)) return CU_ERROR_INVALID_VALUE;
     const node n = {.op = FILL, .to = to, .bytes = count * 4, .word = word};
     return put(s, &n, 0);
@@ -595,6 +596,7 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
     if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
         return CU_ERROR_INVALID_VALUE;
     if (f->module->context != s->context) return INVALID_HANDLE;
+    if (current != s->context) return INVALID_CONTEXT;
     if (in_capture(s) && s->green && control.green == GREEN_NO_CAPTURE) {
         capture_bad = true;
         return CAPTURE_UNSUPPORTED;
