@@ -125,7 +125,10 @@ FCP_CUDA_OPTIONAL(SAME_FUNCTION)
 int main(void) {
     static const asked_name required[] = {FCP_CUDA_SYMBOLS(ASKED_NAME)}, optional[] = {FCP_CUDA_OPTIONAL(ASKED_NAME)},
                             tests[] = {GPU_SYMBOLS(ASKED_NAME)};
-    int wrong = same_names("required", required, sizeof required / sizeof *required);
+    int wrong = 0;
+    SAME_HANDLE(wrong, CU_DEFAULT_LEGACY, CU_STREAM_LEGACY);
+    SAME_HANDLE(wrong, CU_DEFAULT_PER_THREAD, CU_STREAM_PER_THREAD);
+    wrong += same_names("required", required, sizeof required / sizeof *required);
     wrong += same_names("optional", optional, sizeof optional / sizeof *optional);
     wrong += same_names("tests", tests, sizeof tests / sizeof *tests);
     return wrong != 0;

@@ -55,7 +55,7 @@ done
 # Every number that our headers give a name is one of those compared.
 for name in $(grep -ohE '\b(CU|NCCL|NVRTC|MPI|MPICH)_[A-Z0-9_]+ = ' runtime/cuda_driver.h runtime/nccl.h runtime/nvrtc_symbols.h \
     runtime/mpi_symbols.h | cut -d' ' -f1); do
-    check "$name is compared with its vendor's" grep -qE "SAME_NUMBER\(.*\b$name\b" tests/headers/*.c
+    check "$name is compared with its vendor's" grep -qE "SAME_(NUMBER|HANDLE)\(.*\b$name\b" tests/headers/*.c
 done
 
 # since TYPEDEFS LIST: "KIND SYMBOL VERSION" of a list. The header of pointer types has one for each version of a function's
@@ -143,6 +143,7 @@ mistake cuda "$cuda" $driver 's/(\*fill)(cu_ptr, unsigned, size_t/(*fill)(cu_ptr
 mistake cuda "$cuda" $driver 's/(\*stream_wait)(cu_stream)/(*stream_wait)(cu_event)/' cuStreamSynchronize
 mistake cuda "$cuda" $driver 's/typedef uint64_t cu_ptr/typedef unsigned cu_ptr/' 'cu_ptr is not as long'
 mistake cuda "$cuda" $driver 's/CU_SHARED_MEMORY_OPTIN = 97/CU_SHARED_MEMORY_OPTIN = 96/' CU_SHARED_MEMORY_OPTIN
+mistake cuda "$cuda" $driver 's/CU_DEFAULT_PER_THREAD = 2/CU_DEFAULT_PER_THREAD = 3/' CU_STREAM_PER_THREAD
 mistake cuda "$cuda" $driver 's/unsigned char padding\[92\]/unsigned char padding[96]/' 'cu_resource'
 mistake cuda "$cuda" $driver 's/unsigned count, least, alignment/unsigned least, count, alignment/' 'cu_resource.count'
 mistake cuda "$cuda" tests/standin/errors.h 's/CAPTURE_UNJOINED, 904/CAPTURE_UNJOINED, 903/' CAPTURE_UNJOINED

@@ -3,11 +3,21 @@
 #define HEADERS_SAME_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SAME_NUMBER(ours, theirs)                                                                                      \
     _Static_assert((long long)(ours) == (long long)(theirs), "the value of " #ours " is not that of " #theirs)
+
+/* A number that the header makes a pointer of, which no compiler has to know while it compiles. */
+#define SAME_HANDLE(wrong, ours, theirs)                                                                               \
+    do                                                                                                                 \
+        if ((uintptr_t)(ours) != (uintptr_t)(theirs)) {                                                                \
+            fprintf(stderr, "the value of %s is not that of %s\n", #ours, #theirs);                                    \
+            (wrong)++;                                                                                                 \
+        }                                                                                                              \
+    while (0)
 
 /* Passed the same way: as many bytes, at as many, in the same registers (integers and enumerations, pointers, structures). */
 #define CLASS(type) __builtin_classify_type(*(type *)NULL)
