@@ -259,6 +259,11 @@ static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
     return CU_SUCCESS;
 }
 API cuMemFree_v2(cu_ptr p) {
+    if (!current) return INVALID_CONTEXT;
+    if (capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
     cu_result result = end_allocation(p, false, false);
     if (result) return result;
     LEAVE;
@@ -277,6 +282,11 @@ API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     return CU_SUCCESS;
 }
 API cuMemFreeHost(void *p) {
+    if (!current) return INVALID_CONTEXT;
+    if (capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
     cu_result result = end_allocation((uintptr_t)p, true, false);
     if (result) return result;
     LEAVE;
@@ -442,6 +452,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
         capture_bad = true;
         return CAPTURE_ISOLATION;
     }
+    if (e->capture) return CAPTURED_EVENT; /* of a capture that has ended */
     return put(s, &empty, node_of(&live, e->at));
 }
 API cuEventCreate(cu_event *out, unsigned flags) {
@@ -478,6 +489,7 @@ API cuEventElapsedTime(float *out, cu_event a, cu_event b) {
 }
 API cuEventQuery(cu_event e) {
     ENTER_OUTSIDE;
+    if (e->capture) return CAPTURED_EVENT;
     return ask_node(node_of(&live, e->at), some_steps());
 }
 

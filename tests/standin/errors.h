@@ -13,7 +13,8 @@
     X(CAPTURE_UNSUPPORTED, 900, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                                                 \
     X(CAPTURE_INVALIDATED, 901, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)                                                 \
     X(CAPTURE_UNJOINED, 904, CUDA_ERROR_STREAM_CAPTURE_UNJOINED)                                                       \
-    X(CAPTURE_ISOLATION, 905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+    X(CAPTURE_ISOLATION, 905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)                                                     \
+    X(CAPTURED_EVENT, 907, CUDA_ERROR_CAPTURED_EVENT)
 
 enum {
 #define X(ours, number, theirs) ours = number,
