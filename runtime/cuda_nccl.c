@@ -25,7 +25,7 @@
 #include "start.h"
 #include "tensors.h"
 
-enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 64 << 20 };
+enum { MOST_CTAS = 64, PIECE = 64 << 20 };
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -104,12 +104,8 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
     nccl_result result = n->nccl->call.init(&n->comm, (int)n->place.ranks, *id, (int)n->place.rank, &config);
     if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
         fcp_code code = settle(s, result, "joining the other ranks", &why);
-        bool twice = code && strstr(why.message, "uplicate GPU");
-        if (code)
-            fcp_fail(err, code, "%.360s%s", why.message,
-                     !twice ? "" : n->nccl->version < SHARED_DEVICE
-                                       ? ": two ranks on one GPU need NCCL 2.30 or later"
-                                       : ": two ranks on one GPU need NCCL_MULTI_RANK_GPU_ENABLE=1");
+        bool twice = code && strstr(why.message, "uplicate GPU"); /* later ones name their switch themselves */
+        if (code) fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
         return code;
     }
     return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");

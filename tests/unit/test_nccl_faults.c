@@ -75,7 +75,8 @@ Test(nccl_faults, a_rank_is_missing) {
 
 Test(nccl_faults, ranks_that_differ) {
     static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL}, *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
-                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL};
+                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL},
+                      *const later[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", ""), *other = make_plan("causal", 2, 1, "300, 131", "");
     task x = {.plan = plan, .other = other, .odd = 1, .times = 1, .idle = true};
     all_fail(&x, 0, plans, "two plans");
@@ -83,6 +84,8 @@ Test(nccl_faults, ranks_that_differ) {
     all_fail(&x, 0, graphs, "two options");
     x = (task){.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true};
     all_fail(&x, 0, devices, "one device");
+    x.version = 23007;
+    all_fail(&x, 0, later, "one device, where several ranks may share it");
     x = (task){.plan = plan, .odd = 1, .times = 1, .idle = true, .version = 21805, .way = BY_FILE};
     all_fail(&x, 0, old, "an old version");
     fcp_plan_free(plan);
