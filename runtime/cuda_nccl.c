@@ -6,6 +6,8 @@
  *           without a transfer in a round issues nothing. Rounds are matchings, so no group waits for one that waits for it.
  * Method:   the communicator does not block: whatever is under way is asked after until it is done, failed or timeout_s is over.
  *           All pairs that will talk do so once before anything is captured. The arena is NCCL's memory, registered once.
+ *           No more than some hundred things wait in the rank's streams: the driver takes about a thousand, and then waits in
+ *           whatever call brings one more, for ever if a peer has died.
  * Cost:     a thread of NCCL's and some tens of microseconds a group where there is no graph; of host tensors that other ranks
  *           have parts of, as much device memory.
  * Failure:  an error of a peer's shows itself in the communicator, a peer that stalls by the timeout. Either way the
@@ -26,6 +28,7 @@
 #include "tensors.h"
 
 enum { MOST_CTAS = 64, PIECE = 64 << 20 };
+enum { PACE = 32, PACES = 2 }; /* instructions from one mark in the streams to the next, and how many such are under way at most */
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -45,6 +48,8 @@ struct cuda_nccl {
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
     cu_ptr left;                 /* what an error left */
+    cu_event paces[PACES][FCP_QUEUES]; /* behind every PACE-th instruction */
+    uint32_t pace, unmarked;     /* the next of them; instructions behind the last one */
     bool aborted, stuck;         /* stuck: even aborting did not end */
 };
 
@@ -342,6 +347,39 @@ fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err)
     if (!made && !code) code = greet(s, &why);
     if (made) return made;
     if (code && err) *err = why;
+    return code;
+}
+
+/* --- how far ahead of the device ---------------------------------------------------------------------------------- */
+
+static fcp_code wait_pace(fcp_cuda_session *s, cu_event event, fcp_error *err) {
+    double begin = fcp_clock();
+    long pause = 5000;
+    for (;;) {
+        cu_result result = s->cuda->call.event_query(event);
+        if (result != CU_ERROR_NOT_READY) return fcp_cuda_check(s->cuda, result, err, "what was put down before failed");
+        fcp_code code = fcp_cuda_nccl_watch(s, "what was put down before", err);
+        if (code) return code;
+        if (fcp_clock() - begin > s->timeout_s)
+            return fcp_fail(err, FCP_E_RUN, "what was put down before did not end within %u s", s->timeout_s);
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        if (pause < 200000) pause *= 2;
+    }
+}
+
+fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    cuda_rank *r = &s->ranks[s->base.first_rank];
+    fcp_code code = FCP_OK;
+    if (s->capturing) return FCP_OK;
+    n->unmarked += instructions;
+    if (n->unmarked < PACE) return FCP_OK;
+    n->unmarked = 0;
+    cu_event *mark = n->paces[n->pace++ % PACES];
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        code = mark[q] ? wait_pace(s, mark[q], err) : fcp_cuda_event_take(s, r->device, &mark[q], err);
+        if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(mark[q], r->streams[q]), err, "cannot record an event");
+    }
     return code;
 }
 

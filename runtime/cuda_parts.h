@@ -114,6 +114,7 @@ typedef struct fcp_cuda_session {
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
+    bool capturing;          /* what is put down becomes a graph */
     bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
     fcp_error why;
 } fcp_cuda_session;
@@ -229,6 +230,9 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */
 fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
                              const fcp_tensors *tensors, fcp_error *err);
+/* So many more instructions are about to be put into the rank's streams: waits, within the timeout, until they do not hold so many
+ * that the driver would wait instead of taking more, which no timeout would end. */
+fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err);
 /* Tensors in host memory get a place on the device where other ranks are sent of them: *out is the tensors as the reshuffle is
  * to take them. Inputs are put there before IN, outputs fetched after OUT. */
 fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,

@@ -227,6 +227,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
+        if (x->s->nccl && (code = fcp_cuda_nccl_pace(x->s, 1, err))) return code; /* of earlier ones: marks say which */
         if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);

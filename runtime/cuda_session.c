@@ -22,6 +22,7 @@
 #include "kernel_source.h"
 
 enum { DEFAULT_TIMEOUT_S = 120, DEFAULT_GRAPH_FROM = 3, ARENA_ALIGN = 64, NOWHERE = 4096 };
+enum { RUN_COST = 4 }; /* what a run puts into streams beside its instructions, counted in those */
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
@@ -293,7 +294,9 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
     if (!code)
         code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "no graph can be begun");
     if (code) return code;
+    s->capturing = true;
     code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, err);
+    s->capturing = false;
     fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &graph), code ? &ignored : err,
                                     "the %s pass does not become a graph", fcp_pass_names[pass]);
     if (!code) code = ended;
@@ -345,6 +348,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
                          bool host, bool wait, fcp_error *err) {
     fcp_tensors inside;
     fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "what ran before", err) : FCP_OK;
+    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, RUN_COST, err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);

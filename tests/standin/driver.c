@@ -364,6 +364,7 @@ static cu_result put(cu_stream s, const node *made, uint32_t also) {
     n->mark_value = s->mark_value;
     n->device = s->context->device;
     store *to = in_capture(s) ? &captured : &live;
+    if (to == &live && !store_has_room(to)) return LAUNCH_FAILED;
     ref *last = in_capture(s) ? &s->captured : &s->last;
     const uint32_t deps[] = {node_of(to, *last), also};
     last->node = store_add(to, n, deps, 2, to == &live);

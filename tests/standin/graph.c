@@ -216,3 +216,23 @@ bool store_finish(store *s, uint32_t last) {
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
 }
+
+bool store_has_room(store *s) {
+    double begin = fcp_clock();
+    while (control.queue && s->count - s->done >= control.queue) {
+        uint32_t done = s->done;
+        store_run(s, 1);
+        if (s->done != done) {
+            begin = fcp_clock();
+            continue;
+        }
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) {
+            trouble("a call waits for ever in the driver, whose queues are full");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
+}

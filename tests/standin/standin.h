@@ -27,6 +27,8 @@ typedef struct standin {
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    unsigned long queue; /* as many nodes wait at most: a call that brings one more waits for the devices, and is trouble where they
+                          * do not get on; 0: no end of them */
     unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
     int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */

@@ -20,6 +20,7 @@ typedef struct task {
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
+    unsigned long queue;   /* of nodes, in the driver */
     char *out[2];          /* shared: what the ranks give; what one process gives: every time's tensors behind each other */
     size_t at[FCP_TENSORS + 1];
 } task;
@@ -81,6 +82,7 @@ static inline void set_up(process *p, uint64_t turn) {
     p->cuda->seed = x->seed * 31 + p->rank + turn;
     p->cuda->plan = x->plan;
     p->cuda->idle = x->idle;
+    p->cuda->queue = x->queue;
     p->nccl->seed = x->seed + turn;
     p->nccl->silent = x->silent;
     if (x->version) p->nccl->version = x->version;

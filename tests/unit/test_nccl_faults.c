@@ -38,6 +38,17 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     fcp_plan_free(plan);
 }
 
+/* The driver's queues are full long before a pass is put down: that a peer gets no further is noticed nevertheless. */
+Test(nccl_faults, full_queues) {
+    fcp_plan *plan = make_plan("full", 2, 1, "16000, 130", "; strategy = fcp(coalesce = 1)");
+    for (unsigned i = 0; i < 2; i++) {
+        task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = i, .odd = i, .idle = true, .silent = true,
+                  .group_at = 8, .fault = STANDIN_STALLS, .queue = 400};
+        all_fail(&x, 0, in_a_pass, "full queues");
+    }
+    fcp_plan_free(plan);
+}
+
 /* Something of a rank's own hangs on its device: all say in which instruction they are. */
 Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
