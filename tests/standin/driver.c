@@ -212,6 +212,7 @@ API cuCtxEnablePeerAccess(cu_context c, unsigned flags) {
     if (!current || c == current || flags) return INVALID_CONTEXT;
     unsigned bit = 1u << c->device;
     if (current->peers & bit) return CU_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    if (control.most_peers && __builtin_popcount(current->peers) >= control.most_peers) return CU_ERROR_TOO_MANY_PEERS;
     current->peers |= bit;
     return CU_SUCCESS;
 }
@@ -250,6 +251,7 @@ static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
+    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* it waits for nobody */
     if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
     *at = a->next;
     if (!host) a->context->used -= a->end - a->begin;
@@ -711,6 +713,7 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     ENTER;
     STREAM(s);
     if (in_capture(s)) return CAPTURE_UNSUPPORTED;
+    if (current != s->context) return INVALID_CONTEXT;
     const node empty = {.op = EMPTY};
     put(s, &empty, 0);
     uint32_t begin = s->last.node, count = g->store.count, *deps = calloc(count + 1, sizeof *deps);

@@ -217,6 +217,18 @@ bool store_finish(store *s, uint32_t last) {
     }
 }
 
+static bool touches(const ranges *r, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->all[i].begin < end && begin < r->all[i].end) return true;
+    return false;
+}
+
+bool store_touches(const store *s, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end))) return true;
+    return false;
+}
+
 bool store_has_room(store *s) {
     double begin = fcp_clock();
     while (control.queue && s->count - s->done >= control.queue) {

@@ -21,6 +21,7 @@ typedef struct standin {
     int registers, local, fixed; /* of every kernel: registers and bytes of local memory a thread, bytes of shared memory that
                                   * it has without being given them; 0 registers: 32 */
     bool peers;
+    int most_peers;      /* as many peers a device takes, though it can reach all; 0: all of them */
     size_t memory;       /* bytes of each device */
     const fcp_plan *plan; /* whose kernels run; NULL: of the file that STANDIN_PLAN names */
     uint64_t seed;

@@ -49,6 +49,47 @@ Test(nccl_faults, full_queues) {
     fcp_plan_free(plan);
 }
 
+/* Calls fail when a graph is in the caller's stream already: it has ended before its memory is given back. */
+static void fail_behind_graphs(process *p) {
+    const task *x = p->argument;
+    unsigned failed = 0;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    on_device d;
+    set_up(p, 0);
+    fcp_plan_shape(x->plan, &shape);
+    CHECK(p, fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK);
+    fcp_packed_draw(&shape, ALL, 5, &packed);
+    open_on_device(p, &packed, &d);
+    bool ended = false;
+    for (int at = 1; !ended && at < 200; at++) {
+        fcp_session *session = NULL;
+        share_id(p, at);
+        CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, fcp_session_run_on(session, FCP_FORWARD, &d.tensors, d.stream, &err) == FCP_OK, "%s", err.message);
+        long last = p->cuda->fail_at = p->cuda->calls + at;
+        p->cuda->fail_with = CU_ERROR_OUT_OF_MEMORY;
+        failed += fcp_session_run_on(session, FCP_FORWARD, &d.tensors, d.stream, &err) != FCP_OK;
+        ended = p->cuda->calls < last;
+        p->cuda->fail_at = 0;
+        fcp_session_free(session);
+        CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
+    }
+    CHECK(p, ended && failed > 10, "%u calls failed", failed);
+    close_on_device(p, &d);
+    fcp_packed_free(&packed);
+}
+Test(nccl_faults, behind_graphs) {
+    fcp_plan *plan = make_plan("causal", 1, 1, "300, 130", "");
+    task x = {.plan = plan, .graph_from = 1, .timeout_s = 20, .idle = true};
+    process_shared *s = process_shared_make();
+    process_run(s, 1, fail_behind_graphs, &x);
+    process_all_well(s, 1, 0, "behind graphs");
+    process_shared_end(s, false);
+    fcp_plan_free(plan);
+}
+
 /* Something of a rank's own hangs on its device: all say in which instruction they are. */
 Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
