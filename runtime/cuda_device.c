@@ -81,6 +81,7 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
             if (code) return code;
             cu_result result = call->enable_peer(b->context, 0);
             if (result == CU_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
+            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED) continue; /* as if it could not */
             code = fcp_cuda_check(s->cuda, result, err, "device %d cannot reach device %d", a->handle, b->handle);
             if (code) return code;
         }
@@ -211,7 +212,9 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
     }
     d->modules[pass] = NULL;
     fcp_code code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
-                                   "device %d does not take the kernels compiled for %s", d->handle, arch);
+                                   "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
+                                   "later NVRTC compiles may be too new for it (FCP_NVRTC names another)", d->handle, arch,
+                                   s->cuda->version / 1000, s->cuda->version % 1000 / 10);
     return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
 }
 

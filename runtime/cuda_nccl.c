@@ -474,10 +474,13 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
 
 static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
+    /* the driver would wait for earlier runs itself, without a timeout */
+    fcp_code code = n->staged[t] ? fcp_cuda_wait(s, rank->streams[FCP_COMM], "what ran before", err) : FCP_OK;
+    if (code) return code;
     if (n->staged[t]) s->cuda->call.release(n->staged[t]);
     n->staged[t] = 0;
     n->staged_bytes[t] = 0;
-    fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
     if (!code) n->staged_bytes[t] = bytes;
     return code;
 }
