@@ -39,7 +39,10 @@ allocation *allocation_of(uint64_t address) {
 
 #define API cu_result
 /* Every call that may fail begins with one of these. */
-bool injected(void) { return ++control.calls == control.fail_at; }
+bool injected(void) {
+    control.calls++;
+    return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
+}
 #define ENTER                                                                                                          \
     do                                                                                                                 \
         if (injected()) return control.fail_with;                                                                      \
