@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "symbols.h"
 
 standin control = {.devices = 1, .major = 8, .minor = 0, .shared = 166912, .peers = true, .memory = (size_t)1 << 30};
 standin *standin_control(void) { return &control; }
@@ -37,83 +37,15 @@ allocation *allocation_of(uint64_t address) {
     return NULL;
 }
 
-#define API cu_result
-/* Every call that may fail begins with one of these. */
 bool injected(void) {
     control.calls++;
     return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
 }
-#define ENTER                                                                                                          \
-    do                                                                                                                 \
-        if (injected()) return control.fail_with;                                                                      \
-    while (0)
-#define ENTER_OUTSIDE                                                                                                  \
-    do {                                                                                                               \
-        ENTER;                                                                                                         \
-        if (capture_origin) {                                                                                          \
-            capture_bad = true;                                                                                        \
-            return CAPTURE_UNSUPPORTED;                                                                                \
-        }                                                                                                              \
-    } while (0)
-/* What ends an object does so, and may report an error nevertheless. */
-#define LEAVE return injected() ? control.fail_with : CU_SUCCESS
+bool spoil_capture(void) {
+    if (capture_origin) capture_bad = true;
+    return capture_origin != NULL;
+}
 
-API cuInit(unsigned flags);
-API cuDriverGetVersion(int *out);
-API cuGetErrorName(cu_result result, const char **out);
-API cuGetErrorString(cu_result result, const char **out);
-API cuDeviceGetCount(int *out);
-API cuDeviceGet(cu_device *out, int number);
-API cuDeviceGetName(char *out, int size, cu_device d);
-API cuDeviceGetAttribute(int *out, int which, cu_device d);
-API cuDevicePrimaryCtxRetain(cu_context *out, cu_device d);
-API cuDevicePrimaryCtxRelease_v2(cu_device d);
-API cuCtxSetCurrent(cu_context c);
-API cuCtxGetCurrent(cu_context *out);
-API cuCtxGetStreamPriorityRange(int *least, int *greatest);
-API cuDeviceCanAccessPeer(int *out, cu_device a, cu_device b);
-API cuCtxEnablePeerAccess(cu_context c, unsigned flags);
-API cuMemGetInfo_v2(size_t *available, size_t *total);
-API cuMemAlloc_v2(cu_ptr *out, size_t bytes);
-API cuMemFree_v2(cu_ptr p);
-API cuMemHostAlloc(void **out, size_t bytes, unsigned flags);
-API cuMemFreeHost(void *p);
-API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags);
-API cuMemGetAddressRange_v2(cu_ptr *base, size_t *size, cu_ptr p);
-API cuStreamIsCapturing(cu_stream s, int *out);
-API cuPointerGetAttribute(void *out, int which, cu_ptr p);
-API cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority);
-API cuStreamDestroy_v2(cu_stream s);
-API cuStreamQuery(cu_stream s);
-API cuStreamSynchronize(cu_stream s);
-API cuStreamGetCtx(cu_stream s, cu_context *out);
-API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
-API cuEventCreate(cu_event *out, unsigned flags);
-API cuEventDestroy_v2(cu_event e);
-API cuEventRecord(cu_event e, cu_stream s);
-API cuEventQuery(cu_event e);
-API cuEventElapsedTime(float *out, cu_event a, cu_event b);
-API cuGraphGetNodes(cu_graph g, void *out, size_t *count);
-API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s);
-API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s);
-API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s);
-API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s);
-API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s);
-API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
-                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill);
-API cuModuleLoadData(cu_module *out, const void *image);
-API cuModuleUnload(cu_module m);
-API cuModuleGetFunction(cu_function *out, cu_module m, const char *name);
-API cuFuncGetAttribute(int *out, int which, cu_function f);
-API cuFuncSetAttribute(cu_function f, int which, int value);
-API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int threads, size_t shared);
-API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, cu_stream s, void **parameters, void **extra);
-API cuStreamBeginCapture_v2(cu_stream s, int mode);
-API cuStreamEndCapture(cu_stream s, cu_graph *out);
-API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long long flags);
-API cuGraphLaunch(cu_graph_exec g, cu_stream s);
-API cuGraphDestroy(cu_graph g);
-API cuGraphExecDestroy(cu_graph_exec g);
 /* They are those that callers think they are. */
 static const fcp_cuda_table table __attribute__((unused)) = {
 #define X(symbol, type) symbol,
@@ -265,10 +197,7 @@ static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
 }
 API cuMemFree_v2(cu_ptr p) {
     if (!current) return INVALID_CONTEXT;
-    if (capture_origin) {
-        capture_bad = true;
-        return CAPTURE_UNSUPPORTED;
-    }
+    if (spoil_capture()) return CAPTURE_UNSUPPORTED;
     cu_result result = end_allocation(p, false, false);
     if (result) return result;
     LEAVE;
@@ -288,10 +217,7 @@ API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
 }
 API cuMemFreeHost(void *p) {
     if (!current) return INVALID_CONTEXT;
-    if (capture_origin) {
-        capture_bad = true;
-        return CAPTURE_UNSUPPORTED;
-    }
+    if (spoil_capture()) return CAPTURE_UNSUPPORTED;
     cu_result result = end_allocation((uintptr_t)p, true, false);
     if (result) return result;
     LEAVE;
@@ -391,6 +317,7 @@ cu_stream stream_new(cu_context context, cu_green green) {
     return s;
 }
 cu_context context_of(cu_device d) { return &contexts[d]; }
+cu_context current_context(void) { return current; }
 API cuStreamDestroy_v2(cu_stream s) {
     cu_stream *at = &streams;
     while (*at && *at != s) at = &(*at)->next;
@@ -559,85 +486,6 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     return put(s, &n, 0);
 }
 
-/* Of three dimensions, packed numbers of 16 bits, at least as strict as the driver. */
-API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
-                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill) {
-    ENTER;
-    if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != 3 || interleave || fill ||
-        swizzle != CU_TENSOR_SWIZZLE_128 || promotion < 0 || promotion > CU_TENSOR_L2_256)
-        return CU_ERROR_INVALID_VALUE;
-    for (int i = 0; i < 3; i++)
-        if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;
-    const allocation *a = allocation_of((uint64_t)(uintptr_t)base);
-    if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end) trouble("a map of memory that nobody allocated");
-    machine_map map = {.base = (uint64_t)(uintptr_t)base, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
-    memcpy(map.dims, dims, sizeof map.dims);
-    memcpy(map.strides, strides, sizeof map.strides);
-    for (int i = 0; i < 3; i++) map.box[i] = box[i];
-    return machine_map_encode(out, &map) ? CU_SUCCESS : CU_ERROR_INVALID_VALUE;
-}
-API cuModuleLoadData(cu_module *out, const void *image) {
-    ENTER_OUTSIDE;
-    unsigned head_dim = 0, bf16 = 0, score = 0;
-    bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* kernels of gpu-check's own: they do nothing */
-    if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
-    if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3))
-        return CU_ERROR_INVALID_VALUE;
-    *out = calloc(1, sizeof **out);
-    **out = (struct cu_module_){current, head_dim, bf16, score, strdup(image), NULL};
-    control.live++;
-    return CU_SUCCESS;
-}
-API cuModuleUnload(cu_module m) {
-    while (m->functions) {
-        cu_function f = m->functions;
-        m->functions = f->next;
-        free(f);
-    }
-    free((char *)(uintptr_t)m->text);
-    free(m);
-    control.live--;
-    LEAVE;
-}
-API cuModuleGetFunction(cu_function *out, cu_module m, const char *name) {
-    ENTER;
-    cu_function f = calloc(1, sizeof *f);
-    f->module = m;
-    snprintf(f->name, sizeof f->name, "%s", name);
-    if (!kernel_find(f) && (m->head_dim || !strstr(m->text, name))) {
-        free(f);
-        return NOT_FOUND;
-    }
-    f->next = m->functions;
-    *out = m->functions = f;
-    return CU_SUCCESS;
-}
-API cuFuncGetAttribute(int *out, int which, cu_function f) {
-    ENTER;
-    const int registers = control.registers ? control.registers : 32;
-    (void)f;
-    switch (which) {
-    case CU_FUNC_MAX_THREADS: *out = registers > 0 ? 65536 / registers / 32 * 32 : 0; break;
-    case CU_FUNC_SHARED: *out = control.fixed; break;
-    case CU_FUNC_LOCAL: *out = control.local; break;
-    case CU_FUNC_REGISTERS: *out = registers; break;
-    default: return CU_ERROR_INVALID_VALUE;
-    }
-    return CU_SUCCESS;
-}
-API cuFuncSetAttribute(cu_function f, int which, int value) {
-    ENTER;
-    (void)f;
-    return which == CU_FUNC_MAX_DYNAMIC_SHARED && value <= control.shared ? CU_SUCCESS : CU_ERROR_INVALID_VALUE;
-}
-API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int threads, size_t shared) {
-    ENTER;
-    *out = 1;
-    if (!f->kernel) return CU_SUCCESS;
-    if (threads != (int)f->kernel->threads || shared != f->kernel->shared) return CU_ERROR_INVALID_VALUE;
-    *out = 2;
-    return CU_SUCCESS;
-}
 API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
                    cu_stream s, void **parameters, void **extra) {
     ENTER;

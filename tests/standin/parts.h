@@ -111,7 +111,9 @@ allocation *allocation_of(uint64_t address);
 void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool injected(void); /* this call is the one that fails */
+bool spoil_capture(void); /* what no capture allows is about to be done: there is a capture, and it is no good any longer */
 cu_context context_of(cu_device d);
+cu_context current_context(void);
 cu_stream stream_new(cu_context context, cu_green green);
 
 /* green.c */
