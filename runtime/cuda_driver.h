@@ -17,7 +17,7 @@ typedef struct cu_resource_text_ *cu_resource_text;
 typedef int cu_device, cu_result;
 
 enum { CU_SUCCESS = 0, CU_ERROR_INVALID_VALUE = 1, CU_ERROR_OUT_OF_MEMORY = 2, CU_ERROR_NOT_READY = 600, CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704 };
-enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_THREAD_LOCAL = 1 };
+enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
 enum cu_device_attribute {
     CU_SHARED_MEMORY_PER_SM = 81,
     CU_SHARED_MEMORY_OPTIN = 97,
@@ -80,6 +80,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuEventCreate, cu_result (*event_create)(cu_event *, unsigned))                                                  \
     X(cuEventDestroy_v2, cu_result (*event_destroy)(cu_event))                                                         \
     X(cuEventRecord, cu_result (*event_record)(cu_event, cu_stream))                                                   \
+    X(cuEventRecordWithFlags, cu_result (*event_record_flags)(cu_event, cu_stream, unsigned))                          \
     X(cuEventQuery, cu_result (*event_query)(cu_event))                                                                \
     X(cuTensorMapEncodeTiled,                                                                                          \
       cu_result (*tensor_map)(void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,     \

@@ -79,10 +79,19 @@ typedef struct cuda_work {
     size_t held; /* bytes of it */
 } cuda_work;
 
+/* Results that go out beside a pass's last stage: see cuda_early.c. */
+typedef struct cuda_early {
+    uint8_t *slots; /* per home slot: its results do; NULL: none of the rank's */
+    uint32_t end;   /* instructions of the communication queue that are of the pass: OUT's alone are behind them */
+    uint32_t after; /* behind so many of them early results are ready; 0: the rank moves none, its own or others' */
+    cu_event event; /* there, in a graph; NULL: there was none yet */
+} cuda_early;
+
 typedef struct cuda_rank {
     cuda_device *device;
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
+    cuda_early early[FCP_PASSES];
     cuda_work work[FCP_PASSES];
     fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* as fk_map, where kernels of the pass are given any */
     size_t arena_bytes;
@@ -169,7 +178,8 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
 fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
-fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+/* The backward pass's results of home blocks that go out early, or of the others, in a queue's stream. */
+fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err);
 
 /* --- cuda_stage.c: copies between a device and pageable memory */
 fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
@@ -213,8 +223,26 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
 
 /* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
- * it goes on. It touches the arenas alone. */
-fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, fcp_error *err);
+ * it goes on. It touches the arenas alone. `graph`: it becomes one. */
+fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, bool graph,
+                         fcp_error *err);
+
+/* --- cuda_early.c: results that go out beside the last stage: those of rounds [from, to) of a pass. */
+typedef struct cuda_early_rounds {
+    uint32_t from, to;
+} cuda_early_rounds;
+cuda_early_rounds fcp_cuda_early_rounds(const fcp_plan *plan, fcp_pass pass);
+static inline bool fcp_cuda_is_early(const cuda_early_rounds *rounds, const fcp_instr *launch) {
+    return launch->c >= rounds->from && launch->c < rounds->to;
+}
+/* Of a rank whose slots are laid out: which, and when. */
+fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err);
+/* In recording, where `after` is reached: they are made ready in the communication stream, behind `prepared`; in a graph an
+ * event says so, outside it too. */
+fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, bool graph, fcp_error *err);
+/* Puts them into callers' tensors, once the pass has been put into the origin: the ranks' communication streams are where
+ * `after` is, or are to be, if it was a graph. `host`: stages follow. */
+fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host, fcp_error *err);
 
 /* --- cuda_nccl.c: a process a rank; every function but the first three is for sessions with s->nccl. */
 /* Which rank this is, on which device; NCCL is loaded. */
@@ -250,6 +278,7 @@ fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory,
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
                                 fcp_error *err);
-/* IN or OUT, in the homes' communication streams. */
-fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_error *err);
+/* IN or OUT, in the homes' communication streams: of OUT what goes out early, or the rest. */
+fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
+                            fcp_error *err);
 #endif

@@ -5,9 +5,8 @@
  * Cost:     an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
- * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams. OUT waits for all
- *           of the pass, also for home blocks whose last visit is behind earlier: the pass may be a graph, which touches
- *           arenas alone, and no event inside it can be waited for outside.
+ * Order:    IN, the pass, OUT, each behind the one before it, but for results that the plan moves beside the last stage
+ *           (cuda_early.c). Runs follow each other, on whatever streams.
  * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
  *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
  *           refuses further runs.
@@ -47,6 +46,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         if (r->arena[pass].bytes > r->arena_bytes) r->arena_bytes = r->arena[pass].bytes;
         if (slots->dkv > dkv) dkv = slots->dkv;
         code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
+        if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
         count_memory(r->device, r->work[pass].size, r->work[pass].held);
     }
     count_memory(r->device, r->arena_bytes, r->memory_held);
@@ -128,6 +128,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             free(ranks[r].work[pass].bytes);
             free(ranks[r].work[pass].attends);
+            free(ranks[r].early[pass].slots);
         }
         free(ranks[r].filled);
     }
@@ -138,8 +139,10 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 static void take_over(cuda_rank *r, const cuda_rank *before) {
     *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .locks = before->locks, .locks_held = before->locks_held};
     for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
-    for (int pass = 0; pass < FCP_PASSES; pass++)
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
         r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
+        r->early[pass].event = before->early[pass].event;
+    }
 }
 
 /* The session's ranks become those of a plan, as far as that needs no device; if it fails, they are what they were. */
@@ -293,7 +296,7 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
     if (!code)
         code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "no graph can be begun");
     if (code) return code;
-    code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, err);
+    code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, true, err);
     fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &graph), code ? &ignored : err,
                                     "the %s pass does not become a graph", fcp_pass_names[pass]);
     if (!code) code = ended;
@@ -309,7 +312,7 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
     if (s->runs[pass] < UINT32_MAX) s->runs[pass]++;
     if (!s->graphs[pass] && s->graph_from < UINT32_MAX && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
     if (code) return code;
-    if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, err);
+    if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
     return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[pass], origin), err,
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
@@ -333,7 +336,7 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     fcp_code code = fcp_cuda_fork(s, d, origin, err);
     if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && s->nccl && cls == FCP_IN) code = fcp_cuda_nccl_stage_in(s, pass, tensors, inside, err);
-    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, s->nccl ? inside : tensors, err);
+    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, s->nccl ? inside : tensors, err);
     if (!code && s->nccl && cls == FCP_OUT) code = fcp_cuda_nccl_stage_out(s, pass, tensors, inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
@@ -350,6 +353,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
+    if (!code) code = fcp_cuda_early_move(s, pass, s->nccl ? &inside : tensors, s->graphs[pass], host && !s->nccl, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
     if (!code) code = mark_finished(s, d, origin, err);
     if (!code && wait) {

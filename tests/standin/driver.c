@@ -88,6 +88,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
 API cuEventCreate(cu_event *out, unsigned flags);
 API cuEventDestroy_v2(cu_event e);
 API cuEventRecord(cu_event e, cu_stream s);
+API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags);
 API cuEventQuery(cu_event e);
 API cuEventElapsedTime(float *out, cu_event a, cu_event b);
 API cuGraphGetNodes(cu_graph g, void *out, size_t *count);
@@ -139,7 +140,8 @@ API cuGetErrorName(cu_result result, const char **out) {
         {CU_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
         {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}, {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
         {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
-        {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
+        {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+        {CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT"}};
     *out = "CUDA_ERROR_OF_THE_STAND_IN";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].number == result) *out = all[i].name;
@@ -423,6 +425,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
         capture_bad = true;
         return CAPTURE_ISOLATION;
     }
+    if (e->capture) return CAPTURED_EVENT; /* of a capture that has ended, where it was no node */
     return put(s, &empty, node_of(&live, e->at));
 }
 API cuEventCreate(cu_event *out, unsigned flags) {
@@ -435,18 +438,25 @@ API cuEventCreate(cu_event *out, unsigned flags) {
     return CU_SUCCESS;
 }
 API cuEventDestroy_v2(cu_event e) {
+    if (e->graphs) trouble("an event is ended that a graph records");
     free(e);
     control.live--;
     LEAVE;
 }
-API cuEventRecord(cu_event e, cu_stream s) {
+API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags) {
     ENTER;
     if (e->context != s->context) return INVALID_HANDLE;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CU_ERROR_INVALID_VALUE;
+    if (flags) { /* a node of the graph: recorded when that is launched, and not here */
+        const node n = {.op = EMPTY, .event = e};
+        return in_capture(s) ? put(s, &n, 0) : CU_ERROR_INVALID_VALUE;
+    }
     e->capture = in_capture(s) ? captured.id : 0;
     e->at = in_capture(s) ? s->captured : s->last;
     e->tick = ++ticks;
     return CU_SUCCESS;
 }
+API cuEventRecord(cu_event e, cu_stream s) { return cuEventRecordWithFlags(e, s, 0); }
 /* No time passes here: a millisecond for every event that was recorded meanwhile. */
 API cuEventElapsedTime(float *out, cu_event a, cu_event b) {
     ENTER;
@@ -458,6 +468,7 @@ API cuEventElapsedTime(float *out, cu_event a, cu_event b) {
 }
 API cuEventQuery(cu_event e) {
     ENTER_OUTSIDE;
+    if (e->capture) return CAPTURED_EVENT;
     return ask_node(node_of(&live, e->at), some_steps());
 }
 
@@ -673,7 +684,11 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
         const node *n = &g->store.nodes[i];
         for (uint32_t j = 0; j < n->dep_count; j++) deps[j] = begin + n->deps[j];
         deps[n->dep_count] = n->dep_count ? 0 : begin;
-        store_add(&live, n, deps, n->dep_count + 1, true);
+        uint32_t put_down = store_add(&live, n, deps, n->dep_count + 1, true);
+        if (!n->event) continue;
+        n->event->at = (ref){live.id, put_down};
+        n->event->capture = 0;
+        n->event->tick = ++ticks;
     }
     for (uint32_t i = 0; i < count; i++) deps[i] = begin + 1 + i;
     s->last.node = store_add(&live, &empty, deps, count, true);

@@ -86,6 +86,7 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->stuck = 0;
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
+    if (n->event && s->graph) n->event->graphs++;
     n->hangs = live && ++control.nodes == control.hang_at;
     if (n->hangs) {
         const allocation *a = allocation_of(n->mark);
@@ -120,6 +121,7 @@ void store_clear(store *s) {
     for (uint32_t i = 0; i < s->count; i++) {
         node *n = &s->nodes[i];
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
+        if (n->event && s->graph) n->event->graphs--;
         free(s->nodes[i].deps);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);

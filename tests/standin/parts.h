@@ -8,6 +8,7 @@
 #include "standin.h"
 
 enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
+       CAPTURED_EVENT = 907,
        INVALID_CONTEXT = 201, NOT_FOUND = 500, NO_BINARY = 209, INVALID_HANDLE = 400, LAUNCH_FAILED = 719,
        MULTIPROCESSORS = 3 };
 
@@ -36,6 +37,7 @@ struct cu_event_ {
     uint64_t capture;
     bool timed;
     long tick; /* when it was recorded; 0: not yet */
+    long graphs; /* nodes of graphs that record it */
 };
 struct cu_module_ {
     cu_context context;
@@ -72,6 +74,7 @@ typedef struct node {
     uint64_t to, from, bytes;
     unsigned word;
     standin_work *work;
+    cu_event event; /* EMPTY, in a graph: what it records whenever the graph is launched */
     void *state;    /* of the work, once it is tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* nodes, from 1 */
