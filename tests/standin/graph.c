@@ -87,12 +87,14 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
     if (n->event && s->graph) n->event->graphs++;
+    const allocation *marks = allocation_of(n->mark);
+    long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
+    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value && word == control.hang_word;
     if (n->hangs) {
-        const allocation *a = allocation_of(n->mark);
         snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
         control.hung_device = n->device;
-        control.hung_mark = a ? (long)(n->mark - a->begin) / 4 : -1;
+        control.hung_mark = word;
         control.hung_value = n->mark_value;
     }
     for (uint32_t i = 0; i < dep_count; i++) {
