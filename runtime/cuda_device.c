@@ -204,13 +204,13 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
     const fcp_cuda_table *call = &s->cuda->call;
     free(d->sources[pass]);
     d->sources[pass] = NULL;
-    if (d->modules[pass]) {
-        fcp_code code = fcp_cuda_check(s->cuda, call->module_unload(d->modules[pass]), err, "device %d does not give kernels up",
-                                       d->handle);
-        if (code) return code;
-    }
-    d->modules[pass] = NULL;
-    fcp_code code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
+    cu_module before = d->modules[pass];
+    d->modules[pass] = NULL; /* whatever giving it up says, it is not given up again */
+    fcp_code code = !before ? FCP_OK
+                            : fcp_cuda_check(s->cuda, call->module_unload(before), err, "device %d does not give kernels up",
+                                             d->handle);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
                                    "device %d does not take the kernels compiled for %s", d->handle, arch);
     return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
 }

@@ -275,14 +275,25 @@ fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t byte
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
+/* What names a plan: as many digits of its digest as tell plans apart. */
+enum { NAME_BYTES = 8 };
+static void name_plan(const uint8_t *digest, char out[2 * NAME_BYTES + 1]) {
+    for (int i = 0; i < NAME_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
 /* The first rank that is not as rank 0 is, or that failed. */
 static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
     for (uint32_t r = 0; r < ranks; r++) {
         const record *x = &all[r];
         if (x->format != all->format || x->version != all->version)
             return fcp_fail(err, FCP_E_START, "rank %u runs another version of the runtime than rank 0", r);
-        if (memcmp(x->plan, all->plan, sizeof x->plan) != 0)
-            return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0: all need the same one", r);
+        if (memcmp(x->plan, all->plan, sizeof x->plan) != 0) {
+            char theirs[2 * NAME_BYTES + 1], first[2 * NAME_BYTES + 1];
+            name_plan(x->plan, theirs);
+            name_plan(all->plan, first);
+            return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0 (SHA-256 %s... and %s...): all need the same one",
+                            r, theirs, first);
+        }
         if (x->graph_from != all->graph_from)
             return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
                             "options", r, x->graph_from, all->graph_from);
@@ -334,12 +345,12 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
     return code ? code : fcp_cuda_wait(s, stream, "connecting to the other ranks", err);
 }
 
-fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err) {
+fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     record mine = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = s->graph_from, .made = (uint32_t)made};
     record *all = calloc(n->place.ranks, sizeof *all);
     fcp_error why = {0};
-    fcp_code code = all ? fcp_plan_digest(s->plan, mine.plan, &why) : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = all ? fcp_plan_digest(plan, mine.plan, &why) : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, &why);
     if (!code) code = compare(all, n->place.ranks, &why);
     free(all);

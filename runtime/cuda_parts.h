@@ -249,9 +249,10 @@ fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tenso
 fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
 /* The rank's communicator, on its device, which is open. */
 fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
-/* Every rank tells the others its plan, options and `made`, what has become of its session so far: an error that names the
- * first rank that differs, or that failed; *err stays where this one did. It may be done again, for another plan. Then each pair that will talk does so once. */
-fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err);
+/* Every rank tells the others the plan that it is to run, options and `made`, what has become of that so far: an error that
+ * names the first rank that differs, or that failed; *err stays where this one did. It may be done again, for another plan. Then
+ * each pair that will talk does so once. */
+fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err);
 /* The arena, in place of one that there was: nothing of that is under way. */
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */

@@ -206,7 +206,7 @@ static fcp_code make(fcp_cuda_session *s, const fcp_start *start, bool nccl, fcp
     if (code) return code;
     code = plan_ranks(s, s->plan, err);
     if (!code) code = make_ranks(s, false, err);
-    return nccl ? fcp_cuda_nccl_agree(s, code, err) : code;
+    return nccl ? fcp_cuda_nccl_agree(s, s->plan, code, err) : code;
 }
 
 /* Waits for a stream, until `end` at the most. Returns whether it has ended, or failed. */
@@ -419,7 +419,7 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
         s->runs[pass] = 0;
     }
     if (!code) code = make_ranks(s, true, &why);
-    if (s->nccl) code = fcp_cuda_nccl_agree(s, code, &why);
+    if (s->nccl) code = fcp_cuda_nccl_agree(s, plan, code, &why);
     if (code && !stays) break_down(s, code, &why);
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
