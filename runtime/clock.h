@@ -26,6 +26,20 @@ static inline struct timespec fcp_deadline(uint32_t milliseconds) {
     return t;
 }
 
+/* Asking again and again for what nobody announces, at intervals that double. */
+typedef struct fcp_patience {
+    double end;       /* fcp_clock's: then it has lasted long enough */
+    long pause, most; /* nanoseconds: the next interval, the longest */
+} fcp_patience;
+static inline fcp_patience fcp_patience_of(uint32_t timeout_s, long pause, long most) {
+    return (fcp_patience){fcp_clock() + timeout_s, pause, most};
+}
+static inline bool fcp_patience_over(const fcp_patience *x) { return fcp_clock() > x->end; }
+static inline void fcp_pause(fcp_patience *x) {
+    nanosleep(&(struct timespec){.tv_nsec = x->pause}, NULL);
+    x->pause = x->pause < x->most / 2 ? 2 * x->pause : x->most;
+}
+
 static inline bool fcp_condition_init(pthread_cond_t *condition) {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr)) return false;

@@ -57,18 +57,15 @@ static fcp_code check(const fcp_cuda_session *s, nccl_result result, const char 
 /* Until what was begun is under way on the device; where it fails, the error. */
 static fcp_code settle(fcp_cuda_session *s, nccl_result result, const char *what, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
-    double begin = fcp_clock();
-    long pause = 2000;
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 2000, 1000000);
     fcp_code code = check(s, result, what, err);
-    while (!code) {
+    for (; !code; fcp_pause(&patience)) {
         nccl_result state = NCCL_IN_PROGRESS;
         code = check(s, n->nccl->call.async_error(n->comm, &state), what, err);
         if (!code) code = check(s, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
-        if (fcp_clock() - begin > s->timeout_s)
+        if (fcp_patience_over(&patience))
             return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, s->timeout_s);
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        if (pause < 1000000) pause *= 2;
     }
     return code;
 }

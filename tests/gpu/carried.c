@@ -16,21 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct program {
+#include "../standin/nvrtc_symbols.h"
+
+struct program {
     char *source, *cubin, *log, *key_text;
     size_t cubin_size;
-} program;
-
-int nvrtcVersion(int *major, int *minor);
-const char *nvrtcGetErrorString(int code);
-int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
-                       const char *const *names);
-int nvrtcDestroyProgram(program **p);
-int nvrtcCompileProgram(program *p, int count, const char *const *options);
-int nvrtcGetProgramLogSize(program *p, size_t *out);
-int nvrtcGetProgramLog(program *p, char *out);
-int nvrtcGetCUBINSize(program *p, size_t *out);
-int nvrtcGetCUBIN(program *p, char *out);
+};
 
 enum { OUT_OF_MEMORY = 1, NOT_HERE = 11 /* an internal error, as NVRTC numbers them */ };
 

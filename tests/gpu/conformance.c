@@ -29,17 +29,9 @@ typedef struct asked {
     cu_stream a, b;
     cu_ptr x, y;         /* NUMBERS floats each */
     float host[NUMBERS];
-    char answer[300];
+    char answer[GPU_ANSWER];
 } asked;
-
-static bool say(asked *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool say(asked *q, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(q->answer, sizeof q->answer, format, args);
-    va_end(args);
-    return false;
-}
+#define say(q, ...) gpu_say((q)->answer, __VA_ARGS__)
 
 /* Asks the driver; what comes back must be `wanted`. */
 #define EXPECT(wanted, name, ...)                                                                                      \
@@ -500,6 +492,14 @@ static void close_asked(asked *q) {
     if (q->module) q->call->module_unload(q->module);
     if (q->g->control) q->g->control->plan = NULL;
     fcp_plan_free(q->plan);
+}
+
+bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(answer, GPU_ANSWER, format, args);
+    va_end(args);
+    return false;
 }
 
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context) {

@@ -3,21 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct program {
+#include "nvrtc_symbols.h"
+
+struct program {
     char *text;
-} program;
+};
 
 long *standin_compilations(void);
-int nvrtcVersion(int *major, int *minor);
-const char *nvrtcGetErrorString(int code);
-int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
-                       const char *const *names);
-int nvrtcDestroyProgram(program **p);
-int nvrtcCompileProgram(program *p, int count, const char *const *options);
-int nvrtcGetProgramLogSize(program *p, size_t *out);
-int nvrtcGetProgramLog(program *p, char *out);
-int nvrtcGetCUBINSize(program *p, size_t *out);
-int nvrtcGetCUBIN(program *p, char *out);
 
 /* How many programs were compiled, by all threads: read it when none compiles. */
 long *standin_compilations(void) {
