@@ -262,12 +262,14 @@ fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+size_t fcp_cuda_allocated(size_t bytes) { return bytes ? bytes : ALIGN; }
+
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->allocate(out, bytes ? bytes : ALIGN), err, "device %d has no %zu bytes for %s",
+        code = fcp_cuda_check(s->cuda, call->allocate(out, fcp_cuda_allocated(bytes)), err, "device %d has no %zu bytes for %s",
                               d->handle, bytes, what);
     if (code || !from || !bytes) return code;
     code = fcp_cuda_stage_in(s, d, *out, from, bytes, err);
@@ -287,7 +289,7 @@ fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes
     *memory = 0;
     *held = 0;
     if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);
-    if (!code) *held = bytes;
+    if (!code) *held = fcp_cuda_allocated(bytes);
     return code;
 }
 

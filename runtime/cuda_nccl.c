@@ -25,7 +25,7 @@
 #include "start.h"
 #include "tensors.h"
 
-enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 64 << 20 };
+enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 4 << 20 };
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -40,11 +40,10 @@ struct cuda_nccl {
     fcp_nccl *nccl;
     nccl_comm comm;
     fcp_place place;
-    cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
+    cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one; then a PIECE of a tensor */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
-    cu_ptr left;                 /* what an error left */
     bool aborted, stuck;         /* stuck: even aborting did not end */
 };
 
@@ -112,6 +111,8 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
     return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");
 }
 
+size_t fcp_cuda_nccl_scratch(const fcp_cuda_session *s) { return ((size_t)s->nccl->place.ranks + 1) * FCP_GATHER_BYTES + PIECE; }
+
 fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     nccl_id id;
@@ -121,8 +122,7 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
     if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(s, &id, err);
-    size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES;
-    return code ? code : fcp_cuda_memory(s, &s->devices[0], bytes, NULL, "what ranks tell each other", &n->scratch, err);
+    return code ? code : fcp_cuda_memory(s, &s->devices[0], fcp_cuda_nccl_scratch(s), NULL, "what ranks tell each other", &n->scratch, err);
 }
 
 fcp_code fcp_start_id(void *out_id, fcp_error *err) {
@@ -229,7 +229,6 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
     for (int t = 0; t < FCP_TENSORS; t++)
         if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
     if (n->scratch && !stays) s->cuda->call.release(n->scratch);
-    if (n->left && !stays) s->cuda->call.release(n->left);
     if (n->memory && !stays) n->nccl->call.release(n->memory);
     fcp_nccl_close(n->nccl);
     free(n);
@@ -240,7 +239,7 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
 
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
-    size_t bytes = rank->arena_bytes ? rank->arena_bytes : 1;
+    size_t bytes = fcp_cuda_allocated(rank->arena_bytes);
     fcp_code code = fcp_cuda_use(s, rank->device, err);
     if (code) return code;
     if (n->enrolled) code = check(s, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
@@ -408,15 +407,13 @@ static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, 
 }
 
 fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
-    cu_ptr piece = 0;
-    size_t most = bytes < PIECE ? bytes : PIECE;
-    fcp_code code = fcp_cuda_memory(s, &s->devices[0], most, NULL, "a part of a tensor", &piece, err);
+    const struct cuda_nccl *n = s->nccl;
+    cu_ptr piece = n->scratch + ((cu_ptr)n->place.ranks + 1) * FCP_GATHER_BYTES;
+    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    for (size_t at = 0; !code && at < bytes; at += most)
-        code = collect_piece(s, from, (char *)memory + at, bytes - at < most ? bytes - at : most, piece, err);
-    if (code) s->nccl->left = piece; /* streams may name it until the communicator is aborted */
-    else if (piece) s->cuda->call.release(piece);
+    for (size_t at = 0; !code && at < bytes; at += PIECE)
+        code = collect_piece(s, from, (char *)memory + at, bytes - at < PIECE ? bytes - at : PIECE, piece, err);
     return code;
 }
 
@@ -446,6 +443,15 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
+size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out_held) {
+    bool moved = false;
+    *out_held = s->nccl->staged_bytes[t];
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        moved |= s->plan->problem->passes >> pass & 1 && (fcp_pass_inputs((fcp_pass)pass) | fcp_pass_outputs((fcp_pass)pass)) >> t & 1 &&
+                 moves(s, (fcp_pass)pass);
+    return moved ? tensor_bytes(s, t) : 0;
+}
+
 static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
     if (n->staged[t]) s->cuda->call.release(n->staged[t]);
@@ -453,6 +459,15 @@ static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes,
     n->staged_bytes[t] = 0;
     fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
     if (!code) n->staged_bytes[t] = bytes;
+    return code;
+}
+
+fcp_code fcp_cuda_nccl_stage_open(fcp_cuda_session *s, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+    for (int t = 0; !code && t < FCP_TENSORS; t++) {
+        size_t held, bytes = fcp_cuda_nccl_staged(s, (fcp_tensor)t, &held);
+        if (bytes > held) code = stage(s, &s->ranks[s->base.first_rank], t, bytes, err);
+    }
     return code;
 }
 
@@ -472,7 +487,7 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
         if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
         if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) fcp_tensors_set(out, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
-        any = true;
+        any = s->host_tensors = true;
     }
     return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
 }

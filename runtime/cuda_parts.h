@@ -8,6 +8,7 @@
 #include "jit.h"
 #include "kernel_work.h"
 #include "session.h"
+#include "tensors.h"
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
@@ -41,6 +42,13 @@ typedef struct cuda_stage {
     cu_stream stream;
 } cuda_stage;
 
+/* Bytes that a session is to hold for its plan, all that it allocates: on a device, of which `held` are there already, and
+ * pinned for the device, those of the marks for the first one. NCCL's own, the driver's and a probe's (given up before anything
+ * large is made) are not among them. */
+typedef struct cuda_need {
+    size_t device, held, pinned;
+} cuda_need;
+
 typedef struct cuda_device {
     cu_device handle;
     cu_context context;
@@ -55,7 +63,8 @@ typedef struct cuda_device {
     cu_module modules[FCP_PASSES]; /* NULL where a pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
-    size_t environment_held, need, kept; /* need, kept: bytes that a plan needs, and of those that are held already */
+    size_t environment_held;
+    cuda_need need;
     char *sources[FCP_PASSES]; /* of the modules; NULL: of one that is not whole */
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
     cu_ptr marks;            /* the session's, as the device reaches them */
@@ -115,6 +124,7 @@ typedef struct fcp_cuda_session {
     fcp_homes *homes;
     cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
     size_t stage_bytes; /* as asked for; 0: as cuda_stage.c has it */
+    bool host_tensors;  /* nccl: tensors lie in host memory, as a caller said or as they have */
     uint32_t *marks;    /* host memory that devices write: see cuda_marks.c */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
@@ -138,7 +148,8 @@ fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d);
 size_t fcp_cuda_environment_size(const fcp_plan *plan);
-/* Memory of a device, with bytes of ours if `from`. */
+/* Memory of a device, with bytes of ours if `from`. fcp_cuda_allocated: as many as are taken for so many, never none. */
+size_t fcp_cuda_allocated(size_t bytes);
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err);
 /* The same, where `held` bytes of it are there already: kept if they are enough, else given up first. */
@@ -184,6 +195,7 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, 
 /* --- cuda_stage.c: copies between a device and pageable memory */
 fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);
+size_t fcp_cuda_stage_pinned(const cuda_device *d); /* bytes of its buffers */
 /* Put into the stage's stream. `from` has been read when stage_in returns; `to` is written when stage_flush has returned,
  * which waits for all copies of the stage. */
 fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err);
@@ -198,6 +210,7 @@ fcp_code fcp_cuda_stages_join(fcp_cuda_session *s, cu_stream origin, fcp_error *
 /* --- cuda_marks.c: how far the queues are, as the devices say it */
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_marks_close(fcp_cuda_session *s);
+size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* their bytes */
 /* A run of a pass begins, in the stream, of device d. */
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err);
 /* What says that an instruction of a pass has begun (its number in the queue; their count: the queue has ended), and where;
@@ -253,6 +266,12 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
  * names the first rank that differs, or that failed; *err stays where this one did. It may be done again, for another plan. Then
  * each pair that will talk does so once. */
 fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err);
+/* Bytes of the device's for what ranks tell each other; for a tensor that lies in host memory, in whatever pass it is moved, and
+ * those that there are. */
+size_t fcp_cuda_nccl_scratch(const fcp_cuda_session *s);
+size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out_held);
+/* Memory for all of those. */
+fcp_code fcp_cuda_nccl_stage_open(fcp_cuda_session *s, fcp_error *err);
 /* The arena, in place of one that there was: nothing of that is under way. */
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */

@@ -24,11 +24,10 @@ enum { DEFAULT_TIMEOUT_S = 120, DEFAULT_GRAPH_FROM = 3, ARENA_ALIGN = 64, NOWHER
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-/* A device is to hold so many bytes where it holds some already. */
+/* A device is to hold so many bytes where it holds some already, which are enough or are given up before. */
 static void count_memory(cuda_device *d, size_t bytes, size_t held) {
-    if (bytes <= held) return;
-    d->need += bytes;
-    d->kept += held;
+    d->need.device += bytes > held ? bytes : held;
+    d->need.held += held;
 }
 
 /* A rank's slots, and its work lists, in an arena that does not begin anywhere yet. */
@@ -49,28 +48,41 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
         count_memory(r->device, r->work[pass].size, r->work[pass].held);
     }
-    count_memory(r->device, r->arena_bytes, r->memory_held);
+    count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, r->lock_words * 4, r->locks_held);
     r->filled = calloc((size_t)dkv + 1, 1);
     if (!code && !r->filled) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
 }
 
+/* What a rank's process has besides. */
+static void count_nccl(fcp_cuda_session *s) {
+    cuda_device *d = &s->devices[0];
+    size_t scratch = fcp_cuda_nccl_scratch(s);
+    count_memory(d, scratch, scratch);
+    for (int t = 0; s->host_tensors && t < FCP_TENSORS; t++) {
+        size_t held, bytes = fcp_cuda_nccl_staged(s, (fcp_tensor)t, &held);
+        count_memory(d, bytes, held);
+    }
+}
+
 static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
+    if (s->nccl) count_nccl(s);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
-        count_memory(d, fcp_cuda_environment_size(s->plan), d->environment_held);
+        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         code = fcp_cuda_use(s, d, err);
         if (!code)
             code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
                                   "device %d does not say how much memory it has", d->handle);
-        if (!code && d->need > available + d->kept)
+        if (!code && d->need.device > available + d->need.held)
             code = fcp_fail(err, FCP_E_NO_MEMORY,
                             "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
-                            "fewer buffers would do", d->handle, d->name, (double)(available + d->kept) / 1e9, (double)total / 1e9,
-                            (double)d->need / 1e9);
+                            "fewer buffers would do", d->handle, d->name, (double)(available + d->need.held) / 1e9, (double)total / 1e9,
+                            (double)d->need.device / 1e9);
     }
     return code;
 }
@@ -96,7 +108,7 @@ static fcp_code make_arena(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) {
     if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
     r->memory_held = 0;
     fcp_code code = fcp_cuda_nccl_memory(s, r, err);
-    if (!code) r->memory_held = r->arena_bytes;
+    if (!code) r->memory_held = fcp_cuda_allocated(r->arena_bytes);
     return code;
 }
 
@@ -155,7 +167,7 @@ static fcp_code plan_ranks(fcp_cuda_session *s, const fcp_plan *plan, fcp_error 
     s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
     s->homes = fcp_homes_of(plan);
     if (!s->ranks || !s->homes) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
-    for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = s->devices[i].kept = 0;
+    for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = (cuda_need){0};
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         if (before) take_over(&s->ranks[r], &before[r]);
         code = plan_rank(s, r, err);
@@ -183,6 +195,7 @@ static fcp_code make_ranks(fcp_cuda_session *s, bool again, fcp_error *err) {
     else if (!code) code = fcp_cuda_partition_open(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
+    if (!code && s->nccl && s->host_tensors) code = fcp_cuda_nccl_stage_open(s, err);
     return code;
 }
 
@@ -536,6 +549,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     s->partition_wanted = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     s->stage_bytes = options ? options->stage_bytes : 0;
+    s->host_tensors = options && options->host_tensors;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");

@@ -34,6 +34,8 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
     return code;
 }
 
+size_t fcp_cuda_stage_pinned(const cuda_device *d) { return 2 * d->stage.bytes; }
+
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_stage *x = &d->stage;

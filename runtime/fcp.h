@@ -135,6 +135,8 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* nccl; NULL: from the environment */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+    bool host_tensors;        /* nccl: tensors will lie in host memory: what that takes on the device is counted and held from the
+                               * beginning, so that all ranks know where one has too little; else from the first such run on */
     size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
     fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */

@@ -234,6 +234,16 @@ API cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+/* An allocation is there, or is no longer. */
+static void count(const allocation *a, bool more) {
+    size_t bytes = a->end - a->begin, *now = a->host ? &control.pinned : &control.held[a->context->device];
+    size_t *most = a->host ? &control.most_pinned : &control.most_held[a->context->device];
+    *now = more ? *now + bytes : *now - bytes;
+    if (*now > *most) *most = *now;
+    if (!a->host) a->context->used = *now;
+    control.live += more ? 1 : -1;
+}
+
 static cu_result allocate(cu_ptr *out, size_t bytes, bool shared) {
     if (!current) return INVALID_CONTEXT;
     if (!bytes) return CU_ERROR_INVALID_VALUE;
@@ -243,8 +253,7 @@ static cu_result allocate(cu_ptr *out, size_t bytes, bool shared) {
     if (!control.idle) memset(a->memory, 0xff, bytes);
     *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false, shared};
     allocations = a;
-    current->used += bytes;
-    control.live++;
+    count(a, true);
     *out = a->begin;
     return CU_SUCCESS;
 }
@@ -261,10 +270,9 @@ static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
     if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
     if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
     *at = a->next;
-    if (!host) a->context->used -= a->end - a->begin;
+    count(a, false);
     free(a->memory);
     free(a);
-    control.live--;
     return CU_SUCCESS;
 }
 API cuMemFree_v2(cu_ptr p) {
@@ -281,7 +289,7 @@ API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     memset(a->memory, 0xff, bytes);
     *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, true, false};
     allocations = a;
-    control.live++;
+    count(a, true);
     *out = a->memory;
     return CU_SUCCESS;
 }

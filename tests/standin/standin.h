@@ -38,6 +38,7 @@ typedef struct standin {
     unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
     /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
+    size_t held[8], most_held[8], pinned, most_pinned; /* bytes allocated: of each device, and of the host; now, and at most */
     unsigned green_size; /* multiprocessors of the last green context */
     unsigned long in_green, out_of_green; /* launches of attention, by stream */
     unsigned most_blocks; /* of those, the largest */
