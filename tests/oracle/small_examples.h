@@ -1,6 +1,7 @@
 /* small_examples.h: the examples, made small: for tests in which a product takes fibers milliseconds. */
 #ifndef SMALL_EXAMPLES_H
 #define SMALL_EXAMPLES_H
+#include <stddef.h>
 
 typedef struct small_example {
     const char *file, *lengths, *defines[8];
@@ -24,5 +25,25 @@ static const small_example small_examples[] = {
                                   "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
+};
+/* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their own), with
+ * scores. */
+static const small_example other_examples[] __attribute__((unused)) = {
+    {"chunked_prefill.fcp", "[64:300 x 2, 70, 1:200 x 3]", {0}},
+    {"cross.fcp", "[300:77 x 2, 100:77 x 2]", {0}},
+    {"decode.fcp", "[1:400 x 4, 1:100 x 10]", {0}},
+    {"masks/causal_document.fcp", NULL, {"model.heads=1"}},
+    {"masks/document.fcp", NULL, {"model.heads=1"}},
+    {"masks/global_field.fcp", NULL, {"model.heads=1"}},
+    {"masks/hash_sparse.fcp", NULL, {"model.heads=1"}},
+    {"masks/prefix_document.fcp", NULL, {"model.heads=1"}},
+    {"masks/random_eviction.fcp", NULL, {"model.heads=1"}},
+    {"masks/slices.fcp", "[4K]", {"model.heads=1", "plan.block=512"}},
+    {"masks/tree.fcp", NULL, {"model.heads=1"}},
+    {"scores/alibi.fcp", "[300, 150]", {0}},
+    {"scores/heads.fcp", "[300, 150]", {0}},
+    {"scores/relative.fcp", "[300, 150]", {"model.heads=4"}},
+    {"scores/sinks.fcp", "[300, 150]", {"model.heads=4"}},
+    {"scores/softcap.fcp", "[300, 150]", {"softcap.c=20.0"}},
 };
 #endif
