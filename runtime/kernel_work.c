@@ -313,6 +313,24 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
     return kept;
 }
 
+/* The runs of an ordered item, from its last row to its first. Items are longest first and, where that says nothing, in the
+ * order of their keys. The next item of a causal mask, a window or a document then begins where the one before it is or has
+ * been, and follows it a step behind; from the first row on it would begin ahead of it and wait. */
+static int later(const void *a, const void *b) {
+    const fk_row_run *x = a, *y = b;
+    return x->position > y->position ? -1 : x->position < y->position;
+}
+static void turn_round(fk_row_run *runs, uint32_t count) {
+    bool good = true;
+    for (uint32_t i = 0; i < count / 2; i++) {
+        fk_row_run run = runs[i];
+        runs[i] = runs[count - 1 - i];
+        runs[count - 1 - i] = run;
+    }
+    for (uint32_t i = 1; i < count; i++) good = good && runs[i - 1].position > runs[i].position;
+    if (!good) qsort(runs, count, sizeof *runs, later);
+}
+
 /* Locks and turns, in order of the items. A row of cells is known by its first token. */
 static bool order_runs(struct columns *x) {
     fcp_kernel_work *w = x->w;
@@ -356,7 +374,10 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     for (uint32_t i = 0; i < w->key_count; i++) {
         if (!w->keys[i].runs) continue;
         uint64_t rows = 0;
-        if (x->ordered) rows = w->keys[i].runs;
+        if (x->ordered) {
+            rows = w->keys[i].runs;
+            turn_round(w->row_runs + w->keys[i].first, w->keys[i].runs);
+        }
         else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &rows);
         w->keys[kept] = w->keys[i];
         sizes[kept] = (struct size){rows, kept};

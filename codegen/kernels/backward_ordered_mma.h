@@ -72,7 +72,7 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
 }
 
 FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered) {
-    fk_u32 head = kv_head * p->group, last_head = head + p->group - 1, buffer = 0, keys = item->count;
+    fk_u32 first_head = kv_head * p->group, head = first_head, buffer = 0, keys = item->count;
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_u32 band = fk_warp();
@@ -86,7 +86,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_dkv_advance(item, runs, &step, &head, last_head);
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);

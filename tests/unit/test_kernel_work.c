@@ -1,9 +1,11 @@
 /* The kernels' work lists: rows with their keys and keys with their rows speak of the same pairs, each output is of one
- * item, items are longest first, and turns count what comes before. */
+ * item, items are longest first, turns count what comes before, and who has turns hardly waits for them. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include "../../runtime/kernel_work.h"
 #include "gpu_plan.h"
+#include "order_model.h"
 
 enum { APART = 1 << 16, MOST = 64 };
 
@@ -66,6 +68,7 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, bool
             const fk_row_run *run = &w->row_runs[j];
             pairs += sum_of(run->token, run->count, 1, 1) * sum_of(item->k, item->count, stride, 2) * run->cls;
             if (!ordered) continue;
+            cr_assert(j == item->first || run[-1].position > run->position, "from the last row to the first");
             cr_assert(run->count <= FK_ROWS && run->lock < w->lock_count && run->turn == turns[run->lock]++);
             for (uint32_t k = 0; k < j; k++) /* a lock is of the same rows always */
                 if (w->row_runs[k].lock == run->lock && k >= w->keys[0].first)
@@ -121,4 +124,28 @@ Test(kernel_work, rows_and_keys_agree) {
                "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n");
     check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [1500, 1, 127, 128, 129] }\n"
                "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n");
+}
+
+/* The lists of one rank, as long as the model says that they take beside lists without turns. */
+static void check_waiting(const char *mask, const char *lengths, uint32_t kv_heads, uint32_t group, double most) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "model { heads = %u; kv_heads = %u; head_dim = 64 }\ncluster { gpus = 1 }\nbatch { lengths = [%s] }\n"
+             "plan { mask = %s; block = 1K; strategy = fcp(coalesce = 64) }\n", kv_heads * group, kv_heads, lengths, mask);
+    fcp_plan *plan = gpu_plan("order.fcp", text, NULL, 0);
+    order_model with, without;
+    cr_assert(order_model_of_rank(plan, 0, 116, &with, &without));
+    cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads, group,
+              (double)with.end / (double)without.end);
+    fcp_plan_free(plan);
+}
+
+Test(kernel_work, turns_are_hardly_waited_for) {
+    static const uint32_t heads[][2] = {{8, 8}, {8, 1}, {16, 2}};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        check_waiting("causal", "8K", heads[i][0], heads[i][1], 1.04);
+        check_waiting("full", "8K", heads[i][0], heads[i][1], 1.03);
+        check_waiting("window(w = 1K)", "8K", heads[i][0], heads[i][1], 1.04);
+        check_waiting("causal", "4K, 2K, 1K x 4", heads[i][0], heads[i][1], 1.08);
+    }
 }
