@@ -359,11 +359,18 @@ fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out,
             d->events = bigger;
             d->event_capacity = capacity;
         }
+        const fcp_cuda_table *call = &s->cuda->call;
         cu_event made = NULL;
-        fcp_code code = fcp_cuda_use(s, d, err);
+        cu_context before = NULL;
+        fcp_code code = fcp_cuda_check(s->cuda, call->context_get(&before), err, "no current context");
+        if (!code) code = fcp_cuda_use(s, d, err);
         if (!code)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.event_create(&made, CU_EVENT_DISABLE_TIMING), err,
-                                  "device %d makes no event", d->handle);
+            code = fcp_cuda_check(s->cuda, call->event_create(&made, CU_EVENT_DISABLE_TIMING), err, "device %d makes no event",
+                                  d->handle);
+        if (!code && before != d->context) { /* whoever works on another device goes on there */
+            code = fcp_cuda_check(s->cuda, call->context_set(before), err, "cannot go back to the device that was in use");
+            if (code) call->event_destroy(made);
+        }
         if (code) return code;
         if (d->event_count) d->events[d->event_count] = d->events[0];
         d->events[0] = made;

@@ -156,7 +156,7 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
 fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                                cu_ptr *memory, size_t *held, fcp_error *err);
 fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err);
-/* Events of a device: taken when needed, given back when whatever waits for it has been told to. */
+/* Events of a device: taken when needed, given back when whatever waits for it has been told to. The device in use stays. */
 fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err);
 void fcp_cuda_event_give(cuda_device *d, cu_event event);
 /* Work put into `to` from now on begins after what is in `from`, a stream of device d. */

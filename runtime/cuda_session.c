@@ -439,6 +439,23 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
     return code;
 }
 
+/* A stream of the driver's own, which means another one wherever another context is current. */
+static bool is_default(cu_stream stream) {
+    return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
+}
+
+/* A run on a default stream of device d, which is used only where that device is current: the session's own stream follows
+ * it, has the run, and is followed by it. */
+static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream stream,
+                           bool host, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
+    if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
+    if (!code) code = fcp_cuda_use(s, d, err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, s->finished, 0), err, "cannot wait for an event");
+}
+
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
@@ -448,12 +465,14 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (s->broken)
         return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
-    if (!code) code = fcp_cuda_use(s, d, &why);
+    if (!code && !is_default(stream)) code = fcp_cuda_use(s, d, &why);
     if (!code && stream) code = device_of(s, stream, &d, &why);
     if (!code && stream) code = refuse_capture(s, stream, &why);
+    if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
-        code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+        code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
+                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
         if (code) break_down(s, code, &why);
     }
     s->cuda->call.context_set(before);

@@ -84,7 +84,9 @@ fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tenso
 }
 
 fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
-    if (!s || !stream) return fcp_fail(err, FCP_E_ARGUMENT, "a run on a stream needs a session and a stream");
+    if (!s || !stream)
+        return fcp_fail(err, FCP_E_ARGUMENT, "a run on a stream needs a session and a stream; of CUDA's default streams the handles "
+                        "are CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2)");
     if (!s->kind->streams)
         return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->backend(s));
     return run(s, pass, tensors, stream, err);

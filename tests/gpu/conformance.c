@@ -14,10 +14,9 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/jit.h"
 #include "../../runtime/kernel_source.h"
+#include "../standin/errors.h"
 #include "gpu.h"
 
-enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
-       CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905 };
 enum { NUMBERS = 4096, BYTES = NUMBERS * 4 };
 
 typedef struct asked {
@@ -76,12 +75,7 @@ static cu_result join(asked *q, cu_stream from, cu_stream to) { /* `to` goes on 
 /* --- errors and contexts ------------------------------------------------------------------------------------------- */
 
 static bool error_numbers(asked *q) {
-    static const struct { int number; const char *name; } all[] = {
-        {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
-        {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
-        {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
-        {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
-        {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
+    static const struct { int number; const char *name; } all[] = {DRIVER_ERROR_NAMES};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *name = NULL, *text = NULL;
         CALL(error_name, all[i].number, &name);

@@ -27,10 +27,16 @@ bool journal_next(const journal *j, size_t *at, const char *kind, char *name, si
 /* --- the machine ---------------------------------------------------------------------------------------------------- */
 enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY: what each of four ranks says has room in it */
 
-/* Symbols beyond the runtime's table; NULL where the driver has them not. */
+/* Symbols beyond the runtime's table; NULL where the driver has them not. Before CUDA 12.8 there is cuEventElapsedTime alone,
+ * which is as its successor. */
+typedef struct gpu_node_ *gpu_node;
+#define GPU_SYMBOLS(X)                                                                                                 \
+    X(cuEventElapsedTime_v2, cu_result (*elapsed)(float *, cu_event, cu_event))                                        \
+    X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *))
 typedef struct gpu_symbols {
-    cu_result (*elapsed)(float *, cu_event, cu_event);
-    cu_result (*graph_nodes)(cu_graph, void *, size_t *);
+#define X(name, type) type;
+    GPU_SYMBOLS(X)
+#undef X
 } gpu_symbols;
 
 /* What the first process finds out and the others know. */

@@ -133,15 +133,7 @@ API cuDriverGetVersion(int *out) {
     return CU_SUCCESS;
 }
 API cuGetErrorName(cu_result result, const char **out) {
-    static const struct { int number; const char *name; } all[] = {
-        {CU_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {CU_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
-        {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"}, {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
-        {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {CU_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY"},
-        {CU_ERROR_PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
-        {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}, {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
-        {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
-        {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
-        {CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT"}};
+    static const struct { int number; const char *name; } all[] = {DRIVER_ERROR_NAMES};
     *out = "CUDA_ERROR_OF_THE_STAND_IN";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].number == result) *out = all[i].name;
@@ -326,6 +318,27 @@ API cuMemGetAddressRange_v2(cu_ptr *base, size_t *size, cu_ptr p) {
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 
+static struct cu_stream_ defaults[DEVICES + 1][2];
+
+/* A handle of a default stream is that of the context that is current. */
+static cu_result find_default(cu_stream *s) {
+    uintptr_t handle = (uintptr_t)*s;
+    if (handle > CU_DEFAULT_PER_THREAD) return CU_SUCCESS;
+    if (!current) return INVALID_CONTEXT;
+    cu_stream found = &defaults[current - contexts][handle == CU_DEFAULT_PER_THREAD];
+    if (!found->context) {
+        *found = (struct cu_stream_){.context = current, .next = streams};
+        streams = found;
+    }
+    *s = found;
+    return CU_SUCCESS;
+}
+#define STREAM(s)                                                                                                      \
+    do {                                                                                                               \
+        cu_result found_ = find_default(&(s));                                                                         \
+        if (found_) return found_;                                                                                     \
+    } while (0)
+
 static bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
 static uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
 
@@ -399,16 +412,19 @@ static cu_result ask(cu_stream s, uint32_t steps) {
 static uint32_t some_steps(void) { return 1 + (uint32_t)(control.seed >> 40) % 400; }
 API cuStreamQuery(cu_stream s) {
     ENTER;
+    STREAM(s);
     return ask(s, some_steps());
 }
 API cuStreamSynchronize(cu_stream s) {
     ENTER_OUTSIDE;
+    STREAM(s);
     uint32_t last = s->capture && capture_origin ? 0 : node_of(&live, s->last);
     if (last) store_finish(&live, last);
     return ask(s, UINT32_MAX);
 }
 API cuStreamGetCtx(cu_stream s, cu_context *out) {
     ENTER;
+    STREAM(s);
     cu_stream at = streams;
     while (at && at != s) at = at->next;
     if (!at) return INVALID_HANDLE;
@@ -417,11 +433,13 @@ API cuStreamGetCtx(cu_stream s, cu_context *out) {
 }
 API cuStreamIsCapturing(cu_stream s, int *out) {
     ENTER;
+    STREAM(s);
     *out = in_capture(s);
     return CU_SUCCESS;
 }
 API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
     ENTER;
+    STREAM(s);
     const node empty = {.op = EMPTY};
     if (flags) return CU_ERROR_INVALID_VALUE;
     if (capture_origin && e->capture == captured.id) {
@@ -453,6 +471,7 @@ API cuEventDestroy_v2(cu_event e) {
 }
 API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags) {
     ENTER;
+    STREAM(s);
     if (e->context != s->context) return INVALID_HANDLE;
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CU_ERROR_INVALID_VALUE;
     if (flags) { /* a node of the graph: recorded when that is launched, and not here */
@@ -507,20 +526,24 @@ static cu_result host_copy(cu_stream s, uint64_t host, uint64_t to, uint64_t fro
 }
 API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
     ENTER;
+    STREAM(s);
     return inside(to, bytes) ? host_copy(s, (uintptr_t)from, to, (uintptr_t)from, bytes) : CU_ERROR_INVALID_VALUE;
 }
 API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s) {
     ENTER;
+    STREAM(s);
     return inside(from, bytes) ? host_copy(s, (uintptr_t)to, (uintptr_t)to, from, bytes) : CU_ERROR_INVALID_VALUE;
 }
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
     ENTER;
+    STREAM(s);
     if (!inside(to, bytes) || !inside(from, bytes)) return CU_ERROR_INVALID_VALUE;
     control.copies++;
     return copy(s, to, from, bytes);
 }
 API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s) {
     ENTER;
+    STREAM(s);
     if (!inside(to, bytes) || !inside(from, bytes) || allocation_of(to)->context != to_context ||
         allocation_of(from)->context != from_context)
         return CU_ERROR_INVALID_VALUE;
@@ -529,6 +552,8 @@ API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context 
 }
 API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     ENTER;
+    STREAM(s);
+    if (current != s->context) return INVALID_CONTEXT;
     if (to % 4 || !inside(to, count * 4)) return CU_ERROR_INVALID_VALUE;
     const node n = {.op = FILL, .to = to, .bytes = count * 4, .word = word};
     return put(s, &n, 0);
@@ -616,11 +641,13 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int thr
 API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
                    cu_stream s, void **parameters, void **extra) {
     ENTER;
+    STREAM(s);
     node n = {.op = f->kernel ? KERNEL : EMPTY, .function = f, .blocks = x};
     if (!f->kernel) return put(s, &n, 0);
     if (!x || y != 1 || z != 1 || b != 1 || c != 1 || extra || a != f->kernel->threads || shared != f->kernel->shared)
         return CU_ERROR_INVALID_VALUE;
     if (f->module->context != s->context) return INVALID_HANDLE;
+    if (current != s->context) return INVALID_CONTEXT;
     if (in_capture(s) && s->green && control.green == GREEN_NO_CAPTURE) {
         capture_bad = true;
         return CAPTURE_UNSUPPORTED;
@@ -641,6 +668,8 @@ API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a
 
 API cuStreamBeginCapture_v2(cu_stream s, int mode) {
     ENTER;
+    if ((uintptr_t)s <= CU_DEFAULT_LEGACY) return CAPTURE_UNSUPPORTED;
+    STREAM(s);
     if (capture_origin || mode != CU_CAPTURE_THREAD_LOCAL) return CU_ERROR_INVALID_VALUE;
     captured = (store){.id = ++last_capture, .graph = true};
     capture_origin = s;
@@ -650,6 +679,7 @@ API cuStreamBeginCapture_v2(cu_stream s, int mode) {
     return CU_SUCCESS;
 }
 API cuStreamEndCapture(cu_stream s, cu_graph *out) {
+    STREAM(s);
     if (s != capture_origin) return CU_ERROR_INVALID_VALUE;
     cu_result result = capture_bad ? CAPTURE_INVALIDATED : CU_SUCCESS;
     uint32_t last = node_of(&captured, s->captured);
@@ -684,6 +714,7 @@ API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long lo
 }
 API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     ENTER;
+    STREAM(s);
     if (in_capture(s)) return CAPTURE_UNSUPPORTED;
     const node empty = {.op = EMPTY};
     put(s, &empty, 0);

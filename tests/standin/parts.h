@@ -4,13 +4,11 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/cuda_driver.h"
 #include "../fibers/fibers.h"
+#include "errors.h"
 #include "outside.h"
 #include "standin.h"
 
-enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
-       CAPTURED_EVENT = 907,
-       INVALID_CONTEXT = 201, NOT_FOUND = 500, NO_BINARY = 209, INVALID_HANDLE = 400, LAUNCH_FAILED = 719,
-       MULTIPROCESSORS = 3 };
+enum { DEVICES = 8, MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
