@@ -113,7 +113,7 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     answer *a = calloc(1, size);
     bool *taken = calloc(p->ranks, sizeof *taken);
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.2);
     fcp_code code = FCP_OK;
     bool written = false;
     if (!a || !taken) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
@@ -132,7 +132,7 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
             written = written || !code;
             wait = 1000000;
         }
-        if (!code && fcp_clock() - begin > timeout_s) {
+        if (!code && fcp_patience_ends(&patience)) {
             static const uint8_t none[NONCE];
             bool asked = memcmp(a->nonces[left], none, NONCE) != 0;
             code = fcp_fail(err, FCP_E_START, "rank %u did not %s the id within %u s: looked for '%.300s.%u'", left,
@@ -153,7 +153,7 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
     char name[PATH_ROOM];
     answer *a = calloc(1, size);
     asking x = {.rank = p->rank, .ranks = p->ranks}, there;
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.2);
     memcpy(x.magic, ask_magic, sizeof ask_magic);
     name_of(name, path, p->rank);
     fcp_code code = a ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
@@ -164,7 +164,7 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
         bool found = get(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
         any |= found;
         if (found && memcmp(a->nonces[p->rank], x.nonce, NONCE) == 0) break;
-        if (fcp_clock() - begin > timeout_s)
+        if (fcp_patience_ends(&patience))
             code = fcp_fail(err, FCP_E_START, "rank 0 did not answer rank %u in '%.300s' within %u s%s", p->rank, path, timeout_s,
                             any ? ": there was an answer, to others" : "");
     }

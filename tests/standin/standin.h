@@ -32,7 +32,7 @@ typedef struct standin {
     bool lost;           /* the device is gone: what waits is dropped */
     bool foreign;        /* device memory is of a context that is not a primary one */
     bool idle;           /* kernels do nothing but add: for tests that look at no result */
-    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
+    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 200 */
     /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
     unsigned green_size; /* multiprocessors of the last green context */
