@@ -417,14 +417,15 @@ fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
 }
 
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err) {
-    fcp_patience patience = fcp_patience_of(s->timeout_s, 10000, 1000000);
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    long pause = 10000;
     fcp_code code = FCP_OK;
-    for (;; fcp_pause(&patience)) {
+    for (;; fcp_pause(&pause, 1000000)) {
         cu_result result = s->cuda->call.stream_query(stream);
         if (result == CU_SUCCESS || (code && result != CU_ERROR_NOT_READY)) return code;
         /* what is in the stream may go on: the memory that it names is not given up before it has ended, or failed twice */
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
-        else if (fcp_patience_over(&patience))
+        else if (fcp_patience_ends(&patience))
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
         if (!code && s->nccl && (code = fcp_cuda_nccl_watch(s, what, err))) return code; /* aborting it ends what waits */
     }

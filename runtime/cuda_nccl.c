@@ -11,7 +11,6 @@
  * Failure:  an error of a peer's shows itself in the communicator, a peer that stalls by the timeout. Either way the
  *           communicator is aborted, which ends what waits on the device, and the session is broken.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +43,8 @@ struct cuda_nccl {
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
-    bool aborted, stuck;         /* stuck: even aborting did not end */
+    bool apart;                  /* ranks have told each other why they cannot go on: all of them know, and leave */
+    bool ended, stuck;           /* ended: destroyed or aborted; stuck: even that did not end */
 };
 
 /* --- the communicator --------------------------------------------------------------------------------------------- */
@@ -56,14 +56,15 @@ static fcp_code check(const fcp_cuda_session *s, nccl_result result, const char 
 /* Until what was begun is under way on the device; where it fails, the error. */
 static fcp_code settle(fcp_cuda_session *s, nccl_result result, const char *what, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
-    fcp_patience patience = fcp_patience_of(s->timeout_s, 2000, 1000000);
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    long pause = 2000;
     fcp_code code = check(s, result, what, err);
-    for (; !code; fcp_pause(&patience)) {
+    for (; !code; fcp_pause(&pause, 1000000)) {
         nccl_result state = NCCL_IN_PROGRESS;
         code = check(s, n->nccl->call.async_error(n->comm, &state), what, err);
         if (!code) code = check(s, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
-        if (fcp_patience_over(&patience))
+        if (fcp_patience_ends(&patience))
             return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, s->timeout_s);
     }
     return code;
@@ -138,7 +139,7 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err) {
 
 fcp_code fcp_cuda_nccl_watch(fcp_cuda_session *s, const char *what, fcp_error *err) {
     nccl_result state = NCCL_SUCCESS;
-    if (s->nccl->aborted || !s->nccl->comm) return FCP_OK;
+    if (s->nccl->ended || !s->nccl->comm) return FCP_OK;
     fcp_code code = check(s, s->nccl->nccl->call.async_error(s->nccl->comm, &state), what, err);
     return code ? code : check(s, state, what, err);
 }
@@ -178,18 +179,15 @@ static void *end_comm(void *argument) {
 static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t timeout_s) {
     ending *e = calloc(1, sizeof *e);
     pthread_t thread;
-    struct timespec until;
-    if (!e) {
+    if (!e || !fcp_condition_init(&e->ended)) {
+        free(e);
         call(comm);
         return true;
     }
     e->users = 2;
     e->call = call;
     e->comm = comm;
-    pthread_mutex_init(&e->lock, NULL); /* neither fails where glibc makes them */
-    pthread_cond_init(&e->ended, NULL);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += timeout_s;
+    pthread_mutex_init(&e->lock, NULL); /* does not fail where glibc makes it */
     pthread_mutex_lock(&e->lock);
     if (pthread_create(&thread, NULL, end_comm, e)) {
         e->users--;
@@ -198,11 +196,27 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
         return true;
     }
     pthread_detach(thread);
-    int late = 0;
-    while (!e->over && late != ETIMEDOUT) late = pthread_cond_timedwait(&e->ended, &e->lock, &until);
+    for (fcp_patience patience = fcp_patience_of(timeout_s, 0.1); !e->over && !fcp_patience_ends(&patience);) {
+        struct timespec until = fcp_deadline(50);
+        pthread_cond_timedwait(&e->ended, &e->lock, &until);
+    }
     bool over = e->over;
     leave(e);
     return over;
+}
+
+/* Leaves the others; false: it does not come to an end. Whoever aborts in place of it takes away from slower ranks what they
+ * have not yet been told. */
+static bool leave_others(fcp_cuda_session *s) {
+    struct cuda_nccl *n = s->nccl;
+    fcp_error ignored;
+    if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
+    n->enrolled = NULL;
+    n->apart = false;
+    if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) return false;
+    n->ended = true;
+    n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
+    return true;
 }
 
 void fcp_cuda_nccl_abort(fcp_cuda_session *s) {
@@ -211,20 +225,15 @@ void fcp_cuda_nccl_abort(fcp_cuda_session *s) {
         if (s->graphs[pass]) s->cuda->call.graph_exec_destroy(s->graphs[pass]);
         s->graphs[pass] = NULL;
     }
-    if (n->aborted || !n->comm) return;
-    n->aborted = true;
+    if (n->ended || !n->comm || (n->apart && leave_others(s))) return;
+    n->ended = true;
     n->stuck = !call_within(n->nccl->call.abort, n->comm, s->timeout_s);
 }
 
 void fcp_cuda_nccl_close(fcp_cuda_session *s) {
     struct cuda_nccl *n = s->nccl;
-    fcp_error ignored;
     if (!n) return;
-    if (n->comm && !n->aborted) {
-        if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
-        if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) fcp_cuda_nccl_abort(s);
-        else n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
-    }
+    if (n->comm && !n->ended && !leave_others(s)) fcp_cuda_nccl_abort(s);
     bool stays = n->stuck || s->hung; /* giving memory up would wait for what does not end */
     for (int t = 0; t < FCP_TENSORS; t++)
         if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
@@ -348,7 +357,10 @@ fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code
     fcp_error why = {0};
     fcp_code code = all ? fcp_plan_digest(plan, mine.plan, &why) : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, &why);
-    if (!code) code = compare(all, n->place.ranks, &why);
+    if (!code) {
+        code = compare(all, n->place.ranks, &why);
+        n->apart = code;
+    }
     free(all);
     if (!made && !code) code = greet(s, &why);
     if (made) return made;

@@ -222,21 +222,21 @@ static fcp_code make(fcp_cuda_session *s, const fcp_start *start, bool nccl, fcp
     return nccl ? fcp_cuda_nccl_agree(s, s->plan, code, err) : code;
 }
 
-/* Waits for a stream, until `end` at the most. Returns whether it has ended, or failed. */
-static bool drain_stream(fcp_cuda_session *s, cu_stream stream, double end) {
+/* Waits for a stream, or only looks at it. Returns whether it has ended, or failed. */
+static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
     fcp_error ignored;
     if (!stream) return true;
-    if (!s->hung && fcp_clock() < end) fcp_cuda_wait(s, stream, "", &ignored);
+    if (waits) fcp_cuda_wait(s, stream, "", &ignored);
     return s->cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
 }
 
-/* Waits for everything in the session's streams, but no longer than for one stream: what has hung hangs. */
+/* Waits for everything in the session's streams, but for no more than one that hangs: what has hung hangs. */
 static void drain(fcp_cuda_session *s) {
-    double end = fcp_clock() + s->timeout_s;
-    bool quiet = drain_stream(s, s->origin, end);
+    bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], end);
-    for (uint32_t i = 0; s->devices && i < s->device_count; i++) quiet &= drain_stream(s, s->devices[i].stage.stream, end);
+        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++)
+        quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
     s->hung = !quiet;
 }
 

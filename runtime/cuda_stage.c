@@ -56,14 +56,15 @@ static fcp_code done(cuda_device *d, fcp_code code) {
 
 /* Until the event has come, or the session's patience is at its end. */
 static fcp_code wait_event(fcp_cuda_session *s, const cuda_device *d, cu_event event, fcp_error *err) {
-    fcp_patience patience = fcp_patience_of(s->timeout_s, 5000, 200000);
-    for (;; fcp_pause(&patience)) {
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    long pause = 5000;
+    for (;; fcp_pause(&pause, 200000)) {
         cu_result result = s->cuda->call.event_query(event);
         if (result != CU_ERROR_NOT_READY)
             return fcp_cuda_check(s->cuda, result, err, "copies between host and device %d failed", d->handle);
         fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "copies between host and device", err) : FCP_OK;
         if (code) return code;
-        if (fcp_patience_over(&patience))
+        if (fcp_patience_ends(&patience))
             return fcp_fail(err, FCP_E_RUN, "copies between host and device %d, and what is before them, did not end within %u s",
                             d->handle, s->timeout_s);
     }

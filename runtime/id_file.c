@@ -107,7 +107,8 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     answer *a = calloc(1, size);
     bool *taken = calloc(p->ranks, sizeof *taken);
-    fcp_patience patience = fcp_patience_of(timeout_s, SOON, LATER);
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.2);
+    long pause = SOON;
     fcp_code code = FCP_OK;
     bool written = false;
     if (!a || !taken) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
@@ -124,15 +125,15 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
         if (news) {
             code = put(path, a, size, err);
             written = written || !code;
-            patience.pause = SOON;
+            pause = SOON;
         }
-        if (!code && fcp_patience_over(&patience)) {
+        if (!code && fcp_patience_ends(&patience)) {
             static const uint8_t none[NONCE];
             bool asked = memcmp(a->nonces[left], none, NONCE) != 0;
             code = fcp_fail(err, FCP_E_START, "rank %u did not %s the id within %u s: looked for '%.300s.%u'", left,
                             asked ? "take" : "ask for", timeout_s, path, left);
         }
-        if (!code) fcp_pause(&patience);
+        if (!code) fcp_pause(&pause, LATER);
     }
     if (written) unlink(path);
     free(a);
@@ -147,18 +148,19 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
     char name[PATH_ROOM];
     answer *a = calloc(1, size);
     asking x = {.rank = p->rank, .ranks = p->ranks}, there;
-    fcp_patience patience = fcp_patience_of(timeout_s, SOON, LATER);
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.2);
+    long pause = SOON;
     memcpy(x.magic, ask_magic, sizeof ask_magic);
     name_of(name, path, p->rank);
     fcp_code code = a ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
     if (!code && getrandom(x.nonce, NONCE, 0) != NONCE) code = fcp_fail(err, FCP_E_START, "the system has no random numbers");
     if (!code) code = put(name, &x, sizeof x, err);
     bool asked = !code, any = false;
-    for (; !code; fcp_pause(&patience)) {
+    for (; !code; fcp_pause(&pause, LATER)) {
         bool found = get(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
         any |= found;
         if (found && memcmp(a->nonces[p->rank], x.nonce, NONCE) == 0) break;
-        if (fcp_patience_over(&patience))
+        if (fcp_patience_ends(&patience))
             code = fcp_fail(err, FCP_E_START, "rank 0 did not answer rank %u in '%.300s' within %u s%s", p->rank, path, timeout_s,
                             any ? ": there was an answer, to others" : "");
     }

@@ -12,7 +12,7 @@
 #include "../../runtime/nccl.h"
 #include "gpu.h"
 
-enum { WORDS = 4096, BYTES = WORDS * 4, PATIENCE_S = 10 };
+enum { WORDS = 4096, BYTES = WORDS * 4, PATIENCE_S = 30 };
 
 typedef struct asked {
     gpu *g;
@@ -27,12 +27,12 @@ typedef struct asked {
 
 /* Until the communicator has done what was begun. */
 static bool settle(asked *q, nccl_result result, const char *what) {
-    double begin = fcp_clock();
+    fcp_patience left = fcp_patience_of(PATIENCE_S, 0.1);
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) return say(q, "%s gave %d: %s", what, result, q->nccl->call.last_error(NULL));
     for (nccl_result state = NCCL_IN_PROGRESS; state != NCCL_SUCCESS;) {
         nccl_result asking = q->nccl->call.async_error(q->comm, &state);
         if (asking || (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS)) return say(q, "%s: %d, %d", what, asking, state);
-        if (state == NCCL_IN_PROGRESS && fcp_clock() - begin > PATIENCE_S) return say(q, "%s did not end in %d s", what, PATIENCE_S);
+        if (state == NCCL_IN_PROGRESS && fcp_patience_ends(&left)) return say(q, "%s did not end in %d s", what, PATIENCE_S);
         if (state == NCCL_IN_PROGRESS) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     return true;

@@ -207,16 +207,17 @@ void store_run(store *s, uint32_t count) {
 }
 
 bool store_finish(store *s, uint32_t last) {
-    double begin = fcp_clock();
+    double most = control.patience_s ? control.patience_s : 200;
+    fcp_patience left = fcp_patience_of(most, 0.1);
     uint32_t done = s->done;
     for (;;) {
         store_run(s, UINT32_MAX);
         if (last ? s->nodes[last - 1].done : s->done == s->count) return true;
-        if (s->done != done) begin = fcp_clock();
+        if (s->done != done) left = fcp_patience_of(most, 0.1);
         done = s->done;
         bool waits = false;
         for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
-        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) return false;
+        if (!waits || control.stall || fcp_patience_ends(&left)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
 }

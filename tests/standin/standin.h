@@ -35,7 +35,7 @@ typedef struct standin {
     bool lost;           /* the device is gone: what waits is dropped */
     bool foreign;        /* device memory is of a context that is not a primary one */
     bool idle;           /* kernels do nothing but add: for tests that look at no result */
-    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
+    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 200 */
     /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
     size_t held[8], most_held[8], pinned, most_pinned; /* bytes allocated: of each device, and of the host; now, and at most */

@@ -60,7 +60,6 @@ static inline void judge(process *p) {
 static inline void agree(task *x, const char *what) {
     unsigned ranks = x->plan->problem->ranks;
     process_shared *s = process_shared_make();
-    if (!x->timeout_s) x->timeout_s = 50;
     lay_out(x);
     process_run(s, ranks, run_rank, x);
     process_all_well(s, ranks, 0, what);

@@ -87,7 +87,7 @@ static void run_beside(process *p) {
         share_id(p, 1);
         p->word->code = create(p, &session, err);
     } else {
-        fcp_session_options options = {.backend = "cuda", .timeout_s = x->timeout_s, .graph_from = x->graph_from};
+        fcp_session_options options = {.backend = "cuda", .timeout_s = LONG, .graph_from = x->graph_from};
         p->cuda->devices = 1 + (int)(x->seed % 3);
         p->word->code = fcp_session_create(plan, &options, &session, err);
     }
@@ -109,9 +109,9 @@ static void run_beside(process *p) {
     CHECK(p, p->cuda->graph_launches - launched == (x->graph_from == 1));
     unsigned there = 0, missing = 1, most = 0;
     bool said = false;
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(LONG / 4, 0.1);
     /* until all have what comes early: a rank gets on while it asks */
-    while (atomic_load(&p->shared->counter[1]) < (int)p->ranks && fcp_clock() - begin < 30) {
+    while (atomic_load(&p->shared->counter[1]) < (int)p->ranks && !fcp_patience_ends(&patience)) {
         missing = most = 0;
         CHECK(p, cuda->call.stream_query(stream) == CU_ERROR_NOT_READY, "the pass has ended; %s", p->cuda->trouble);
         for (uint32_t r = 0; r < ranks; r++) {
@@ -160,7 +160,7 @@ static bool last_stage(const fcp_plan *plan, fcp_pass pass, unsigned *out_rank, 
 
 static void beside_of(const fcp_plan *plan, fcp_pass pass, bool nccl, bool graph, uint64_t seed) {
     char what[80];
-    beside b = {.task = {.plan = plan, .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 1, .seed = seed, .idle = true, .silent = true},
+    beside b = {.task = {.plan = plan, .graph_from = graph ? 1 : UINT32_MAX, .seed = seed, .idle = true, .silent = true},
                 .pass = pass, .nccl = nccl};
     unsigned processes = nccl ? plan->problem->ranks : 1;
     process_shared *s = process_shared_make();

@@ -74,7 +74,7 @@ static void go_through(process *p) {
 }
 
 static journey journey_of(const char *const *lengths, const char *const *masks, unsigned ranks) {
-    journey j = {.task = {.graph_from = 2, .timeout_s = 50, .seed = ranks, .odd = 99}};
+    journey j = {.task = {.graph_from = 2, .seed = ranks, .odd = 99}};
     for (int i = 0; i < BATCHES && lengths[i]; i++) j.plans[i] = make_plan(masks[i], ranks, 1, lengths[i], i % 2 ? "; layout = contiguous" : "");
     j.task.plan = j.plans[0];
     return j;
@@ -141,7 +141,6 @@ Test(nccl_rebind, ranks_that_differ) {
             snprintf(who, sizeof who, "rank %u has another plan than rank 0", odd);
             cr_assert_eq(s->words[r].code, FCP_E_START, "rank %u: %s", r, said);
             cr_assert(strstr(said, names[0]) && strstr(said, names[1]) && strstr(said, who), "rank %u: %s; %s, %s", r, said, names[0], names[1]);
-            cr_assert(s->words[r].seconds < 30, "it waited");
         }
         process_shared_end(s, false);
     }
@@ -198,6 +197,7 @@ static void fail_calls(process *p) {
         CHECK(p, create(p, &session, &err) == FCP_OK, "call %d: %s", at, err.message);
         CHECK(p, session && results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "call %d: %s", at, err.message);
         process_meet(p, 2, turn);
+        if (session) ((fcp_cuda_session *)session)->timeout_s = 1; /* who waits for the other gives up soon */
         p->cuda->plan = j->plans[1];
         long *calls = x->driver ? &p->cuda->calls : &p->nccl->calls, begin = *calls;
         *(x->driver ? &p->cuda->fail_at : &p->nccl->fail_at) = odd ? begin + at : 0;
@@ -221,7 +221,7 @@ Test(nccl_rebind, every_call_fails) {
     journey j = journey_of(lengths, masks, 2);
     for (int i = 0; i < 2; i++) {
         process_shared *s = process_shared_make();
-        j.task = (task){.plan = j.plans[0], .graph_from = 1, .times = i ? 100 : 11, .fault = i ? 11 : 1, .idle = true, .timeout_s = 1, .driver = i};
+        j.task = (task){.plan = j.plans[0], .graph_from = 1, .times = i ? 100 : 11, .fault = i ? 11 : 1, .idle = true, .driver = i};
         process_run(s, 2, fail_calls, &j);
         process_all_well(s, 2, 0, "every call");
         fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED], s->counter[OTHERS],
@@ -241,6 +241,7 @@ static void die(process *p) {
     share_id(p, 1);
     CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
     process_meet(p, 2, 1);
+    if (session) ((fcp_cuda_session *)session)->timeout_s = 1;
     if (p->rank == j->task.odd) {
         p->nccl->fail_at = p->nccl->calls + j->task.times;
         p->nccl->fail_with = STANDIN_DIES;
@@ -254,7 +255,7 @@ Test(nccl_rebind, a_rank_dies) {
     for (int i = 0; i < 4; i++) {
         unsigned odd = (unsigned)i % 2;
         process_shared *s = process_shared_make();
-        j.task = (task){.plan = j.plans[0], .times = 1 + i, .idle = true, .timeout_s = 1, .odd = odd, .silent = i > 1};
+        j.task = (task){.plan = j.plans[0], .times = 1 + i, .idle = true, .odd = odd, .silent = i > 1};
         process_run(s, 2, die, &j);
         process_all_well(s, 2, 1u << odd, "a rank dies");
         no_trouble(s, 2, 1u << odd, "a rank dies");
