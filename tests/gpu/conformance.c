@@ -174,11 +174,36 @@ static bool marked(asked *q, volatile unsigned *host) {
     CALL(stream_wait, q->a);
     return host[0] == 5 && host[1] == 77 ? true : say(q, "the host reads %u, %u, not 5, 77", host[0], host[1]);
 }
+/* The same by a graph, twice. */
+static bool marked_by_graph(asked *q, volatile unsigned *host) {
+    cu_ptr seen = 0;
+    cu_graph graph = NULL;
+    cu_graph_exec ready = NULL;
+    CALL(device_pointer, &seen, (void *)(uintptr_t)host, 0);
+    fk_support p = {.to = q->y, .from = q->x, .count = NUMBERS, .mark = seen + 4, .mark_value = 78};
+    void *parameters[] = {&p};
+    CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
+    cu_result filled = q->call->fill(seen, 6, 1, q->a);
+    cu_result launched = q->call->launch(q->add, 4, 1, 1, FK_SUPPORT_THREADS, 1, 1, 0, q->a, parameters, NULL);
+    cu_result ended = q->call->capture_end(q->a, &graph);
+    cu_result made = graph ? q->call->graph_instantiate(&ready, graph, 0) : CU_ERROR_INVALID_VALUE;
+    bool good = !filled && !launched && !ended && !made;
+    if (!good) say(q, "a fill of host memory in a capture: %d, %d, %d, %d", filled, launched, ended, made);
+    for (int i = 0; good && i < 2; i++) {
+        host[0] = host[1] = 0;
+        cu_result run = q->call->graph_launch(ready, q->a), waited = q->call->stream_wait(q->a);
+        good = !run && !waited && host[0] == 6 && host[1] == 78;
+        if (!good) say(q, "%d, %d, and the host reads %u, %u, not 6, 78", run, waited, host[0], host[1]);
+    }
+    if (ready) q->call->graph_exec_destroy(ready);
+    if (graph) q->call->graph_destroy(graph);
+    return good;
+}
 static bool mapped(asked *q) {
     void *host = NULL;
     CALL(allocate_host, &host, BYTES, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP);
     memset(host, 0, BYTES);
-    bool good = marked(q, host);
+    bool good = marked(q, host) && marked_by_graph(q, host);
     q->call->stream_wait(q->a);
     CALL(release_host, host);
     return good;
@@ -197,6 +222,22 @@ static bool streams(asked *q) {
     CALL(stream_query, s);
     CALL(stream_destroy, s);
     return c == q->g->context ? true : say(q, "a stream is not of the context that was current");
+}
+
+/* The driver's own streams are those of the current context, and follow and are followed as others. */
+static bool defaults(asked *q) {
+    for (uintptr_t handle = CU_DEFAULT_LEGACY; handle <= CU_DEFAULT_PER_THREAD; handle++) {
+        cu_stream s;
+        cu_context c = NULL;
+        memcpy(&s, &handle, sizeof s);
+        CALL(stream_context, s, &c);
+        if (c != q->g->context) return say(q, "default stream %d is not of the current context", (int)handle);
+        if (fill(q, q->x, 2, q->a) || fill(q, q->y, 0, q->a) || join(q, q->a, s) || add(q, q->y, q->x, s) || join(q, s, q->a))
+            return say(q, "default stream %d does not follow another, or is not followed", (int)handle);
+        if (add(q, q->y, q->x, q->a) || !holds(q, q->y, 4, q->a)) return false;
+    }
+    EXPECT(CAPTURE_UNSUPPORTED, capture_begin, (cu_stream)(uintptr_t)CU_DEFAULT_LEGACY, CU_CAPTURE_THREAD_LOCAL);
+    return true;
 }
 
 /* A stream is done in order; another one waits for what its event follows, and not for what comes after. */
@@ -383,6 +424,21 @@ static bool unjoined(asked *q) {
     CALL(stream_query, q->b);
     return true;
 }
+/* What a captured event follows is in a graph: it cannot be asked for outside. */
+static bool captured_event(asked *q) {
+    cu_event event = NULL;
+    cu_graph graph = NULL;
+    CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
+    CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
+    cu_result filled = fill(q, q->x, 1, q->a), recorded = q->call->event_record(event, q->a), ended = q->call->capture_end(q->a, &graph);
+    if (graph) q->call->graph_destroy(graph);
+    cu_result asked_for = q->call->event_query(event), again = q->call->event_record(event, q->a), then = q->call->stream_wait(q->a);
+    if (!then) then = q->call->event_query(event);
+    CALL(event_destroy, event);
+    if (filled || recorded || ended) return say(q, "a capture gave %d, %d, %d", filled, recorded, ended);
+    if (asked_for != CAPTURED_EVENT) return say(q, "asking for an event of a capture gave %d, not 907", asked_for);
+    return !again && !then ? true : say(q, "recorded again it gives %d, %d", again, then);
+}
 static bool isolated(asked *q) {
     cu_event event = NULL;
     CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
@@ -505,8 +561,9 @@ unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, c
         {"copies in, inside and out, of any bytes", copies},
         {"fills of words, at multiples of 4", fills},
         {"pointers say where they lie; the host's are not known", pointers},
-        {"host memory that the device sees", mapped},
+        {"host memory that the device sees, in a graph as well", mapped},
         {"streams: priorities, contexts, an end", streams},
+        {"default streams are the current context's", defaults},
         {"streams are done in order, and follow each other by events", order},
         {"events tell the time between them", times},
         {"functions: registers, shared memory up to what there is, occupancy", functions},
@@ -518,6 +575,7 @@ unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, c
         {"capture refuses allocation", no_allocating},
         {"capture refuses to end with a stream that did not come back", unjoined},
         {"capture refuses an event from outside", isolated},
+        {"an event of a capture cannot be asked for", captured_event},
         {"copies between devices, and inside one", peers}};
     asked *q = calloc(1, sizeof *q);
     unsigned wrong = 0;

@@ -268,6 +268,11 @@ static cu_result end_allocation(cu_ptr p, bool host, bool shared) {
     return CU_SUCCESS;
 }
 API cuMemFree_v2(cu_ptr p) {
+    if (!current) return INVALID_CONTEXT;
+    if (capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
     cu_result result = end_allocation(p, false, false);
     if (result) return result;
     LEAVE;
@@ -286,6 +291,11 @@ API cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     return CU_SUCCESS;
 }
 API cuMemFreeHost(void *p) {
+    if (!current) return INVALID_CONTEXT;
+    if (capture_origin) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
     cu_result result = end_allocation((uintptr_t)p, true, false);
     if (result) return result;
     LEAVE;
