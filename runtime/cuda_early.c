@@ -9,8 +9,8 @@
  *           stream outside waits for that: what a wait names is the last record before it in the host's order, so it is
  *           put down after the launch, and each run waits for its own.
  * Cost:     an event a rank and pass of a graph; of a backward pass two more launches for each stretch of early home slots.
- * Order:    with nccl the groups of early rounds follow all groups of the pass: the event is behind those. With host tensors
- *           the copies of a device's ranks go through one stage, in order of rank.
+ * Order:    with nccl the groups of early rounds follow all groups of the pass: the event is behind those. In host memory
+ *           that is not pinned the results of a device's ranks go through one stage, which waits for all of these ranks.
  */
 #include <stdlib.h>
 

@@ -350,14 +350,23 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
     return code ? code : fcp_cuda_wait(s, stream, "connecting to the other ranks", err);
 }
 
+/* All ranks' records; malloc'd, NULL: *err says why. */
+static record *exchange(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
+    record mine = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = s->graph_from, .made = (uint32_t)made};
+    record *all = calloc(s->nccl->place.ranks, sizeof *all);
+    fcp_code code = all ? fcp_plan_digest(plan, mine.plan, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, err);
+    if (!code) return all;
+    free(all);
+    return NULL;
+}
+
 fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
-    record mine = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = s->graph_from, .made = (uint32_t)made};
-    record *all = calloc(n->place.ranks, sizeof *all);
     fcp_error why = {0};
-    fcp_code code = all ? fcp_plan_digest(plan, mine.plan, &why) : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory");
-    if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, &why);
-    if (!code) {
+    record *all = exchange(s, plan, made, &why);
+    fcp_code code = why.code;
+    if (all) {
         code = compare(all, n->place.ranks, &why);
         n->apart = code;
     }
@@ -366,6 +375,16 @@ fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code
     if (made) return made;
     if (code && err) *err = why;
     return code;
+}
+
+bool fcp_cuda_nccl_refuse(fcp_cuda_session *s, const fcp_plan *plan, fcp_code code) {
+    fcp_error ignored;
+    record *all = exchange(s, plan, code, &ignored);
+    bool together = all;
+    for (uint32_t r = 0; all && r < s->nccl->place.ranks; r++) together &= all[r].made != 0;
+    s->nccl->apart = all && !together;
+    free(all);
+    return together;
 }
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */

@@ -272,6 +272,8 @@ size_t fcp_cuda_nccl_scratch(const fcp_cuda_session *s);
 size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out_held);
 /* Memory for all of those. */
 fcp_code fcp_cuda_nccl_stage_open(fcp_cuda_session *s, fcp_error *err);
+/* The same of a plan that this rank refuses, whatever the others do. True: all of them do, and nothing has changed. */
+bool fcp_cuda_nccl_refuse(fcp_cuda_session *s, const fcp_plan *plan, fcp_code code);
 /* The arena, in place of one that there was: nothing of that is under way. */
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */

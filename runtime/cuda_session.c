@@ -414,13 +414,24 @@ static void break_down(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
 
 static fcp_code session_wait(fcp_session *base, fcp_error *err);
 
+static void session_refuse(fcp_session *base, const fcp_plan *plan, fcp_code code, const fcp_error *why) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error said = *why;
+    if (!s->nccl || s->broken || s->cuda->call.context_get(&before)) return;
+    if (!fcp_cuda_nccl_refuse(s, plan, code)) break_down(s, code, &said);
+    s->cuda->call.context_set(before);
+}
+
 /* Once the ranks are those of the new plan there is no way back: an error then ends the session. With nccl all ranks do this
  * together, and what fails at one fails at all. */
 static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
     fcp_error why = {0};
-    fcp_code code = fcp_kernel_check(plan, err);
+    fcp_code code = fcp_kernel_check(plan, &why);
+    if (code) session_refuse(base, plan, code, &why);
+    if (code && err) *err = why;
     if (!code) code = session_wait(base, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (code) return code;
@@ -542,6 +553,7 @@ static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
                                            .rebind = session_rebind,
+                                           .refuse = session_refuse,
                                            .gather = session_gather,
                                            .collect = session_collect,
                                            .free = session_free,

@@ -160,8 +160,8 @@ void fcp_session_free(fcp_session *session);
  * gpus, margin and determinism; lengths, block, placement, fields, and mask and score, may be others. Kernels whose source is
  * the same stay (it depends on the mask, the score, and the power of 16 up to which the longest sequence is), and so do
  * contexts, streams and memory that is large enough; graphs are made anew. It waits for earlier runs. With nccl all
- * processes do it, with the same plan. After FCP_E_ARGUMENT or FCP_E_NO_MEMORY without nccl the session is what it was;
- * where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
+ * processes do it, with the same plan. After FCP_E_ARGUMENT, with nccl of all of them, or FCP_E_NO_MEMORY without nccl the
+ * session is what it was; where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
  * fcp_session_plan. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 const fcp_plan *fcp_session_plan(const fcp_session *session);

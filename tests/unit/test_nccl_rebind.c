@@ -147,6 +147,46 @@ Test(nccl_rebind, ranks_that_differ) {
     journey_end(&j);
 }
 
+/* A plan of another model is refused: by rank `odd`, and then the others say whose plan is which; or by all of them, who go on. */
+static void refuse(process *p) {
+    const journey *j = p->argument;
+    bool all = j->task.odd == 99, odd = all || p->rank == j->task.odd;
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    char *out = calloc(1, results_size(j->plans[0]));
+    set_up(p, 0);
+    share_id(p, 1);
+    CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+    CHECK(p, session && results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "%s", err.message);
+    for (int i = 0; session && i < (all ? 3 : 1); i++) {
+        p->word->code = fcp_session_rebind(session, odd ? j->plans[1] : j->plans[2], &p->word->err);
+        CHECK(p, p->word->code == (odd ? FCP_E_ARGUMENT : FCP_E_START), "%s", p->word->err.message);
+        fcp_code again = results_of(p, session, j->plans[0], 1, out, &err);
+        CHECK(p, again == (all ? FCP_OK : FCP_E_RUN), "%s", err.message);
+        CHECK(p, fcp_session_plan(session) == j->plans[all || odd ? 0 : 2]);
+    }
+    free(out);
+    fcp_session_free(session);
+}
+Test(nccl_rebind, refusing) {
+    journey j = {.plans = {make_plan("causal", 3, 1, "300, 130", ""), make_plan("causal", 3, 1, "300, 60", "; margin = 3"),
+                           make_plan("causal", 3, 1, "300, 60", "")}};
+    static const unsigned odd[] = {0, 2, 99};
+    for (int i = 0; i < 3; i++) {
+        process_shared *s = process_shared_make();
+        j.task = (task){.plan = j.plans[0], .graph_from = 1, .seed = (uint64_t)i, .odd = odd[i], .idle = true};
+        process_run(s, 3, refuse, &j);
+        process_all_well(s, 3, 0, "refusing");
+        no_trouble(s, 3, 0, "refusing");
+        for (unsigned r = 0; r < 3; r++) {
+            const char *part = odd[i] == 99 || r == odd[i] ? "margin = 16, the new plan has 3" : odd[i] ? "rank 2 has another plan" : "rank 1 has another plan";
+            cr_assert(strstr(s->words[r].err.message, part), "rank %u: \"%s\" is not in: %s", r, part, s->words[r].err.message);
+        }
+        process_shared_end(s, false);
+    }
+    journey_end(&j);
+}
+
 /* A rank has too little memory for the new plan: the others are told so, and by whom. */
 static void too_little(process *p) {
     const journey *j = p->argument;
