@@ -37,7 +37,7 @@ FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c
 CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
 # Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
-FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_memory.c machine_prims.c machine_async.c \
+FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
 FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o) \
