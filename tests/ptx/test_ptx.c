@@ -1,0 +1,99 @@
+/* The PTX that NVRTC makes of our kernels, executed here, against the definition of attention in float64. */
+#include <stdio.h>
+#include <string.h>
+
+#include "../../runtime/exec.h"
+#include "../../runtime/reference.h"
+#include "../unit/gpu_plan.h"
+#include "../unit/plain.h"
+#include "compile.h"
+#include "device.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 900 };
+
+static bool compiler(void) {
+    fcp_error err;
+    if (ptx_compiler(&err) == FCP_OK) return true;
+    cr_skip_test("no PTX is executed: %s", err.message);
+    return false;
+}
+
+/* Runs every pass of a plan and judges what comes out: "" if all is right, else what is not. */
+static void judge(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, char *text) {
+    fcp_shape shape;
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    fcp_session_options options = {.compute_threads = 1, .timeout_s = 300};
+    fcp_packed packed = {0};
+    fcp_check_report report = FCP_CHECK_START;
+    fcp_plan_shape(plan, &shape);
+    fcp_code code = fcp_session_create_on(plan, backend, &options, &session, &err);
+    if (!code) code = fcp_packed_alloc(&shape, ALL, &packed, &err);
+    if (!code) fcp_packed_draw(&shape, ALL, seed, &packed);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (shape.has_pass[pass]) code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
+    ptx_device_trouble(text, TEXT);
+    if (!code && !*text) code = fcp_check_passes(plan, plan->problem->passes, &packed, 1, NULL, &report, &err);
+    if (code) snprintf(text, TEXT, "%s", err.message);
+    for (int t = 0; !*text && t < FCP_TENSORS; t++)
+        if (report.tensor[t].checked && !report.tensor[t].ok)
+            snprintf(text, TEXT, "%s: error %g, naive %g, allowed %g, at %lu", fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
+                     report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
+    fcp_packed_free(&packed);
+    fcp_session_free(session);
+}
+
+static void right(const char *program, const fcp_backend *backend, uint64_t seed) {
+    char text[TEXT];
+    fcp_plan *plan = gpu_plan("program", program, NULL, 0);
+    judge(plan, backend, seed, text);
+    cr_assert_str_empty(text, "%s, %s: %s", program, backend->name, text);
+    fcp_plan_free(plan);
+}
+
+/* Programs: lengths are small, so that each is some tens of launches of a few blocks. */
+#define MODEL(heads, kv_heads, d, type) "model { heads = " #heads "; kv_heads = " #kv_heads "; head_dim = " #d "; dtype = " #type " }\n"
+#define CLUSTER(gpus) "cluster { nodes = 1; gpus = " #gpus " }\n"
+#define BATCH(...) "batch { lengths = [" #__VA_ARGS__ "] }\n"
+#define PLAN(...) "plan { block = 128; passes = forward, backward; " __VA_ARGS__ " }\n"
+
+/* Flaws in the text of a kernel, each of which must be found. */
+static const struct {
+    const char *what;
+    ptx_change change;
+} flaws[] = {
+    {"V is not transposed", {"fk_forward", ".x4.trans.shared", ".x4.shared", -1}},
+    {"a copy is not waited for", {"fk_forward", "cp.async.wait_all;", "", 0}},
+    {"another copy is not waited for", {"fk_forward", "cp.async.wait_all;", "", 1}},
+    {"a barrier is missing", {"fk_forward", "bar.sync 0;", "", 1}},
+    {"another barrier is missing", {"fk_forward", "bar.sync 0;", "", 2}},
+    {"the other type", {"fk_forward", "f32.bf16.bf16.f32", "f32.f16.f16.f32", 3}},
+    {"one lane too far", {"fk_forward", ", 0x1f, 0xffffffff;", ", 0x1f1f, 0xffffffff;", 0}},
+};
+
+Test(ptx, flaws) {
+    static const char program[] = MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal");
+    char text[TEXT];
+    if (!compiler()) return;
+    fcp_plan *plan = gpu_plan("flaws", program, NULL, 0);
+    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
+        ptx_device_change(&flaws[i].change);
+        judge(plan, &ptx_ordered_backend, 1, text);
+        fprintf(stderr, "%s: %s\n", flaws[i].what, text);
+        cr_expect(ptx_device_change(NULL) > 0, "%s: nothing was changed", flaws[i].what);
+        cr_expect(*text, "%s: not found", flaws[i].what);
+    }
+    fcp_plan_free(plan);
+}
+
+Test(ptx, first) {
+    if (!compiler()) return;
+    right("model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\nbatch { lengths = [200, 60] }\n"
+          "plan { mask = causal; block = 128; passes = forward }\n", &ptx_backend, 1);
+    right("model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\nbatch { lengths = [200, 60] }\n"
+          "plan { mask = causal; block = 128; passes = forward, backward }\n", &ptx_backend, 1);
+    right("model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\nbatch { lengths = [200, 60] }\n"
+          "plan { mask = causal; block = 128; passes = forward, backward }\n", &ptx_ordered_backend, 1);
+    right("model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\nbatch { lengths = [200, 60] }\n"
+          "plan { mask = causal; block = 128; passes = forward, backward }\n", &ptx_unordered_backend, 1);
+}
