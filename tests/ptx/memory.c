@@ -425,7 +425,7 @@ const ptx_form ptx_memory_forms[] = {
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},
-    {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
+    {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1}, {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2},
     {"cp.async.cg.shared.global", "<aacr", cp_async}, {"cp.async.cg.shared.global", "<aac", cp_async},
     {"cp.async.wait_all", "", cp_wait_all}, {"cp.async.wait_group", "<c", cp_wait_group}, {"cp.async.commit_group", "", cp_commit},
 };
