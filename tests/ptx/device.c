@@ -13,6 +13,7 @@
 
 #include "../../runtime/kernel_source.h"
 #include "../../runtime/kernel_work.h"
+#include "async.h"
 #include "compile.h"
 #include "ptx.h"
 
@@ -31,6 +32,7 @@ typedef struct device {
     emit_kernel kernels[EMIT_KERNELS];
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
+    bool sm90;         /* the forward pass's is that for sm_90a; what there is for either is compiled for it */
     fk_sequence *sequences;
     fk_u64 *arrays;
     fk_bands *bands;
@@ -130,14 +132,17 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     d->base = (fcp_device){backend, plan, workers};
     d->backward = p->head_dim > 128 ? EMIT_SPLIT : backward;
+    d->sm90 = (backward & EMIT_BACKWARD_SM90) != 0;
+    unsigned forward = d->sm90 ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
+    const char *target = d->sm90 ? "compute_90a" : "compute_80";
     d->sequences = calloc(plan->sequences_count + 1, sizeof *d->sequences);
     d->arrays = calloc(plan->arrays_count + 1, sizeof *d->arrays);
     d->bands = calloc(plan->slices_count + 1, sizeof *d->bands);
     d->sinks = calloc(plan->sink_count + 1, sizeof *d->sinks);
     d->data = malloc(plan->data_count + 8);
     if (!d->sequences || !d->arrays || !d->bands || !d->sinks || !d->data) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, EMIT_FORWARD | EMIT_SUPPORT, "compute_80", err);
-    if (!code && p->passes >> FCP_BACKWARD & 1) code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, "compute_80", err);
+    if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
+    if (!code && p->passes >> FCP_BACKWARD & 1) code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, target, err);
     if (code) {
         ptx_close(&d->base);
         return code;
@@ -158,6 +163,12 @@ static fcp_code ptx_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_dev
 }
 static fcp_code ptx_unordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
     return open_device(&ptx_unordered_backend, EMIT_UNORDERED, plan, workers, out, err);
+}
+static fcp_code ptx_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_sm90_backend, EMIT_ORDERED_SM90, plan, workers, out, err);
+}
+static fcp_code ptx_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_unordered_sm90_backend, EMIT_UNORDERED_SM90, plan, workers, out, err);
 }
 
 /* --- memory: the host's ------------------------------------------------------------------------------------------- */
@@ -238,6 +249,24 @@ static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uin
         support((device *)base, FCP_BACKWARD, "fk_round", all[i], 2 * FK_SUPPORT_THREADS, all[i].count * 2, all[i].count * 4, 0);
 }
 
+/* The maps of an arena. */
+static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
+    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fk_map maps[FCP_KERNEL_TENSORS];
+    uint64_t bytes = a->plan->problem->head_dim * 2;
+    bool good = true;
+    memset(maps, 0, sizeof maps);
+    fcp_kernel_tensors(a, tensors);
+    for (int i = 0; i < FCP_KERNEL_TENSORS; i++) {
+        const fcp_kernel_tensor *x = &tensors[i];
+        const ptx_map map = {.base = x->address, .dims = {bytes / 2, x->heads, x->rows}, .strides = {bytes, bytes * x->heads},
+                             .box = {FK_BOX, 1, FK_BOX}, .element = 2, .swizzle = 128};
+        if (x->rows) good = good && ptx_map_encode(&maps[i], &map);
+    }
+    fcp_kernel_maps(launch, maps, out);
+    return good;
+}
+
 /* Attention: `pieces` of work. With locks several blocks run side by side. */
 static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch, uint64_t items, uint64_t runs,
                            uint64_t pieces, uint32_t locks, fcp_error *err) {
@@ -268,8 +297,10 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the mark", launch->mark, 4, true);
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
-    const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, name), .parameters = launch, .parameter_bytes = sizeof *launch,
-                            .blocks = (uint32_t)blocks, .threads = k->threads, .shared = k->shared, .resident = locks ? RESIDENT : 1,
+    fk_launch_maps maps;
+    if (k->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
+    const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, name), .parameters = k->maps ? (const void *)&maps : launch,
+                            .parameter_bytes = k->maps ? sizeof maps : sizeof *launch, .blocks = (uint32_t)blocks, .threads = k->threads, .shared = k->shared, .resident = locks ? RESIDENT : 1,
                             .ranges = list, .range_count = count, .seed = seed};
     if (!ptx_run(&run, why)) return fcp_fail(err, FCP_E_INTERNAL, "%s", why);
     return mark[0] == 7 && !mark[1] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s did not say that it began", name);
@@ -279,12 +310,15 @@ static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
-    return run_kernel(d, w, a, a->pass == FCP_FORWARD ? "fk_forward" : "fk_backward_dq", launch, w->work.row_count * sizeof *w->work.rows,
+    const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
+    return run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
                       w->work.key_run_count * sizeof *w->work.key_runs, (uint64_t)w->work.row_count * heads, 0, err);
 }
 
 static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
-    bool split = d->backward == EMIT_SPLIT, ordered = d->backward == EMIT_ORDERED;
+    bool split = d->backward == EMIT_SPLIT, ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
+    const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
+    if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
     uint32_t locks = split ? 0 : (ordered ? w->work.lock_count * launch->heads : 0) + 1;
     if (locks > w->lock_capacity) {
         free(w->locks);
@@ -298,7 +332,7 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
-    return run_kernel(d, w, a, split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered", launch,
+    return run_kernel(d, w, a, name, launch,
                       w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,
                       (uint64_t)w->work.key_count * launch->head_count, locks, err);
 }
@@ -323,7 +357,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
         if (!code) code = run_rows(d, w, a, &launch, heads * (p->heads / p->kv_heads), err);
     }
     if (code || forward) return code;
-    code = fcp_kernel_keys(&w->work, a, first, count, d->backward == EMIT_ORDERED, err);
+    code = fcp_kernel_keys(&w->work, a, first, count, d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90), err);
     return code ? code : run_keys(d, w, a, &launch, err);
 }
 
@@ -336,3 +370,5 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
 const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);
 const fcp_backend ptx_ordered_backend = PTX_BACKEND("PTX, in order", ptx_ordered_open);
 const fcp_backend ptx_unordered_backend = PTX_BACKEND("PTX, in any order", ptx_unordered_open);
+const fcp_backend ptx_sm90_backend = PTX_BACKEND("PTX for sm_90a", ptx_sm90_open);
+const fcp_backend ptx_unordered_sm90_backend = PTX_BACKEND("PTX for sm_90a, in any order", ptx_unordered_sm90_open);

@@ -35,15 +35,17 @@ bool ptx_shared_open(ptx_block *b) {
     s->written = calloc(words + 1, sizeof *s->written);
     s->read = calloc(words * b->warp_count + 1, sizeof *s->read);
     s->writer = calloc(words + 1, 1);
+    s->lane = calloc(words + 1, 1);
     s->known = calloc(words + 1, 1);
     s->under_way = calloc(words + 1, 1);
-    return b->memory && s->written && s->read && s->writer && s->known && s->under_way;
+    return b->memory && s->written && s->read && s->writer && s->lane && s->known && s->under_way;
 }
 void ptx_shared_close(ptx_block *b) {
     free(b->memory);
     free(b->shadow.written);
     free(b->shadow.read);
     free(b->shadow.writer);
+    free(b->shadow.lane);
     free(b->shadow.known);
     free(b->shadow.under_way);
     b->memory = NULL;
@@ -70,7 +72,7 @@ static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bo
             return ptx_fail(w, lane, "race: it %s shared memory at %u, which warp %u wrote", write ? "writes" : "reads",
                             PTX_SHARED_FIRST + word * 4, other - 1), false;
         for (uint32_t v = 0; write && v < b->warp_count; v++)
-            if (v != w->index && s->read[word * b->warp_count + v] > w->clock[b->first + v])
+            if (s->read[word * b->warp_count + v] > (v == w->index ? PTX_UNDER_WAY - 1 : w->clock[b->first + v]))
                 return ptx_fail(w, lane, "race: it writes shared memory at %u, which warp %u read", PTX_SHARED_FIRST + word * 4, v), false;
         for (uint32_t byte = word * 4 < at ? at : word * 4; byte < at + bytes && byte < word * 4 + 4; byte++)
             if (s->under_way[word] >> byte % 4 & 1)
@@ -80,13 +82,14 @@ static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bo
     return true;
 }
 
-static void wrote(ptx_warp *w, uint32_t at, uint32_t bytes, const void *from, uint64_t known) {
+static void wrote(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, const void *from, uint64_t known) {
     ptx_shadow *s = &w->block->shadow;
     if (from) memcpy(w->block->memory + at, from, bytes);
     else memset(w->block->memory + at, 0, bytes);
     for (uint32_t i = 0; i < bytes; i++) {
         uint32_t word = (at + i) / 4, bit = 1u << (at + i) % 4;
         s->writer[word] = (uint8_t)(w->index + 1);
+        s->lane[word] = (uint8_t)lane;
         s->written[word] = w->clock[w->self];
         s->known[word] = (uint8_t)((s->known[word] & ~bit) | (known >> i & 1 ? bit : 0));
         s->under_way[word] &= (uint8_t)~bit;
@@ -108,7 +111,7 @@ const uint8_t *ptx_shared_read(ptx_warp *w, unsigned lane, uint32_t address, uin
 bool ptx_shared_write(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, const void *from, uint64_t known) {
     uint32_t at;
     if (!shared_at(w, lane, address, bytes, align, &at) || !in_order(w, lane, at, bytes, true)) return false;
-    wrote(w, at, bytes, from, known);
+    wrote(w, lane, at, bytes, from, known);
     return true;
 }
 bool ptx_shared_begin(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align) {
@@ -122,7 +125,7 @@ bool ptx_shared_land(ptx_warp *w, unsigned lane, uint32_t address, uint32_t byte
     if (!shared_at(w, lane, address, bytes, 1, &at)) return false;
     for (uint32_t i = at; i < at + bytes; i++) w->block->shadow.under_way[i / 4] &= (uint8_t)~(1u << i % 4);
     if (!in_order(w, lane, at, bytes, true)) return false;
-    wrote(w, at, bytes, from, ~UINT64_C(0));
+    wrote(w, lane, at, bytes, from, ~UINT64_C(0));
     return true;
 }
 
@@ -131,7 +134,7 @@ bool ptx_shared_land(ptx_warp *w, unsigned lane, uint32_t address, uint32_t byte
 /* What w knows of when a warp did something: of a warp of another block nothing, where clocks are a block's own. */
 static bool knows(const ptx_warp *w, uint32_t number, uint32_t when) {
     const ptx_machine *m = w->machine;
-    if (m->far) return when <= w->clock[number];
+    if (m->far) return when <= w->clock[number / m->warps * (m->warps + m->agents) + number % m->warps];
     uint32_t first = w->block->number * m->warps;
     return number >= first && number < first + m->warps && when <= w->clock[number - first];
 }

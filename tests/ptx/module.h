@@ -37,7 +37,7 @@ struct ptx_machine {
     const ptx_launch *launch;
     const ptx_kernel *kernel;
     ptx_block *blocks; /* resident ones */
-    uint32_t next_block, warps, clocks; /* clocks: words of a clock */
+    uint32_t next_block, warps, agents, clocks; /* a block's clocks: of its warps, then of agents (async.h); words of a clock */
     bool far;          /* clocks know warps of all blocks, not only of their own */
     uint64_t state, executed, moved;
     uint32_t last_range;

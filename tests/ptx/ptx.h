@@ -24,7 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PTX_LANES = 32, PTX_ERROR = 600, PTX_WARPS = 32, PTX_BARRIERS = 16 };
+enum { PTX_LANES = 32, PTX_ERROR = 600, PTX_WARPS = 32, PTX_BARRIERS = 16, PTX_AGENTS = 16 };
+#define PTX_UNDER_WAY UINT32_MAX /* when shared memory was read: it still is */
 #define PTX_ALL 0xffffffffu
 
 typedef struct ptx_warp ptx_warp;
@@ -152,6 +153,7 @@ typedef struct ptx_shadow {
     uint32_t *written;  /* the writer's clock then */
     uint32_t *read;     /* [word][warps] */
     uint8_t *writer;    /* warp + 1 */
+    uint8_t *lane;      /* the writer's */
     uint8_t *known;     /* a bit a byte */
     uint8_t *under_way; /* a bit a byte: a copy will write it */
 } ptx_shadow;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "async.h"
 #include "module.h"
 
 enum { TURN = 3000, PATIENCE = 20000 };
@@ -177,7 +178,9 @@ static bool turn(ptx_warp *w, uint32_t budget) {
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-static void close_block(ptx_block *b) {
+/* False: something of it is still under way. */
+static bool close_block(ptx_block *b) {
+    bool good = ptx_async_close(b);
     for (uint32_t v = 0; b->warps && v < b->warp_count; v++) {
         ptx_warp *w = &b->warps[v];
         free(w->base[0]);
@@ -192,13 +195,14 @@ static void close_block(ptx_block *b) {
     free(b->warps);
     free(b->more);
     *b = (ptx_block){0};
+    return good;
 }
 
 static bool open_block(ptx_machine *m, ptx_block *b) {
     const ptx_launch *launch = m->launch;
     const ptx_kernel *k = m->kernel;
     *b = (ptx_block){.machine = m, .number = m->next_block++, .warp_count = m->warps, .shared = launch->shared, .left = m->warps, .running = true};
-    b->first = m->far ? b->number * m->warps : 0;
+    b->first = m->far ? b->number * (m->warps + m->agents) : 0;
     b->warps = calloc(m->warps, sizeof *b->warps);
     if (!b->warps || !ptx_shared_open(b)) return false;
     for (uint32_t v = 0; v < m->warps; v++) {
@@ -265,7 +269,7 @@ static bool run(ptx_machine *m) {
         if (!w->live) {
             ptx_block *b = w->block;
             if (--b->left == 0) {
-                close_block(b);
+                if (!close_block(b)) return false;
                 running--;
             }
         }
@@ -277,7 +281,8 @@ bool ptx_run(const ptx_launch *launch, char *error) {
     *error = 0;
     if (!launch->blocks) return true;
     m.far = launch->resident > 1;
-    m.clocks = m.far ? launch->blocks * m.warps : m.warps;
+    m.agents = strcmp(ptx_module_target(launch->module), "sm_90a") ? 0 : PTX_AGENTS;
+    m.clocks = (m.far ? launch->blocks : 1) * (m.warps + m.agents);
     bool good = launch->resident && m.warps && m.warps <= PTX_WARPS && launch->range_count && launch->parameter_bytes == launch->kernel->parameters &&
                 (!launch->kernel->threads || launch->threads <= launch->kernel->threads);
     if (!good) snprintf(error, PTX_ERROR, "%s cannot be launched with %u threads, %zu bytes of parameters", launch->kernel->name, launch->threads,
