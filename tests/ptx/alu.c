@@ -127,6 +127,12 @@ SHIFT(shr_u64, ptx_u64, u64, y > 63 ? 0 : x >> y)
 SHIFT(shr_s32, ptx_u32, s32, x >> (y > 31 ? 31 : y))
 SHIFT(shr_s64, ptx_u64, s64, x >> (y > 63 ? 63 : y))
 
+/* Two words, the first the lower one, shifted together: left, the upper word of it; right, the lower. */
+TERNARY(shf_l_wrap, ptx_u32, u32, (u32)((((u64)y << 32 | x) << (z & 31)) >> 32))
+TERNARY(shf_r_wrap, ptx_u32, u32, (u32)(((u64)y << 32 | x) >> (z & 31)))
+TERNARY(shf_l_clamp, ptx_u32, u32, z > 31 ? x : (u32)((((u64)y << 32 | x) << z) >> 32))
+TERNARY(shf_r_clamp, ptx_u32, u32, z > 31 ? y : (u32)(((u64)y << 32 | x) >> z))
+
 /* Products of twice the width. */
 #define WIDE(name, T, W, sum)                                                                                          \
     static ptx_next name(ptx_warp *w, const ptx_insn *i, uint32_t mask) {                                              \
@@ -308,7 +314,8 @@ const ptx_form ptx_alu_forms[] = {
     {"xor.b32", "r<rr", xor_32}, {"xor.b64", "d<dd", xor_64}, {"xor.b16", "h<hh", xor_32},
     {"shl.b32", "r<rr", shl_32}, {"shl.b64", "d<dr", shl_64}, {"shr.u32", "r<rr", shr_u32}, {"shr.b32", "r<rr", shr_u32},
     {"shr.s32", "r<rr", shr_s32}, {"shr.u64", "d<dr", shr_u64}, {"shr.b64", "d<dr", shr_u64}, {"shr.s64", "d<dr", shr_s64},
-    {"bfi.b32", "r<rrrr", bfi_32}, {"prmt.b32", "r<rrr", prmt_b32},
+    {"shf.l.wrap.b32", "r<rrr", shf_l_wrap}, {"shf.r.wrap.b32", "r<rrr", shf_r_wrap}, {"shf.l.clamp.b32", "r<rrr", shf_l_clamp},
+    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"prmt.b32", "r<rrr", prmt_b32},
     {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32}, {"sub.rn.f32", "r<rr", sub_f32},
     {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32}, {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32},
     {"add.ftz.f32", "r<rr", add_ftz_f32}, {"mul.ftz.f32", "r<rr", mul_ftz_f32}, {"fma.rn.ftz.f32", "r<rrr", fma_ftz_f32},
