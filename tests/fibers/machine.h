@@ -20,7 +20,8 @@
  *   phase error         a thread waits again for the phase it waited for last; or nobody can go on, and a thread waits for a
  *                       phase after it has missed one
  *   named barrier       its number, its count, threads that disagree about it, a warp that comes twice
- *   accumulators        written while products were under way, or part of others that are
+ *   accumulators        written while products were under way, or part of others that are; not settled after a wait (before
+ *                       that they read as signalling NaNs), or settled without one
  *   registers           an operand changed while a product was under way; changed to a number that cannot be
  *   missing begin       a product without fk_products_begin since its registers may have been written
  *   out of bounds       shared or global memory that the launch does not have, or may not write; a misaligned address
