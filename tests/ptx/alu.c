@@ -127,6 +127,10 @@ SHIFT(shr_u64, ptx_u64, u64, y > 63 ? 0 : x >> y)
 SHIFT(shr_s32, ptx_u32, s32, x >> (y > 31 ? 31 : y))
 SHIFT(shr_s64, ptx_u64, s64, x >> (y > 63 ? 63 : y))
 
+/* Two numbers of 16 bits. */
+BINARY(mul_wide_u16, ptx_u32, uint16_t, (u32)x * (u32)y)
+BINARY(mul_wide_s16, ptx_u32, int16_t, (int32_t)x * (int32_t)y)
+
 /* Two words, the first the lower one, shifted together: left, the upper word of it; right, the lower. */
 TERNARY(shf_l_wrap, ptx_u32, u32, (u32)((((u64)y << 32 | x) << (z & 31)) >> 32))
 TERNARY(shf_r_wrap, ptx_u32, u32, (u32)(((u64)y << 32 | x) >> (z & 31)))
@@ -303,7 +307,8 @@ const ptx_form ptx_alu_forms[] = {
     {"add.u32", "r<rr", add_32}, {"add.s32", "r<rr", add_32}, {"add.u64", "d<dd", add_64}, {"add.s64", "d<dd", add_64},
     {"sub.u32", "r<rr", sub_32}, {"sub.s32", "r<rr", sub_32}, {"sub.u64", "d<dd", sub_64}, {"sub.s64", "d<dd", sub_64},
     {"mul.lo.u32", "r<rr", mul_32}, {"mul.lo.s32", "r<rr", mul_32}, {"mul.lo.u64", "d<dd", mul_64}, {"mul.lo.s64", "d<dd", mul_64},
-    BY_TYPE("mul.hi", mul_hi), {"mul.wide.u32", "d<rr", mul_wide_u32}, {"mul.wide.s32", "d<rr", mul_wide_s32},
+    BY_TYPE("mul.hi", mul_hi), {"mul.wide.u16", "r<hh", mul_wide_u16}, {"mul.wide.s16", "r<hh", mul_wide_s16},
+    {"mul.wide.u32", "d<rr", mul_wide_u32}, {"mul.wide.s32", "d<rr", mul_wide_s32},
     {"mad.lo.u32", "r<rrr", mad_32}, {"mad.lo.s32", "r<rrr", mad_32}, {"mad.lo.u64", "d<ddd", mad_64}, {"mad.lo.s64", "d<ddd", mad_64},
     {"mad.wide.u32", "d<rrd", mad_wide_u32}, {"mad.wide.s32", "d<rrd", mad_wide_s32},
     BY_TYPE("div", div), BY_TYPE("rem", rem), BY_TYPE("min", min), BY_TYPE("max", max),

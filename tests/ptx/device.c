@@ -70,6 +70,16 @@ static char *changed(char *text) {
     snprintf(entry, sizeof entry, ".entry %s(", change.kernel ? change.kernel : "");
     char *from = change.find ? strstr(text, entry) : NULL, *end = from ? strstr(from, "\n}\n") : NULL;
     if (!end) return text;
+    if (change.edit) {
+        int n = 0;
+        char *at = strstr(from, change.find);
+        while (at && at < end && n++ < change.which) at = strstr(at + 1, change.find);
+        char *edited = at && at < end ? change.edit(text, at) : NULL;
+        if (!edited) return text;
+        changes++;
+        free(text);
+        return edited;
+    }
     size_t old = strlen(change.find), new = strlen(change.replace), size = strlen(text), count = 0;
     for (char *at = from; (at = strstr(at, change.find)) && at < end; at += old) count++;
     char *out = malloc(size + count * new + 1), *to = out;

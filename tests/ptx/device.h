@@ -19,6 +19,7 @@ void ptx_device_trouble(char *text, size_t room);
 typedef struct ptx_change {
     const char *kernel, *find, *replace;
     int which;
+    char *(*edit)(const char *text, const char *at); /* instead of `replace`: the whole text, `find` being at `at`; malloc'd */
 } ptx_change;
 unsigned ptx_device_change(const ptx_change *change);
 #endif

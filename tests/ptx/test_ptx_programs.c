@@ -1,8 +1,9 @@
 /* The PTX of random programs: what is printed from their masks and scores, as NVRTC understands it. PTX_RUNS: how many are run. */
-#include "judge.h"
+#include <stdlib.h>
 
 #include "../../runtime/kernel_source.h"
 #include "../oracle/random_program.h"
+#include "judge.h"
 
 /* NULL where it has no plan, or no kernels. */
 static fcp_plan *plan_of(const random_program *p) {
@@ -25,9 +26,9 @@ Test(ptx, random_programs) {
     const char *runs = getenv("PTX_RUNS"), *sanitizer = getenv("SAN");
     unsigned wanted = runs && *runs ? (unsigned)strtoul(runs, NULL, 10) : sanitizer && *sanitizer ? 2 : 8, done = 0;
     random_program *p = calloc(1, sizeof *p);
-    if (!judge_open()) return;
+    if (!compiler()) return;
     for (unsigned seed = 1; done < wanted && seed < 100 * wanted + 100; seed++) {
-        char text[JUDGE_TEXT];
+        char text[TEXT];
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 4711};
         for (int i = 0; i < 8; i++) roll(&d, 2);
         draw_program(p, &d, 12000);
@@ -36,7 +37,7 @@ Test(ptx, random_programs) {
         if (cost > 64 || p->tokens * p->heads < 64) continue;
         fcp_plan *plan = plan_of(p);
         if (!plan) continue;
-        judge_ptx(plan, backends[done % 3], seed, text);
+        judge(plan, backends[done % 3], seed, text);
         cr_expect(!*text, "seed %u, %s\n%s: %s", seed, p->text, backends[done % 3]->name, text);
         fcp_plan_free(plan);
         done++;

@@ -1,60 +1,128 @@
-#include <stdio.h>
-#include <string.h>
+/* The PTX that NVRTC makes of the kernels for sm_90a, executed here, against the definition of attention in float64. */
+#include <stdlib.h>
 
-#include "../../runtime/exec.h"
-#include "../../runtime/reference.h"
-#include "../unit/gpu_plan.h"
-#include "../unit/plain.h"
-#include "compile.h"
-#include "device.h"
-enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 900 };
-static bool compiler(void) {
-    fcp_error err;
-    if (ptx_compiler(&err) == FCP_OK) return true;
-    cr_skip_test("no PTX is executed: %s", err.message);
-    return false;
-}
+#include "judge.h"
 
-/* Runs every pass of a plan and judges what comes out: "" if all is right, else what is not. */
-static void judge(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, char *text) {
-    fcp_shape shape;
-    fcp_session *session = NULL;
-    fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 1, .timeout_s = 300};
-    fcp_packed packed = {0};
-    fcp_check_report report = FCP_CHECK_START;
-    fcp_plan_shape(plan, &shape);
-    fcp_code code = fcp_session_create_on(plan, backend, &options, &session, &err);
-    if (!code) code = fcp_packed_alloc(&shape, ALL, &packed, &err);
-    if (!code) fcp_packed_draw(&shape, ALL, seed, &packed);
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (shape.has_pass[pass]) code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
-    ptx_device_trouble(text, TEXT);
-    if (!code && !*text) code = fcp_check_passes(plan, plan->problem->passes, &packed, 1, NULL, &report, &err);
-    if (code) snprintf(text, TEXT, "%s", err.message);
-    for (int t = 0; !*text && t < FCP_TENSORS; t++)
-        if (report.tensor[t].checked && !report.tensor[t].ok)
-            snprintf(text, TEXT, "%s: error %g, naive %g, allowed %g, at %lu", fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                     report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
-    fcp_packed_free(&packed);
-    fcp_session_free(session);
-}
-
-static void right(const char *program, const fcp_backend *backend, uint64_t seed) {
-    char text[TEXT];
-    fcp_plan *plan = gpu_plan("program", program, NULL, 0);
-    judge(plan, backend, seed, text);
-    cr_assert_str_empty(text, "%s, %s: %s", program, backend->name, text);
-    fcp_plan_free(plan);
-}
-
-/* Programs: lengths are small, so that each is some tens of launches of a few blocks. */
-#define MODEL(heads, kv_heads, d, type) "model { heads = " #heads "; kv_heads = " #kv_heads "; head_dim = " #d "; dtype = " #type " }\n"
-#define CLUSTER(gpus) "cluster { nodes = 1; gpus = " #gpus " }\n"
-#define BATCH(...) "batch { lengths = [" #__VA_ARGS__ "] }\n"
-#define PLAN(...) "plan { block = 128; passes = forward, backward; " __VA_ARGS__ " }\n"
-Test(ptx_sm90, first) {
+/* Whole boxes and ragged ones; blocks that take several items; a rank's own keys and those that came. */
+Test(ptx_sm90, head_dim_64) {
     if (!compiler()) return;
-    right(MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) "plan { mask = causal; block = 128; passes = forward }\n", &ptx_sm90_backend, 1);
     right(MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal"), &ptx_sm90_backend, 1);
+    right(MODEL(2, 2, 64, fp16) CLUSTER(1) BATCH(300, 1, 128) PLAN("mask = full; sink = [0.5, -1.0]"), &ptx_sm90_backend, 2);
+    right(MODEL(1, 1, 64, fp16) CLUSTER(1) BATCH(260, 70) PLAN("mask = causal"), &ptx_unordered_sm90_backend, 3);
 }
+
+Test(ptx_sm90, head_dim_128) {
+    if (!compiler()) return;
+    right(MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(290, 40) PLAN("mask = causal"), &ptx_sm90_backend, 4);
+    right(MODEL(2, 2, 128, fp16) CLUSTER(1) BATCH(200) PLAN("mask = full"), &ptx_unordered_sm90_backend, 5);
+}
+
+/* The backward pass is that in two kernels, compiled for sm_90a. */
+Test(ptx_sm90, head_dim_256) {
+    if (!compiler()) return;
+    right(MODEL(1, 1, 256, bf16) CLUSTER(1) BATCH(200, 30) PLAN("mask = causal"), &ptx_sm90_backend, 6);
+}
+
+Test(ptx_sm90, scores) {
+    if (!compiler()) return;
+    right(MODEL(1, 1, 128, bf16) CLUSTER(1) BATCH(150) PLAN("mask = causal; score = softcap"), &ptx_sm90_backend, 7);
+    right(MODEL(2, 1, 64, fp16) CLUSTER(1) BATCH(150) PLAN("mask = window(w = 50); score = alibi"), &ptx_sm90_backend, 8);
+}
+
+/* --- flaws, each of which must be found --------------------------------------------------------------------------- */
+
+/* The text with `length` bytes at `at` replaced. */
+static char *replaced(const char *text, const char *at, size_t length, const char *by, size_t by_length) {
+    char *out = malloc(strlen(text) + by_length + 1), *to = out;
+    if (!out) return NULL;
+    memcpy(to, text, (size_t)(at - text));
+    to += at - text;
+    memcpy(to, by, by_length);
+    strcpy(to + by_length, at + length);
+    return out;
+}
+
+/* The statement is gone. */
+static char *without(const char *text, const char *at) { return replaced(text, at, strcspn(at, ";") + 1, "", 0); }
+
+/* The second and third number in braces change places: a tensor copy's head and row. */
+static char *swapped(const char *text, const char *at) {
+    char numbers[3][20], by[80];
+    const char *begin = strchr(at, '{');
+    if (!begin || sscanf(begin, "{%19[^,], %19[^,], %19[^}]}", numbers[0], numbers[1], numbers[2]) != 3) return NULL;
+    int length = snprintf(by, sizeof by, "{%s, %s, %s}", numbers[0], numbers[2], numbers[1]);
+    return replaced(text, begin, strcspn(begin, "}") + 1, by, (size_t)length);
+}
+
+/* The last operand, a number, becomes less by 16 before. */
+static char *less(const char *text, const char *at) {
+    char name[20], by[80];
+    const char *end = strchr(at, ';'), *begin = end;
+    while (begin && begin > at && begin[-1] != ' ') begin--;
+    if (!begin || end - begin >= (int)sizeof name) return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
+    int length = snprintf(by, sizeof by, "sub.s32 %s, %s, 16;\n\t", name, name);
+    return replaced(text, at, 0, by, (size_t)length);
+}
+
+#define FORWARD "fk_forward_sm90"
+#define BACKWARD "fk_backward_ordered_sm90"
+static const struct {
+    const char *what;
+    unsigned head_dim;
+    ptx_change change;
+} flaws[] = {
+    {"another stride", 64, {FORWARD, "4611686293305294848", "4611686155866341376", -1, NULL}},
+    {"another distance of columns", 128, {FORWARD, ", 67108864;", ", 33554432;", -1, NULL}},
+    {"V is not turned", 64, {FORWARD, ", p, 1, 1, 1; }", ", p, 1, 1, 0; }", -1, NULL}},
+    {"16 bytes too far", 128, {FORWARD, ", 1030;", ", 1031;", -1, NULL}},
+    {"a copy's coordinates", 64, {FORWARD, "cp.async.bulk.tensor", "", 1, swapped}},
+    {"fewer bytes are expected", 64, {FORWARD, "mbarrier.arrive.expect_tx", "", 1, less}},
+    {"products are not waited for", 64, {FORWARD, "wgmma.wait_group.sync.aligned 0;", "", 0, NULL}},
+    {"one group too many may be under way", 64, {FORWARD, "wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 2;", 0, NULL}},
+    {"no group", 64, {FORWARD, "wgmma.commit_group.sync.aligned;", "", 0, NULL}},
+    {"no wgmma.fence", 64, {FORWARD, "wgmma.fence.sync.aligned;", "", 1, NULL}},
+    {"no fence of gathered rows", 64, {FORWARD, "fence.proxy.async.shared::cta;", "", 1, NULL}},
+    {"no fence of barriers", 64, {FORWARD, "fence.mbarrier_init.release.cluster;", "", 0, NULL}},
+    {"gathered rows are not waited for", 64, {FORWARD, "cp.async.wait_all;", "", 0, NULL}},
+    {"too many registers", 64, {FORWARD, "setmaxnreg.inc.sync.aligned.u32 232", "setmaxnreg.inc.sync.aligned.u32 240", -1, NULL}},
+};
+
+Test(ptx_sm90, flaws) {
+    char text[TEXT];
+    if (!compiler()) return;
+    fcp_plan *plans[2] = {
+        gpu_plan("flaws", MODEL(1, 1, 64, bf16) CLUSTER(1) BATCH(460, 60) PLAN("mask = full"), NULL, 0),
+        gpu_plan("flaws", MODEL(1, 1, 128, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal"), NULL, 0)};
+    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
+        ptx_device_change(&flaws[i].change);
+        judge(plans[flaws[i].head_dim == 128], &ptx_sm90_backend, 1, text);
+        fprintf(stderr, "%s: %s\n", flaws[i].what, text);
+        cr_expect(ptx_device_change(NULL) > 0, "%s: nothing was changed", flaws[i].what);
+        cr_expect(*text, "%s: not found", flaws[i].what);
+    }
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
+}
+#ifdef EXPLORE
+Test(ptx_sm90, explore) {
+    char text[TEXT];
+    fcp_plan *plan = gpu_plan("flaws", MODEL(1, 1, 64, bf16) CLUSTER(1) BATCH(460, 60) PLAN("mask = full"), NULL, 0);
+    static const struct { const char *kernel, *find, *by; char *(*edit)(const char *, const char *); } all[] = {
+        {FORWARD, "1, 0, p; }", "1, 1, p; }", NULL}, {FORWARD, "bar.", "", without}, {FORWARD, "mbarrier.arrive.shared", "", without},
+        {FORWARD, "wgmma.wait", "", without}, {FORWARD, "wgmma.fence", "", without}, {FORWARD, "wgmma.commit", "", without}, {FORWARD, "fence", "", without},
+        {FORWARD, "cp.async.bulk", "", swapped}, {FORWARD, "cp.async.bulk", "", without}, {FORWARD, "mbarrier.arrive.exp", "", less},
+        {BACKWARD, "1, 0, p; }", "1, 1, p; }", NULL}, {BACKWARD, "bar.", "", without}, {BACKWARD, "mbarrier.arrive.shared", "", without},
+        {BACKWARD, "wgmma.wait", "", without}, {BACKWARD, "wgmma.fence", "", without}, {BACKWARD, "wgmma.commit", "", without}, {BACKWARD, "fence", "", without},
+        {BACKWARD, "cp.async.bulk", "", swapped}, {BACKWARD, "cp.async.bulk", "", without}, {BACKWARD, "mbarrier.arrive.exp", "", less}, {BACKWARD, "cp.async.wait_all", "", without},
+        {BACKWARD, "ld.acquire.gpu", "ld", NULL}, {BACKWARD, "st.release.gpu", "st", NULL}, {BACKWARD, ", p, 1, 1, 1, 1; }", ", p, 1, 1, 0, 1; }", NULL},{BACKWARD, ", p, 1, 1, 1, 1; }", ", p, 1, 1, 1, 0; }", NULL}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int n = 0; ; n++) {
+            ptx_change c = {all[i].kernel, all[i].find, all[i].by, n, all[i].edit};
+            ptx_device_change(&c);
+            judge(plan, &ptx_sm90_backend, 1, text);
+            if (!ptx_device_change(NULL)) break;
+            const char *at = strstr(text, "line ");
+            fprintf(stderr, "%s %s %d: %.260s\n", all[i].kernel, all[i].find, n, *text ? at ? at : text : "NOT FOUND");
+        }
+}
+#endif
