@@ -1,5 +1,7 @@
 /* The PTX that NVRTC makes of our kernels for mma.sync, executed here, against the definition of attention in float64: masks of
  * the prelude, fields, scores, sinks, every head_dim and type, all kernels of the backward pass; and flaws, which must be found. */
+#include <stdlib.h>
+
 #include "judge.h"
 
 static const fcp_backend *const backends[] = {&ptx_backend, &ptx_ordered_backend, &ptx_unordered_backend};
@@ -7,9 +9,9 @@ static const fcp_backend *const backends[] = {&ptx_backend, &ptx_ordered_backend
 /* All programs of a list, on each backend in turn. */
 static void all_right(const char *const *programs, size_t count) {
     const char *sanitizer = getenv("SAN");
-    if (!judge_open()) return;
+    if (!compiler()) return;
     for (size_t i = 0; i < count; i++)
-        if (!sanitizer || !*sanitizer || i % 3 == 0) judge_right(programs[i], backends[i % 3], i + 1); /* slower there */
+        if (!sanitizer || !*sanitizer || i % 3 == 0) right(programs[i], backends[i % 3], i + 1); /* slower there */
 }
 
 Test(ptx, masks) {
@@ -79,10 +81,10 @@ Test(ptx, head_dims) {
         MODEL(2, 1, 256, bf16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"), MODEL(2, 1, 256, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
     };
     const char *sanitizer = getenv("SAN");
-    if (!judge_open()) return;
+    if (!compiler()) return;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         for (size_t b = 0; b < (i < 8 ? 3 : 1); b++)
-            if (!sanitizer || !*sanitizer || b == i % 3) judge_right(programs[i], backends[b], i);
+            if (!sanitizer || !*sanitizer || b == i % 3) right(programs[i], backends[b], i);
 }
 
 /* Strategies: states that are merged over stages, sums of several ranks, longer blocks. */
@@ -112,6 +114,15 @@ Test(ptx, flaws) {
         {"the other type", {"fk_forward", "f32.bf16.bf16.f32", "f32.f16.f16.f32", 3}},
         {"lanes by themselves", {"fk_forward", ", 0x1f, 0xffffffff;", ", 0x1f1f, 0xffffffff;", 0}},
     };
-    if (!judge_open()) return;
-    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) judge_wrong(program, &ptx_ordered_backend, flaws[i].what, &flaws[i].change);
+    char text[TEXT];
+    if (!compiler()) return;
+    fcp_plan *plan = gpu_plan("flaws", program, NULL, 0);
+    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
+        ptx_device_change(&flaws[i].change);
+        judge(plan, &ptx_ordered_backend, 1, text);
+        fprintf(stderr, "%s: %s\n", flaws[i].what, text);
+        cr_expect(ptx_device_change(NULL) > 0, "%s: nothing was changed", flaws[i].what);
+        cr_expect(*text, "%s: not found", flaws[i].what);
+    }
+    fcp_plan_free(plan);
 }

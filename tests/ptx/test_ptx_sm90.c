@@ -5,30 +5,30 @@
 
 /* Whole boxes and ragged ones; blocks that take several items; a rank's own keys and those that came. */
 Test(ptx_sm90, head_dim_64) {
-    if (!judge_open()) return;
-    judge_right(MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal"), &ptx_sm90_backend, 1);
-    judge_right(MODEL(2, 2, 64, fp16) CLUSTER(1) BATCH(300, 1, 128) PLAN("mask = full; sink = [0.5, -1.0]"),
+    if (!compiler()) return;
+    right(MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal"), &ptx_sm90_backend, 1);
+    right(MODEL(2, 2, 64, fp16) CLUSTER(1) BATCH(300, 1, 128) PLAN("mask = full; sink = [0.5, -1.0]"),
                 &ptx_sm90_backend, 2);
-    judge_right(MODEL(1, 1, 64, fp16) CLUSTER(1) BATCH(260, 70) PLAN("mask = causal"), &ptx_unordered_sm90_backend, 3);
+    right(MODEL(1, 1, 64, fp16) CLUSTER(1) BATCH(260, 70) PLAN("mask = causal"), &ptx_unordered_sm90_backend, 3);
 }
 
 Test(ptx_sm90, head_dim_128) {
-    if (!judge_open()) return;
-    judge_right(MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(290, 40) PLAN("mask = causal"), &ptx_sm90_backend, 4);
-    judge_right(MODEL(2, 2, 128, fp16) CLUSTER(1) BATCH(200) PLAN("mask = full"), &ptx_unordered_sm90_backend, 5);
+    if (!compiler()) return;
+    right(MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(290, 40) PLAN("mask = causal"), &ptx_sm90_backend, 4);
+    right(MODEL(2, 2, 128, fp16) CLUSTER(1) BATCH(200) PLAN("mask = full"), &ptx_unordered_sm90_backend, 5);
 }
 
 /* The backward pass is that in two kernels, compiled for sm_90a. */
 Test(ptx_sm90, head_dim_256) {
-    if (!judge_open()) return;
-    judge_right(MODEL(1, 1, 256, bf16) CLUSTER(1) BATCH(200, 30) PLAN("mask = causal"), &ptx_sm90_backend, 6);
+    if (!compiler()) return;
+    right(MODEL(1, 1, 256, bf16) CLUSTER(1) BATCH(200, 30) PLAN("mask = causal"), &ptx_sm90_backend, 6);
 }
 
 Test(ptx_sm90, scores) {
-    if (!judge_open()) return;
-    judge_right(MODEL(1, 1, 128, bf16) CLUSTER(1) BATCH(150) PLAN("mask = causal; score = softcap"),
+    if (!compiler()) return;
+    right(MODEL(1, 1, 128, bf16) CLUSTER(1) BATCH(150) PLAN("mask = causal; score = softcap"),
                 &ptx_sm90_backend, 7);
-    judge_right(MODEL(2, 1, 64, fp16) CLUSTER(1) BATCH(150) PLAN("mask = window(w = 50); score = alibi"),
+    right(MODEL(2, 1, 64, fp16) CLUSTER(1) BATCH(150) PLAN("mask = window(w = 50); score = alibi"),
                 &ptx_sm90_backend, 8);
 }
 
@@ -85,17 +85,17 @@ typedef struct flaw {
 
 /* Each must be found: in the place that it names, or else, since compilers lay code out as they like, in another one. */
 static void all_wrong(const char *program, const flaw *flaws, size_t count) {
-    if (!judge_open()) return;
+    if (!compiler()) return;
     fcp_plan *plan = gpu_plan("program.fcp", program, NULL, 0);
     for (size_t i = 0; i < count; i++) {
-        char text[JUDGE_TEXT] = "";
+        char text[TEXT] = "";
         ptx_change change = flaws[i].change;
         unsigned made = 1;
         for (int other = -1; !*text && made; other++) {
             if (other >= 0) change.which = other;
             if (other >= 0 && flaws[i].change.which < 0) break;
             ptx_device_change(&change);
-            judge_ptx(plan, &ptx_sm90_backend, 1, text);
+            judge(plan, &ptx_sm90_backend, 1, text);
             made = ptx_device_change(NULL);
             cr_expect(made || other >= 0, "%s: nothing was changed", flaws[i].what);
         }
