@@ -137,7 +137,7 @@ $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 $(filter $(B)/tests/ptx/test_%,$(TESTS)): $(PTX_SRC:%.c=$(B)/%.o)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
-STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
+STANDIN_SRC = tests/standin/driver.c tests/standin/streams.c tests/standin/launches.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
 NCCL_SRC = tests/standin/nccl.c tests/standin/mailbox.c
 STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a

@@ -2,11 +2,10 @@
  * not agree. All the others end, with an error that says where; nothing is left, and nothing hangs. */
 #include "nccl_ranks.h"
 
-/* Every rank but those of `except` ends with an error, in which are all of `parts`. */
+/* Every rank but those of `except` ends with an error, in which are all of `parts`. Without timeout_s none waits for long. */
 static void all_fail(task *x, unsigned except, const char *const *parts, const char *what) {
     unsigned ranks = x->plan->problem->ranks;
     process_shared *s = process_shared_make();
-    if (!x->timeout_s) x->timeout_s = 1;
     process_run(s, ranks, run_rank, x);
     process_all_well(s, ranks, except, what);
     no_trouble(s, ranks, except, what);
@@ -31,7 +30,7 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     for (unsigned i = 0; i < 8; i++) {
         char what[60];
         task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3, .idle = true,
-                  .silent = i % 4 > 0, .group_at = 1 + i, .fault = faults[i % 4]};
+                  .silent = i % 4 > 0, .timeout_s = 1, .group_at = 1 + i, .fault = faults[i % 4]};
         snprintf(what, sizeof what, "fault %u", i);
         all_fail(&x, x.fault == STANDIN_STALLS ? 0 : 1u << x.odd, in_a_pass, what);
     }
@@ -43,7 +42,7 @@ Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
     for (unsigned i = 0; i < 4; i++) {
         task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i / 2, .idle = true, .silent = true,
-                  .hang_at = 14 + 4 * i};
+                  .timeout_s = 1, .hang_at = 14 + 4 * i};
         all_fail(&x, 0, about_a_pass, "a device hangs");
     }
     fcp_plan_free(plan);
@@ -55,7 +54,7 @@ Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     for (unsigned i = 0; i < 6; i++) {
         task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3, .idle = true,
-                  .silent = i > 3, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
+                  .silent = i > 3, .timeout_s = 1, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
         all_fail(&x, 0, about_a_pass, "an asynchronous error");
     }
     fcp_plan_free(plan);
@@ -66,7 +65,7 @@ Test(nccl_faults, a_rank_is_missing) {
     static const char *const parts[] = {"rank ", NULL};
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", "");
     for (unsigned i = 0; i < 4; i++) {
-        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .keeps_away = true,
+        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .timeout_s = 1, .keeps_away = true,
                   .way = i < 2 ? BY_ID : BY_FILE};
         all_fail(&x, 1u << x.odd, parts, "a missing rank");
     }
