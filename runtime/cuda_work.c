@@ -48,7 +48,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
     if (!code && pass == FCP_BACKWARD) {
-        code = fcp_kernel_keys(lists, arena, x->a, x->b, ordered, err);
+        code = fcp_kernel_keys(lists, arena, x->a, x->b, ordered ? FCP_KEYS_ORDERED : joint ? FCP_KEYS_JOINT : FCP_KEYS_ALONE, err);
         a->key_count = lists->key_count;
         a->lock_count = ordered ? lists->lock_count : 0;
         if (!code) code = append(w, lists->keys, lists->key_count * sizeof *lists->keys, &a->keys, err);

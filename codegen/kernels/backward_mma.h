@@ -31,7 +31,7 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
         if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
         buffer = 1 - buffer;
     }
-    fk_dkv_close(p, item, first, kv_head, &x);
+    fk_dkv_close(p, item, first, kv_head, &x, 0);
 }
 
 FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {

@@ -7,8 +7,8 @@
  * Order:    ordered: a run's part of dQ is added when the runs before it in the work list, of the same rows, have added
  *           theirs: the lock of its rows and head counts them. A piece of work waits only for pieces that were taken before
  *           it, so that the first of those under way never waits, whatever the grid; and the bits are the same on any.
- *           Unordered: dQ is added to by atomics, when they come, and waits for nothing; dK and dV have the same bits on any
- *           grid, dQ has not, not even twice.
+ *           Items of the same keys add to dK and dV in the same way. Unordered: all is added to by atomics, when they come, and
+ *           waits for nothing; only the dK and dV of keys that one item has are twice the same.
  * Shared:   as fk_backward_dkv, and the step's dS: the warps that have it by keys pass it to those that want it by rows.
  * Source:   FlashAttention-2's backward pass; the semaphores are those of its deterministic mode, by work list.
  */
@@ -95,7 +95,13 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
         fk_joint_dq(p, runs + now.run, now.at, now_head, ordered);
         buffer = 1 - buffer;
     }
-    fk_dkv_close(p, item, 0, kv_head, &x);
+    fk_u64 lock = p->locks + ((fk_u64)item->lock * p->heads + first_head) * 4;
+    int turns = ordered && item->lock != FK_NONE;
+    if (turns && fk_thread() == 0) fk_wait_for(lock, item->turn);
+    if (turns) fk_sync(); /* it is this item's turn */
+    fk_dkv_close(p, item, 0, kv_head, &x, !ordered);
+    if (turns) fk_sync(); /* the item's sums are written */
+    if (turns && fk_thread() == 0) fk_release(lock, item->turn + 1);
 }
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {

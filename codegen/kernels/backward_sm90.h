@@ -8,8 +8,9 @@
  * Order:    a run's part of dQ is added when the runs before it in the work list, of the same rows, have added theirs: the
  *           lock of its rows and head counts them. A piece of work waits only for pieces that were taken before it, and a
  *           block does its pieces in the order in which it took them, so that the first of those under way never waits,
- *           whatever the grid; and the bits are the same on any. Unordered: dQ is added as it comes, and nobody waits; dK and
- *           dV have the same bits on any grid, dQ has not, not even twice.
+ *           whatever the grid; and the bits are the same on any. Items of the same keys add to dK and dV in the same way.
+ *           Unordered: all is added as it comes, and nobody waits; only the dK and dV of keys that one item has are twice the
+ *           same.
  *
  * A block is three warpgroups. Of the first, three warps load: whole tiles by the copy engine through the maps; where rows
  * are missing, themselves, with 0 for what is missing, because 0 times NaN is NaN; LSE and delta, themselves. The fourth warp
@@ -52,7 +53,8 @@ enum {
     FK_B_DS = 4,         /* workers: dS is there */
     FK_B_TURN,           /* turners to workers: it is this run's turn */
     FK_B_ADDED,          /* workers to turners: the run's part of dQ is added */
-    FK_B_TICKET          /* loaders: the ticket is there */
+    FK_B_TICKET,         /* loaders: the ticket is there */
+    FK_B_SHARED          /* and 9: a worker warpgroup: it is this item's turn; its part of dK and dV is added */
 };
 
 #if FK_HEAD_DIM == 64
@@ -368,8 +370,14 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
     fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
+    fk_u64 lock = p->locks + (((fk_u64)item->lock + worker) * p->heads + first_head) * 4;
+    int turns = ordered && item->lock != FK_NONE, first = fk_thread() % FK_B_GROUP == 0;
+    if (turns && first) fk_wait_for(lock, item->turn);
+    if (turns) fk_sync_some(FK_B_SHARED + worker, FK_B_GROUP);
     fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, (const float (*)[4])x.k);
     fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
+    if (turns) fk_sync_some(FK_B_SHARED + worker, FK_B_GROUP);
+    if (turns && first) fk_release(lock, item->turn + 1);
     return n + 1;
 }
 

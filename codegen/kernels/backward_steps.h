@@ -128,12 +128,17 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
 }
 
 FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 first, fk_u32 kv_head,
-                            const fk_dkv_sums *x) {
+                            const fk_dkv_sums *x, const int atomically) {
     fk_u32 keys = item->count - first, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, row = fk_warp() % FK_K_BANDS * 16;
     fk_u64 at_sum = (first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES) * 2 + chunk * 32;
-    fk_add_sums(p->arena + item->dk + at_sum, fk_k_stride(p) * 2, row, keys, p->scale, FK_K_CHUNKS,
-                (const float (*)[4])x->k);
-    fk_add_sums(p->arena + item->dv + at_sum, fk_k_stride(p) * 2, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+    fk_u64 dk = p->arena + item->dk + at_sum, dv = p->arena + item->dv + at_sum, stride = fk_k_stride(p) * 2;
+    if (atomically) {
+        fk_add_sums_atomically(dk, stride, row, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x->k);
+        fk_add_sums_atomically(dv, stride, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+    } else {
+        fk_add_sums(dk, stride, row, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x->k);
+        fk_add_sums(dv, stride, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+    }
 }
 
 /* The tile of dS by keys: rows of FK_K_STEP numbers, in chunks of 16 bytes, permuted as those of the other tiles. */

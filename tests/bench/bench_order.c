@@ -17,6 +17,7 @@ static const struct {
     {"full, 8K", "gpus = 1", "8K", "full", "1K"},
     {"window of 1K, 8K", "gpus = 1", "8K", "window(w = 1K)", "1K"},
     {"causal documents, 32K", "gpus = 1", "13K, 7K, 5K, 3K, 1K x 3, 500 x 2", "causal", "1K"},
+    {"one long document and many short ones", "gpus = 1", "26K, 100 x 500", "causal", "1K"},
     {"shared question, 8K", "gpus = 1", "8K", "shared_question(p = 2K, answers = 4)", "1K"},
     {"lambda, 16K", "gpus = 1", "16K", "lambda", "1K"},
     {"causal, 64K, 8 ranks", "gpus = 8", "64K", "causal", "4K"},

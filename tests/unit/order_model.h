@@ -72,7 +72,7 @@ static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint
         order_model with, without;
         fcp_error err;
         if (x->op != FCP_OP_ATTEND) continue;
-        good = !fcp_kernel_keys(&w, &a, x->a, x->b, true, &err) &&
+        good = !fcp_kernel_keys(&w, &a, x->a, x->b, FCP_KEYS_ORDERED, &err) &&
                order_model_of(&w, p->kv_heads, p->heads / p->kv_heads, blocks, true, &with) &&
                order_model_of(&w, p->kv_heads, p->heads / p->kv_heads, blocks, false, &without);
         if (!good) break;

@@ -66,6 +66,9 @@ typedef struct process_shared {
     _Atomic int counter[PROCESSES];
     nccl_id id;
     char folder[TEMPORARY]; /* $TMPDIR of all of them */
+    unsigned ranks;
+    pid_t children[PROCESSES]; /* 0: it has ended */
+    double begun;
 } process_shared;
 
 typedef struct process {
@@ -161,18 +164,21 @@ static inline void process_shared_end(process_shared *s, bool left) {
     munmap(s, sizeof *s);
 }
 
-/* Runs `ranks` processes to their ends. One that stops itself is killed once all others have ended; all are if this one is. */
-static inline void process_run(process_shared *s, unsigned ranks, void (*body)(process *), const void *argument) {
-    pid_t children[PROCESSES], parent = getpid();
-    double begin = fcp_clock();
-    fcp_patience patience = fcp_patience_of(PROCESS_SECONDS, 0.1);
+/* Begins `ranks` processes, which end if this one does. */
+static inline void process_begin(process_shared *s, unsigned ranks, void (*body)(process *), const void *argument) {
+    pid_t parent = getpid();
+    s->ranks = ranks;
+    s->begun = fcp_clock();
     memset(s->words, 0, sizeof s->words);
     memset((void *)s->counter, 0, sizeof s->counter);
     fflush(NULL);
     for (unsigned r = 0; r < ranks; r++) {
-        children[r] = fork();
-        cr_assert(children[r] >= 0);
-        if (children[r]) continue;
+        pid_t child = fork();
+        cr_assert(child >= 0);
+        if (child) {
+            s->children[r] = child;
+            continue;
+        }
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent) _exit(1);
         process p = {s, &s->words[r], r, ranks, argument, NULL, NULL};
         setenv("TMPDIR", s->folder, 1);
@@ -182,6 +188,13 @@ static inline void process_run(process_shared *s, unsigned ranks, void (*body)(p
         if (PROCESS_LEAKS()) process_fails(&p, "memory leaks");
         _exit(0);
     }
+}
+
+/* Waits for their ends. One that has stopped itself is killed once all others have ended. */
+static inline void process_end(process_shared *s) {
+    fcp_patience patience = fcp_patience_of(PROCESS_SECONDS, 0.1);
+    unsigned ranks = s->ranks;
+    pid_t *children = s->children;
     for (unsigned running = ranks; running;) {
         bool late = fcp_patience_ends(&patience);
         running = 0;
@@ -192,7 +205,7 @@ static inline void process_run(process_shared *s, unsigned ranks, void (*body)(p
             s->words[r].late |= late;
             if (waitpid(children[r], &status, late ? 0 : WNOHANG) == children[r]) {
                 s->words[r].status = status;
-                s->words[r].seconds = fcp_clock() - begin;
+                s->words[r].seconds = fcp_clock() - s->begun;
                 children[r] = 0;
             }
             running += children[r] != 0 && !s->words[r].stops;
@@ -205,6 +218,11 @@ static inline void process_run(process_shared *s, unsigned ranks, void (*body)(p
             }
         if (running) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
+}
+
+static inline void process_run(process_shared *s, unsigned ranks, void (*body)(process *), const void *argument) {
+    process_begin(s, ranks, body, argument);
+    process_end(s);
 }
 
 /* Every rank but those of `except` got to its end, and found nothing wrong. */
