@@ -221,3 +221,35 @@ bool store_finish(store *s, uint32_t last) {
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
 }
+
+static bool touches(const ranges *r, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->all[i].begin < end && begin < r->all[i].end) return true;
+    return false;
+}
+
+bool store_touches(const store *s, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end))) return true;
+    return false;
+}
+
+bool store_has_room(store *s) {
+    double begin = fcp_clock();
+    while (control.queue && s->count - s->done >= control.queue) {
+        uint32_t done = s->done;
+        store_run(s, 1);
+        if (s->done != done) {
+            begin = fcp_clock();
+            continue;
+        }
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) {
+            trouble("a call waits for ever in the driver, whose queues are full");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
+}
