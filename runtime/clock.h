@@ -43,6 +43,12 @@ static inline struct timespec fcp_deadline(uint32_t milliseconds) {
     return t;
 }
 
+/* Between two questions: intervals, in nanoseconds, that double up to the longest. */
+static inline void fcp_pause(long *next, long most) {
+    nanosleep(&(struct timespec){.tv_nsec = *next}, NULL);
+    *next = *next < most / 2 ? 2 * *next : most;
+}
+
 static inline bool fcp_condition_init(pthread_cond_t *condition) {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr)) return false;

@@ -3,7 +3,6 @@
  *
  * Requires: an open driver (gpu_open). Gives: gpu.h. Cost: a communicator, some MiB of NCCL's memory.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +21,9 @@ typedef struct asked {
     cu_stream stream;
     char *memory; /* twice BYTES of NCCL's: from, to */
     void *enrolled;
-    char answer[300];
+    char answer[GPU_ANSWER];
 } asked;
-
-static bool say(asked *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool say(asked *q, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(q->answer, sizeof q->answer, format, args);
-    va_end(args);
-    return false;
-}
+#define say(q, ...) gpu_say((q)->answer, __VA_ARGS__)
 
 /* Until the communicator has done what was begun. */
 static bool settle(asked *q, nccl_result result, const char *what) {

@@ -99,12 +99,15 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->stuck = 0;
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
+    if (n->event && s->graph) n->event->graphs++;
+    const allocation *marks = allocation_of(n->mark);
+    long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
+    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value && word == control.hang_word;
     if (n->hangs) {
-        const allocation *a = allocation_of(n->mark);
         snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
         control.hung_device = n->device;
-        control.hung_mark = a ? (long)(n->mark - a->begin) / 4 : -1;
+        control.hung_mark = word;
         control.hung_value = n->mark_value;
     }
     for (uint32_t i = 0; i < dep_count; i++) {
@@ -133,6 +136,7 @@ void store_clear(store *s) {
     for (uint32_t i = 0; i < s->count; i++) {
         node *n = &s->nodes[i];
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
+        if (n->event && s->graph) n->event->graphs--;
         free(s->nodes[i].deps);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);
