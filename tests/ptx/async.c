@@ -91,10 +91,11 @@ bool ptx_fenced(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, co
     for (uint32_t word = first; word <= last; word++) {
         uint32_t writer = s->writer[word];
         if (!writer || writer > w->block->warp_count) continue; /* nobody, or a copy */
-        if (word > first && writer == s->writer[word - 1] && s->lane[word] == s->lane[word - 1] && s->written[word] == s->written[word - 1]) continue;
+        bool as_before = word > first && writer == s->writer[word - 1] && s->lane[word] == s->lane[word - 1];
+        if (as_before && s->written[word] == s->written[word - 1]) continue;
         if (!is_fenced(w, writer - 1, s->lane[word], s->written[word]))
-            return ptx_fail(w, lane, "missing proxy fence: %s shared memory at %u, which lane %u of warp %u wrote by ordinary stores", what,
-                            PTX_SHARED_FIRST + word * 4, s->lane[word], writer - 1), false;
+            return ptx_fail(w, lane, "missing proxy fence: %s shared memory at %u, which lane %u of warp %u wrote by "
+                            "ordinary stores", what, PTX_SHARED_FIRST + word * 4, s->lane[word], writer - 1), false;
     }
     return true;
 }
@@ -103,7 +104,9 @@ bool ptx_fenced(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, co
 
 static ptx_next mbarrier_init(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     block_state *s = state_of(w);
-    if (!s || !ptx_must_know(w, &i->operands[0], mask, "an address") || !ptx_must_know(w, &i->operands[1], mask, "a count")) return PTX_FAIL;
+    if (!s || !ptx_must_know(w, &i->operands[0], mask, "an address") ||
+        !ptx_must_know(w, &i->operands[1], mask, "a count"))
+        return PTX_FAIL;
     if (mask & (mask - 1)) return ptx_fail(w, PTX_LANES, "several lanes open a barrier");
     unsigned lane = (unsigned)__builtin_ctz(mask);
     uint32_t address = (uint32_t)(ptx_value(w, &i->operands[0], lane) + (uint64_t)i->operands[0].value);
@@ -157,7 +160,8 @@ static ptx_next arrive(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         if (i->form->data) {
             if (!ptx_must_know(w, &i->operands[1], 1u << l, "a number of bytes")) return PTX_FAIL;
             x->bytes += (uint32_t)ptx_value(w, &i->operands[1], l);
-            if (x->bytes > MOST_COUNT) return ptx_fail(w, l, "the barrier at %u expects more bytes than it can count", x->address);
+            if (x->bytes > MOST_COUNT)
+                return ptx_fail(w, l, "the barrier at %u expects more bytes than it can count", x->address);
         }
         ptx_release(w, x->gathers);
         x->pending--;
@@ -170,10 +174,12 @@ static ptx_next arrive(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 #define MARK UINT64_C(0x70616d2078747021)
 bool ptx_map_encode(void *out, const ptx_map *map) {
-    uint64_t words[16] = {MARK, map->base, map->dims[0], map->dims[1], map->dims[2], map->strides[0], map->strides[1], map->box[0],
-                          map->box[1], map->box[2], map->element, map->swizzle};
-    bool good = (uintptr_t)out % 64 == 0 && map->base && map->base % 16 == 0 && map->element == 2 && (!map->swizzle || map->swizzle == 128);
-    for (int i = 0; i < 3; i++) good = good && map->dims[i] && map->dims[i] <= UINT64_C(1) << 32 && map->box[i] && map->box[i] <= 256;
+    uint64_t words[16] = {MARK, map->base, map->dims[0], map->dims[1], map->dims[2], map->strides[0], map->strides[1],
+                          map->box[0], map->box[1], map->box[2], map->element, map->swizzle};
+    bool good = (uintptr_t)out % 64 == 0 && map->base && map->base % 16 == 0 && map->element == 2 &&
+                (!map->swizzle || map->swizzle == 128);
+    for (int i = 0; i < 3; i++)
+        good = good && map->dims[i] && map->dims[i] <= UINT64_C(1) << 32 && map->box[i] && map->box[i] <= 256;
     for (int i = 0; i < 2; i++) good = good && map->strides[i] % 16 == 0 && map->strides[i] < UINT64_C(1) << 40;
     uint64_t inner = (uint64_t)map->box[0] * map->element;
     if (!good || inner % 16 || (map->swizzle && inner > map->swizzle)) return false;
@@ -188,10 +194,13 @@ static uint32_t place_of(const copy *x, uint32_t c, uint64_t *from, bool *inside
                      x->at[2] + (int64_t)(c / chunks / x->map.box[1])};
     *inside = true;
     for (int i = 0; i < 3; i++) *inside = *inside && at[i] >= 0 && (uint64_t)at[i] < x->map.dims[i];
-    *from = x->map.base + (uint64_t)at[0] * x->map.element + (uint64_t)at[1] * x->map.strides[0] + (uint64_t)at[2] * x->map.strides[1];
+    *from = x->map.base + (uint64_t)at[0] * x->map.element + (uint64_t)at[1] * x->map.strides[0] +
+            (uint64_t)at[2] * x->map.strides[1];
     return x->map.swizzle ? to ^ (to >> 7 & 7) << 4 : to;
 }
-static uint32_t chunks_of(const copy *x) { return x->map.box[0] * x->map.element / CHUNK * x->map.box[1] * x->map.box[2]; }
+static uint32_t chunks_of(const copy *x) {
+    return x->map.box[0] * x->map.element / CHUNK * x->map.box[1] * x->map.box[2];
+}
 
 /* A copy comes. */
 static void land(ptx_block *b, block_state *s, uint32_t n) {
@@ -228,20 +237,24 @@ static ptx_next tensor_copy(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
         uint64_t map = ptx_value(w, &i->operands[1], l);
-        if (map >> 56 != PTX_PARAM_WINDOW >> 56) return ptx_fail(w, l, "a map at %#llx, which is no parameter", (unsigned long long)map);
+        if (map >> 56 != PTX_PARAM_WINDOW >> 56)
+            return ptx_fail(w, l, "a map at %#llx, which is no parameter", (unsigned long long)map);
         for (uint32_t n = 0; n < 16; n++) {
             const uint8_t *at = ptx_parameter(w, l, map - PTX_PARAM_WINDOW + n * 8, 8);
             if (!at) return PTX_FAIL;
             memcpy(&words[n], at, 8);
         }
-        if (words[0] != MARK || map % 64) return ptx_fail(w, l, "what is at %#llx is no map, or not at a multiple of 64", (unsigned long long)map);
+        if (words[0] != MARK || map % 64)
+            return ptx_fail(w, l, "what is at %#llx is no map, or not at a multiple of 64", (unsigned long long)map);
         copy x = {.map = {words[1], {words[2], words[3], words[4]}, {words[5], words[6]},
-                          {(uint32_t)words[7], (uint32_t)words[8], (uint32_t)words[9]}, (uint32_t)words[10], (uint32_t)words[11]},
+                          {(uint32_t)words[7], (uint32_t)words[8], (uint32_t)words[9]}, (uint32_t)words[10],
+                          (uint32_t)words[11]},
                   .to = (uint32_t)(ptx_value(w, &i->operands[0], l) + (uint64_t)i->operands[0].value)};
         for (int n = 0; n < 3; n++) x.at[n] = (int32_t)ptx_value(w, &i->operands[2 + n], l);
         mbarrier *to = barrier_at(w, &i->operands[5], l);
         if (!to) return PTX_FAIL;
-        if (!to->fenced) return ptx_fail(w, l, "missing proxy fence: the barrier at %u was opened and not fenced", to->address);
+        if (!to->fenced)
+            return ptx_fail(w, l, "missing proxy fence: the barrier at %u was opened and not fenced", to->address);
         x.barrier = (uint32_t)(to - s->barriers);
         if (x.to % 128) return ptx_fail(w, l, "a tensor copy to %u, which is not a multiple of 128", x.to);
         if (s->copy_count == MOST_COPIES) return ptx_fail(w, l, "more than %d copies under way", MOST_COPIES);
@@ -297,11 +310,15 @@ enum { FEWER, MORE };
 static ptx_next change(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     block_state *s = state_of(w);
     ptx_async_warp *x = ptx_async_of(w);
-    uint32_t n = (uint32_t)i->operands[0].value, group = w->index / WARPGROUP, each = REGISTERS / (w->block->warp_count * PTX_LANES) / 8 * 8;
+    uint32_t n = (uint32_t)i->operands[0].value, group = w->index / WARPGROUP;
+    uint32_t each = REGISTERS / (w->block->warp_count * PTX_LANES) / 8 * 8;
     if (!s || !x) return PTX_FAIL;
-    if (mask != PTX_ALL || group * WARPGROUP + WARPGROUP > w->block->warp_count) return ptx_fail(w, PTX_LANES, "it is of no whole warpgroup");
-    if (n < 24 || n > 256 || n % 8) return ptx_fail(w, PTX_LANES, "%u registers: not a multiple of 8 from 24 to 256", n);
-    if (s->changed[group] % WARPGROUP && s->change[group] != i) return ptx_fail(w, PTX_LANES, "divergence: other warps of its group change registers elsewhere");
+    if (mask != PTX_ALL || group * WARPGROUP + WARPGROUP > w->block->warp_count)
+        return ptx_fail(w, PTX_LANES, "it is of no whole warpgroup");
+    if (n < 24 || n > 256 || n % 8)
+        return ptx_fail(w, PTX_LANES, "%u registers: not a multiple of 8 from 24 to 256", n);
+    if (s->changed[group] % WARPGROUP && s->change[group] != i)
+        return ptx_fail(w, PTX_LANES, "divergence: other warps of its group change registers elsewhere");
     uint32_t has = x->registers ? x->registers : each;
     if (i->form->data == MORE ? n < has : n > has) return ptx_fail(w, PTX_LANES, "from %u registers to %u", has, n);
     if (i->form->data == MORE && s->free_registers < (n - has) * PTX_LANES) return PTX_AGAIN;
@@ -327,10 +344,13 @@ bool ptx_async_close(ptx_block *b) {
         x->products = NULL;
     }
     if (!s) return good;
-    if (s->copy_count) good = ptx_fail(&b->warps[0], PTX_LANES, "unfinished copy: the block ends with %u tensor copies under way", s->copy_count) == PTX_NEXT;
+    if (s->copy_count)
+        good = ptx_fail(&b->warps[0], PTX_LANES, "unfinished copy: the block ends with %u tensor copies under way",
+                        s->copy_count) == PTX_NEXT;
     for (uint32_t v = 0; v < b->warp_count / WARPGROUP; v++)
         if (s->changed[v] % WARPGROUP)
-            good = ptx_fail(&b->warps[v * WARPGROUP], PTX_LANES, "divergence: not all warps of the group changed their registers") == PTX_NEXT;
+            good = ptx_fail(&b->warps[v * WARPGROUP], PTX_LANES,
+                            "divergence: not all warps of the group changed their registers") == PTX_NEXT;
     for (uint32_t n = 0; n < s->barrier_count; n++) {
         free(s->barriers[n].gathers);
         free(s->barriers[n].ended);

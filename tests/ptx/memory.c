@@ -69,8 +69,9 @@ static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bo
     for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; word++) {
         uint32_t other = s->writer[word];
         if (other && other - 1 != w->index && s->written[word] > w->clock[b->first + other - 1])
-            return ptx_fail(w, lane, "race: it %s shared memory at %u, which warp %u wrote", write ? "writes" : "reads",
-                            PTX_SHARED_FIRST + word * 4, other - 1), false;
+            return ptx_fail(w, lane, "race: it %s shared memory at %u, which %s %u wrote", write ? "writes" : "reads", PTX_SHARED_FIRST + word * 4,
+                            other > b->warp_count ? "copies for barrier" : "warp",
+                            other > b->warp_count ? other - 1 - b->warp_count : other - 1), false;
         if (other && other - 1 == w->index && s->written[word] == w->clock[w->self] && s->lane[word] != lane && s->lane[word] < PTX_LANES && lane < PTX_LANES)
             return ptx_fail(w, lane, "race: it %s shared memory at %u, which lane %u of its warp wrote", write ? "writes" : "reads",
                             PTX_SHARED_FIRST + word * 4, s->lane[word]), false;

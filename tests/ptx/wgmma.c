@@ -48,8 +48,8 @@ struct ptx_products {
     product under_way[UNDER_WAY]; /* by number, modulo */
     uint32_t issued, ended, groups[UNDER_WAY], committed, waited; /* groups: products before the end of each */
     bool fenced;
-    uint32_t *watched, watched_count; /* places in the file of registers that products have; as they were at the last fence: */
-    uint32_t (*seen)[PTX_LANES];
+    uint32_t *watched, watched_count; /* places in the file of registers that products have */
+    uint32_t (*seen)[PTX_LANES];      /* what was there at the last fence */
     uint32_t *watched_at; /* by a register's number: which of them, + 1 */
     asked *log;           /* of the group, with its first warp */
     uint32_t log_count, log_room;
@@ -105,7 +105,8 @@ static bool whole(ptx_warp *w, uint32_t mask) {
 /* Chunk c of 8 numbers of line r. By K a line is a row of A or a column of B, of two chunks; by M or N it is one of 16 of the
  * depth, and a pattern has 8 chunks of it. */
 static uint32_t address_of(uint64_t d, bool turned, uint32_t r, uint32_t c) {
-    uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4, stride = (uint32_t)(d >> 32 & 0x3fff) << 4;
+    uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4;
+    uint32_t stride = (uint32_t)(d >> 32 & 0x3fff) << 4;
     uint32_t at = start + r % 8 * 128 + r / 8 * stride + (turned ? c % 8 * CHUNK + c / 8 * lead : c * CHUNK);
     return at ^ (at >> 7 & 7) << 4;
 }
@@ -113,10 +114,14 @@ static uint32_t lines_of(bool turned, uint32_t width) { return turned ? DEPTH : 
 static uint32_t chunks_of(bool turned, uint32_t width) { return (turned ? width : DEPTH) / 8; }
 
 static bool check_descriptor(ptx_warp *w, uint64_t d) {
-    if (d & UINT64_C(0x3ff1c000c000c000)) return ptx_fail(w, PTX_LANES, "the descriptor %#llx has bits that mean nothing", (unsigned long long)d), false;
-    if (d >> 62 != 1) return ptx_fail(w, PTX_LANES, "the descriptor %#llx is not of the 128-byte swizzle", (unsigned long long)d), false;
+    if (d & UINT64_C(0x3ff1c000c000c000))
+        return ptx_fail(w, PTX_LANES, "the descriptor %#llx has bits that mean nothing", (unsigned long long)d), false;
+    if (d >> 62 != 1)
+        return ptx_fail(w, PTX_LANES, "the descriptor %#llx is not of the 128-byte swizzle",
+                        (unsigned long long)d), false;
     if ((d >> 49 & 7) != (d >> 3 & 7) || d >> 49 & 7)
-        return ptx_fail(w, PTX_LANES, "the descriptor %#llx does not begin at a multiple of 1024, but for 128 bytes", (unsigned long long)d), false;
+        return ptx_fail(w, PTX_LANES, "the descriptor %#llx does not begin at a multiple of 1024, but for 128 bytes",
+                        (unsigned long long)d), false;
     return true;
 }
 
@@ -125,7 +130,9 @@ static bool begin_reading(ptx_warp *w, uint64_t d, bool turned, uint32_t width) 
         for (uint32_t c = 0; c < chunks_of(turned, width); c++) {
             uint32_t at = address_of(d, turned, r, c);
             uint64_t known;
-            if (!ptx_shared_read(w, PTX_LANES, at, CHUNK, CHUNK, &known) || !ptx_fenced(w, PTX_LANES, at, CHUNK, "a product reads")) return false;
+            if (!ptx_shared_read(w, PTX_LANES, at, CHUNK, CHUNK, &known) ||
+                !ptx_fenced(w, PTX_LANES, at, CHUNK, "a product reads"))
+                return false;
             ptx_shared_reads(w, at, CHUNK);
         }
     return true;
@@ -135,7 +142,8 @@ static void mark(ptx_warp *w, const product *x, void (*as)(ptx_warp *, uint32_t,
         bool turned = side ? x->turned_b : x->turned_a;
         uint32_t width = side ? x->columns : ALL_ROWS;
         for (uint32_t r = 0; r < lines_of(turned, width); r++)
-            for (uint32_t c = 0; c < chunks_of(turned, width); c++) as(w, address_of(side ? x->b : x->a, turned, r, c), CHUNK);
+            for (uint32_t c = 0; c < chunks_of(turned, width); c++)
+                as(w, address_of(side ? x->b : x->a, turned, r, c), CHUNK);
     }
 }
 
@@ -148,7 +156,8 @@ static float number_of(uint16_t bits, bool bf16) {
 }
 
 /* Numbers [depth][line] from line `first` on; of each line, whether all is known. */
-static void take(const ptx_warp *w, uint64_t d, bool turned, bool bf16, uint32_t first, uint32_t lines, float (*out)[COLUMNS], uint8_t *known) {
+static void take(const ptx_warp *w, uint64_t d, bool turned, bool bf16, uint32_t first, uint32_t lines,
+                 float (*out)[COLUMNS], uint8_t *known) {
     memset(known, 1, lines);
     for (uint32_t r = 0; r < (turned ? DEPTH : lines); r++)
         for (uint32_t c = 0; c < (turned ? lines : DEPTH) / 8; c++) {
@@ -165,7 +174,8 @@ static void take(const ptx_warp *w, uint64_t d, bool turned, bool bf16, uint32_t
 
 /* A from registers: of four, with row = lane / 4, the second and the last are 8 rows further down; columns 2 (lane % 4) and
  * the next, 8 further for the last two. */
-static void take_registers(const product *x, const ptx_warp *w, const ptx_operand *a, bool bf16, float (*out)[COLUMNS], uint8_t *known) {
+static void take_registers(const product *x, const ptx_warp *w, const ptx_operand *a, bool bf16, float (*out)[COLUMNS],
+                           uint8_t *known) {
     memset(known, 1, ROWS);
     for (uint32_t n = 0; n < 4; n++)
         for (unsigned l = 0; l < PTX_LANES; l++) {
@@ -193,10 +203,12 @@ static bool same(const tile *x, const ptx_operand *o, uint32_t columns) {
     return is;
 }
 
-static bool check_fenced(ptx_warp *w, const struct ptx_products *p, const ptx_operand *o, uint32_t count, const char *what) {
+static bool check_fenced(ptx_warp *w, const struct ptx_products *p, const ptx_operand *o, uint32_t count,
+                         const char *what) {
     for (uint32_t n = 0; n < count; n++)
         if (memcmp(ptx_in(w, &o[n]), p->seen[p->watched_at[o[n].number] - 1], PTX_SMALL))
-            return ptx_fail(w, PTX_LANES, "missing wgmma.fence: %s register %u was written since the last one", what, n), false;
+            return ptx_fail(w, PTX_LANES, "missing wgmma.fence: %s register %u was written since the last one", what,
+                            n), false;
     return true;
 }
 
@@ -207,7 +219,9 @@ static tile *enter(ptx_warp *w, struct ptx_products *p, const ptx_operand *o, ui
         tile *x = &p->tiles[i];
         if (!x->registers) none = x;
         else if (same(x, o, columns)) return x;
-        else if (overlap(x, o, columns / 2)) return ptx_fail(w, PTX_LANES, "accumulators: some of these are under way in a product of another shape"), NULL;
+        else if (overlap(x, o, columns / 2))
+            return ptx_fail(w, PTX_LANES, "accumulators: some of these are under way in a product of another shape"),
+                            NULL;
     }
     if (!none) return ptx_fail(w, PTX_LANES, "accumulators: more than %d sets under way", TILES), NULL;
     if (!check_fenced(w, p, o, columns / 2, "accumulator")) return NULL;
@@ -252,7 +266,8 @@ static bool agree(ptx_warp *w, uint32_t number, const asked *x) {
     if (number < p->log_count) {
         const asked *y = &p->log[number];
         if (x->insn != y->insn || x->a != y->a || x->b != y->b || x->add != y->add)
-            return ptx_fail(w, PTX_LANES, "divergence: another warp of the group asks for another product, or of other operands (line %u)", y->insn->line), false;
+            return ptx_fail(w, PTX_LANES, "divergence: another warp of the group asks for another product, or of other "
+                            "operands (line %u)", y->insn->line), false;
         return true;
     }
     if (p->log_count == p->log_room) {
@@ -288,7 +303,8 @@ static void compute(const ptx_warp *w, const product *x, const ptx_operand *regi
             float y = a[k][r];
             for (uint32_t c = 0; c < x->columns; c++) sums[c] += y * b[k][c];
         }
-        for (uint32_t c = 0; c < x->columns; c++) t->known[r][c] = (uint8_t)((t->known[r][c] | !add) & rows[r] & columns[c]);
+        for (uint32_t c = 0; c < x->columns; c++)
+            t->known[r][c] = (uint8_t)((t->known[r][c] | !add) & rows[r] & columns[c]);
     }
 }
 
@@ -298,22 +314,28 @@ static ptx_next mma_async(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_operand *o = i->operands, *registers = o + columns / 2;
     const ptx_operand *rest = registers + (data & REGISTERS ? 4 : 1); /* b, the scale of d, then constants */
     uint64_t b, add, a = 0;
-    if (!p || !whole(w, mask) || !common(w, rest, &b) || !common(w, rest + 1, &add) || (!(data & REGISTERS) && !common(w, registers, &a))) return PTX_FAIL;
+    if (!p || !whole(w, mask) || !common(w, rest, &b) || !common(w, rest + 1, &add) ||
+        (!(data & REGISTERS) && !common(w, registers, &a)))
+        return PTX_FAIL;
     bool turned_a = !(data & REGISTERS) && rest[4].value, turned_b = rest[data & REGISTERS ? 4 : 5].value;
     if (rest[2].value != 1 || rest[3].value != 1) return ptx_fail(w, PTX_LANES, "a product that negates");
     if (!p->fenced) return ptx_fail(w, PTX_LANES, "missing wgmma.fence: none since the last wait");
     if (p->issued - p->ended == UNDER_WAY) return ptx_fail(w, PTX_LANES, "more than %d products under way", UNDER_WAY);
     const asked mine = {i, a, b, (uint32_t)add};
     product *x = &p->under_way[p->issued % UNDER_WAY];
-    *x = (product){.insn = i, .a = a, .b = b, .columns = columns, .turned_a = turned_a, .turned_b = turned_b, .from_registers = (data & REGISTERS) != 0};
-    if (!agree(w, p->issued, &mine) || !check_descriptor(w, b) || (!x->from_registers && !check_descriptor(w, a))) return PTX_FAIL;
+    *x = (product){.insn = i, .a = a, .b = b, .columns = columns, .turned_a = turned_a, .turned_b = turned_b,
+                   .from_registers = (data & REGISTERS) != 0};
+    if (!agree(w, p->issued, &mine) || !check_descriptor(w, b) || (!x->from_registers && !check_descriptor(w, a)))
+        return PTX_FAIL;
     if (x->from_registers) {
         for (uint32_t t = 0; t < TILES; t++)
-            if (p->tiles[t].registers && overlap(&p->tiles[t], registers, 4)) return ptx_fail(w, PTX_LANES, "an operand in registers is an accumulator under way");
+            if (p->tiles[t].registers && overlap(&p->tiles[t], registers, 4))
+                return ptx_fail(w, PTX_LANES, "an operand in registers is an accumulator under way");
         if (!check_fenced(w, p, registers, 4, "operand")) return PTX_FAIL;
         for (uint32_t n = 0; n < 4; n++) memcpy(x->values[n], ptx_in(w, &registers[n]), PTX_SMALL);
     }
-    if ((!x->from_registers && !begin_reading(w, a, turned_a, ALL_ROWS)) || !begin_reading(w, b, turned_b, columns)) return PTX_FAIL;
+    if ((!x->from_registers && !begin_reading(w, a, turned_a, ALL_ROWS)) || !begin_reading(w, b, turned_b, columns))
+        return PTX_FAIL;
     tile *t = enter(w, p, o, columns);
     if (!t) return PTX_FAIL;
     compute(w, x, registers, add != 0, (data & BF16) != 0, t);
@@ -334,7 +356,8 @@ static ptx_next commit_group(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     struct ptx_products *p = products_of(w);
     (void)i;
     if (!p || !whole(w, mask)) return PTX_FAIL;
-    if (p->committed - p->waited == UNDER_WAY) return ptx_fail(w, PTX_LANES, "more than %d groups under way", UNDER_WAY);
+    if (p->committed - p->waited == UNDER_WAY)
+        return ptx_fail(w, PTX_LANES, "more than %d groups under way", UNDER_WAY);
     p->groups[p->committed++ % UNDER_WAY] = p->issued;
     return PTX_NEXT;
 }
@@ -352,19 +375,22 @@ static ptx_next wait_group(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         const ptx_operand *registers = x->insn->operands + x->columns / 2;
         for (uint32_t n = 0; x->from_registers && n < 4; n++)
             if (memcmp(x->values[n], ptx_in(w, &registers[n]), PTX_SMALL))
-                return ptx_fail(w, PTX_LANES, "registers: operand %u of the product of line %u was written while it was under way", n, x->insn->line);
+                return ptx_fail(w, PTX_LANES, "registers: operand %u of the product of line %u was written while it was "
+                                "under way", n, x->insn->line);
     }
     for (uint32_t n = begin; n != end; n++) mark(w, &p->under_way[n % UNDER_WAY], ptx_shared_was_read);
     for (uint32_t n = end; n != p->issued; n++) mark(w, &p->under_way[n % UNDER_WAY], ptx_shared_reads);
     for (uint32_t n = 0; n < TILES; n++)
-        if (p->tiles[n].registers && (int32_t)(p->tiles[n].last - end) < 0 && !leave(w, p, &p->tiles[n])) return PTX_FAIL;
+        if (p->tiles[n].registers && (int32_t)(p->tiles[n].last - end) < 0 && !leave(w, p, &p->tiles[n]))
+            return PTX_FAIL;
     return PTX_NEXT;
 }
 
 bool ptx_products_close(ptx_warp *w, struct ptx_products *p) {
     if (!p) return true;
     bool good = p->issued == p->ended;
-    if (!good) ptx_fail(w, PTX_LANES, "unfinished products: it ends with %u that it has not waited for", p->issued - p->ended);
+    if (!good)
+        ptx_fail(w, PTX_LANES, "unfinished products: it ends with %u that it has not waited for", p->issued - p->ended);
     free(p->watched);
     free(p->watched_at);
     free(p->seen);
@@ -374,14 +400,16 @@ bool ptx_products_close(ptx_warp *w, struct ptx_products *p) {
 }
 
 /* Accumulators, then A from shared memory or registers, B, the scale of D, of A and B, and how those lie. */
-#define PRODUCTS(n, accumulators)                                                                                      \
-    {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16", "{" accumulators "r}<ddpcccc", mma_async, n | BF16, PTX_TOGETHER}, \
-        {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16", "{" accumulators "r}<ddpcccc", mma_async, n, PTX_TOGETHER}, \
-        {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16", "{" accumulators "r}<{4r}dpccc", mma_async, n | BF16 | REGISTERS, PTX_TOGETHER}, \
-        {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16", "{" accumulators "r}<{4r}dpccc", mma_async, n | REGISTERS, PTX_TOGETHER}
+#define PRODUCTS(n, type, data, accumulators)                                                                          \
+    {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type, "{" accumulators "r}<ddpcccc", mma_async,         \
+     n | data, PTX_TOGETHER},                                                                                          \
+        {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type, "{" accumulators "r}<{4r}dpccc", mma_async,  \
+         n | data | REGISTERS, PTX_TOGETHER}
 
 const ptx_form ptx_wgmma_forms[] = {
-    PRODUCTS(32, "16"), PRODUCTS(64, "32"), PRODUCTS(128, "64"), PRODUCTS(256, "128"),
+    PRODUCTS(32, "bf16", BF16, "16"), PRODUCTS(64, "bf16", BF16, "32"), PRODUCTS(128, "bf16", BF16, "64"),
+    PRODUCTS(256, "bf16", BF16, "128"), PRODUCTS(32, "f16", 0, "16"), PRODUCTS(64, "f16", 0, "32"),
+    PRODUCTS(128, "f16", 0, "64"), PRODUCTS(256, "f16", 0, "128"),
     {"wgmma.fence.sync.aligned", "", fence, 0, PTX_TOGETHER},
     {"wgmma.commit_group.sync.aligned", "", commit_group, 0, PTX_TOGETHER},
     {"wgmma.wait_group.sync.aligned", "<c", wait_group, 0, PTX_TOGETHER},
