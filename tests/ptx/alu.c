@@ -56,6 +56,8 @@ static inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, 
         return PTX_NEXT;                                                                                               \
     }
 
+typedef uint16_t u16;
+typedef int16_t s16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t s32;
@@ -131,6 +133,25 @@ SHIFT(shr_s64, ptx_u64, s64, x >> (y > 63 ? 63 : y))
 BINARY(mul_wide_u16, ptx_u32, uint16_t, (u32)x * (u32)y)
 BINARY(mul_wide_s16, ptx_u32, int16_t, (int32_t)x * (int32_t)y)
 
+/* 16 bits, in registers of theirs. */
+#define HALF(name, T, ...) BINARY(name, ptx_u32, T, (u16)(__VA_ARGS__))
+HALF(add_16, u16, x + y)
+HALF(sub_16, u16, x - y)
+HALF(mul_16, u16, (u32)x * y)
+HALF(min_u16, u16, x < y ? x : y)
+HALF(max_u16, u16, x > y ? x : y)
+HALF(min_s16, s16, x < y ? x : y)
+HALF(max_s16, s16, x > y ? x : y)
+DIVIDE(div_u16, ptx_u32, u16, (u16)(x / y))
+DIVIDE(rem_u16, ptx_u32, u16, (u16)(x % y))
+DIVIDE(div_s16, ptx_u32, s16, (u16)(x / y))
+DIVIDE(rem_s16, ptx_u32, s16, (u16)(x % y))
+SHIFT(shl_16, ptx_u32, u16, (u16)(y > 15 ? 0 : (u32)x << y))
+SHIFT(shr_u16, ptx_u32, u16, (u16)(y > 15 ? 0 : x >> y))
+SHIFT(shr_s16, ptx_u32, s16, (u16)(x >> (y > 15 ? 15 : y)))
+UNARY(neg_16, ptx_u32, u16, (u16)-x)
+UNARY(abs_s16, ptx_u32, s16, (u16)(x < 0 ? -x : x))
+
 /* Two words, the first the lower one, shifted together: left, the upper word of it; right, the lower. */
 TERNARY(shf_l_wrap, ptx_u32, u32, (u32)((((u64)y << 32 | x) << (z & 31)) >> 32))
 TERNARY(shf_r_wrap, ptx_u32, u32, (u32)(((u64)y << 32 | x) >> (z & 31)))
@@ -200,6 +221,7 @@ static inline float less(float x, float y) { return x < y || isnan(y) ? x : x ==
 static inline float more(float x, float y) { return x > y || isnan(y) ? x : x == y && signbit(y) ? x : y; }
 BINARY(min_f32, ptx_f32, float, less(x, y))
 BINARY(max_f32, ptx_f32, float, more(x, y))
+UNARY(sat_f32, ptx_f32, float, isnan(x) || x <= 0 ? 0 : x >= 1 ? 1 : x)
 /* Approximations, as exact as they may be: those of the device differ in the last bits. */
 UNARY(ex2_ftz, ptx_f32, float, flush((float)exp2((double)flush(x))))
 UNARY(ex2, ptx_f32, float, (float)exp2((double)x))
@@ -232,8 +254,6 @@ UNARY(sqrt_f32, ptx_f32, float, (float)sqrt((double)x))
     COMPARE(le_##suffix, S, T, x <= y)                                                                                 \
     COMPARE(gt_##suffix, S, T, x > y)                                                                                  \
     COMPARE(ge_##suffix, S, T, x >= y)
-typedef uint16_t u16;
-typedef int16_t s16;
 COMPARE_ALL(ptx_u32, u16, u16)
 COMPARE_ALL(ptx_u32, s16, s16)
 COMPARE_ALL(ptx_u32, u32, u32)
@@ -325,7 +345,7 @@ const ptx_form ptx_alu_forms[] = {
     {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32}, {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32},
     {"add.ftz.f32", "r<rr", add_ftz_f32}, {"mul.ftz.f32", "r<rr", mul_ftz_f32}, {"fma.rn.ftz.f32", "r<rrr", fma_ftz_f32},
     {"neg.f32", "r<r", neg_f32}, {"abs.f32", "r<r", abs_f32}, {"copysign.f32", "r<rr", copysign_f32}, {"sqrt.rn.f32", "r<r", sqrt_f32},
-    {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
+    {"cvt.sat.f32.f32", "r<r", sat_f32}, {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
     {"ex2.approx.ftz.f32", "r<r", ex2_ftz}, {"ex2.approx.f32", "r<r", ex2}, {"lg2.approx.ftz.f32", "r<r", lg2_ftz},
     {"lg2.approx.f32", "r<r", lg2}, {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"rcp.rn.f32", "r<r", rcp},
     COMPARISONS("eq", eq), COMPARISONS("ne", ne), COMPARISONS("lt", lt), COMPARISONS("le", le), COMPARISONS("gt", gt), COMPARISONS("ge", ge),
@@ -337,6 +357,11 @@ const ptx_form ptx_alu_forms[] = {
     {"selp.b32", "r<rrp", selp_32}, {"selp.u32", "r<rrp", selp_32}, {"selp.s32", "r<rrp", selp_32}, {"selp.f32", "r<rrp", selp_32},
     {"selp.b64", "d<ddp", selp_64}, {"selp.u64", "d<ddp", selp_64}, {"selp.s64", "d<ddp", selp_64}, {"selp.b16", "h<hhp", selp_32},
     {"selp.u16", "h<hhp", selp_32},
+    {"add.s16", "h<hh", add_16}, {"add.u16", "h<hh", add_16}, {"sub.s16", "h<hh", sub_16}, {"sub.u16", "h<hh", sub_16},
+    {"mul.lo.s16", "h<hh", mul_16}, {"mul.lo.u16", "h<hh", mul_16}, {"min.u16", "h<hh", min_u16}, {"max.u16", "h<hh", max_u16},
+    {"min.s16", "h<hh", min_s16}, {"max.s16", "h<hh", max_s16}, {"div.u16", "h<hh", div_u16}, {"div.s16", "h<hh", div_s16},
+    {"rem.u16", "h<hh", rem_u16}, {"rem.s16", "h<hh", rem_s16}, {"shl.b16", "h<hr", shl_16}, {"shr.u16", "h<hr", shr_u16},
+    {"shr.b16", "h<hr", shr_u16}, {"shr.s16", "h<hr", shr_s16}, {"neg.s16", "h<h", neg_16}, {"abs.s16", "h<h", abs_s16},
     {"and.pred", "p<pp", and_pred}, {"or.pred", "p<pp", or_pred}, {"xor.pred", "p<pp", xor_pred}, {"not.pred", "p<p", not_pred},
     {"mov.pred", "p<p", mov_pred},
 };

@@ -1,7 +1,7 @@
 /* memory.c: loads, stores, atomics and copies, of all state spaces; and what watches them.
  *
- * Shared memory is watched by words: which warp wrote one last, which ones read it since, and by clocks whether that is ordered;
- * by bytes: whether anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is
+ * Shared memory is watched by words: which warp and lane wrote one last, which warps read it since, and by clocks whether that is
+ * ordered (lanes of a warp by a barrier too, since a warp's clock goes on there); by bytes: whether anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is
  * kept, and all of it counts as written. Local memory is a lane's own.
  * Requires: a block's warps open. Cost: a few dozen instructions a word.
  * Source:   the manual's chapters on state spaces, on data movement (ld, st, cp.async), on atom and red, and on its memory
@@ -72,6 +72,9 @@ static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bo
             return ptx_fail(w, lane, "race: it %s shared memory at %u, which %s %u wrote", write ? "writes" : "reads", PTX_SHARED_FIRST + word * 4,
                             other > b->warp_count ? "copies for barrier" : "warp",
                             other > b->warp_count ? other - 1 - b->warp_count : other - 1), false;
+        if (other && other - 1 == w->index && s->written[word] == w->clock[w->self] && s->lane[word] != lane && s->lane[word] < PTX_LANES && lane < PTX_LANES)
+            return ptx_fail(w, lane, "race: it %s shared memory at %u, which lane %u of its warp wrote", write ? "writes" : "reads",
+                            PTX_SHARED_FIRST + word * 4, s->lane[word]), false;
         for (uint32_t v = 0; write && v < b->warp_count; v++)
             if (s->read[word * b->warp_count + v] > (v == w->index ? PTX_UNDER_WAY - 1 : w->clock[b->first + v]))
                 return ptx_fail(w, lane, "race: it writes shared memory at %u, which warp %u read", PTX_SHARED_FIRST + word * 4, v), false;
