@@ -4,6 +4,7 @@
  * selection what is selected.
  * Source: the manual's chapters on integer, floating-point, comparison and selection, logic and shift instructions.
  */
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -213,6 +214,14 @@ TERNARY(fma_f32, ptx_f32, float, fmaf(x, y, z))
 BINARY(add_ftz_f32, ptx_f32, float, flush(flush(x) + flush(y)))
 BINARY(mul_ftz_f32, ptx_f32, float, flush(flush(x) * flush(y)))
 TERNARY(fma_ftz_f32, ptx_f32, float, flush(fmaf(flush(x), flush(y), flush(z))))
+/* Rounded down. */
+static ptx_next fma_rm_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    int before = fegetround();
+    fesetround(FE_DOWNWARD);
+    ptx_next next = fma_f32(w, i, mask);
+    fesetround(before);
+    return next;
+}
 UNARY(neg_f32, ptx_u32, u32, x ^ 0x80000000u)
 UNARY(abs_f32, ptx_u32, u32, x & 0x7fffffffu)
 BINARY(copysign_f32, ptx_u32, u32, (x & 0x80000000u) | (y & 0x7fffffffu)) /* the sign of the first, the value of the second */
@@ -343,6 +352,7 @@ const ptx_form ptx_alu_forms[] = {
     {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"prmt.b32", "r<rrr", prmt_b32},
     {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32}, {"sub.rn.f32", "r<rr", sub_f32},
     {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32}, {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32},
+    {"fma.rm.f32", "r<rrr", fma_rm_f32},
     {"add.ftz.f32", "r<rr", add_ftz_f32}, {"mul.ftz.f32", "r<rr", mul_ftz_f32}, {"fma.rn.ftz.f32", "r<rrr", fma_ftz_f32},
     {"neg.f32", "r<r", neg_f32}, {"abs.f32", "r<r", abs_f32}, {"copysign.f32", "r<rr", copysign_f32}, {"sqrt.rn.f32", "r<r", sqrt_f32},
     {"cvt.sat.f32.f32", "r<r", sat_f32}, {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
