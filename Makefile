@@ -37,16 +37,18 @@ FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c
 CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
 # Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
-FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_memory.c machine_prims.c machine_async.c \
+FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
 FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o) \
   $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o)
-TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c)
+# What executes PTX in tests.
+PTX_SRC = $(filter-out tests/ptx/test_%,$(wildcard tests/ptx/*.c))
+TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c tests/ptx/test_*.c)
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/standin/nvrtc.c tests/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/standin/nvrtc.c tests/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -133,8 +135,9 @@ $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90
 	@echo '  cc    $< ($*)'
 	$(Q)$(CC) $(CFLAGS) -Wno-psabi $(call fiber_defines,$*) -c -o $@ $<
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
+$(filter $(B)/tests/ptx/test_%,$(TESTS)): $(PTX_SRC:%.c=$(B)/%.o)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
-STANDIN_SRC = tests/standin/driver.c tests/standin/modules.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
+STANDIN_SRC = tests/standin/driver.c tests/standin/streams.c tests/standin/launches.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
 NCCL_SRC = tests/standin/nccl.c tests/standin/mailbox.c
 STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a

@@ -29,7 +29,7 @@ enum {
     CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
     CU_ERROR_TOO_MANY_PEERS = 711
 };
-enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_CAPTURE_THREAD_LOCAL = 1 };
+enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
 /* Streams that are there in every context: such a handle means the one of the context that is current. */
 enum { CU_DEFAULT_LEGACY = 1, CU_DEFAULT_PER_THREAD = 2 };
 enum cu_device_attribute {
@@ -95,6 +95,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuEventCreate, cu_result (*event_create)(cu_event *, unsigned))                                                  \
     X(cuEventDestroy_v2, cu_result (*event_destroy)(cu_event))                                                         \
     X(cuEventRecord, cu_result (*event_record)(cu_event, cu_stream))                                                   \
+    X(cuEventRecordWithFlags, cu_result (*event_record_flags)(cu_event, cu_stream, unsigned))                          \
     X(cuEventQuery, cu_result (*event_query)(cu_event))                                                                \
     X(cuTensorMapEncodeTiled,                                                                                          \
       cu_result (*tensor_map)(cu_map *, cu_map_type, unsigned, void *, const uint64_t *, const uint64_t *,             \

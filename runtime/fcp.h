@@ -135,6 +135,8 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* nccl; NULL: from the environment */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+    bool host_tensors;        /* nccl: tensors will lie in host memory: what that takes on the device is counted and held from the
+                               * beginning, so that all ranks know where one has too little; else from the first such run on */
     size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
     fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
@@ -158,8 +160,8 @@ void fcp_session_free(fcp_session *session);
  * gpus, margin and determinism; lengths, block, placement, fields, and mask and score, may be others. Kernels whose source is
  * the same stay (it depends on the mask, the score, and the power of 16 up to which the longest sequence is), and so do
  * contexts, streams and memory that is large enough; graphs are made anew. It waits for earlier runs. With nccl all
- * processes do it, with the same plan. After FCP_E_ARGUMENT or FCP_E_NO_MEMORY without nccl the session is what it was;
- * where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
+ * processes do it, with the same plan. After FCP_E_ARGUMENT, with nccl of all of them, or FCP_E_NO_MEMORY without nccl the
+ * session is what it was; where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
  * fcp_session_plan. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 const fcp_plan *fcp_session_plan(const fcp_session *session);

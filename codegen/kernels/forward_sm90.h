@@ -169,6 +169,7 @@ FK_DEVICE void fk_forward_finish(const fk_forward_side *c, float *o, const fk_u3
     fk_products_begin();
     fk_forward_begin_gather(c->n - 1, o, weights);
     fk_products_wait_0();
+    fk_products_settle(o, FK_HEAD_DIM / 2);
     fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
 }
 
@@ -188,6 +189,7 @@ FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
     fk_forward_count_keys(c, &keys);
     more = fk_advance(&c->step, FK_F_STEP, keys.run->count, c->item->runs);
     fk_products_wait_0();
+    fk_products_settle(scores, FK_F_STEP / 2);
     fk_forward_judge(c, &keys, more, s, x, factor);
     fk_forward_weigh(s, x, factor, weights);
     c->n++;
@@ -208,10 +210,12 @@ FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
         more = fk_advance(&c->step, FK_F_STEP, keys.run->count, c->item->runs);
         if (FK_OVERLAP) fk_products_wait_1();
         else fk_products_wait_0();
+        fk_products_settle(scores, FK_F_STEP / 2);
         fk_forward_judge(c, &keys, more, s, x, factor);
         if (more) fk_forward_await(FK_K_THERE, c->n + 1);
         if (FK_OVERLAP) {
             fk_products_wait_0();
+            fk_products_settle(o, FK_HEAD_DIM / 2);
             fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
         }
         fk_forward_weigh(s, x, factor, weights);

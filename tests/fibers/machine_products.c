@@ -4,7 +4,7 @@
  * Gives:    the primitives of prim_sm90.h for these, and a failure by name for every misuse that machine.h lists.
  * Method:   threads put down what they ask for and go on. A product may be computed once all 128 have asked for it, and is
  *           then or when somebody waits, as a seed says; that it reads its operands is noted when all have asked, so that
- *           whoever writes them without having been told that it ended is seen. From the first product on them until a wait
+ *           whoever writes them without having been told that it ended is seen. From the first product on them until they settle
  *           the accumulators are in the machine's tile, and the threads' arrays hold signalling NaNs: arithmetic on them
  *           makes quiet ones, by which it is seen.
  * Cost:     64 x N x 16 multiplications, eight at a time.
@@ -191,6 +191,8 @@ static void enter_tile(thread *t, group *g, product *p, float *c) {
             machine_fail(t, "accumulators: part of these are under way in a product of %u columns", y->columns);
     }
     if (x->here[lane] && x->at[lane] != c) machine_fail(t, "divergence: lanes of a warpgroup have other accumulators");
+    if (x->here[lane] && !p->add && (int32_t)(x->last[lane] - t->products_known) < 0)
+        machine_fail(t, "accumulators: %u columns of sums have been waited for, have not settled, and are lost", p->columns);
     x->last[lane] = p->number;
     if (x->here[lane]) return;
     if (!t->begun) machine_fail(t, "missing begin: accumulators are given to a product, and no fk_products_begin stands before");
@@ -299,10 +301,6 @@ static void wait_products(uint32_t most) {
         if (p->kind == FROM_REGISTERS && memcmp(p->a_at[lane], p->a_values[lane], sizeof p->a_values[lane]))
             machine_fail(t, "registers: an operand was written while the product of line %d was under way", p->at.line);
     }
-    for (uint32_t i = 0; i < TILES; i++) {
-        tile *x = &g->tiles[i];
-        if (x->here[lane] && (int32_t)(x->last[lane] - end) < 0) leave_tile(t, x);
-    }
     t->commits_known = groups;
 }
 
@@ -320,8 +318,22 @@ void fk_products_end_host(void) {
 }
 void fk_products_wait_0_host(void) { wait_products(0); }
 void fk_products_wait_1_host(void) { wait_products(1); }
-/* For compilers; here the numbers are where they are. */
-void fk_products_settle_host(float *c, fk_u32 count) { (void)c, (void)count; }
+/* Where a compiler may have taken them to be, before a wait that says nothing of them, they are signalling NaNs until here. */
+void fk_products_settle_host(float *c, fk_u32 count) {
+    thread *t = machine_self;
+    group *g = group_of(t);
+    uint32_t lane = t->index % GROUP;
+    for (uint32_t i = 0; i < TILES; i++) {
+        tile *x = &g->tiles[i];
+        if (!x->here[lane] || x->at[lane] != c) continue;
+        if (count != x->columns / 2) machine_fail(t, "accumulators: %u settle of %u", count, x->columns / 2);
+        if ((int32_t)(x->last[lane] - t->products_known) >= 0)
+            machine_fail(t, "accumulators: they settle while a product of %u columns is under way", x->columns);
+        leave_tile(t, x);
+        return;
+    }
+    machine_fail(t, "accumulators: these settle, and no product has been asked for since they last did");
+}
 
 #define PRODUCTS_OF(n, type, bf16)                                                                                     \
     void fk_product_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                    \

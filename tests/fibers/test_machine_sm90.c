@@ -94,6 +94,7 @@ static void multiply(const void *parameters) {
     }
     fk_products_end();
     fk_products_wait_0();
+    fk_products_settle(c, of->n / 2);
     for (fk_u32 i = 0; i < of->n / 2; i++)
         m->out[row + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = c[i];
 }
@@ -155,6 +156,10 @@ typedef enum flaw {
     PACKED_AFTER_BEGIN,
     SUMS_TOUCHED,
     SUMS_SCALED,
+    NEVER_SETTLED,
+    SETTLED_TOO_EARLY,
+    HALF_SETTLED,
+    SETTLED_TWICE,
     OPERAND_TOUCHED,
     NEVER_WAITED,
     EXPECTS_LESS,
@@ -267,7 +272,10 @@ static void consume(struct ring *r, flaw f) {
             if (f == SUMS_SCALED && thread == 5) s[7] *= 0.5f;
             if (f == NEVER_WAITED && item == ITEMS - 1 && tile == TILES - 1) return;
             if (f == EMPTY_TOO_EARLY && thread == 0) fk_barrier_arrive(empty(stage));
+            if (f == SETTLED_TOO_EARLY) fk_products_settle(s, TILE / 2);
             fk_products_wait_0();
+            if (f != NEVER_SETTLED) fk_products_settle(s, f == HALF_SETTLED ? TILE / 4 : TILE / 2);
+            if (f == SETTLED_TWICE) fk_products_settle(s, TILE / 2);
             if (f == PACKED_AFTER_BEGIN) fk_products_begin();
             for (fk_u32 i = 0; i < 4; i++)
                 for (fk_u32 j = 0; j < 4; j++) {
@@ -294,6 +302,8 @@ static void consume(struct ring *r, flaw f) {
             fk_sync_some(2 + consumer, 128); /* before the next S is stored */
         }
         if (thread == 0) fk_barrier_arrive(ring_barrier(Q_EMPTY));
+        fk_products_settle(t, TILE / 2);
+        fk_products_settle(u, TILE / 2);
         for (fk_u32 i = 0; i < TILE / 2; i++) {
             fk_u32 line = row + i % 4 / 2 * 8, column = i / 4 * 8 + columns + i % 2;
             r->t[item * 2 + consumer][line][column] = t[i];
@@ -423,6 +433,10 @@ Test(machine_sm90, products_wrong) {
     must_fail(r, PACKED_AFTER_BEGIN, "missing begin: registers were written");
     must_fail(r, SUMS_TOUCHED, "accumulators: number 7 was written");
     must_fail(r, SUMS_SCALED, "accumulators: number 7 was written");
+    must_fail(r, NEVER_SETTLED, "accumulators: 64 columns of sums have been waited for");
+    must_fail(r, SETTLED_TOO_EARLY, "accumulators: they settle while");
+    must_fail(r, HALF_SETTLED, "accumulators: 16 settle of 32");
+    must_fail(r, SETTLED_TWICE, "accumulators: these settle, and no product");
     must_fail(r, OVERLAPPING_SUMS, "accumulators: part of these");
     must_fail(r, OPERAND_TOUCHED, "registers: an operand was written");
     must_fail(r, NEVER_WAITED, "unfinished products: the thread ends with 4");

@@ -28,17 +28,9 @@ typedef struct asked {
     cu_stream a, b;
     cu_ptr x, y;         /* NUMBERS floats each */
     float host[NUMBERS];
-    char answer[300];
+    char answer[GPU_ANSWER];
 } asked;
-
-static bool say(asked *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool say(asked *q, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(q->answer, sizeof q->answer, format, args);
-    va_end(args);
-    return false;
-}
+#define say(q, ...) gpu_say((q)->answer, __VA_ARGS__)
 
 /* Asks the driver; what comes back must be `wanted`. */
 #define EXPECT(wanted, name, ...)                                                                                      \
@@ -359,6 +351,40 @@ static bool graphs(asked *q) {
                              (double)q->host[NUMBERS - 1], (double)y1, (double)y2);
 }
 
+/* An event that a node of a graph records: in every launch anew, and a stream outside goes on from there. */
+static bool recorded(asked *q, cu_event event) {
+    cu_graph graph = NULL;
+    cu_graph_exec ready = NULL;
+    if (fill(q, q->x, 1, q->a) || fill(q, q->y, 0, q->a) || !holds(q, q->y, 0, q->a)) return say(q, "no fill");
+    if (!q->call->event_record_flags(event, q->a, CU_EVENT_RECORD_EXTERNAL)) return say(q, "it is recorded outside a capture");
+    if (!begin(q)) return false;
+    if (add(q, q->y, q->x, q->b) || q->call->event_record_flags(event, q->b, CU_EVENT_RECORD_EXTERNAL) || join(q, q->b, q->a) ||
+        add(q, q->x, q->x, q->a)) {
+        abandon(q);
+        return say(q, "a capture takes no event that is recorded for outside");
+    }
+    CALL(capture_end, q->a, &graph);
+    CALL(graph_instantiate, &ready, graph, 0);
+    CALL(graph_destroy, graph);
+    bool good = true;
+    for (int i = 0; good && i < 3; i++) { /* y grows by x, which then doubles */
+        cu_result launched = q->call->graph_launch(ready, q->a), waited = q->call->stream_wait_event(q->b, event, 0);
+        good = launched || waited ? say(q, "launching gave %d, waiting %d", launched, waited) : holds(q, q->y, (float)((2 << i) - 1), q->b);
+        if (good && q->call->event_query(event)) good = say(q, "what has been waited for is not done");
+    }
+    q->call->stream_wait(q->a);
+    CALL(graph_exec_destroy, ready);
+    return good;
+}
+static bool records(asked *q) {
+    cu_event event = NULL;
+    CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
+    bool good = recorded(q, event);
+    q->call->stream_wait(q->b);
+    CALL(event_destroy, event);
+    return good;
+}
+
 /* What a capture refuses, and what becomes of it. */
 static bool ends_invalid(asked *q) {
     cu_graph graph = NULL;
@@ -533,6 +559,14 @@ static void close_asked(asked *q) {
     fcp_plan_free(q->plan);
 }
 
+bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(answer, GPU_ANSWER, format, args);
+    va_end(args);
+    return false;
+}
+
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context) {
     static const struct { const char *text; bool (*ask)(asked *q); } questions[] = {
         {"errors have the names and numbers that are expected", error_numbers},
@@ -550,6 +584,7 @@ unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, c
         {"functions: registers, shared memory up to what there is, occupancy", functions},
         {"launches copy their parameters; what is out of bounds is refused and breaks nothing", launches},
         {"graphs: a capture of two streams, done when launched, again and again", graphs},
+        {"graphs record events that streams outside wait for, in every launch", records},
         {"capture refuses to wait for its stream", no_waiting},
         {"capture refuses to be asked how far its stream is", no_asking},
         {"capture refuses allocation", no_allocating},

@@ -137,6 +137,9 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]);
 /* Asks all; `tell` hears each question's name and answer (NULL: as it must be; else what was found instead; a skipped one
  * begins with "skipped"). Returns how many answers were not as they must be. */
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
+/* What was found instead, into the answer of the question at hand: false. */
+enum { GPU_ANSWER = 300 };
+bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* conformance_nccl.c: the same of NCCL, where it is. */
 unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
 

@@ -35,6 +35,7 @@ struct cu_event_ {
     uint64_t capture;
     bool timed;
     long tick; /* when it was recorded; 0: not yet */
+    long graphs; /* nodes of graphs that record it */
 };
 struct cu_module_ {
     cu_context context;
@@ -71,6 +72,7 @@ typedef struct node {
     uint64_t to, from, bytes;
     unsigned word;
     standin_work *work;
+    cu_event event; /* EMPTY, in a graph: what it records whenever the graph is launched */
     void *state;    /* of the work, once it is tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* nodes, from 1 */
@@ -111,9 +113,7 @@ allocation *allocation_of(uint64_t address);
 void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool injected(void); /* this call is the one that fails */
-bool spoil_capture(void); /* what no capture allows is about to be done: there is a capture, and it is no good any longer */
 cu_context context_of(cu_device d);
-cu_context current_context(void);
 cu_stream stream_new(cu_context context, cu_green green);
 
 /* green.c */

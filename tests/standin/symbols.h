@@ -1,10 +1,28 @@
-/* symbols.h: the driver's symbols, as the files of the driver that stands in share them out; green.c has its own. */
+/* symbols.h: the driver's symbols of the stand-in, what every one of them begins with, and what they share. */
 #ifndef STANDIN_SYMBOLS_H
 #define STANDIN_SYMBOLS_H
 #include "parts.h"
 
+/* driver.c */
+extern struct cu_context_ contexts[DEVICES + 1]; /* the last one is of nobody here */
+extern cu_context current;
+/* Memory of the current context; `shared`: standin_allocate's. */
+cu_result memory_allocate(cu_ptr *out, size_t bytes, bool shared);
+cu_result memory_end(cu_ptr p, bool host, bool shared);
+
+/* streams.c */
+extern cu_stream streams, capture_origin;
+extern store live, captured;
+extern bool capture_bad;
+/* A node at the end of a stream, after `also` too (0: none). */
+cu_result stream_put(cu_stream s, const node *made, uint32_t also);
+/* A handle of a default stream is that of the context that is current. */
+cu_result stream_find(cu_stream *s);
+static inline bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
+static inline uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
+
 #define API cu_result
-/* Every call that may fail begins with one of these. */
+/* Every call that may fail begins with one of these: ENTER_OUTSIDE, where a capture refuses it. */
 #define ENTER                                                                                                          \
     do                                                                                                                 \
         if (injected()) return control.fail_with;                                                                      \
@@ -12,10 +30,19 @@
 #define ENTER_OUTSIDE                                                                                                  \
     do {                                                                                                               \
         ENTER;                                                                                                         \
-        if (spoil_capture()) return CAPTURE_UNSUPPORTED;                                                               \
+        if (capture_origin) {                                                                                          \
+            capture_bad = true;                                                                                        \
+            return CAPTURE_UNSUPPORTED;                                                                                \
+        }                                                                                                              \
     } while (0)
 /* What ends an object does so, and may report an error nevertheless. */
 #define LEAVE return injected() ? control.fail_with : CU_SUCCESS
+/* What is given a stream goes on with this one. */
+#define STREAM(s)                                                                                                      \
+    do {                                                                                                               \
+        cu_result found_ = stream_find(&(s));                                                                          \
+        if (found_) return found_;                                                                                     \
+    } while (0)
 
 API cuInit(unsigned flags);
 API cuDriverGetVersion(int *out);
@@ -50,6 +77,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
 API cuEventCreate(cu_event *out, unsigned flags);
 API cuEventDestroy_v2(cu_event e);
 API cuEventRecord(cu_event e, cu_stream s);
+API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags);
 API cuEventQuery(cu_event e);
 API cuEventElapsedTime(float *out, cu_event a, cu_event b);
 API cuGraphGetNodes(cu_graph g, void *out, size_t *count);
