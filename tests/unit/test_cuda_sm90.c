@@ -110,6 +110,8 @@ Test(cuda_sm90, every_call_fails) {
     fcp_plan *plan = gpu_plan("small", small, NULL, 0);
     fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
     unsigned maps = 0;
+    fcp_code last = FCP_OK;
+    char what[600] = "";
     x->plan = plan;
     x->idle = true;
     x->calls = 1;
@@ -122,9 +124,12 @@ Test(cuda_sm90, every_call_fails) {
         fcp_code code = fcp_session_create(plan, &options, &session, &err);
         cr_assert((code == FCP_OK) == (session != NULL));
         if (code) maps += strstr(err.message, "the driver makes no map of ") != NULL;
+        last = code;
+        snprintf(what, sizeof what, "call %ld of %ld: %s", at, x->calls, err.message);
         fcp_session_free(session);
         cr_assert_eq(x->live, 0, "call %ld: %ld objects are left; %s", at, x->live, err.message);
     }
+    cr_assert_eq(last, FCP_OK, "no call has failed, and there is an error: %s", what);
     cr_assert_eq(maps, 2 * 4, "%u", maps); /* each rank's Q, K, V, and what moves */
     fcp_plan_free(plan);
 }
