@@ -10,7 +10,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 #include "cuda_parts.h"
@@ -35,6 +34,8 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
     return code;
 }
 
+size_t fcp_cuda_stage_pinned(const cuda_device *d) { return 2 * d->stage.bytes; }
+
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_stage *x = &d->stage;
@@ -55,19 +56,17 @@ static fcp_code done(cuda_device *d, fcp_code code) {
 
 /* Until the event has come, or the session's patience is at its end. */
 static fcp_code wait_event(fcp_cuda_session *s, const cuda_device *d, cu_event event, fcp_error *err) {
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
     long pause = 5000;
-    for (;;) {
+    for (;; fcp_pause(&pause, 200000)) {
         cu_result result = s->cuda->call.event_query(event);
         if (result != CU_ERROR_NOT_READY)
             return fcp_cuda_check(s->cuda, result, err, "copies between host and device %d failed", d->handle);
         fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "copies between host and device", err) : FCP_OK;
         if (code) return code;
-        if (fcp_clock() - begin > s->timeout_s)
+        if (fcp_patience_ends(&patience))
             return fcp_fail(err, FCP_E_RUN, "copies between host and device %d, and what is before them, did not end within %u s",
                             d->handle, s->timeout_s);
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        if (pause < 200000) pause *= 2;
     }
 }
 

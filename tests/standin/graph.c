@@ -86,12 +86,15 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->stuck = 0;
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
+    if (n->event && s->graph) n->event->graphs++;
+    const allocation *marks = allocation_of(n->mark);
+    long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
+    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value && word == control.hang_word;
     if (n->hangs) {
-        const allocation *a = allocation_of(n->mark);
         snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
         control.hung_device = n->device;
-        control.hung_mark = a ? (long)(n->mark - a->begin) / 4 : -1;
+        control.hung_mark = word;
         control.hung_value = n->mark_value;
     }
     for (uint32_t i = 0; i < dep_count; i++) {
@@ -120,6 +123,7 @@ void store_clear(store *s) {
     for (uint32_t i = 0; i < s->count; i++) {
         node *n = &s->nodes[i];
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
+        if (n->event && s->graph) n->event->graphs--;
         free(s->nodes[i].deps);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);
@@ -203,16 +207,17 @@ void store_run(store *s, uint32_t count) {
 }
 
 bool store_finish(store *s, uint32_t last) {
-    double begin = fcp_clock();
+    double most = control.patience_s ? control.patience_s : 200;
+    fcp_patience left = fcp_patience_of(most, 0.1);
     uint32_t done = s->done;
     for (;;) {
         store_run(s, UINT32_MAX);
         if (last ? s->nodes[last - 1].done : s->done == s->count) return true;
-        if (s->done != done) begin = fcp_clock();
+        if (s->done != done) left = fcp_patience_of(most, 0.1);
         done = s->done;
         bool waits = false;
         for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
-        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) return false;
+        if (!waits || control.stall || fcp_patience_ends(&left)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
 }

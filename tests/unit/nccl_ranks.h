@@ -1,19 +1,20 @@
 /* nccl_ranks.h: for tests of plans whose ranks are processes: what each of them does, and what all have to have said. */
 #ifndef NCCL_RANKS_H
 #define NCCL_RANKS_H
+#include "../../runtime/cuda_parts.h"
 #include "../../runtime/reference.h"
 #include "../../runtime/tensors.h"
 #include "gpu_plan.h"
 #include "processes.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1 };
+enum { ALL = (1 << FCP_TENSORS) - 1, LONG = 200 /* seconds: no rank that gets on at all takes so long */ };
 
 typedef enum way { BY_ID, BY_FILE } way;
 typedef struct task {
     const fcp_plan *plan;
     const fcp_plan *other; /* rank `odd`'s, if there is one */
     unsigned odd;          /* the rank that is not like the others, or that is failed */
-    uint32_t graph_from, timeout_s, odd_graph_from;
+    uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
     int times;
     uint64_t seed;
     bool idle, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
@@ -93,6 +94,9 @@ static inline void share_id(process *p, int turn) {
     process_meet(p, 0, turn);
 }
 
+/* In a pass of this rank something is to go wrong. */
+static inline bool fault_in_a_pass(const task *x) { return x->group_at || x->async_at || x->hang_at; }
+
 static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     const task *x = p->argument;
     bool odd = p->rank == x->odd;
@@ -100,7 +104,8 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     snprintf(path, sizeof path, "%s/id", p->shared->folder);
     fcp_start start = {.ranks = p->ranks, .rank = p->rank, .device = x->one_device ? 1 : p->rank + 1,
                        .id = x->way == BY_ID ? p->shared->id.bytes : NULL, .id_file = x->way == BY_FILE ? path : NULL};
-    fcp_session_options options = {.backend = "cuda", .transport = "nccl", .start = &start, .timeout_s = x->timeout_s,
+    fcp_session_options options = {.backend = "cuda", .transport = "nccl", .start = &start,
+                                   .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
                                    .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
@@ -180,7 +185,10 @@ static inline void run_rank(process *p) {
     if (x->way == BY_ID) share_id(p, 1);
     if (x->keeps_away && p->rank == x->odd) return;
     p->word->code = create(p, &session, err);
-    if (x->group_at || x->async_at || x->hang_at) process_meet(p, 1, 1); /* nobody is still connecting when a fault begins */
+    if (fault_in_a_pass(x)) { /* nobody is still connecting when it begins, and none gives up while they do */
+        process_meet(p, 1, 1);
+        if (session) ((fcp_cuda_session *)session)->timeout_s = x->timeout_s;
+    }
     if (p->rank == x->odd) {
         p->nccl->group_at = x->group_at ? p->nccl->begun + x->group_at : 0;
         p->nccl->group_fault = x->fault;
