@@ -204,6 +204,42 @@ static ptx_next prmt_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
+/* Bits of a from a place on, so many; of a signed number the last of them (the 31st, if that is beyond) fills the rest. */
+static inline u32 field_u32(u32 a, u32 at, u32 count) {
+    u32 x = at > 31 ? 0 : a >> at;
+    return count > 31 ? x : x & ((1u << count) - 1);
+}
+static inline u32 field_s32(u32 a, u32 at, u32 count) {
+    u32 last = at + count - 1 < 31 ? at + count - 1 : 31, sign = count && a >> last & 1 ? PTX_ALL : 0;
+    if (!count) return 0;
+    u32 x = field_u32(a, at, count), have = at > 31 ? 0 : last - at + 1;
+    return have > 31 ? x : (x & ((1u << have) - 1)) | sign << have;
+}
+TERNARY(bfe_u32, ptx_u32, u32, field_u32(x, y & 255, z & 255))
+TERNARY(bfe_s32, ptx_u32, u32, field_s32(x, y & 255, z & 255))
+UNARY(popc_32, ptx_u32, u32, __builtin_popcount(x))
+UNARY(clz_32, ptx_u32, u32, x ? __builtin_clz(x) : 32)
+static inline u32 turned(u32 x) {
+    u32 out = 0;
+    for (int bit = 0; bit < 32; bit++) out |= (x >> bit & 1) << (31 - bit);
+    return out;
+}
+UNARY(brev_32, ptx_u32, u32, turned(x))
+/* Any function of three bits: its values are those of a table, at 4 a + 2 b + c. */
+static ptx_next lop3_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    TARGET(ptx_u32);
+    SOURCE(ptx_u32, a, 1);
+    SOURCE(ptx_u32, b, 2);
+    SOURCE(ptx_u32, c, 3);
+    u32 table = (u32)i->operands[4].value;
+    PTX_EACH(mask, l, u32 out = 0;
+             for (int n = 0; n < 8; n++)
+                 if (table >> n & 1) out |= (n & 4 ? a[l] : ~a[l]) & (n & 2 ? b[l] : ~b[l]) & (n & 1 ? c[l] : ~c[l]);
+             d[l] = out;);
+    DEFINE(KNOWN(1) & KNOWN(2) & KNOWN(3));
+    return PTX_NEXT;
+}
+
 /* --- floats ------------------------------------------------------------------------------------------------------- */
 
 BINARY(add_f32, ptx_f32, float, x + y)
@@ -239,6 +275,9 @@ UNARY(lg2, ptx_f32, float, (float)log2((double)x))
 UNARY(rcp_ftz, ptx_f32, float, flush((float)(1 / (double)flush(x))))
 UNARY(rcp, ptx_f32, float, (float)(1 / (double)x))
 UNARY(sqrt_f32, ptx_f32, float, (float)sqrt((double)x))
+UNARY(sqrt_ftz, ptx_f32, float, flush((float)sqrt((double)flush(x))))
+UNARY(rsqrt_ftz, ptx_f32, float, flush((float)(1 / sqrt((double)flush(x)))))
+BINARY(sub_ftz_f32, ptx_f32, float, flush(flush(x) - flush(y)))
 
 /* --- comparison, selection, predicates ---------------------------------------------------------------------------- */
 
@@ -349,7 +388,9 @@ const ptx_form ptx_alu_forms[] = {
     {"shl.b32", "r<rr", shl_32}, {"shl.b64", "d<dr", shl_64}, {"shr.u32", "r<rr", shr_u32}, {"shr.b32", "r<rr", shr_u32},
     {"shr.s32", "r<rr", shr_s32}, {"shr.u64", "d<dr", shr_u64}, {"shr.b64", "d<dr", shr_u64}, {"shr.s64", "d<dr", shr_s64},
     {"shf.l.wrap.b32", "r<rrr", shf_l_wrap}, {"shf.r.wrap.b32", "r<rrr", shf_r_wrap}, {"shf.l.clamp.b32", "r<rrr", shf_l_clamp},
-    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"prmt.b32", "r<rrr", prmt_b32},
+    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"bfe.u32", "r<rrr", bfe_u32},
+    {"bfe.s32", "r<rrr", bfe_s32}, {"popc.b32", "r<r", popc_32}, {"clz.b32", "r<r", clz_32}, {"brev.b32", "r<r", brev_32},
+    {"lop3.b32", "r<rrrc", lop3_b32}, {"prmt.b32", "r<rrr", prmt_b32},
     {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32}, {"sub.rn.f32", "r<rr", sub_f32},
     {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32}, {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32},
     {"fma.rm.f32", "r<rrr", fma_rm_f32},
@@ -357,7 +398,8 @@ const ptx_form ptx_alu_forms[] = {
     {"neg.f32", "r<r", neg_f32}, {"abs.f32", "r<r", abs_f32}, {"copysign.f32", "r<rr", copysign_f32}, {"sqrt.rn.f32", "r<r", sqrt_f32},
     {"cvt.sat.f32.f32", "r<r", sat_f32}, {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
     {"ex2.approx.ftz.f32", "r<r", ex2_ftz}, {"ex2.approx.f32", "r<r", ex2}, {"lg2.approx.ftz.f32", "r<r", lg2_ftz},
-    {"lg2.approx.f32", "r<r", lg2}, {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"rcp.rn.f32", "r<r", rcp},
+    {"lg2.approx.f32", "r<r", lg2}, {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"sqrt.approx.ftz.f32", "r<r", sqrt_ftz},
+    {"rsqrt.approx.ftz.f32", "r<r", rsqrt_ftz}, {"sub.ftz.f32", "r<rr", sub_ftz_f32}, {"rcp.rn.f32", "r<r", rcp},
     COMPARISONS("eq", eq), COMPARISONS("ne", ne), COMPARISONS("lt", lt), COMPARISONS("le", le), COMPARISONS("gt", gt), COMPARISONS("ge", ge),
     {"setp.eq.b16", "p<hh", eq_u16}, {"setp.ne.b16", "p<hh", ne_u16}, {"setp.eq.b32", "p<rr", eq_u32}, {"setp.ne.b32", "p<rr", ne_u32},
     {"setp.eq.b64", "p<dd", eq_u64}, {"setp.ne.b64", "p<dd", ne_u64},

@@ -410,7 +410,8 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define ONE(op, name, form, function, space)                                                                           \
-    {op name ".u8", form, function, DATA(1, 1, 0, space)}, {op name ".s8", form, function, DATA(1, 1, 1, space)},            \
+    {op name ".b8", form, function, DATA(1, 1, 0, space)}, {op name ".b16", form, function, DATA(2, 1, 0, space)},      \
+        {op name ".u8", form, function, DATA(1, 1, 0, space)}, {op name ".s8", form, function, DATA(1, 1, 1, space)},            \
         {op name ".u16", form, function, DATA(2, 1, 0, space)}, {op name ".s16", form, function, DATA(2, 1, 1, space)},      \
         {op name ".u32", form, function, DATA(4, 1, 0, space)}, {op name ".s32", form, function, DATA(4, 1, 1, space)},      \
         {op name ".b32", form, function, DATA(4, 1, 0, space)}, {op name ".f32", form, function, DATA(4, 1, 0, space)},      \
@@ -421,12 +422,12 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         {op name ".v" #n ".s32", form, function, DATA(4, n, 1, space)}, {op name ".v" #n ".f32", form, function, DATA(4, n, 0, space)}
 #define LD(name, space)                                                                                                \
     ONE("ld", name, "w<a", ld, space), SOME("ld", name, 2, "{2r}<a", ld, space), SOME("ld", name, 4, "{4r}<a", ld, space),   \
-        {"ld" name ".v2.u64", "{2d}<a", ld, DATA(8, 2, 0, space)}
+        {"ld" name ".v2.u64", "{2d}<a", ld, DATA(8, 2, 0, space)}, {"ld" name ".v2.b64", "{2d}<a", ld, DATA(8, 2, 0, space)}
 #define ST(name, space)                                                                                                \
     ONE("st", name, "<aw", st, space), SOME("st", name, 2, "<a{2r}", st, space), SOME("st", name, 4, "<a{4r}", st, space)
 
 const ptx_form ptx_memory_forms[] = {
-    LD("", GENERIC), LD(".global", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL), LD(".param", PARAM),
+    LD("", GENERIC), LD(".global", GLOBAL), LD(".global.nc", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL), LD(".param", PARAM),
     ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
     {"ld.acquire.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | ACQUIRE},
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
