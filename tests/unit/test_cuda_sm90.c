@@ -104,6 +104,21 @@ Test(cuda_sm90, rebind) {
     fcp_plan_free(fewer);
 }
 
+/* Fewer registers than warpgroups share out: some would wait for ever. */
+Test(cuda_sm90, registers) {
+    standin *x = stand_hopper(1);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    x->plan = plan;
+    x->registers = 160;
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_E_COMPILE, "%s", err.message);
+    cr_assert(strstr(err.message, "fk_forward_sm90 begins with 160 registers a thread"), "%s", err.message);
+    x->registers = 0;
+    fcp_plan_free(plan);
+}
+
 /* Whichever call fails, the map's among them: an error, and nothing is left. */
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
