@@ -80,6 +80,7 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
             if (code) return code;
             cu_result result = call->enable_peer(b->context, 0);
             if (result == CU_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
+            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED) continue; /* as if it could not */
             code = fcp_cuda_check(s->cuda, result, err, "device %d cannot reach device %d", a->handle, b->handle);
             if (code) return code;
         }
@@ -210,7 +211,9 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
                                              d->handle);
     if (code) return code;
     code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
-                                   "device %d does not take the kernels compiled for %s", d->handle, arch);
+                          "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
+                          "later NVRTC compiles may be too new for it (FCP_NVRTC names another)", d->handle, arch,
+                          s->cuda->version / 1000, s->cuda->version % 1000 / 10);
     return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
 }
 
@@ -414,6 +417,18 @@ fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
         for (int q = 0; !code && q < FCP_QUEUES; q++)
             code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].streams[q], origin, err);
     return code;
+}
+
+fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *what, fcp_error *err) {
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    long pause = 5000;
+    for (;; fcp_pause(&pause, 200000)) {
+        cu_result result = s->cuda->call.event_query(event);
+        if (result != CU_ERROR_NOT_READY) return fcp_cuda_check(s->cuda, result, err, "%s failed", what);
+        fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, what, err) : FCP_OK;
+        if (code) return code;
+        if (fcp_patience_ends(&patience)) return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+    }
 }
 
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err) {

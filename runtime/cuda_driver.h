@@ -20,7 +20,15 @@ typedef int cu_device_attribute, cu_function_attribute, cu_pointer_attribute, cu
 typedef int cu_map_type, cu_map_interleave, cu_map_swizzle, cu_map_promotion, cu_map_fill;
 typedef void cu_map; /* CUtensorMap: 128 bytes at a multiple of 64 */
 
-enum { CU_SUCCESS = 0, CU_ERROR_INVALID_VALUE = 1, CU_ERROR_OUT_OF_MEMORY = 2, CU_ERROR_NOT_READY = 600, CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704 };
+enum {
+    CU_SUCCESS = 0,
+    CU_ERROR_INVALID_VALUE = 1,
+    CU_ERROR_OUT_OF_MEMORY = 2,
+    CU_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
+    CU_ERROR_NOT_READY = 600,
+    CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+    CU_ERROR_TOO_MANY_PEERS = 711
+};
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
 /* Streams that are there in every context: such a handle means the one of the context that is current. */
 enum { CU_DEFAULT_LEGACY = 1, CU_DEFAULT_PER_THREAD = 2 };

@@ -49,13 +49,13 @@ fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
     return FCP_OK;
 }
 
-fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, bool graph, fcp_error *err) {
+fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cu_stream stream = rank->streams[FCP_COMM];
     cuda_early *e = &rank->early[pass];
     fcp_code code = fcp_cuda_check(s->cuda, call->stream_wait_event(stream, prepared, 0), err, "cannot wait for an event");
     if (!code && pass == FCP_BACKWARD && e->slots) code = fcp_cuda_finish(s, rank, FCP_COMM, true, err);
-    if (code || !graph) return code;
+    if (code || !s->capturing) return code;
     if (!e->event) code = fcp_cuda_event_take(s, rank->device, &e->event, err);
     return code ? code
                 : fcp_cuda_check(s->cuda, call->event_record_flags(e->event, stream, CU_EVENT_RECORD_EXTERNAL), err,

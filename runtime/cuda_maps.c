@@ -38,6 +38,7 @@ fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
     fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
     fcp_code code = FCP_OK;
     if (!any_maps(rank->device, pass)) return FCP_OK;
+    code = fcp_cuda_use(s, rank->device, err); /* the driver may ask for a context */
     fcp_kernel_tensors(&rank->arena[pass], tensors);
     for (int i = 0; !code && i < FCP_KERNEL_TENSORS; i++) code = make_map(s, &tensors[i], rank->maps[pass][i], err);
     return code;

@@ -6,6 +6,8 @@
  *           without a transfer in a round issues nothing. Rounds are matchings, so no group waits for one that waits for it.
  * Method:   the communicator does not block: whatever is under way is asked after until it is done, failed or timeout_s is over.
  *           All pairs that will talk do so once before anything is captured. The arena is NCCL's memory, registered once.
+ *           No more than some hundred things wait in the rank's streams: the driver takes about a thousand, and then waits in
+ *           whatever call brings one more, for ever if a peer has died.
  * Cost:     a thread of NCCL's and some tens of microseconds a group where there is no graph; of host tensors that other ranks
  *           have parts of, as much device memory.
  * Failure:  an error of a peer's shows itself in the communicator, a peer that stalls by the timeout. Either way the
@@ -24,7 +26,8 @@
 #include "start.h"
 #include "tensors.h"
 
-enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 4 << 20 };
+enum { MOST_CTAS = 64, PIECE = 4 << 20 };
+enum { PACE = 32, PACES = 2 }; /* instructions from one mark in the streams to the next, and how many such are under way at most */
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -43,6 +46,8 @@ struct cuda_nccl {
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
+    cu_event paces[PACES][FCP_QUEUES]; /* behind every PACE-th instruction */
+    uint32_t pace, unmarked;     /* the next of them; instructions behind the last one */
     bool apart;                  /* ranks have told each other why they cannot go on: all of them know, and leave */
     bool ended, stuck;           /* ended: destroyed or aborted; stuck: even that did not end */
 };
@@ -101,12 +106,8 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
     nccl_result result = n->nccl->call.init(&n->comm, (int)n->place.ranks, *id, (int)n->place.rank, &config);
     if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
         fcp_code code = settle(s, result, "joining the other ranks", &why);
-        bool twice = code && strstr(why.message, "uplicate GPU");
-        if (code)
-            fcp_fail(err, code, "%.360s%s", why.message,
-                     !twice ? "" : n->nccl->version < SHARED_DEVICE
-                                       ? ": two ranks on one GPU need NCCL 2.30 or later"
-                                       : ": two ranks on one GPU need NCCL_MULTI_RANK_GPU_ENABLE=1");
+        bool twice = code && strstr(why.message, "uplicate GPU"); /* later ones name their switch themselves */
+        if (code) fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
         return code;
     }
     return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");
@@ -387,6 +388,24 @@ bool fcp_cuda_nccl_refuse(fcp_cuda_session *s, const fcp_plan *plan, fcp_code co
     return together;
 }
 
+/* --- how far ahead of the device ---------------------------------------------------------------------------------- */
+
+fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    cuda_rank *r = &s->ranks[s->base.first_rank];
+    fcp_code code = FCP_OK;
+    if (s->capturing) return FCP_OK;
+    n->unmarked += instructions;
+    if (n->unmarked < PACE) return FCP_OK;
+    n->unmarked = 0;
+    cu_event *mark = n->paces[n->pace++ % PACES];
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err) : fcp_cuda_event_take(s, r->device, &mark[q], err);
+        if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(mark[q], r->streams[q]), err, "cannot record an event");
+    }
+    return code;
+}
+
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
@@ -485,10 +504,13 @@ size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out
 
 static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
+    /* the driver would wait for earlier runs itself, without a timeout */
+    fcp_code code = n->staged[t] ? fcp_cuda_wait(s, rank->streams[FCP_COMM], "what ran before", err) : FCP_OK;
+    if (code) return code;
     if (n->staged[t]) s->cuda->call.release(n->staged[t]);
     n->staged[t] = 0;
     n->staged_bytes[t] = 0;
-    fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
     if (!code) n->staged_bytes[t] = bytes;
     return code;
 }

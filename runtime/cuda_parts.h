@@ -133,6 +133,7 @@ typedef struct fcp_cuda_session {
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
+    bool capturing;          /* what is put down becomes a graph */
     bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
     fcp_error why;
 } fcp_cuda_session;
@@ -164,7 +165,8 @@ fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu
 /* All streams of all ranks follow the origin, of device d; the origin follows all of them. */
 fcp_code fcp_cuda_fork(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err);
 fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
-/* Until what is in the stream is done, or the session's patience is. */
+/* Until what is in the stream, or before the event, is done, or the session's patience is. */
+fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *what, fcp_error *err);
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err);
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
@@ -252,7 +254,7 @@ static inline bool fcp_cuda_is_early(const cuda_early_rounds *rounds, const fcp_
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err);
 /* In recording, where `after` is reached: they are made ready in the communication stream, behind `prepared`; in a graph an
  * event says so, outside it too. */
-fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, bool graph, fcp_error *err);
+fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, fcp_error *err);
 /* Puts them into callers' tensors, once the pass has been put into the origin: the ranks' communication streams are where
  * `after` is, or are to be, if it was a graph. `host`: stages follow. */
 fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host, fcp_error *err);
@@ -279,6 +281,9 @@ fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *e
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */
 fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
                              const fcp_tensors *tensors, fcp_error *err);
+/* So many more instructions are about to be put into the rank's streams: waits, within the timeout, until they do not hold so many
+ * that the driver would wait instead of taking more, which no timeout would end. */
+fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err);
 /* Tensors in host memory get a place on the device where other ranks are sent of them: *out is the tensors as the reshuffle is
  * to take them. Inputs are put there before IN, outputs fetched after OUT. */
 fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,

@@ -46,7 +46,6 @@ typedef struct recorder {
     const fcp_plan *plan;
     fcp_pass pass;
     walk *walks;
-    bool graph;
 } recorder;
 
 static const fcp_instr *instr_at(const recorder *x, uint32_t rank, fcp_queue q) {
@@ -230,12 +229,13 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
+        if (x->s->nccl && (code = fcp_cuda_nccl_pace(x->s, 1, err))) return code; /* of earlier ones: marks say which */
         if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at]) code = record_event(x, r->device, r->streams[q], &k->done[k->at], err);
         if (!code && behind && q == FCP_COMM && k->at + 1 == r->early[x->pass].after)
-            code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, x->graph, err);
+            code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, err);
         if (code) return fail_at(x, rank, q, i, code, err);
         k->at += behind;
     }
@@ -297,9 +297,10 @@ static fcp_code walk_all(recorder *x, fcp_error *err) {
 fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, bool graph,
                          fcp_error *err) {
     uint32_t ranks = s->plan->problem->ranks;
-    recorder x = {s, s->plan, pass, calloc(ranks, sizeof *x.walks), graph};
+    recorder x = {s, s->plan, pass, calloc(ranks, sizeof *x.walks)};
     if (!x.walks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     fcp_code code = FCP_OK;
+    s->capturing = graph;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) {
         if (!open_walk(&x, r)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the queues of rank %u", r);
         memset(s->ranks[r].filled, 0, s->ranks[r].slots[pass].dkv);
@@ -320,6 +321,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         for (int q = 0; !code && q < FCP_QUEUES; q++) code = mark(&x, r, (fcp_queue)q, err);
     }
     if (!code) code = fcp_cuda_join(s, origin, err);
+    s->capturing = false;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);
     free(x.walks);
     return code;

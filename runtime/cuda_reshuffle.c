@@ -158,8 +158,10 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, b
                 if (x->op != FCP_OP_LAUNCH && x->op != FCP_OP_COPY) continue;
                 if (early != (x->op == FCP_OP_LAUNCH && fcp_cuda_is_early(&rounds, x))) continue;
                 if (x->op == FCP_OP_LAUNCH && s->nccl) {
+                    if (round_of(plan, pass, x) != (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT)) continue;
                     code = fcp_cuda_use(s, s->ranks[r].device, err);
-                    if (!code && round_of(plan, pass, x) == (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
+                    if (!code) code = fcp_cuda_nccl_pace(s, 1, err);
+                    if (!code)
                         code = fcp_cuda_nccl_group(s, &s->ranks[r], pass, x, &tensors[r - s->base.first_rank], err);
                     if (code) return code;
                     continue;
@@ -172,6 +174,7 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, b
                     uint32_t count = fcp_segments_caller(&s->ranks[r].arena[pass], &tensors[r - s->base.first_rank], t, outside);
                     fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
                     code = fcp_cuda_use(s, s->ranks[home].device, err);
+                    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, count, err);
                     for (uint32_t k = 0; !code && k < count; k++)
                         code = move(s, r, home, cls == FCP_IN, &outside[k], &inside[k], err);
                 }

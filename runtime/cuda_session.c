@@ -21,6 +21,7 @@
 #include "kernel_source.h"
 
 enum { DEFAULT_TIMEOUT_S = 120, DEFAULT_GRAPH_FROM = 3, ARENA_ALIGN = 64, NOWHERE = 4096 };
+enum { RUN_COST = 4 }; /* what a run puts into streams beside its instructions, counted in those */
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
@@ -326,6 +327,8 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
     if (!s->graphs[pass] && s->graph_from < UINT32_MAX && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
     if (code) return code;
     if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
+    code = fcp_cuda_use(s, d, err); /* making it was done on all devices */
+    if (code) return code;
     return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[pass], origin), err,
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
@@ -361,6 +364,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
                          bool host, bool wait, fcp_error *err) {
     fcp_tensors inside;
     fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "what ran before", err) : FCP_OK;
+    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, RUN_COST, err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
@@ -467,6 +471,12 @@ static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors
     return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, s->finished, 0), err, "cannot wait for an event");
 }
 
+/* A run has failed: what it put into the caller's stream, a graph perhaps, is waited for as what is in the session's own. */
+static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream) {
+    fcp_error ignored;
+    fcp_cuda_follow(s, d, stream, s->origin, &ignored);
+}
+
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
@@ -484,6 +494,7 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (!code) {
         code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
                                   : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+        if (code && stream && !is_default(stream)) follow_caller(s, d, stream);
         if (code) break_down(s, code, &why);
     }
     s->cuda->call.context_set(before);

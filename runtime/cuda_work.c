@@ -97,7 +97,8 @@ static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id,
                         uint64_t per_block, fcp_error *err) {
     x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
     x.mark_value = rank->mark;
-    return launch(s, rank, FCP_COMPUTE, id, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
@@ -138,11 +139,13 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
         return code ? code
-                    : launch(s, rank, FCP_COMPUTE, id, a->key_count * kv_heads, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
+                    : launch(s, rank, FCP_COMPUTE, id, a->key_count * kv_heads, share,
+                             fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
-    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, share, &rows, err);
-    if (code) return code;
-    return launch(s, rank, FCP_COMPUTE, CUDA_DKV, (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads, share, &keys, err);
+    uint64_t by_rows = (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads;
+    uint64_t by_keys = (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads;
+    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
+    return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
@@ -213,11 +216,12 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
 }
 
 /* Numbers [first, end) of an accumulator, rounded to the input type in a queue's stream. It marks nothing. */
-static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from, uint64_t first,
-                           uint64_t end, fcp_error *err) {
+static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
+                           uint64_t first, uint64_t end, fcp_error *err) {
     const uint64_t per_block = 2 * FK_SUPPORT_THREADS;
     fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first), .count = end - first};
-    return launch(s, rank, queue, CUDA_ROUND, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err) {

@@ -172,7 +172,9 @@ uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* cuda: the same on a CUstream of the caller's, of a device that the session uses, behind what the stream has. Returns once
  * everything is in the stream; before that only where a tensor lies in host memory, which must then have been read or
- * written: it waits. An error that shows itself later is returned by the stream's next synchronisation, or the next run.
+ * written: it waits. With nccl it also waits where earlier runs, or earlier instructions of this one, are that many in the
+ * streams that the driver would soon wait instead. An error that shows itself later is returned by the stream's next
+ * synchronisation, or the next run.
  * CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are those of the caller's current context, a primary one; no stream, NULL, is
  * refused. fcp_session_run follows no stream of the caller's: what it reads on a device is there when it is called. */
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);

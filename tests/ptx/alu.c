@@ -4,6 +4,7 @@
  * selection what is selected.
  * Source: the manual's chapters on integer, floating-point, comparison and selection, logic and shift instructions.
  */
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -56,6 +57,8 @@ static inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, 
         return PTX_NEXT;                                                                                               \
     }
 
+typedef uint16_t u16;
+typedef int16_t s16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t s32;
@@ -131,6 +134,25 @@ SHIFT(shr_s64, ptx_u64, s64, x >> (y > 63 ? 63 : y))
 BINARY(mul_wide_u16, ptx_u32, uint16_t, (u32)x * (u32)y)
 BINARY(mul_wide_s16, ptx_u32, int16_t, (int32_t)x * (int32_t)y)
 
+/* 16 bits, in registers of theirs. */
+#define HALF(name, T, ...) BINARY(name, ptx_u32, T, (u16)(__VA_ARGS__))
+HALF(add_16, u16, x + y)
+HALF(sub_16, u16, x - y)
+HALF(mul_16, u16, (u32)x * y)
+HALF(min_u16, u16, x < y ? x : y)
+HALF(max_u16, u16, x > y ? x : y)
+HALF(min_s16, s16, x < y ? x : y)
+HALF(max_s16, s16, x > y ? x : y)
+DIVIDE(div_u16, ptx_u32, u16, (u16)(x / y))
+DIVIDE(rem_u16, ptx_u32, u16, (u16)(x % y))
+DIVIDE(div_s16, ptx_u32, s16, (u16)(x / y))
+DIVIDE(rem_s16, ptx_u32, s16, (u16)(x % y))
+SHIFT(shl_16, ptx_u32, u16, (u16)(y > 15 ? 0 : (u32)x << y))
+SHIFT(shr_u16, ptx_u32, u16, (u16)(y > 15 ? 0 : x >> y))
+SHIFT(shr_s16, ptx_u32, s16, (u16)(x >> (y > 15 ? 15 : y)))
+UNARY(neg_16, ptx_u32, u16, (u16)-x)
+UNARY(abs_s16, ptx_u32, s16, (u16)(x < 0 ? -x : x))
+
 /* Two words, the first the lower one, shifted together: left, the upper word of it; right, the lower. */
 TERNARY(shf_l_wrap, ptx_u32, u32, (u32)((((u64)y << 32 | x) << (z & 31)) >> 32))
 TERNARY(shf_r_wrap, ptx_u32, u32, (u32)(((u64)y << 32 | x) >> (z & 31)))
@@ -182,6 +204,42 @@ static ptx_next prmt_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
+/* Bits of a from a place on, so many; of a signed number the last of them (the 31st, if that is beyond) fills the rest. */
+static inline u32 field_u32(u32 a, u32 at, u32 count) {
+    u32 x = at > 31 ? 0 : a >> at;
+    return count > 31 ? x : x & ((1u << count) - 1);
+}
+static inline u32 field_s32(u32 a, u32 at, u32 count) {
+    u32 last = at + count - 1 < 31 ? at + count - 1 : 31, sign = count && a >> last & 1 ? PTX_ALL : 0;
+    if (!count) return 0;
+    u32 x = field_u32(a, at, count), have = at > 31 ? 0 : last - at + 1;
+    return have > 31 ? x : (x & ((1u << have) - 1)) | sign << have;
+}
+TERNARY(bfe_u32, ptx_u32, u32, field_u32(x, y & 255, z & 255))
+TERNARY(bfe_s32, ptx_u32, u32, field_s32(x, y & 255, z & 255))
+UNARY(popc_32, ptx_u32, u32, __builtin_popcount(x))
+UNARY(clz_32, ptx_u32, u32, x ? __builtin_clz(x) : 32)
+static inline u32 turned(u32 x) {
+    u32 out = 0;
+    for (int bit = 0; bit < 32; bit++) out |= (x >> bit & 1) << (31 - bit);
+    return out;
+}
+UNARY(brev_32, ptx_u32, u32, turned(x))
+/* Any function of three bits: its values are those of a table, at 4 a + 2 b + c. */
+static ptx_next lop3_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    TARGET(ptx_u32);
+    SOURCE(ptx_u32, a, 1);
+    SOURCE(ptx_u32, b, 2);
+    SOURCE(ptx_u32, c, 3);
+    u32 table = (u32)i->operands[4].value;
+    PTX_EACH(mask, l, u32 out = 0;
+             for (int n = 0; n < 8; n++)
+                 if (table >> n & 1) out |= (n & 4 ? a[l] : ~a[l]) & (n & 2 ? b[l] : ~b[l]) & (n & 1 ? c[l] : ~c[l]);
+             d[l] = out;);
+    DEFINE(KNOWN(1) & KNOWN(2) & KNOWN(3));
+    return PTX_NEXT;
+}
+
 /* --- floats ------------------------------------------------------------------------------------------------------- */
 
 BINARY(add_f32, ptx_f32, float, x + y)
@@ -192,6 +250,14 @@ TERNARY(fma_f32, ptx_f32, float, fmaf(x, y, z))
 BINARY(add_ftz_f32, ptx_f32, float, flush(flush(x) + flush(y)))
 BINARY(mul_ftz_f32, ptx_f32, float, flush(flush(x) * flush(y)))
 TERNARY(fma_ftz_f32, ptx_f32, float, flush(fmaf(flush(x), flush(y), flush(z))))
+/* Rounded down. */
+static ptx_next fma_rm_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    int before = fegetround();
+    fesetround(FE_DOWNWARD);
+    ptx_next next = fma_f32(w, i, mask);
+    fesetround(before);
+    return next;
+}
 UNARY(neg_f32, ptx_u32, u32, x ^ 0x80000000u)
 UNARY(abs_f32, ptx_u32, u32, x & 0x7fffffffu)
 BINARY(copysign_f32, ptx_u32, u32, (x & 0x80000000u) | (y & 0x7fffffffu)) /* the sign of the first, the value of the second */
@@ -200,6 +266,7 @@ static inline float less(float x, float y) { return x < y || isnan(y) ? x : x ==
 static inline float more(float x, float y) { return x > y || isnan(y) ? x : x == y && signbit(y) ? x : y; }
 BINARY(min_f32, ptx_f32, float, less(x, y))
 BINARY(max_f32, ptx_f32, float, more(x, y))
+UNARY(sat_f32, ptx_f32, float, isnan(x) || x <= 0 ? 0 : x >= 1 ? 1 : x)
 /* Approximations, as exact as they may be: those of the device differ in the last bits. */
 UNARY(ex2_ftz, ptx_f32, float, flush((float)exp2((double)flush(x))))
 UNARY(ex2, ptx_f32, float, (float)exp2((double)x))
@@ -208,6 +275,9 @@ UNARY(lg2, ptx_f32, float, (float)log2((double)x))
 UNARY(rcp_ftz, ptx_f32, float, flush((float)(1 / (double)flush(x))))
 UNARY(rcp, ptx_f32, float, (float)(1 / (double)x))
 UNARY(sqrt_f32, ptx_f32, float, (float)sqrt((double)x))
+UNARY(sqrt_ftz, ptx_f32, float, flush((float)sqrt((double)flush(x))))
+UNARY(rsqrt_ftz, ptx_f32, float, flush((float)(1 / sqrt((double)flush(x)))))
+BINARY(sub_ftz_f32, ptx_f32, float, flush(flush(x) - flush(y)))
 
 /* --- comparison, selection, predicates ---------------------------------------------------------------------------- */
 
@@ -232,8 +302,6 @@ UNARY(sqrt_f32, ptx_f32, float, (float)sqrt((double)x))
     COMPARE(le_##suffix, S, T, x <= y)                                                                                 \
     COMPARE(gt_##suffix, S, T, x > y)                                                                                  \
     COMPARE(ge_##suffix, S, T, x >= y)
-typedef uint16_t u16;
-typedef int16_t s16;
 COMPARE_ALL(ptx_u32, u16, u16)
 COMPARE_ALL(ptx_u32, s16, s16)
 COMPARE_ALL(ptx_u32, u32, u32)
@@ -320,14 +388,18 @@ const ptx_form ptx_alu_forms[] = {
     {"shl.b32", "r<rr", shl_32}, {"shl.b64", "d<dr", shl_64}, {"shr.u32", "r<rr", shr_u32}, {"shr.b32", "r<rr", shr_u32},
     {"shr.s32", "r<rr", shr_s32}, {"shr.u64", "d<dr", shr_u64}, {"shr.b64", "d<dr", shr_u64}, {"shr.s64", "d<dr", shr_s64},
     {"shf.l.wrap.b32", "r<rrr", shf_l_wrap}, {"shf.r.wrap.b32", "r<rrr", shf_r_wrap}, {"shf.l.clamp.b32", "r<rrr", shf_l_clamp},
-    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"prmt.b32", "r<rrr", prmt_b32},
+    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"bfe.u32", "r<rrr", bfe_u32},
+    {"bfe.s32", "r<rrr", bfe_s32}, {"popc.b32", "r<r", popc_32}, {"clz.b32", "r<r", clz_32}, {"brev.b32", "r<r", brev_32},
+    {"lop3.b32", "r<rrrc", lop3_b32}, {"prmt.b32", "r<rrr", prmt_b32},
     {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32}, {"sub.rn.f32", "r<rr", sub_f32},
     {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32}, {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32},
+    {"fma.rm.f32", "r<rrr", fma_rm_f32},
     {"add.ftz.f32", "r<rr", add_ftz_f32}, {"mul.ftz.f32", "r<rr", mul_ftz_f32}, {"fma.rn.ftz.f32", "r<rrr", fma_ftz_f32},
     {"neg.f32", "r<r", neg_f32}, {"abs.f32", "r<r", abs_f32}, {"copysign.f32", "r<rr", copysign_f32}, {"sqrt.rn.f32", "r<r", sqrt_f32},
-    {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
+    {"cvt.sat.f32.f32", "r<r", sat_f32}, {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
     {"ex2.approx.ftz.f32", "r<r", ex2_ftz}, {"ex2.approx.f32", "r<r", ex2}, {"lg2.approx.ftz.f32", "r<r", lg2_ftz},
-    {"lg2.approx.f32", "r<r", lg2}, {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"rcp.rn.f32", "r<r", rcp},
+    {"lg2.approx.f32", "r<r", lg2}, {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"sqrt.approx.ftz.f32", "r<r", sqrt_ftz},
+    {"rsqrt.approx.ftz.f32", "r<r", rsqrt_ftz}, {"sub.ftz.f32", "r<rr", sub_ftz_f32}, {"rcp.rn.f32", "r<r", rcp},
     COMPARISONS("eq", eq), COMPARISONS("ne", ne), COMPARISONS("lt", lt), COMPARISONS("le", le), COMPARISONS("gt", gt), COMPARISONS("ge", ge),
     {"setp.eq.b16", "p<hh", eq_u16}, {"setp.ne.b16", "p<hh", ne_u16}, {"setp.eq.b32", "p<rr", eq_u32}, {"setp.ne.b32", "p<rr", ne_u32},
     {"setp.eq.b64", "p<dd", eq_u64}, {"setp.ne.b64", "p<dd", ne_u64},
@@ -337,6 +409,11 @@ const ptx_form ptx_alu_forms[] = {
     {"selp.b32", "r<rrp", selp_32}, {"selp.u32", "r<rrp", selp_32}, {"selp.s32", "r<rrp", selp_32}, {"selp.f32", "r<rrp", selp_32},
     {"selp.b64", "d<ddp", selp_64}, {"selp.u64", "d<ddp", selp_64}, {"selp.s64", "d<ddp", selp_64}, {"selp.b16", "h<hhp", selp_32},
     {"selp.u16", "h<hhp", selp_32},
+    {"add.s16", "h<hh", add_16}, {"add.u16", "h<hh", add_16}, {"sub.s16", "h<hh", sub_16}, {"sub.u16", "h<hh", sub_16},
+    {"mul.lo.s16", "h<hh", mul_16}, {"mul.lo.u16", "h<hh", mul_16}, {"min.u16", "h<hh", min_u16}, {"max.u16", "h<hh", max_u16},
+    {"min.s16", "h<hh", min_s16}, {"max.s16", "h<hh", max_s16}, {"div.u16", "h<hh", div_u16}, {"div.s16", "h<hh", div_s16},
+    {"rem.u16", "h<hh", rem_u16}, {"rem.s16", "h<hh", rem_s16}, {"shl.b16", "h<hr", shl_16}, {"shr.u16", "h<hr", shr_u16},
+    {"shr.b16", "h<hr", shr_u16}, {"shr.s16", "h<hr", shr_s16}, {"neg.s16", "h<h", neg_16}, {"abs.s16", "h<h", abs_s16},
     {"and.pred", "p<pp", and_pred}, {"or.pred", "p<pp", or_pred}, {"xor.pred", "p<pp", xor_pred}, {"not.pred", "p<p", not_pred},
     {"mov.pred", "p<p", mov_pred},
 };

@@ -17,7 +17,7 @@
 #include "forms.h"
 #include "module.h"
 
-enum { MOST_COPIES = 256, CHUNK = 16, MOST_COUNT = (1 << 20) - 1, REGISTERS = 65536, WARPGROUP = 4 };
+enum { MOST_COPIES = 256, CHUNK = 16, MOST_COUNT = (1 << 20) - 1, REGISTERS = 65536, MOST_REGISTERS = 248, WARPGROUP = 4 };
 
 typedef struct mbarrier {
     uint32_t address, count, pending, phase;
@@ -312,6 +312,7 @@ static ptx_next change(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     ptx_async_warp *x = ptx_async_of(w);
     uint32_t n = (uint32_t)i->operands[0].value, group = w->index / WARPGROUP;
     uint32_t each = REGISTERS / (w->block->warp_count * PTX_LANES) / 8 * 8;
+    if (each > MOST_REGISTERS) each = MOST_REGISTERS;
     if (!s || !x) return PTX_FAIL;
     if (mask != PTX_ALL || group * WARPGROUP + WARPGROUP > w->block->warp_count)
         return ptx_fail(w, PTX_LANES, "it is of no whole warpgroup");

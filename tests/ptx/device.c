@@ -133,8 +133,8 @@ static fcp_code open_module(device *d, int pass, unsigned skeletons, const char 
     return d->modules[pass] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "PTX: %s", why);
 }
 
-static fcp_code open_device(const fcp_backend *backend, unsigned backward, const fcp_plan *plan, uint32_t workers, fcp_device **out_device,
-                            fcp_error *err) {
+static fcp_code open_device(const fcp_backend *backend, unsigned backward, const char *target, const fcp_plan *plan, uint32_t workers,
+                            fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     fcp_code code = fcp_kernel_check(plan, err);
     if (code) return code;
@@ -144,7 +144,6 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     d->backward = p->head_dim > 128 ? EMIT_SPLIT : backward;
     d->sm90 = (backward & EMIT_BACKWARD_SM90) != 0;
     unsigned forward = d->sm90 ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
-    const char *target = d->sm90 ? "compute_90a" : "compute_80";
     d->sequences = calloc(plan->sequences_count + 1, sizeof *d->sequences);
     d->arrays = calloc(plan->arrays_count + 1, sizeof *d->arrays);
     d->bands = calloc(plan->slices_count + 1, sizeof *d->bands);
@@ -166,19 +165,22 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     return FCP_OK;
 }
 static fcp_code ptx_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
-    return open_device(&ptx_backend, EMIT_SPLIT, plan, workers, out, err);
+    return open_device(&ptx_backend, EMIT_SPLIT, "compute_80", plan, workers, out, err);
 }
 static fcp_code ptx_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
-    return open_device(&ptx_ordered_backend, EMIT_ORDERED, plan, workers, out, err);
+    return open_device(&ptx_ordered_backend, EMIT_ORDERED, "compute_80", plan, workers, out, err);
 }
 static fcp_code ptx_unordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
-    return open_device(&ptx_unordered_backend, EMIT_UNORDERED, plan, workers, out, err);
+    return open_device(&ptx_unordered_backend, EMIT_UNORDERED, "compute_80", plan, workers, out, err);
+}
+static fcp_code ptx_sm100_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_sm100_backend, EMIT_UNORDERED, "compute_100", plan, workers, out, err);
 }
 static fcp_code ptx_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
-    return open_device(&ptx_sm90_backend, EMIT_ORDERED_SM90, plan, workers, out, err);
+    return open_device(&ptx_sm90_backend, EMIT_ORDERED_SM90, "compute_90a", plan, workers, out, err);
 }
 static fcp_code ptx_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
-    return open_device(&ptx_unordered_sm90_backend, EMIT_UNORDERED_SM90, plan, workers, out, err);
+    return open_device(&ptx_unordered_sm90_backend, EMIT_UNORDERED_SM90, "compute_90a", plan, workers, out, err);
 }
 
 /* --- memory: the host's ------------------------------------------------------------------------------------------- */
@@ -306,7 +308,7 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
-    uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
+    uint64_t blocks = seed % 3 == 0 ? pieces : seed % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
     fk_launch_maps maps;
     if (k->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
     const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, name), .parameters = k->maps ? (const void *)&maps : launch,
@@ -382,5 +384,6 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
 const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);
 const fcp_backend ptx_ordered_backend = PTX_BACKEND("PTX, in order", ptx_ordered_open);
 const fcp_backend ptx_unordered_backend = PTX_BACKEND("PTX, in any order", ptx_unordered_open);
+const fcp_backend ptx_sm100_backend = PTX_BACKEND("PTX for sm_100, in any order", ptx_sm100_open);
 const fcp_backend ptx_sm90_backend = PTX_BACKEND("PTX for sm_90a", ptx_sm90_open);
 const fcp_backend ptx_unordered_sm90_backend = PTX_BACKEND("PTX for sm_90a, in any order", ptx_unordered_sm90_open);

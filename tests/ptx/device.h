@@ -8,6 +8,8 @@
 
 /* The backward pass in two kernels; in one, in order; in one, as it comes: where there is one for the head_dim. */
 extern const fcp_backend ptx_backend, ptx_ordered_backend, ptx_unordered_backend;
+/* The last of these compiled for sm_100, which has them too. */
+extern const fcp_backend ptx_sm100_backend;
 /* Those for sm_90a, of a head_dim that has them: the backward pass in order, or as it comes. */
 extern const fcp_backend ptx_sm90_backend, ptx_unordered_sm90_backend;
 

@@ -1,7 +1,7 @@
 /* memory.c: loads, stores, atomics and copies, of all state spaces; and what watches them.
  *
- * Shared memory is watched by words: which warp wrote one last, which ones read it since, and by clocks whether that is ordered;
- * by bytes: whether anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is
+ * Shared memory is watched by words: which warp and lane wrote one last, which warps read it since, and by clocks whether that is
+ * ordered (lanes of a warp by a barrier too, since a warp's clock goes on there); by bytes: whether anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is
  * kept, and all of it counts as written. Local memory is a lane's own.
  * Requires: a block's warps open. Cost: a few dozen instructions a word.
  * Source:   the manual's chapters on state spaces, on data movement (ld, st, cp.async), on atom and red, and on its memory
@@ -72,6 +72,9 @@ static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bo
             return ptx_fail(w, lane, "race: it %s shared memory at %u, which %s %u wrote", write ? "writes" : "reads", PTX_SHARED_FIRST + word * 4,
                             other > b->warp_count ? "copies for barrier" : "warp",
                             other > b->warp_count ? other - 1 - b->warp_count : other - 1), false;
+        if (other && other - 1 == w->index && s->written[word] == w->clock[w->self] && s->lane[word] != lane && s->lane[word] < PTX_LANES && lane < PTX_LANES)
+            return ptx_fail(w, lane, "race: it %s shared memory at %u, which lane %u of its warp wrote", write ? "writes" : "reads",
+                            PTX_SHARED_FIRST + word * 4, s->lane[word]), false;
         for (uint32_t v = 0; write && v < b->warp_count; v++)
             if (s->read[word * b->warp_count + v] > (v == w->index ? PTX_UNDER_WAY - 1 : w->clock[b->first + v]))
                 return ptx_fail(w, lane, "race: it writes shared memory at %u, which warp %u read", PTX_SHARED_FIRST + word * 4, v), false;
@@ -407,7 +410,8 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define ONE(op, name, form, function, space)                                                                           \
-    {op name ".u8", form, function, DATA(1, 1, 0, space)}, {op name ".s8", form, function, DATA(1, 1, 1, space)},            \
+    {op name ".b8", form, function, DATA(1, 1, 0, space)}, {op name ".b16", form, function, DATA(2, 1, 0, space)},      \
+        {op name ".u8", form, function, DATA(1, 1, 0, space)}, {op name ".s8", form, function, DATA(1, 1, 1, space)},            \
         {op name ".u16", form, function, DATA(2, 1, 0, space)}, {op name ".s16", form, function, DATA(2, 1, 1, space)},      \
         {op name ".u32", form, function, DATA(4, 1, 0, space)}, {op name ".s32", form, function, DATA(4, 1, 1, space)},      \
         {op name ".b32", form, function, DATA(4, 1, 0, space)}, {op name ".f32", form, function, DATA(4, 1, 0, space)},      \
@@ -418,12 +422,12 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         {op name ".v" #n ".s32", form, function, DATA(4, n, 1, space)}, {op name ".v" #n ".f32", form, function, DATA(4, n, 0, space)}
 #define LD(name, space)                                                                                                \
     ONE("ld", name, "w<a", ld, space), SOME("ld", name, 2, "{2r}<a", ld, space), SOME("ld", name, 4, "{4r}<a", ld, space),   \
-        {"ld" name ".v2.u64", "{2d}<a", ld, DATA(8, 2, 0, space)}
+        {"ld" name ".v2.u64", "{2d}<a", ld, DATA(8, 2, 0, space)}, {"ld" name ".v2.b64", "{2d}<a", ld, DATA(8, 2, 0, space)}
 #define ST(name, space)                                                                                                \
     ONE("st", name, "<aw", st, space), SOME("st", name, 2, "<a{2r}", st, space), SOME("st", name, 4, "<a{4r}", st, space)
 
 const ptx_form ptx_memory_forms[] = {
-    LD("", GENERIC), LD(".global", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL), LD(".param", PARAM),
+    LD("", GENERIC), LD(".global", GLOBAL), LD(".global.nc", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL), LD(".param", PARAM),
     ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
     {"ld.acquire.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | ACQUIRE},
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},

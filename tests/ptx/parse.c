@@ -468,7 +468,7 @@ static bool end_kernel(parser *p) {
     if (!last) return false;
     last->form = ptx_form_find("ret", 3, &count);
     last->text = "ret;";
-    qsort(p->labels, p->label_count, sizeof *p->labels, by_name);
+    if (p->label_count) qsort(p->labels, p->label_count, sizeof *p->labels, by_name);
     for (uint32_t i = 1; i < p->label_count; i++)
         if (!strcmp(p->labels[i].name, p->labels[i - 1].name)) return fail(p, "two labels %s", p->labels[i].name);
     for (uint32_t i = 0; i < p->k->count; i++)

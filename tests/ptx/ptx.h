@@ -117,6 +117,7 @@ typedef struct ptx_launch {
     const ptx_range *ranges;
     uint32_t range_count;
     uint64_t seed;
+    uint64_t most;                    /* instructions of warps, after which it is said not to end; 0: many */
 } ptx_launch;
 /* False: `error` (PTX_ERROR bytes) says what went wrong, and global memory is as it was left. */
 bool ptx_run(const ptx_launch *launch, char *error);

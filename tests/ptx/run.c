@@ -16,7 +16,7 @@
 #include "module.h"
 
 enum { TURN = 3000, PATIENCE = 20000 };
-#define MOST_INSTRUCTIONS (UINT64_C(1) << 32)
+#define MOST_INSTRUCTIONS (UINT64_C(1) << 28)
 
 /* --- what instructions call --------------------------------------------------------------------------------------- */
 
@@ -265,7 +265,7 @@ static bool run(ptx_machine *m) {
         turns = m->moved != last || m->executed - before > 64 ? 0 : turns + 1;
         last = m->moved;
         if (turns > PATIENCE) return stuck(m, "warps only look whether something has changed");
-        if (m->executed > MOST_INSTRUCTIONS) return stuck(m, "it does not end");
+        if (m->executed > (m->launch->most ? m->launch->most : MOST_INSTRUCTIONS)) return stuck(m, "it does not end");
         if (!w->live) {
             ptx_block *b = w->block;
             if (--b->left == 0) {

@@ -18,8 +18,12 @@ static ptx_next ret(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         if (mask >> w->copies[n].lane & 1) return ptx_fail(w, w->copies[n].lane, "unfinished copy: it ends with one under way");
     return PTX_END;
 }
-static ptx_next nothing(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
-    (void)w, (void)i, (void)mask;
+/* Orders the memory of the lanes. */
+static ptx_next bar_warp(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    if (!ptx_must_know(w, &i->operands[0], mask, "a member mask")) return PTX_FAIL;
+    for (unsigned l = 0; l < PTX_LANES; l++)
+        if (mask >> l & 1 && (uint32_t)ptx_value(w, &i->operands[0], l) != PTX_ALL) return ptx_fail(w, l, "a barrier whose member mask is not all lanes");
+    w->clock[w->self]++;
     return PTX_NEXT;
 }
 
@@ -191,7 +195,7 @@ static ptx_next mma_m16n8k16(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 const ptx_form ptx_warp_forms[] = {
     {"bra", "<L", bra}, {"bra.uni", "<L", bra}, {"ret", "", ret}, {"exit", "", ret},
     {"bar.sync", "<r", bar_sync, 0, PTX_TOGETHER}, {"bar.sync", "<rr", bar_sync, 0, PTX_TOGETHER},
-    {"bar.arrive", "<rr", bar_arrive, 0, PTX_TOGETHER}, {"bar.warp.sync", "<r", nothing, 0, PTX_TOGETHER},
+    {"bar.arrive", "<rr", bar_arrive, 0, PTX_TOGETHER}, {"bar.warp.sync", "<r", bar_warp, 0, PTX_TOGETHER},
     {"shfl.sync.bfly.b32", "r<rrrr", shfl, BFLY, PTX_TOGETHER}, {"shfl.sync.idx.b32", "r<rrrr", shfl, IDX, PTX_TOGETHER},
     {"shfl.sync.up.b32", "r<rrrr", shfl, UP, PTX_TOGETHER}, {"shfl.sync.down.b32", "r<rrrr", shfl, DOWN, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", "{r}<a", ldmatrix, 1, PTX_TOGETHER},

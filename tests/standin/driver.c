@@ -132,6 +132,7 @@ API cuCtxEnablePeerAccess(cu_context c, unsigned flags) {
     if (!current || c == current || flags) return INVALID_CONTEXT;
     unsigned bit = 1u << c->device;
     if (current->peers & bit) return CU_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    if (control.most_peers && __builtin_popcount(current->peers) >= control.most_peers) return CU_ERROR_TOO_MANY_PEERS;
     current->peers |= bit;
     return CU_SUCCESS;
 }
@@ -179,6 +180,7 @@ cu_result memory_end(cu_ptr p, bool host, bool shared) {
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
+    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* it waits for nobody */
     if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
     *at = a->next;
     count(a, false);

@@ -16,14 +16,27 @@ static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 6
 
 bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
 
+/* The first of r, from `i` on, that ends behind `at`. */
+static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
+    uint32_t step = 1, end;
+    while (i + step < r->count && r->all[i + step].end <= at) i += step, step *= 2;
+    for (end = r->count - i < step ? r->count : i + step; i < end;) {
+        uint32_t middle = i + (end - i) / 2;
+        if (r->all[middle].end <= at) i = middle + 1;
+        else end = middle;
+    }
+    return i;
+}
+
+/* Of two that are tidy. */
 static bool meet(const ranges *a, const ranges *b, uint64_t *where) {
     for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
         if (a->all[i].begin < b->all[j].end && b->all[j].begin < a->all[i].end) {
             *where = a->all[i].begin > b->all[j].begin ? a->all[i].begin : b->all[j].begin;
             return true;
         }
-        if (a->all[i].end <= b->all[j].end) i++;
-        else j++;
+        if (a->all[i].end <= b->all[j].begin) i = pass(a, i, b->all[j].begin);
+        else j = pass(b, j, a->all[i].begin);
     }
     return false;
 }
@@ -220,4 +233,36 @@ bool store_finish(store *s, uint32_t last) {
         if (!waits || control.stall || fcp_patience_ends(&left)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
+}
+
+static bool touches(const ranges *r, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->all[i].begin < end && begin < r->all[i].end) return true;
+    return false;
+}
+
+bool store_touches(const store *s, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end))) return true;
+    return false;
+}
+
+bool store_has_room(store *s) {
+    double begin = fcp_clock();
+    while (control.queue && s->count - s->done >= control.queue) {
+        uint32_t done = s->done;
+        store_run(s, 1);
+        if (s->done != done) {
+            begin = fcp_clock();
+            continue;
+        }
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) {
+            trouble("a call waits for ever in the driver, whose queues are full");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
 }

@@ -75,6 +75,7 @@ API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const
     for (int i = 0; i < 3; i++)
         if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;
     const allocation *a = allocation_of((uint64_t)(uintptr_t)base);
+    if (!current || (a && a->context != current)) return INVALID_CONTEXT; /* which the driver may do */
     if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end) trouble("a map of memory that nobody allocated");
     machine_map map = {.base = (uint64_t)(uintptr_t)base, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
     memcpy(map.dims, dims, sizeof map.dims);

@@ -275,7 +275,9 @@ static nccl_result go_joining(nccl_comm c) {
     for (uint32_t r = 0; !may_share && r < c->ranks; r++) {
         box_rank *theirs = &c->mail.box->rank[r];
         if (r != c->rank && atomic_load(&theirs->state) != BOX_AWAY && atomic_load(&theirs->device) == c->device)
-            return fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d", c->rank, r, c->device);
+            return control.version >= 23000
+                       ? fail(NCCL_INVALID_USAGE, "several ranks are on one device; NCCL_MULTI_RANK_GPU_ENABLE=1 would allow it")
+                       : fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d", c->rank, r, c->device);
     }
     nccl_result result = all_at(c, BOX_JOINED, "joining");
     if (result) return result;

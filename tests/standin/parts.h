@@ -131,6 +131,10 @@ void host_saw(store *s, uint32_t last);
 void store_run(store *s, uint32_t count);
 /* Until it is done; false: nothing in it gets on, for as long as control.patience_s says if it waits for other processes. */
 bool store_finish(store *s, uint32_t last);
+/* What is not done yet touches these bytes. */
+bool store_touches(const store *s, uint64_t begin, uint64_t end);
+/* There is room for one more node; false: there will never be. */
+bool store_has_room(store *s);
 bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
 const char *node_name(const node *n);
 /* kernels.c */

@@ -22,12 +22,15 @@ typedef struct standin {
     int registers, local, fixed; /* of every kernel: registers and bytes of local memory a thread, bytes of shared memory that
                                   * it has without being given them; 0 registers: 32 */
     bool peers;
+    int most_peers;      /* as many peers a device takes, though it can reach all; 0: all of them */
     size_t memory;       /* bytes of each device */
     const fcp_plan *plan; /* whose kernels run; NULL: of the file that STANDIN_PLAN names */
     uint64_t seed;
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    unsigned long queue; /* as many nodes wait at most: a call that brings one more waits for the devices, and is trouble where they
+                          * do not get on; 0: no end of them */
     unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
     unsigned hang_value; /* kernels that write this into word hang_word of host memory never end; 0: none */
     long hang_word;

@@ -52,6 +52,7 @@ cu_result stream_put(cu_stream s, const node *made, uint32_t also) {
     n->mark_value = s->mark_value;
     n->device = s->context->device;
     store *to = in_capture(s) ? &captured : &live;
+    if (to == &live && !store_has_room(to)) return LAUNCH_FAILED;
     ref *last = in_capture(s) ? &s->captured : &s->last;
     const uint32_t deps[] = {node_of(to, *last), also};
     last->node = store_add(to, n, deps, 2, to == &live);
@@ -240,6 +241,7 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     ENTER;
     STREAM(s);
     if (in_capture(s)) return CAPTURE_UNSUPPORTED;
+    if (current != s->context) return INVALID_CONTEXT;
     const node empty = {.op = EMPTY};
     stream_put(s, &empty, 0);
     uint32_t begin = s->last.node, count = g->store.count, *deps = calloc(count + 1, sizeof *deps);

@@ -58,6 +58,7 @@ Test(cuda, ranks_and_devices) {
         char what[80];
         x->devices = 1 + (int)ranks % 3;
         x->seed = ranks;
+        x->most_peers = ranks == 5; /* of the two that each of three devices has */
         fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, "");
         snprintf(what, sizeof what, "%s on %u ranks, %d devices", masks[ranks % 4], ranks, x->devices);
         run_plan(x, plan, UINT32_MAX, 1, what);

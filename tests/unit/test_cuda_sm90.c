@@ -85,6 +85,25 @@ Test(cuda_sm90, others) {
     fcp_plan_free(plan);
 }
 
+/* A plan after another on the same ranks, whose memory stays: maps are made where the memory is. */
+Test(cuda_sm90, rebind) {
+    standin *x = stand_hopper(2);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0), *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session *session;
+    fcp_error err = {0};
+    x->plan = plan;
+    x->idle = true;
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    for (int i = 0; i < 4; i++)
+        cr_assert(fcp_session_rebind(session, i % 2 ? plan : fewer, &err) == FCP_OK, "%s; %s", err.message, x->trouble);
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0);
+    fcp_plan_free(plan);
+    fcp_plan_free(fewer);
+}
+
 /* Whichever call fails, the map's among them: an error, and nothing is left. */
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);

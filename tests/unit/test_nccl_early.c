@@ -40,7 +40,8 @@ static void let_go(process *p, fcp_cuda *cuda, held *h) {
 }
 
 /* How many of the transfers that bring results to a rank have, and have not: of early rounds, or of the others. */
-static void arrived(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const held *h, bool early, unsigned *out_there, unsigned *out_missing) {
+static void arrived(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const held *h, bool early, unsigned *out_there,
+                    unsigned *out_missing) {
     const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
     int t = pass == FCP_FORWARD ? FCP_TENSOR_LSE : FCP_TENSOR_DQ;
     size_t row = row_of(plan, t);

@@ -5,10 +5,13 @@
 #include "../oracle/small_examples.h"
 #include "nccl_agree.h"
 
+enum { SMALL = sizeof small_examples / sizeof *small_examples, OTHERS = sizeof other_examples / sizeof *other_examples };
+
 /* On two or three ranks, on one node or two, from a layout of the caller's or the plan's, with and without graphs. */
 static void agree_on(const small_example *x, unsigned i) {
     char path[120], lengths[80], gpus[40];
-    const char *defines[24] = {"model.heads=2", "model.kv_heads=1", "model.head_dim=16", i % 2 ? "model.dtype=fp16" : "model.dtype=bf16",
+    const char *defines[24] = {"model.heads=2", "model.kv_heads=1", "model.head_dim=16",
+                               i % 2 ? "model.dtype=fp16" : "model.dtype=bf16",
                                i % 4 == 3 ? "cluster.nodes=2" : "cluster.nodes=1", gpus, "plan.block=128",
                                i % 3 == 2 ? "plan.layout=planned" : "plan.layout=contiguous"};
     size_t count = 8;
@@ -25,11 +28,17 @@ static void agree_on(const small_example *x, unsigned i) {
     fcp_plan_free(plan);
 }
 
+/* A sanitizer takes several times as long: it sees one in four. */
+static unsigned step(void) {
+    const char *sanitizer = getenv("SAN");
+    return sanitizer && *sanitizer ? 4 : 1;
+}
+
 Test(nccl_examples, small) {
-    for (unsigned i = 0; i < sizeof small_examples / sizeof *small_examples; i++) agree_on(&small_examples[i], i);
+    for (unsigned i = 0; i < SMALL; i += step()) agree_on(&small_examples[i], i);
 }
 Test(nccl_examples, others) {
-    for (unsigned i = 0; i < sizeof other_examples / sizeof *other_examples; i++) agree_on(&other_examples[i], i);
+    for (unsigned i = 0; i < OTHERS; i += step()) agree_on(&other_examples[i], i);
 }
 
 /* None is forgotten. */
@@ -41,8 +50,8 @@ Test(nccl_examples, all) {
         for (size_t i = 0; i < files.gl_pathc; i++) {
             const char *name = files.gl_pathv[i] + strlen("examples/");
             bool there = false;
-            for (size_t k = 0; k < sizeof small_examples / sizeof *small_examples; k++) there |= !strcmp(name, small_examples[k].file);
-            for (size_t k = 0; k < sizeof other_examples / sizeof *other_examples; k++) there |= !strcmp(name, other_examples[k].file);
+            for (size_t k = 0; k < SMALL; k++) there |= !strcmp(name, small_examples[k].file);
+            for (size_t k = 0; k < OTHERS; k++) there |= !strcmp(name, other_examples[k].file);
             cr_assert(there, "%s is not among the small examples", name);
         }
         globfree(&files);

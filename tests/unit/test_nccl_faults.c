@@ -54,6 +54,60 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     fcp_plan_free(plan);
 }
 
+/* The driver's queues are full long before a pass is put down: that a peer gets no further is noticed nevertheless. */
+Test(nccl_faults, full_queues) {
+    fcp_plan *plan = make_plan("full", 2, 1, "16000, 130", "; strategy = fcp(coalesce = 1)");
+    failing all[2];
+    for (unsigned i = 0; i < 2; i++) {
+        task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = i, .odd = i, .idle = true, .silent = true,
+                  .timeout_s = 1, .group_at = 8, .fault = STANDIN_STALLS, .queue = 400};
+        all[i] = (failing){.x = x, .parts = in_a_pass, .what = "full queues"};
+    }
+    all_fail(all, 2);
+    fcp_plan_free(plan);
+}
+
+/* Calls fail when a graph is in the caller's stream already: it has ended before its memory is given back. */
+static void fail_behind_graphs(process *p) {
+    const task *x = p->argument;
+    unsigned failed = 0;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    on_device d;
+    set_up(p, 0);
+    fcp_plan_shape(x->plan, &shape);
+    CHECK(p, fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK);
+    fcp_packed_draw(&shape, ALL, 5, &packed);
+    open_on_device(p, &packed, &d);
+    bool ended = false;
+    for (int at = 1; !ended && at < 200; at++) {
+        fcp_session *session = NULL;
+        share_id(p, at);
+        CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, fcp_session_run_on(session, FCP_FORWARD, &d.tensors, d.stream, &err) == FCP_OK, "%s", err.message);
+        long last = p->cuda->fail_at = p->cuda->calls + at;
+        p->cuda->fail_with = CU_ERROR_OUT_OF_MEMORY;
+        failed += fcp_session_run_on(session, FCP_FORWARD, &d.tensors, d.stream, &err) != FCP_OK;
+        ended = p->cuda->calls < last;
+        p->cuda->fail_at = 0;
+        fcp_session_free(session);
+        CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
+    }
+    CHECK(p, ended && failed > 10, "%u calls failed", failed);
+    close_on_device(p, &d);
+    fcp_packed_free(&packed);
+}
+Test(nccl_faults, behind_graphs) {
+    fcp_plan *plan = make_plan("causal", 1, 1, "300, 130", "");
+    task x = {.plan = plan, .graph_from = 1, .timeout_s = 20, .idle = true};
+    process_shared *s = process_shared_make();
+    process_run(s, 1, fail_behind_graphs, &x);
+    process_all_well(s, 1, 0, "behind graphs");
+    process_shared_end(s, false);
+    fcp_plan_free(plan);
+}
+
 /* Something of a rank's own hangs on its device: all say in which instruction they are. */
 Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
@@ -97,13 +151,16 @@ Test(nccl_faults, a_rank_is_missing) {
 
 Test(nccl_faults, ranks_that_differ) {
     static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL}, *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
-                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL};
+                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL},
+                      *const later[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", ""), *other = make_plan("causal", 2, 1, "300, 131", "");
     failing all[] = {
         {.x = {.plan = plan, .other = other, .odd = 1, .times = 1, .idle = true}, .parts = plans, .what = "two plans"},
         {.x = {.plan = plan, .odd = 1, .odd_graph_from = 7, .graph_from = 3, .times = 1, .idle = true}, .parts = graphs,
          .what = "two options"},
         {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true}, .parts = devices, .what = "one device"},
+        {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true, .version = 23007}, .parts = later,
+         .what = "one device, where several ranks may share it"},
         {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .version = 21805, .way = BY_FILE}, .parts = old,
          .what = "an old version"}};
     all_fail(all, sizeof all / sizeof *all);

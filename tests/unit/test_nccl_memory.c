@@ -21,16 +21,17 @@ static fcp_code make(process *p, fcp_session **out, fcp_error *err) {
 /* The devices of this process hold what the session says, and have never held more. */
 static void exact(process *p, const fcp_session *base, const char *when) {
     const fcp_cuda_session *s = (const fcp_cuda_session *)base;
-    size_t pinned = 0;
+    size_t pinned = 0, held;
     for (uint32_t i = 0; i < s->device_count; i++) {
         const cuda_device *d = &s->devices[i];
         pinned += d->need.pinned;
-        CHECK(p, d->need.device == p->cuda->held[d->handle], "%s: device %d needs %zu, and holds %zu", when, d->handle, d->need.device,
-              p->cuda->held[d->handle]);
-        CHECK(p, p->cuda->most_held[d->handle] == p->cuda->held[d->handle], "%s: device %d held %zu", when, d->handle,
-              p->cuda->most_held[d->handle]);
+        size_t most = p->cuda->most_held[d->handle];
+        held = p->cuda->held[d->handle];
+        CHECK(p, d->need.device == held, "%s: device %d needs %zu, and holds %zu", when, d->handle, d->need.device, held);
+        CHECK(p, most == held, "%s: device %d held %zu", when, d->handle, most);
     }
-    CHECK(p, pinned == p->cuda->pinned && pinned == p->cuda->most_pinned, "%s: %zu pinned, %zu allocated", when, pinned, p->cuda->pinned);
+    held = p->cuda->pinned;
+    CHECK(p, pinned == held && pinned == p->cuda->most_pinned, "%s: %zu pinned, %zu allocated", when, pinned, held);
 }
 
 static void run_batch(process *p, fcp_session *session, const fcp_plan *plan) {

@@ -17,7 +17,8 @@ static fcp_code results_of(process *p, fcp_session *session, const fcp_plan *pla
     fcp_plan_shape(plan, &shape);
     fcp_code code = fcp_packed_alloc(&shape, ALL, &packed, err);
     if (!code) fcp_packed_draw(&shape, ALL, seed, &packed);
-    for (int pass = 0; pass < FCP_PASSES && !code; pass++) code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, err);
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++)
+        code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, err);
     for (int t = 0; !code && t < FCP_TENSORS; t++)
         if (outputs(plan) >> t & 1) out += rows(plan, p->rank, t, packed.t[t], out, true, false);
     fcp_packed_free(&packed);
@@ -75,7 +76,8 @@ static void go_through(process *p) {
 
 static journey journey_of(const char *const *lengths, const char *const *masks, unsigned ranks) {
     journey j = {.task = {.graph_from = 2, .seed = ranks, .odd = 99}};
-    for (int i = 0; i < BATCHES && lengths[i]; i++) j.plans[i] = make_plan(masks[i], ranks, 1, lengths[i], i % 2 ? "; layout = contiguous" : "");
+    for (int i = 0; i < BATCHES && lengths[i]; i++)
+        j.plans[i] = make_plan(masks[i], ranks, 1, lengths[i], i % 2 ? "; layout = contiguous" : "");
     j.task.plan = j.plans[0];
     return j;
 }
@@ -85,8 +87,10 @@ static void journey_end(journey *j) {
 
 /* Batches of fewer and more tokens, other masks; from a plan in which nobody talks to one in which all do. */
 Test(nccl_rebind, batches) {
-    static const char *const lengths[2][BATCHES] = {{"300, 130, 60", "700, 65", "140", "450, 20, 20"}, {"128, 128, 128", "384", "128, 200", "500, 300"}};
-    static const char *const masks[2][BATCHES] = {{"causal", "full", "causal", "window(w = 200)"}, {"causal", "full", "causal", "full"}};
+    static const char *const lengths[2][BATCHES] = {{"300, 130, 60", "700, 65", "140", "450, 20, 20"},
+                                                    {"128, 128, 128", "384", "128, 200", "500, 300"}};
+    static const char *const masks[2][BATCHES] = {{"causal", "full", "causal", "window(w = 200)"},
+                                                  {"causal", "full", "causal", "full"}};
     for (unsigned i = 0; i < 2; i++) {
         journey j = journey_of(lengths[i], masks[i], 2 + i);
         process_shared *s = process_shared_make();
@@ -114,13 +118,15 @@ static void part_ways(process *p) {
         CHECK(p, results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "%s", err.message);
         p->word->code = fcp_session_rebind(session, next, &p->word->err);
         const fcp_plan *now = fcp_session_plan(session);
-        CHECK(p, results_of(p, session, now, 1, out, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"), "%s", again.message);
+        CHECK(p, results_of(p, session, now, 1, out, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"), "%s",
+              again.message);
     }
     free(out);
     fcp_session_free(session);
 }
 Test(nccl_rebind, ranks_that_differ) {
-    static const char *const lengths[BATCHES] = {"300, 130", "300, 60", "300, 61"}, *const masks[BATCHES] = {"causal", "causal", "causal"};
+    static const char *const lengths[BATCHES] = {"300, 130", "300, 60", "300, 61"},
+                      *const masks[BATCHES] = {"causal", "causal", "causal"};
     journey j = journey_of(lengths, masks, 3);
     char names[2][17];
     for (int i = 0; i < 2; i++) {
@@ -140,7 +146,8 @@ Test(nccl_rebind, ranks_that_differ) {
             char who[60];
             snprintf(who, sizeof who, "rank %u has another plan than rank 0", odd);
             cr_assert_eq(s->words[r].code, FCP_E_START, "rank %u: %s", r, said);
-            cr_assert(strstr(said, names[0]) && strstr(said, names[1]) && strstr(said, who), "rank %u: %s; %s, %s", r, said, names[0], names[1]);
+            cr_assert(strstr(said, names[0]) && strstr(said, names[1]) && strstr(said, who), "rank %u: %s; %s, %s", r, said,
+                      names[0], names[1]);
         }
         process_shared_end(s, false);
     }
@@ -179,7 +186,9 @@ Test(nccl_rebind, refusing) {
         process_all_well(s, 3, 0, "refusing");
         no_trouble(s, 3, 0, "refusing");
         for (unsigned r = 0; r < 3; r++) {
-            const char *part = odd[i] == 99 || r == odd[i] ? "margin = 16, the new plan has 3" : odd[i] ? "rank 2 has another plan" : "rank 1 has another plan";
+            const char *part = odd[i] == 99 || r == odd[i] ? "margin = 16, the new plan has 3"
+                               : odd[i]                    ? "rank 2 has another plan"
+                                                           : "rank 1 has another plan";
             cr_assert(strstr(s->words[r].err.message, part), "rank %u: \"%s\" is not in: %s", r, part, s->words[r].err.message);
         }
         process_shared_end(s, false);
@@ -261,7 +270,8 @@ Test(nccl_rebind, every_call_fails) {
     journey j = journey_of(lengths, masks, 2);
     for (int i = 0; i < 2; i++) {
         process_shared *s = process_shared_make();
-        j.task = (task){.plan = j.plans[0], .graph_from = 1, .times = i ? 100 : 11, .fault = i ? 11 : 1, .idle = true, .driver = i};
+        j.task = (task){.plan = j.plans[0], .graph_from = 1, .times = i ? 100 : 11, .fault = i ? 11 : 1, .idle = true,
+                        .driver = i};
         process_run(s, 2, fail_calls, &j);
         process_all_well(s, 2, 0, "every call");
         fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED], s->counter[OTHERS],
@@ -300,7 +310,8 @@ Test(nccl_rebind, a_rank_dies) {
         process_all_well(s, 2, 1u << odd, "a rank dies");
         no_trouble(s, 2, 1u << odd, "a rank dies");
         cr_assert(!s->words[odd].ended, "it did not die");
-        cr_assert(s->words[1 - odd].code && strncmp(s->words[1 - odd].err.message, "rank ", 5) == 0, "%s", s->words[1 - odd].err.message);
+        const process_word *w = &s->words[1 - odd];
+        cr_assert(w->code && strncmp(w->err.message, "rank ", 5) == 0, "%s", w->err.message);
         process_shared_end(s, true);
     }
     journey_end(&j);
