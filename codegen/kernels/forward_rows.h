@@ -21,6 +21,11 @@ enum {
 #endif
     FK_F_COLUMNS = FK_F_STEP / 8
 };
+#if FK_FORWARD_SM90
+#define FK_F_EACH FK_ROLL /* compiles sooner */
+#else
+#define FK_F_EACH FK_UNROLL /* of more rows, and rolled it takes registers */
+#endif
 
 typedef struct fk_forward_rows {
     float o[FK_F_BANDS][FK_CHUNKS][4];
@@ -45,12 +50,22 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
             fk_u64 token = (fk_u64)item->block_token + row;
             x->m[b][half] = there ? fk_load(fk_row(p, m, token, head, 4)) : -fk_infinity();
             x->l[b][half] = there && t == 0 ? fk_load(fk_row(p, l, token, head, 4)) : 0;
+#if FK_FORWARD_SM90 /* with one test of all it compiles sooner; on mma.sync that takes registers */
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++) x->o[b][j][half * 2] = x->o[b][j][half * 2 + 1] = 0;
             if (!there) continue;
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
                 fk_load2(&x->o[b][j][half * 2], fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
+#else
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++) {
+                float pair[2] = {0, 0};
+                if (there) fk_load2(pair, fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
+                x->o[b][j][half * 2] = pair[0];
+                x->o[b][j][half * 2 + 1] = pair[1];
+            }
+#endif
         }
 }
 
@@ -59,7 +74,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
     fk_u32 t = fk_lane() % 4 * 2;
     float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
-    FK_ROLL /* over the lane's rows, of which the first is written; then the others move up */
+    FK_F_EACH /* of the lane's rows: the first is written, then the others move up */
     for (fk_u32 i = 0; i < FK_F_BANDS * 2; i++) {
         fk_u32 row = fk_forward_row(0) + i * 8;
         float most = x->m[0][0], sum = x->l[0][0], factor = 1;
@@ -137,13 +152,14 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
 #endif
             }
     if (whole) return;
+    float none = -fk_infinity(); /* a primitive within the loop would make branches of its selections */
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
             FK_UNROLL
             for (fk_u32 i = 0; i < 4; i++)
-                if (!fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2)) s[b][j][i] = -fk_infinity();
+                s[b][j][i] = fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2) ? s[b][j][i] : none;
 }
 
 /* One step of the softmax: s becomes P; m and l follow; O is to be multiplied by `factor`. */
