@@ -134,7 +134,8 @@ typedef struct fcp_session_options {
     const char *transport;    /* host: "threads"; cuda: "local", "nccl" (NULL means the first) */
     const fcp_start *start;   /* nccl; NULL: from the environment */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
-    uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+    uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120. While its own process is stopped it
+                               * does not wait */
     bool host_tensors;        /* nccl: tensors will lie in host memory: what that takes on the device is counted and held from the
                                * beginning, so that all ranks know where one has too little; else from the first such run on */
     size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
