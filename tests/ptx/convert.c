@@ -10,14 +10,6 @@
 #define KNOWN(n) ptx_known(w, &i->operands[n])
 #define DEFINE(known) ptx_define(w, &i->operands[0], mask, known)
 
-/* fp16: sign, 5 bits of exponent, 10 of fraction. */
-float ptx_half(uint16_t h) {
-    uint32_t exponent = h >> 10 & 31, u = exponent == 31 ? (uint32_t)(h & 1023) << 13 | 0x7f800000u
-                                                         : ((uint32_t)(h & 0x7fff) << 13) + (112u << 23);
-    float x = (float)(h & 1023) * 0x1p-24f;
-    if (exponent) memcpy(&x, &u, 4);
-    return h >> 15 ? -x : x;
-}
 /* To nearest, ties to even; beyond the largest an infinity; a NaN has all bits of its fraction set. */
 uint16_t ptx_to_half(float f) {
     uint16_t sign = signbit(f) ? 0x8000 : 0;

@@ -332,7 +332,8 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
-    uint64_t blocks = seed % 3 == 0 ? pieces : seed % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
+    uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* launches of a kind come in turn */
+    uint64_t blocks = draw % 3 == 0 ? pieces : draw % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
     fk_launch_maps maps;
     if (k->maps && !make_maps(a, launch, &maps))
         return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { PTX_LANES = 32, PTX_ERROR = 600, PTX_WARPS = 32, PTX_BARRIERS = 16, PTX_AGENTS = 16 };
 #define PTX_UNDER_WAY UINT32_MAX /* when shared memory was read: it still is */
@@ -224,8 +225,16 @@ void ptx_acquire(ptx_warp *w, const uint32_t *from);
 /* Lets copies of cp.async land, of lanes in the mask: all, or those of all but the last `keep` groups. */
 bool ptx_copies_land(ptx_warp *w, uint32_t mask, bool all, uint32_t keep);
 
-/* fp16 and bf16, as numbers. */
-float ptx_half(uint16_t h);
+/* fp16 and bf16, as numbers. fp16: sign, 5 bits of exponent, 10 of fraction. */
+static inline float ptx_half(uint16_t h) {
+    uint32_t exponent = h >> 10 & 31, fraction = h & 1023, sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t u = exponent == 31 ? fraction << 13 | 0x7f800000u : ((uint32_t)(h & 0x7fff) << 13) + (112u << 23);
+    float x = (float)fraction * 0x1p-24f;
+    if (!exponent) memcpy(&u, &x, 4);
+    u |= sign;
+    memcpy(&x, &u, 4);
+    return x;
+}
 uint16_t ptx_to_half(float f);
 uint16_t ptx_to_bf16(float f);
 #endif

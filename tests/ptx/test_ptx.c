@@ -157,6 +157,8 @@ Test(ptx, flaws) {
         {"dK: Q is not transposed", SPLIT, {"fk_backward_dkv", ".x4.trans.shared", ".x4.shared", 9, NULL}},
         {"dK: LSE is not stored", SPLIT, {"fk_backward_dkv", "st.shared.f32", "", 0, without}},
         {"dK: a barrier is missing", SPLIT, {"fk_backward_dkv", "bar.sync 0;", "", 1, NULL}},
+        {"dK: the item before is still read", SPLIT, {"fk_backward_dkv", "bar.sync 0;", "", 0, NULL}},
+        {"dQ: the item before is still read", SPLIT, {"fk_backward_dq", "bar.sync 0;", "", 0, NULL}},
         {"dQ: a copy is not waited for", SPLIT, {"fk_backward_dq", "cp.async.wait_all;", "", 0, NULL}},
         {"dQ: a sum 16 bytes too far", SPLIT, {"fk_backward_dq", "st.global.v2.f32", "", 3, off_by_16}},
         {"ordered: dS is not stored", ORDERED, {"fk_backward_ordered", "st.shared.u32", "", 5, without}},
