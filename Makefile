@@ -37,7 +37,7 @@ FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c
 CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
 # Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
-FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_memory.c machine_prims.c machine_async.c \
+FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
 FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o) \
@@ -137,7 +137,7 @@ $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90
 $(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
 $(filter $(B)/tests/ptx/test_%,$(TESTS)): $(PTX_SRC:%.c=$(B)/%.o)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
-STANDIN_SRC = tests/standin/driver.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
+STANDIN_SRC = tests/standin/driver.c tests/standin/streams.c tests/standin/launches.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
 NCCL_SRC = tests/standin/nccl.c tests/standin/mailbox.c
 STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a

@@ -179,6 +179,7 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
                                    .start = &start,
                                    .compute_threads = (uint32_t)work->threads,
                                    .timeout_s = (uint32_t)work->timeout,
+                                   .host_tensors = true,
                                    .partition = work->partition,
                                    .mma_sync = line->value[OPT_MMA_SYNC] != NULL};
     fcp_code code = fcp_session_create(plan, &options, &work->session, err);

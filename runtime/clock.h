@@ -13,6 +13,23 @@ static inline double fcp_clock(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* How long something is still waited for that is asked after again and again. Time in which this process was stopped, or
+ * had no processor, is nobody's fault who is waited for: of the time between two questions no more counts than `step`. */
+typedef struct fcp_patience {
+    double last, left, step;
+} fcp_patience;
+
+/* `step`: seconds, more than questions are apart where all is well. */
+static inline fcp_patience fcp_patience_of(double seconds, double step) { return (fcp_patience){fcp_clock(), seconds, step}; }
+
+/* After each question that had no answer: whether there are to be no more. */
+static inline bool fcp_patience_ends(fcp_patience *p) {
+    double now = fcp_clock(), step = now - p->last;
+    p->last = now;
+    p->left -= step < p->step ? step : p->step;
+    return p->left < 0;
+}
+
 /* The time `milliseconds` from now, for a condition made by fcp_condition_init. */
 static inline struct timespec fcp_deadline(uint32_t milliseconds) {
     struct timespec t;
@@ -24,6 +41,12 @@ static inline struct timespec fcp_deadline(uint32_t milliseconds) {
         t.tv_nsec -= 1000000000;
     }
     return t;
+}
+
+/* Between two questions: intervals, in nanoseconds, that double up to the longest. */
+static inline void fcp_pause(long *next, long most) {
+    nanosleep(&(struct timespec){.tv_nsec = *next}, NULL);
+    *next = *next < most / 2 ? 2 * *next : most;
 }
 
 static inline bool fcp_condition_init(pthread_cond_t *condition) {

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 #include "cuda_parts.h"
@@ -81,6 +80,7 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
             if (code) return code;
             cu_result result = call->enable_peer(b->context, 0);
             if (result == CU_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
+            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED) continue; /* as if it could not */
             code = fcp_cuda_check(s->cuda, result, err, "device %d cannot reach device %d", a->handle, b->handle);
             if (code) return code;
         }
@@ -204,14 +204,16 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
     const fcp_cuda_table *call = &s->cuda->call;
     free(d->sources[pass]);
     d->sources[pass] = NULL;
-    if (d->modules[pass]) {
-        fcp_code code = fcp_cuda_check(s->cuda, call->module_unload(d->modules[pass]), err, "device %d does not give kernels up",
-                                       d->handle);
-        if (code) return code;
-    }
-    d->modules[pass] = NULL;
-    fcp_code code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
-                                   "device %d does not take the kernels compiled for %s", d->handle, arch);
+    cu_module before = d->modules[pass];
+    d->modules[pass] = NULL; /* whatever giving it up says, it is not given up again */
+    fcp_code code = !before ? FCP_OK
+                            : fcp_cuda_check(s->cuda, call->module_unload(before), err, "device %d does not give kernels up",
+                                             d->handle);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
+                          "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
+                          "later NVRTC compiles may be too new for it (FCP_NVRTC names another)", d->handle, arch,
+                          s->cuda->version / 1000, s->cuda->version % 1000 / 10);
     return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
 }
 
@@ -263,12 +265,14 @@ fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+size_t fcp_cuda_allocated(size_t bytes) { return bytes ? bytes : ALIGN; }
+
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->allocate(out, bytes ? bytes : ALIGN), err, "device %d has no %zu bytes for %s",
+        code = fcp_cuda_check(s->cuda, call->allocate(out, fcp_cuda_allocated(bytes)), err, "device %d has no %zu bytes for %s",
                               d->handle, bytes, what);
     if (code || !from || !bytes) return code;
     code = fcp_cuda_stage_in(s, d, *out, from, bytes, err);
@@ -288,7 +292,7 @@ fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes
     *memory = 0;
     *held = 0;
     if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);
-    if (!code) *held = bytes;
+    if (!code) *held = fcp_cuda_allocated(bytes);
     return code;
 }
 
@@ -358,11 +362,18 @@ fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out,
             d->events = bigger;
             d->event_capacity = capacity;
         }
+        const fcp_cuda_table *call = &s->cuda->call;
         cu_event made = NULL;
-        fcp_code code = fcp_cuda_use(s, d, err);
+        cu_context before = NULL;
+        fcp_code code = fcp_cuda_check(s->cuda, call->context_get(&before), err, "no current context");
+        if (!code) code = fcp_cuda_use(s, d, err);
         if (!code)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.event_create(&made, CU_EVENT_DISABLE_TIMING), err,
-                                  "device %d makes no event", d->handle);
+            code = fcp_cuda_check(s->cuda, call->event_create(&made, CU_EVENT_DISABLE_TIMING), err, "device %d makes no event",
+                                  d->handle);
+        if (!code && before != d->context) { /* whoever works on another device goes on there */
+            code = fcp_cuda_check(s->cuda, call->context_set(before), err, "cannot go back to the device that was in use");
+            if (code) call->event_destroy(made);
+        }
         if (code) return code;
         if (d->event_count) d->events[d->event_count] = d->events[0];
         d->events[0] = made;
@@ -408,20 +419,30 @@ fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     return code;
 }
 
+fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *what, fcp_error *err) {
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    long pause = 5000;
+    for (;; fcp_pause(&pause, 200000)) {
+        cu_result result = s->cuda->call.event_query(event);
+        if (result != CU_ERROR_NOT_READY) return fcp_cuda_check(s->cuda, result, err, "%s failed", what);
+        fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, what, err) : FCP_OK;
+        if (code) return code;
+        if (fcp_patience_ends(&patience)) return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+    }
+}
+
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err) {
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
     long pause = 10000;
     fcp_code code = FCP_OK;
-    for (;;) {
+    for (;; fcp_pause(&pause, 1000000)) {
         cu_result result = s->cuda->call.stream_query(stream);
         if (result == CU_SUCCESS || (code && result != CU_ERROR_NOT_READY)) return code;
         /* what is in the stream may go on: the memory that it names is not given up before it has ended, or failed twice */
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
-        else if (fcp_clock() - begin > s->timeout_s)
+        else if (fcp_patience_ends(&patience))
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
         if (!code && s->nccl && (code = fcp_cuda_nccl_watch(s, what, err))) return code; /* aborting it ends what waits */
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        if (pause < 1000000) pause *= 2;
     }
 }
 

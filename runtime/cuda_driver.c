@@ -30,7 +30,7 @@ static const fcp_library library = {"the CUDA driver", "FCP_CUDA_DRIVER", names,
 fcp_code fcp_cuda_check(const fcp_cuda *cuda, cu_result result, fcp_error *err, const char *what, ...) {
     if (result == CU_SUCCESS) return FCP_OK;
     const char *name = NULL, *text = NULL;
-    char doing[200];
+    char doing[300];
     va_list args;
     va_start(args, what);
     vsnprintf(doing, sizeof doing, what, args);

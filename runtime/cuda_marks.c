@@ -27,9 +27,11 @@ static uint32_t word_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queu
     return marks[(rank - s->base.first_rank) * FCP_QUEUES + (uint32_t)queue];
 }
 
+size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s) { return (size_t)s->base.rank_count * FCP_QUEUES * sizeof *s->marks; }
+
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
-    size_t bytes = (size_t)s->base.rank_count * FCP_QUEUES * sizeof *s->marks;
+    size_t bytes = fcp_cuda_marks_pinned(s);
     void *memory = NULL;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code)

@@ -6,12 +6,13 @@
  *           without a transfer in a round issues nothing. Rounds are matchings, so no group waits for one that waits for it.
  * Method:   the communicator does not block: whatever is under way is asked after until it is done, failed or timeout_s is over.
  *           All pairs that will talk do so once before anything is captured. The arena is NCCL's memory, registered once.
+ *           No more than some hundred things wait in the rank's streams: the driver takes about a thousand, and then waits in
+ *           whatever call brings one more, for ever if a peer has died.
  * Cost:     a thread of NCCL's and some tens of microseconds a group where there is no graph; of host tensors that other ranks
  *           have parts of, as much device memory.
  * Failure:  an error of a peer's shows itself in the communicator, a peer that stalls by the timeout. Either way the
  *           communicator is aborted, which ends what waits on the device, and the session is broken.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@
 #include "start.h"
 #include "tensors.h"
 
-enum { MOST_CTAS = 64, SHARED_DEVICE = 23000, PIECE = 64 << 20 };
+enum { MOST_CTAS = 64, PIECE = 4 << 20 };
+enum { PACE = 32, PACES = 2 }; /* instructions from one mark in the streams to the next, and how many such are under way at most */
 
 /* What ranks tell each other before the first pass. */
 typedef struct record {
@@ -40,12 +42,14 @@ struct cuda_nccl {
     fcp_nccl *nccl;
     nccl_comm comm;
     fcp_place place;
-    cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one */
+    cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one; then a PIECE of a tensor */
     void *memory, *enrolled;     /* the arena; what NCCL knows it as */
     cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
     size_t staged_bytes[FCP_TENSORS];
-    cu_ptr left;                 /* what an error left */
-    bool aborted, stuck;         /* stuck: even aborting did not end */
+    cu_event paces[PACES][FCP_QUEUES]; /* behind every PACE-th instruction */
+    uint32_t pace, unmarked;     /* the next of them; instructions behind the last one */
+    bool apart;                  /* ranks have told each other why they cannot go on: all of them know, and leave */
+    bool ended, stuck;           /* ended: destroyed or aborted; stuck: even that did not end */
 };
 
 /* --- the communicator --------------------------------------------------------------------------------------------- */
@@ -57,18 +61,16 @@ static fcp_code check(const fcp_cuda_session *s, nccl_result result, const char 
 /* Until what was begun is under way on the device; where it fails, the error. */
 static fcp_code settle(fcp_cuda_session *s, nccl_result result, const char *what, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
     long pause = 2000;
     fcp_code code = check(s, result, what, err);
-    while (!code) {
+    for (; !code; fcp_pause(&pause, 1000000)) {
         nccl_result state = NCCL_IN_PROGRESS;
         code = check(s, n->nccl->call.async_error(n->comm, &state), what, err);
         if (!code) code = check(s, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
-        if (fcp_clock() - begin > s->timeout_s)
+        if (fcp_patience_ends(&patience))
             return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, s->timeout_s);
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        if (pause < 1000000) pause *= 2;
     }
     return code;
 }
@@ -104,16 +106,14 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
     nccl_result result = n->nccl->call.init(&n->comm, (int)n->place.ranks, *id, (int)n->place.rank, &config);
     if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
         fcp_code code = settle(s, result, "joining the other ranks", &why);
-        bool twice = code && strstr(why.message, "uplicate GPU");
-        if (code)
-            fcp_fail(err, code, "%.360s%s", why.message,
-                     !twice ? "" : n->nccl->version < SHARED_DEVICE
-                                       ? ": two ranks on one GPU need NCCL 2.30 or later"
-                                       : ": two ranks on one GPU need NCCL_MULTI_RANK_GPU_ENABLE=1");
+        bool twice = code && strstr(why.message, "uplicate GPU"); /* later ones name their switch themselves */
+        if (code) fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
         return code;
     }
     return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");
 }
+
+size_t fcp_cuda_nccl_scratch(const fcp_cuda_session *s) { return ((size_t)s->nccl->place.ranks + 1) * FCP_GATHER_BYTES + PIECE; }
 
 fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
@@ -124,8 +124,7 @@ fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_
     if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(s, &id, err);
-    size_t bytes = ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES;
-    return code ? code : fcp_cuda_memory(s, &s->devices[0], bytes, NULL, "what ranks tell each other", &n->scratch, err);
+    return code ? code : fcp_cuda_memory(s, &s->devices[0], fcp_cuda_nccl_scratch(s), NULL, "what ranks tell each other", &n->scratch, err);
 }
 
 fcp_code fcp_start_id(void *out_id, fcp_error *err) {
@@ -141,7 +140,7 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err) {
 
 fcp_code fcp_cuda_nccl_watch(fcp_cuda_session *s, const char *what, fcp_error *err) {
     nccl_result state = NCCL_SUCCESS;
-    if (s->nccl->aborted || !s->nccl->comm) return FCP_OK;
+    if (s->nccl->ended || !s->nccl->comm) return FCP_OK;
     fcp_code code = check(s, s->nccl->nccl->call.async_error(s->nccl->comm, &state), what, err);
     return code ? code : check(s, state, what, err);
 }
@@ -181,18 +180,15 @@ static void *end_comm(void *argument) {
 static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t timeout_s) {
     ending *e = calloc(1, sizeof *e);
     pthread_t thread;
-    struct timespec until;
-    if (!e) {
+    if (!e || !fcp_condition_init(&e->ended)) {
+        free(e);
         call(comm);
         return true;
     }
     e->users = 2;
     e->call = call;
     e->comm = comm;
-    pthread_mutex_init(&e->lock, NULL); /* neither fails where glibc makes them */
-    pthread_cond_init(&e->ended, NULL);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += timeout_s;
+    pthread_mutex_init(&e->lock, NULL); /* does not fail where glibc makes it */
     pthread_mutex_lock(&e->lock);
     if (pthread_create(&thread, NULL, end_comm, e)) {
         e->users--;
@@ -201,11 +197,27 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
         return true;
     }
     pthread_detach(thread);
-    int late = 0;
-    while (!e->over && late != ETIMEDOUT) late = pthread_cond_timedwait(&e->ended, &e->lock, &until);
+    for (fcp_patience patience = fcp_patience_of(timeout_s, 0.1); !e->over && !fcp_patience_ends(&patience);) {
+        struct timespec until = fcp_deadline(50);
+        pthread_cond_timedwait(&e->ended, &e->lock, &until);
+    }
     bool over = e->over;
     leave(e);
     return over;
+}
+
+/* Leaves the others; false: it does not come to an end. Whoever aborts in place of it takes away from slower ranks what they
+ * have not yet been told. */
+static bool leave_others(fcp_cuda_session *s) {
+    struct cuda_nccl *n = s->nccl;
+    fcp_error ignored;
+    if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
+    n->enrolled = NULL;
+    n->apart = false;
+    if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) return false;
+    n->ended = true;
+    n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
+    return true;
 }
 
 void fcp_cuda_nccl_abort(fcp_cuda_session *s) {
@@ -214,25 +226,19 @@ void fcp_cuda_nccl_abort(fcp_cuda_session *s) {
         if (s->graphs[pass]) s->cuda->call.graph_exec_destroy(s->graphs[pass]);
         s->graphs[pass] = NULL;
     }
-    if (n->aborted || !n->comm) return;
-    n->aborted = true;
+    if (n->ended || !n->comm || (n->apart && leave_others(s))) return;
+    n->ended = true;
     n->stuck = !call_within(n->nccl->call.abort, n->comm, s->timeout_s);
 }
 
 void fcp_cuda_nccl_close(fcp_cuda_session *s) {
     struct cuda_nccl *n = s->nccl;
-    fcp_error ignored;
     if (!n) return;
-    if (n->comm && !n->aborted) {
-        if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
-        if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) fcp_cuda_nccl_abort(s);
-        else n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
-    }
+    if (n->comm && !n->ended && !leave_others(s)) fcp_cuda_nccl_abort(s);
     bool stays = n->stuck || s->hung; /* giving memory up would wait for what does not end */
     for (int t = 0; t < FCP_TENSORS; t++)
         if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
     if (n->scratch && !stays) s->cuda->call.release(n->scratch);
-    if (n->left && !stays) s->cuda->call.release(n->left);
     if (n->memory && !stays) n->nccl->call.release(n->memory);
     fcp_nccl_close(n->nccl);
     free(n);
@@ -243,7 +249,7 @@ void fcp_cuda_nccl_close(fcp_cuda_session *s) {
 
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
-    size_t bytes = rank->arena_bytes ? rank->arena_bytes : 1;
+    size_t bytes = fcp_cuda_allocated(rank->arena_bytes);
     fcp_code code = fcp_cuda_use(s, rank->device, err);
     if (code) return code;
     if (n->enrolled) code = check(s, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
@@ -275,14 +281,25 @@ fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t byte
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
+/* What names a plan: as many digits of its digest as tell plans apart. */
+enum { NAME_BYTES = 8 };
+static void name_plan(const uint8_t *digest, char out[2 * NAME_BYTES + 1]) {
+    for (int i = 0; i < NAME_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
 /* The first rank that is not as rank 0 is, or that failed. */
 static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
     for (uint32_t r = 0; r < ranks; r++) {
         const record *x = &all[r];
         if (x->format != all->format || x->version != all->version)
             return fcp_fail(err, FCP_E_START, "rank %u runs another version of the runtime than rank 0", r);
-        if (memcmp(x->plan, all->plan, sizeof x->plan) != 0)
-            return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0: all need the same one", r);
+        if (memcmp(x->plan, all->plan, sizeof x->plan) != 0) {
+            char theirs[2 * NAME_BYTES + 1], first[2 * NAME_BYTES + 1];
+            name_plan(x->plan, theirs);
+            name_plan(all->plan, first);
+            return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0 (SHA-256 %s... and %s...): all need the same one",
+                            r, theirs, first);
+        }
         if (x->graph_from != all->graph_from)
             return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
                             "options", r, x->graph_from, all->graph_from);
@@ -334,18 +351,58 @@ static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
     return code ? code : fcp_cuda_wait(s, stream, "connecting to the other ranks", err);
 }
 
-fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+/* All ranks' records; malloc'd, NULL: *err says why. */
+static record *exchange(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
     record mine = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = s->graph_from, .made = (uint32_t)made};
-    record *all = calloc(n->place.ranks, sizeof *all);
+    record *all = calloc(s->nccl->place.ranks, sizeof *all);
+    fcp_code code = all ? fcp_plan_digest(plan, mine.plan, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, err);
+    if (!code) return all;
+    free(all);
+    return NULL;
+}
+
+fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
     fcp_error why = {0};
-    fcp_code code = all ? fcp_plan_digest(s->plan, mine.plan, &why) : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory");
-    if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, &why);
-    if (!code) code = compare(all, n->place.ranks, &why);
+    record *all = exchange(s, plan, made, &why);
+    fcp_code code = why.code;
+    if (all) {
+        code = compare(all, n->place.ranks, &why);
+        n->apart = code;
+    }
     free(all);
     if (!made && !code) code = greet(s, &why);
     if (made) return made;
     if (code && err) *err = why;
+    return code;
+}
+
+bool fcp_cuda_nccl_refuse(fcp_cuda_session *s, const fcp_plan *plan, fcp_code code) {
+    fcp_error ignored;
+    record *all = exchange(s, plan, code, &ignored);
+    bool together = all;
+    for (uint32_t r = 0; all && r < s->nccl->place.ranks; r++) together &= all[r].made != 0;
+    s->nccl->apart = all && !together;
+    free(all);
+    return together;
+}
+
+/* --- how far ahead of the device ---------------------------------------------------------------------------------- */
+
+fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err) {
+    struct cuda_nccl *n = s->nccl;
+    cuda_rank *r = &s->ranks[s->base.first_rank];
+    fcp_code code = FCP_OK;
+    if (s->capturing) return FCP_OK;
+    n->unmarked += instructions;
+    if (n->unmarked < PACE) return FCP_OK;
+    n->unmarked = 0;
+    cu_event *mark = n->paces[n->pace++ % PACES];
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err) : fcp_cuda_event_take(s, r->device, &mark[q], err);
+        if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(mark[q], r->streams[q]), err, "cannot record an event");
+    }
     return code;
 }
 
@@ -400,15 +457,13 @@ static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, 
 }
 
 fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
-    cu_ptr piece = 0;
-    size_t most = bytes < PIECE ? bytes : PIECE;
-    fcp_code code = fcp_cuda_memory(s, &s->devices[0], most, NULL, "a part of a tensor", &piece, err);
+    const struct cuda_nccl *n = s->nccl;
+    cu_ptr piece = n->scratch + ((cu_ptr)n->place.ranks + 1) * FCP_GATHER_BYTES;
+    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
-    for (size_t at = 0; !code && at < bytes; at += most)
-        code = collect_piece(s, from, (char *)memory + at, bytes - at < most ? bytes - at : most, piece, err);
-    if (code) s->nccl->left = piece; /* streams may name it until the communicator is aborted */
-    else if (piece) s->cuda->call.release(piece);
+    for (size_t at = 0; !code && at < bytes; at += PIECE)
+        code = collect_piece(s, from, (char *)memory + at, bytes - at < PIECE ? bytes - at : PIECE, piece, err);
     return code;
 }
 
@@ -438,13 +493,34 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
+size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out_held) {
+    bool moved = false;
+    *out_held = s->nccl->staged_bytes[t];
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        moved |= s->plan->problem->passes >> pass & 1 && (fcp_pass_inputs((fcp_pass)pass) | fcp_pass_outputs((fcp_pass)pass)) >> t & 1 &&
+                 moves(s, (fcp_pass)pass);
+    return moved ? tensor_bytes(s, t) : 0;
+}
+
 static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
     struct cuda_nccl *n = s->nccl;
+    /* the driver would wait for earlier runs itself, without a timeout */
+    fcp_code code = n->staged[t] ? fcp_cuda_wait(s, rank->streams[FCP_COMM], "what ran before", err) : FCP_OK;
+    if (code) return code;
     if (n->staged[t]) s->cuda->call.release(n->staged[t]);
     n->staged[t] = 0;
     n->staged_bytes[t] = 0;
-    fcp_code code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
     if (!code) n->staged_bytes[t] = bytes;
+    return code;
+}
+
+fcp_code fcp_cuda_nccl_stage_open(fcp_cuda_session *s, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+    for (int t = 0; !code && t < FCP_TENSORS; t++) {
+        size_t held, bytes = fcp_cuda_nccl_staged(s, (fcp_tensor)t, &held);
+        if (bytes > held) code = stage(s, &s->ranks[s->base.first_rank], t, bytes, err);
+    }
     return code;
 }
 
@@ -464,7 +540,7 @@ fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_te
         if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
         if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) fcp_tensors_set(out, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
-        any = true;
+        any = s->host_tensors = true;
     }
     return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
 }

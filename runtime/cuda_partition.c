@@ -103,7 +103,9 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, call->fill(t->numbers + sizeof sums, TWO, PROBE_NUMBERS, t->stream), err, "a fill");
     if (!code) code = add_once(s, t, err);
     if (!code) code = capture_once(s, t, err);
+    if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     for (int i = 0; !code && i < 2; i++) code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
+    if (!code) code = fcp_cuda_use(s, t->device, err);
     if (!code) code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
     if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
     if (!code) code = fcp_cuda_stage_out(s, t->device, sums, t->numbers, sizeof sums, err);

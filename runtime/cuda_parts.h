@@ -8,6 +8,7 @@
 #include "jit.h"
 #include "kernel_work.h"
 #include "session.h"
+#include "tensors.h"
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
@@ -41,6 +42,13 @@ typedef struct cuda_stage {
     cu_stream stream;
 } cuda_stage;
 
+/* Bytes that a session is to hold for its plan, all that it allocates: on a device, of which `held` are there already, and
+ * pinned for the device, those of the marks for the first one. NCCL's own, the driver's and a probe's (given up before anything
+ * large is made) are not among them. */
+typedef struct cuda_need {
+    size_t device, held, pinned;
+} cuda_need;
+
 typedef struct cuda_device {
     cu_device handle;
     cu_context context;
@@ -55,7 +63,8 @@ typedef struct cuda_device {
     cu_module modules[FCP_PASSES]; /* NULL where a pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read */
-    size_t environment_held, need, kept; /* need, kept: bytes that a plan needs, and of those that are held already */
+    size_t environment_held;
+    cuda_need need;
     char *sources[FCP_PASSES]; /* of the modules; NULL: of one that is not whole */
     fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
     cu_ptr marks;            /* the session's, as the device reaches them */
@@ -79,10 +88,19 @@ typedef struct cuda_work {
     size_t held; /* bytes of it */
 } cuda_work;
 
+/* Results that go out beside a pass's last stage: see cuda_early.c. */
+typedef struct cuda_early {
+    uint8_t *slots; /* per home slot: its results do; NULL: none of the rank's */
+    uint32_t end;   /* instructions of the communication queue that are of the pass: OUT's alone are behind them */
+    uint32_t after; /* behind so many of them early results are ready; 0: the rank moves none, its own or others' */
+    cu_event event; /* there, in a graph; NULL: there was none yet */
+} cuda_early;
+
 typedef struct cuda_rank {
     cuda_device *device;
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
+    cuda_early early[FCP_PASSES];
     cuda_work work[FCP_PASSES];
     fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* as fk_map, where kernels of the pass are given any */
     size_t arena_bytes;
@@ -106,6 +124,7 @@ typedef struct fcp_cuda_session {
     fcp_homes *homes;
     cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
     size_t stage_bytes; /* as asked for; 0: as cuda_stage.c has it */
+    bool host_tensors;  /* nccl: tensors lie in host memory, as a caller said or as they have */
     uint32_t *marks;    /* host memory that devices write: see cuda_marks.c */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
@@ -114,6 +133,7 @@ typedef struct fcp_cuda_session {
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
+    bool capturing;          /* what is put down becomes a graph */
     bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
     fcp_error why;
 } fcp_cuda_session;
@@ -129,14 +149,15 @@ fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_device_close(fcp_cuda_session *s, cuda_device *d);
 size_t fcp_cuda_environment_size(const fcp_plan *plan);
-/* Memory of a device, with bytes of ours if `from`. */
+/* Memory of a device, with bytes of ours if `from`. fcp_cuda_allocated: as many as are taken for so many, never none. */
+size_t fcp_cuda_allocated(size_t bytes);
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err);
 /* The same, where `held` bytes of it are there already: kept if they are enough, else given up first. */
 fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                                cu_ptr *memory, size_t *held, fcp_error *err);
 fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err);
-/* Events of a device: taken when needed, given back when whatever waits for it has been told to. */
+/* Events of a device: taken when needed, given back when whatever waits for it has been told to. The device in use stays. */
 fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err);
 void fcp_cuda_event_give(cuda_device *d, cu_event event);
 /* Work put into `to` from now on begins after what is in `from`, a stream of device d. */
@@ -144,7 +165,8 @@ fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu
 /* All streams of all ranks follow the origin, of device d; the origin follows all of them. */
 fcp_code fcp_cuda_fork(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err);
 fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
-/* Until what is in the stream is done, or the session's patience is. */
+/* Until what is in the stream, or before the event, is done, or the session's patience is. */
+fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *what, fcp_error *err);
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err);
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
@@ -169,11 +191,13 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
 fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
-fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+/* The backward pass's results of home blocks that go out early, or of the others, in a queue's stream. */
+fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err);
 
 /* --- cuda_stage.c: copies between a device and pageable memory */
 fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);
+size_t fcp_cuda_stage_pinned(const cuda_device *d); /* bytes of its buffers */
 /* Put into the stage's stream. `from` has been read when stage_in returns; `to` is written when stage_flush has returned,
  * which waits for all copies of the stage. */
 fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err);
@@ -188,6 +212,7 @@ fcp_code fcp_cuda_stages_join(fcp_cuda_session *s, cu_stream origin, fcp_error *
 /* --- cuda_marks.c: how far the queues are, as the devices say it */
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_marks_close(fcp_cuda_session *s);
+size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* their bytes */
 /* A run of a pass begins, in the stream, of device d. */
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err);
 /* What says that an instruction of a pass has begun (its number in the queue; their count: the queue has ended), and where;
@@ -213,22 +238,52 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
 
 /* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
- * it goes on. It touches the arenas alone. */
-fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, fcp_error *err);
+ * it goes on. It touches the arenas alone. `graph`: it becomes one. */
+fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, bool graph,
+                         fcp_error *err);
+
+/* --- cuda_early.c: results that go out beside the last stage: those of rounds [from, to) of a pass. */
+typedef struct cuda_early_rounds {
+    uint32_t from, to;
+} cuda_early_rounds;
+cuda_early_rounds fcp_cuda_early_rounds(const fcp_plan *plan, fcp_pass pass);
+static inline bool fcp_cuda_is_early(const cuda_early_rounds *rounds, const fcp_instr *launch) {
+    return launch->c >= rounds->from && launch->c < rounds->to;
+}
+/* Of a rank whose slots are laid out: which, and when. */
+fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err);
+/* In recording, where `after` is reached: they are made ready in the communication stream, behind `prepared`; in a graph an
+ * event says so, outside it too. */
+fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, fcp_error *err);
+/* Puts them into callers' tensors, once the pass has been put into the origin: the ranks' communication streams are where
+ * `after` is, or are to be, if it was a graph. `host`: stages follow. */
+fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host, fcp_error *err);
 
 /* --- cuda_nccl.c: a process a rank; every function but the first three is for sessions with s->nccl. */
 /* Which rank this is, on which device; NCCL is loaded. */
 fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
 /* The rank's communicator, on its device, which is open. */
 fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
-/* Every rank tells the others its plan, options and `made`, what has become of its session so far: an error that names the
- * first rank that differs, or that failed; *err stays where this one did. It may be done again, for another plan. Then each pair that will talk does so once. */
-fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, fcp_code made, fcp_error *err);
+/* Every rank tells the others the plan that it is to run, options and `made`, what has become of that so far: an error that
+ * names the first rank that differs, or that failed; *err stays where this one did. It may be done again, for another plan. Then
+ * each pair that will talk does so once. */
+fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err);
+/* Bytes of the device's for what ranks tell each other; for a tensor that lies in host memory, in whatever pass it is moved, and
+ * those that there are. */
+size_t fcp_cuda_nccl_scratch(const fcp_cuda_session *s);
+size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out_held);
+/* Memory for all of those. */
+fcp_code fcp_cuda_nccl_stage_open(fcp_cuda_session *s, fcp_error *err);
+/* The same of a plan that this rank refuses, whatever the others do. True: all of them do, and nothing has changed. */
+bool fcp_cuda_nccl_refuse(fcp_cuda_session *s, const fcp_plan *plan, fcp_code code);
 /* The arena, in place of one that there was: nothing of that is under way. */
 fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
 /* The transfers of a LAUNCH as one group; `tensors` (of IN and OUT): the caller's, on the device. */
 fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
                              const fcp_tensors *tensors, fcp_error *err);
+/* So many more instructions are about to be put into the rank's streams: waits, within the timeout, until they do not hold so many
+ * that the driver would wait instead of taking more, which no timeout would end. */
+fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err);
 /* Tensors in host memory get a place on the device where other ranks are sent of them: *out is the tensors as the reshuffle is
  * to take them. Inputs are put there before IN, outputs fetched after OUT. */
 fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
@@ -250,6 +305,7 @@ fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory,
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
                                 fcp_error *err);
-/* IN or OUT, in the homes' communication streams. */
-fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_error *err);
+/* IN or OUT, in the homes' communication streams: of OUT what goes out early, or the rest. */
+fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
+                            fcp_error *err);
 #endif

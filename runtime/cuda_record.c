@@ -8,7 +8,7 @@
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  * Order:    queues are walked in turns, each as far as it goes. The order decides nothing but how the work is put down:
  *           what follows what is in the plan. IN, OUT and COPY are not done here: home blocks are there before, and taken
- *           out afterwards.
+ *           out afterwards, or from where cuda_early.c says that they are done.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +38,7 @@ typedef struct walk {
     sent *sent;            /* of its sends */
     uint32_t sent_count, capacity;
     uint32_t attend;       /* ATTENDs behind */
+    cu_event prepared;     /* behind what the pass begins with, where results go out early */
 } walk;
 
 typedef struct recorder {
@@ -184,6 +185,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     *out_behind = true;
     switch (i->op) {
     case FCP_OP_WAIT:
+        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end) return FCP_OK; /* OUT's: it is behind all of the pass */
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);
@@ -227,10 +229,13 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
+        if (x->s->nccl && (code = fcp_cuda_nccl_pace(x->s, 1, err))) return code; /* of earlier ones: marks say which */
         if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at]) code = record_event(x, r->device, r->streams[q], &k->done[k->at], err);
+        if (!code && behind && q == FCP_COMM && k->at + 1 == r->early[x->pass].after)
+            code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, err);
         if (code) return fail_at(x, rank, q, i, code, err);
         k->at += behind;
     }
@@ -269,6 +274,7 @@ static void close_walk(recorder *x, uint32_t rank) {
     }
     for (uint32_t i = 0; i < w->sent_count; i++) fcp_cuda_event_give(w->sent[i].device, w->sent[i].event);
     if (w->arrived) fcp_cuda_event_give(d, w->arrived);
+    if (w->prepared) fcp_cuda_event_give(d, w->prepared);
     free(w->put);
     free(w->sent);
 }
@@ -288,12 +294,13 @@ static fcp_code walk_all(recorder *x, fcp_error *err) {
     }
 }
 
-fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin,
+fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, bool graph,
                          fcp_error *err) {
     uint32_t ranks = s->plan->problem->ranks;
     recorder x = {s, s->plan, pass, calloc(ranks, sizeof *x.walks)};
     if (!x.walks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     fcp_code code = FCP_OK;
+    s->capturing = graph;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) {
         if (!open_walk(&x, r)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the queues of rank %u", r);
         memset(s->ranks[r].filled, 0, s->ranks[r].slots[pass].dkv);
@@ -303,15 +310,18 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         code = fcp_cuda_use(s, s->ranks[r].device, err);
         s->ranks[r].mark = 0;
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
+        if (!code && s->ranks[r].early[pass].after)
+            code = record_event(&x, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared, err);
     }
     if (!code) code = walk_all(&x, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
         s->ranks[r].mark = 0;
-        if (!code && pass == FCP_BACKWARD) code = fcp_cuda_finish(s, &s->ranks[r], err);
+        if (!code && pass == FCP_BACKWARD) code = fcp_cuda_finish(s, &s->ranks[r], FCP_COMPUTE, false, err);
         for (int q = 0; !code && q < FCP_QUEUES; q++) code = mark(&x, r, (fcp_queue)q, err);
     }
     if (!code) code = fcp_cuda_join(s, origin, err);
+    s->capturing = false;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);
     free(x.walks);
     return code;

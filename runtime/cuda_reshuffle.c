@@ -2,8 +2,8 @@
  *
  * Requires: tensors that session.c found to be there. Gives: cuda_parts.h.
  * Cost:     a few questions to the driver for each tensor of each rank, and for each run of tokens that is moved.
- * Order:    all of IN comes before the pass and all of OUT after it, each run in its home's communication stream, or in
- *           the stage of the home's device where the tensor lies in pageable memory. With nccl runs between ranks are groups
+ * Order:    all of IN comes before the pass; OUT after it, but for what goes out early (cuda_early.c); each run in its
+ *           home's communication stream, or in the stage of the home's device where the tensor lies in pageable memory. With nccl runs between ranks are groups
  *           of the communicator's, a round each.
  */
 #include <string.h>
@@ -145,8 +145,10 @@ static fcp_round_kind round_of(const fcp_plan *plan, fcp_pass pass, const fcp_in
     return (fcp_round_kind)plan->rounds[plan->round_starts[pass] + launch->c].kind;
 }
 
-fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors, fcp_error *err) {
+fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
+                            fcp_error *err) {
     const fcp_plan *plan = s->plan;
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
         for (int q = 0; q < FCP_QUEUES; q++) {
@@ -154,9 +156,12 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, c
             for (uint32_t i = 0; i < stream->count; i++) {
                 const fcp_instr *x = &plan->instrs[stream->first + i];
                 if (x->op != FCP_OP_LAUNCH && x->op != FCP_OP_COPY) continue;
+                if (early != (x->op == FCP_OP_LAUNCH && fcp_cuda_is_early(&rounds, x))) continue;
                 if (x->op == FCP_OP_LAUNCH && s->nccl) {
+                    if (round_of(plan, pass, x) != (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT)) continue;
                     code = fcp_cuda_use(s, s->ranks[r].device, err);
-                    if (!code && round_of(plan, pass, x) == (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
+                    if (!code) code = fcp_cuda_nccl_pace(s, 1, err);
+                    if (!code)
                         code = fcp_cuda_nccl_group(s, &s->ranks[r], pass, x, &tensors[r - s->base.first_rank], err);
                     if (code) return code;
                     continue;
@@ -169,6 +174,7 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, c
                     uint32_t count = fcp_segments_caller(&s->ranks[r].arena[pass], &tensors[r - s->base.first_rank], t, outside);
                     fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
                     code = fcp_cuda_use(s, s->ranks[home].device, err);
+                    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, count, err);
                     for (uint32_t k = 0; !code && k < count; k++)
                         code = move(s, r, home, cls == FCP_IN, &outside[k], &inside[k], err);
                 }

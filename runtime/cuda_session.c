@@ -5,9 +5,8 @@
  * Cost:     an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
- * Order:    IN, the pass, OUT, each behind the one before it. Runs follow each other, on whatever streams. OUT waits for all
- *           of the pass, also for home blocks whose last visit is behind earlier: the pass may be a graph, which touches
- *           arenas alone, and no event inside it can be waited for outside.
+ * Order:    IN, the pass, OUT, each behind the one before it, but for results that the plan moves beside the last stage
+ *           (cuda_early.c). Runs follow each other, on whatever streams.
  * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
  *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
  *           refuses further runs.
@@ -22,14 +21,14 @@
 #include "kernel_source.h"
 
 enum { DEFAULT_TIMEOUT_S = 120, DEFAULT_GRAPH_FROM = 3, ARENA_ALIGN = 64, NOWHERE = 4096 };
+enum { RUN_COST = 4 }; /* what a run puts into streams beside its instructions, counted in those */
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-/* A device is to hold so many bytes where it holds some already. */
+/* A device is to hold so many bytes where it holds some already, which are enough or are given up before. */
 static void count_memory(cuda_device *d, size_t bytes, size_t held) {
-    if (bytes <= held) return;
-    d->need += bytes;
-    d->kept += held;
+    d->need.device += bytes > held ? bytes : held;
+    d->need.held += held;
 }
 
 /* A rank's slots, and its work lists, in an arena that does not begin anywhere yet. */
@@ -47,30 +46,44 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         if (r->arena[pass].bytes > r->arena_bytes) r->arena_bytes = r->arena[pass].bytes;
         if (slots->dkv > dkv) dkv = slots->dkv;
         code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
+        if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
         count_memory(r->device, r->work[pass].size, r->work[pass].held);
     }
-    count_memory(r->device, r->arena_bytes, r->memory_held);
+    count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, r->lock_words * 4, r->locks_held);
     r->filled = calloc((size_t)dkv + 1, 1);
     if (!code && !r->filled) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
 }
 
+/* What a rank's process has besides. */
+static void count_nccl(fcp_cuda_session *s) {
+    cuda_device *d = &s->devices[0];
+    size_t scratch = fcp_cuda_nccl_scratch(s);
+    count_memory(d, scratch, scratch);
+    for (int t = 0; s->host_tensors && t < FCP_TENSORS; t++) {
+        size_t held, bytes = fcp_cuda_nccl_staged(s, (fcp_tensor)t, &held);
+        count_memory(d, bytes, held);
+    }
+}
+
 static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
+    if (s->nccl) count_nccl(s);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
-        count_memory(d, fcp_cuda_environment_size(s->plan), d->environment_held);
+        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         code = fcp_cuda_use(s, d, err);
         if (!code)
             code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
                                   "device %d does not say how much memory it has", d->handle);
-        if (!code && d->need > available + d->kept)
+        if (!code && d->need.device > available + d->need.held)
             code = fcp_fail(err, FCP_E_NO_MEMORY,
                             "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
-                            "fewer buffers would do", d->handle, d->name, (double)(available + d->kept) / 1e9, (double)total / 1e9,
-                            (double)d->need / 1e9);
+                            "fewer buffers would do", d->handle, d->name, (double)(available + d->need.held) / 1e9, (double)total / 1e9,
+                            (double)d->need.device / 1e9);
     }
     return code;
 }
@@ -96,7 +109,7 @@ static fcp_code make_arena(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) {
     if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
     r->memory_held = 0;
     fcp_code code = fcp_cuda_nccl_memory(s, r, err);
-    if (!code) r->memory_held = r->arena_bytes;
+    if (!code) r->memory_held = fcp_cuda_allocated(r->arena_bytes);
     return code;
 }
 
@@ -128,6 +141,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             free(ranks[r].work[pass].bytes);
             free(ranks[r].work[pass].attends);
+            free(ranks[r].early[pass].slots);
         }
         free(ranks[r].filled);
     }
@@ -138,8 +152,10 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 static void take_over(cuda_rank *r, const cuda_rank *before) {
     *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .locks = before->locks, .locks_held = before->locks_held};
     for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
-    for (int pass = 0; pass < FCP_PASSES; pass++)
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
         r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
+        r->early[pass].event = before->early[pass].event;
+    }
 }
 
 /* The session's ranks become those of a plan, as far as that needs no device; if it fails, they are what they were. */
@@ -152,7 +168,7 @@ static fcp_code plan_ranks(fcp_cuda_session *s, const fcp_plan *plan, fcp_error 
     s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
     s->homes = fcp_homes_of(plan);
     if (!s->ranks || !s->homes) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
-    for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = s->devices[i].kept = 0;
+    for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = (cuda_need){0};
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         if (before) take_over(&s->ranks[r], &before[r]);
         code = plan_rank(s, r, err);
@@ -180,6 +196,7 @@ static fcp_code make_ranks(fcp_cuda_session *s, bool again, fcp_error *err) {
     else if (!code) code = fcp_cuda_partition_open(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
+    if (!code && s->nccl && s->host_tensors) code = fcp_cuda_nccl_stage_open(s, err);
     return code;
 }
 
@@ -203,24 +220,24 @@ static fcp_code make(fcp_cuda_session *s, const fcp_start *start, bool nccl, fcp
     if (code) return code;
     code = plan_ranks(s, s->plan, err);
     if (!code) code = make_ranks(s, false, err);
-    return nccl ? fcp_cuda_nccl_agree(s, code, err) : code;
+    return nccl ? fcp_cuda_nccl_agree(s, s->plan, code, err) : code;
 }
 
-/* Waits for a stream, until `end` at the most. Returns whether it has ended, or failed. */
-static bool drain_stream(fcp_cuda_session *s, cu_stream stream, double end) {
+/* Waits for a stream, or only looks at it. Returns whether it has ended, or failed. */
+static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
     fcp_error ignored;
     if (!stream) return true;
-    if (!s->hung && fcp_clock() < end) fcp_cuda_wait(s, stream, "", &ignored);
+    if (waits) fcp_cuda_wait(s, stream, "", &ignored);
     return s->cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
 }
 
-/* Waits for everything in the session's streams, but no longer than for one stream: what has hung hangs. */
+/* Waits for everything in the session's streams, but for no more than one that hangs: what has hung hangs. */
 static void drain(fcp_cuda_session *s) {
-    double end = fcp_clock() + s->timeout_s;
-    bool quiet = drain_stream(s, s->origin, end);
+    bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], end);
-    for (uint32_t i = 0; s->devices && i < s->device_count; i++) quiet &= drain_stream(s, s->devices[i].stage.stream, end);
+        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++)
+        quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
     s->hung = !quiet;
 }
 
@@ -293,7 +310,7 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
     if (!code)
         code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "no graph can be begun");
     if (code) return code;
-    code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, err);
+    code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, true, err);
     fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &graph), code ? &ignored : err,
                                     "the %s pass does not become a graph", fcp_pass_names[pass]);
     if (!code) code = ended;
@@ -309,7 +326,9 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
     if (s->runs[pass] < UINT32_MAX) s->runs[pass]++;
     if (!s->graphs[pass] && s->graph_from < UINT32_MAX && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
     if (code) return code;
-    if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, err);
+    if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
+    code = fcp_cuda_use(s, d, err); /* making it was done on all devices */
+    if (code) return code;
     return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[pass], origin), err,
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
@@ -333,7 +352,7 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     fcp_code code = fcp_cuda_fork(s, d, origin, err);
     if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && s->nccl && cls == FCP_IN) code = fcp_cuda_nccl_stage_in(s, pass, tensors, inside, err);
-    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, s->nccl ? inside : tensors, err);
+    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, s->nccl ? inside : tensors, err);
     if (!code && s->nccl && cls == FCP_OUT) code = fcp_cuda_nccl_stage_out(s, pass, tensors, inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
@@ -345,11 +364,13 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
                          bool host, bool wait, fcp_error *err) {
     fcp_tensors inside;
     fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "what ran before", err) : FCP_OK;
+    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, RUN_COST, err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
+    if (!code) code = fcp_cuda_early_move(s, pass, s->nccl ? &inside : tensors, s->graphs[pass], host && !s->nccl, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
     if (!code) code = mark_finished(s, d, origin, err);
     if (!code && wait) {
@@ -397,13 +418,24 @@ static void break_down(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
 
 static fcp_code session_wait(fcp_session *base, fcp_error *err);
 
+static void session_refuse(fcp_session *base, const fcp_plan *plan, fcp_code code, const fcp_error *why) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error said = *why;
+    if (!s->nccl || s->broken || s->cuda->call.context_get(&before)) return;
+    if (!fcp_cuda_nccl_refuse(s, plan, code)) break_down(s, code, &said);
+    s->cuda->call.context_set(before);
+}
+
 /* Once the ranks are those of the new plan there is no way back: an error then ends the session. With nccl all ranks do this
  * together, and what fails at one fails at all. */
 static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
     fcp_error why = {0};
-    fcp_code code = fcp_kernel_check(plan, err);
+    fcp_code code = fcp_kernel_check(plan, &why);
+    if (code) session_refuse(base, plan, code, &why);
+    if (code && err) *err = why;
     if (!code) code = session_wait(base, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (code) return code;
@@ -415,11 +447,34 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
         s->runs[pass] = 0;
     }
     if (!code) code = make_ranks(s, true, &why);
-    if (s->nccl) code = fcp_cuda_nccl_agree(s, code, &why);
+    if (s->nccl) code = fcp_cuda_nccl_agree(s, plan, code, &why);
     if (code && !stays) break_down(s, code, &why);
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
     return code;
+}
+
+/* A stream of the driver's own, which means another one wherever another context is current. */
+static bool is_default(cu_stream stream) {
+    return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
+}
+
+/* A run on a default stream of device d, which is used only where that device is current: the session's own stream follows
+ * it, has the run, and is followed by it. */
+static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream stream,
+                           bool host, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
+    if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
+    if (!code) code = fcp_cuda_use(s, d, err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, s->finished, 0), err, "cannot wait for an event");
+}
+
+/* A run has failed: what it put into the caller's stream, a graph perhaps, is waited for as what is in the session's own. */
+static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream) {
+    fcp_error ignored;
+    fcp_cuda_follow(s, d, stream, s->origin, &ignored);
 }
 
 static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
@@ -431,12 +486,15 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
     if (s->broken)
         return fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message);
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
-    if (!code) code = fcp_cuda_use(s, d, &why);
+    if (!code && !is_default(stream)) code = fcp_cuda_use(s, d, &why);
     if (!code && stream) code = device_of(s, stream, &d, &why);
     if (!code && stream) code = refuse_capture(s, stream, &why);
+    if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
-        code = put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+        code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
+                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+        if (code && stream && !is_default(stream)) follow_caller(s, d, stream);
         if (code) break_down(s, code, &why);
     }
     s->cuda->call.context_set(before);
@@ -506,6 +564,7 @@ static const fcp_session_kind cuda_kind = {.name = "cuda",
                                            .run = session_run,
                                            .wait = session_wait,
                                            .rebind = session_rebind,
+                                           .refuse = session_refuse,
                                            .gather = session_gather,
                                            .collect = session_collect,
                                            .free = session_free,
@@ -532,6 +591,7 @@ fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options
     s->partition_wanted = options ? options->partition : FCP_PARTITION_AUTO;
     s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     s->stage_bytes = options ? options->stage_bytes : 0;
+    s->host_tensors = options && options->host_tensors;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");

@@ -8,11 +8,10 @@
  * Order:    a stage's stream does what it is asked for in that order, behind what it was told to follow. A buffer is
  *           written again when the event behind its copies has come.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "clock.h"
 #include "cuda_parts.h"
 
 enum { DEFAULT_BYTES = 4 << 20, ALIGN = 16 };
@@ -35,6 +34,8 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
     return code;
 }
 
+size_t fcp_cuda_stage_pinned(const cuda_device *d) { return 2 * d->stage.bytes; }
+
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_stage *x = &d->stage;
@@ -53,27 +54,11 @@ static fcp_code done(cuda_device *d, fcp_code code) {
     return code;
 }
 
-/* Until the event has come, or the session's patience is at its end. */
-static fcp_code wait_event(fcp_cuda_session *s, const cuda_device *d, cu_event event, fcp_error *err) {
-    double begin = fcp_clock();
-    long pause = 5000;
-    for (;;) {
-        cu_result result = s->cuda->call.event_query(event);
-        if (result != CU_ERROR_NOT_READY)
-            return fcp_cuda_check(s->cuda, result, err, "copies between host and device %d failed", d->handle);
-        fcp_code code = s->nccl ? fcp_cuda_nccl_watch(s, "copies between host and device", err) : FCP_OK;
-        if (code) return code;
-        if (fcp_clock() - begin > s->timeout_s)
-            return fcp_fail(err, FCP_E_RUN, "copies between host and device %d, and what is before them, did not end within %u s",
-                            d->handle, s->timeout_s);
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        if (pause < 200000) pause *= 2;
-    }
-}
-
 /* A buffer's copies are behind; what came from the device is where it belongs. */
 static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_error *err) {
-    fcp_code code = b->busy ? wait_event(s, d, b->event, err) : FCP_OK;
+    char what[80];
+    snprintf(what, sizeof what, "copies between host and device %d, or what is before them,", d->handle);
+    fcp_code code = b->busy ? fcp_cuda_wait_event(s, b->event, what, err) : FCP_OK;
     if (code) return code;
     for (uint32_t i = 0; i < b->out_count; i++) memcpy(b->out[i].to, b->memory + b->out[i].at, b->out[i].bytes);
     b->busy = false;

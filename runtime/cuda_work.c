@@ -48,7 +48,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
     if (!code && pass == FCP_BACKWARD) {
-        code = fcp_kernel_keys(lists, arena, x->a, x->b, ordered, err);
+        code = fcp_kernel_keys(lists, arena, x->a, x->b, ordered ? FCP_KEYS_ORDERED : joint ? FCP_KEYS_JOINT : FCP_KEYS_ALONE, err);
         a->key_count = lists->key_count;
         a->lock_count = ordered ? lists->lock_count : 0;
         if (!code) code = append(w, lists->keys, lists->key_count * sizeof *lists->keys, &a->keys, err);
@@ -80,7 +80,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, uint64_t work,
+static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cuda_kernel_id id, uint64_t work,
                        uint32_t multiprocessors, void *parameters, fcp_error *err) {
     const cuda_kernel *k = &rank->device->kernels[id];
     uint64_t most = (uint64_t)k->resident * multiprocessors;
@@ -89,7 +89,7 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, 
     unsigned blocks = (unsigned)(work < most ? work : most);
     return fcp_cuda_check(s->cuda,
                           s->cuda->call.launch(k->function, blocks, 1, 1, k->threads, 1, 1, k->shared,
-                                               rank->streams[FCP_COMPUTE], list, NULL),
+                                               rank->streams[queue], list, NULL),
                           err, "%s of %u blocks cannot be launched", k->name, blocks);
 }
 
@@ -97,7 +97,8 @@ static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id,
                         uint64_t per_block, fcp_error *err) {
     x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
     x.mark_value = rank->mark;
-    return launch(s, rank, id, (x.count + per_block - 1) / per_block, (uint32_t)rank->device->multiprocessors, &x, err);
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
@@ -129,7 +130,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
-        return launch(s, rank, CUDA_FORWARD, a->row_count * heads, share,
+        return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, a->row_count * heads, share,
                       fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
     if (d->backward != EMIT_SPLIT) {
         cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
@@ -138,11 +139,13 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
         return code ? code
-                    : launch(s, rank, id, a->key_count * kv_heads, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
+                    : launch(s, rank, FCP_COMPUTE, id, a->key_count * kv_heads, share,
+                             fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
-    fcp_code code = launch(s, rank, CUDA_DQ, (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads, share, &rows, err);
-    if (code) return code;
-    return launch(s, rank, CUDA_DKV, (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads, share, &keys, err);
+    uint64_t by_rows = (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads;
+    uint64_t by_keys = (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads;
+    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
+    return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
@@ -212,15 +215,29 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
     return code;
 }
 
-fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
+/* Numbers [first, end) of an accumulator, rounded to the input type in a queue's stream. It marks nothing. */
+static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
+                           uint64_t first, uint64_t end, fcp_error *err) {
+    const uint64_t per_block = 2 * FK_SUPPORT_THREADS;
+    fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first), .count = end - first};
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+}
+
+fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    const uint8_t *is_early = rank->early[FCP_BACKWARD].slots;
     const fcp_problem *p = s->plan->problem;
-    uint64_t q = a->home_first[FCP_QUERIES][a->homes] * p->heads * p->head_dim;
-    uint64_t kv = a->home_first[FCP_KEYS][a->homes] * p->kv_heads * p->head_dim;
-    const fk_support all[] = {{.to = (uintptr_t)a->dq_out, .from = (uintptr_t)a->dq, .count = q},
-                              {.to = (uintptr_t)a->dk_out, .from = (uintptr_t)a->dk, .count = kv},
-                              {.to = (uintptr_t)a->dv_out, .from = (uintptr_t)a->dv, .count = kv}};
+    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = (uint64_t)p->kv_heads * p->head_dim;
     fcp_code code = FCP_OK;
-    for (int i = 0; !code && i < 3; i++) code = support(s, rank, CUDA_ROUND, all[i], 2 * FK_SUPPORT_THREADS, err);
+    for (uint32_t first = 0, end; !code && first < a->homes; first = end) {
+        bool now = (is_early && is_early[first]) == early;
+        for (end = first + 1; end < a->homes && (is_early && is_early[end]) == (is_early && is_early[first]);) end++;
+        if (!now) continue;
+        const uint64_t *queries = a->home_first[FCP_QUERIES], *keys = a->home_first[FCP_KEYS];
+        code = round_part(s, rank, queue, a->dq_out, a->dq, queries[first] * q, queries[end] * q, err);
+        if (!code) code = round_part(s, rank, queue, a->dk_out, a->dk, keys[first] * kv, keys[end] * kv, err);
+        if (!code) code = round_part(s, rank, queue, a->dv_out, a->dv, keys[first] * kv, keys[end] * kv, err);
+    }
     return code;
 }

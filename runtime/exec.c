@@ -106,26 +106,28 @@ static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code co
     fail(s, code, text);
 }
 
-/* How long a wait may still go on: the limit starts anew whenever somebody gets on or computes. Where many wait for one
+/* How long a wait may still go on, asked after each slice of it: the limit starts anew whenever somebody gets on or computes. Where many wait for one
  * another, whoever waits in the earliest round is nearest to the cause: the others let it speak first. */
 struct patience {
     uint64_t progress;
-    double since;
+    fcp_patience left;
     uint32_t courtesy; /* slices left */
 };
 
-static struct patience patience_begin(const fcp_exec *s) { return (struct patience){s->progress, fcp_clock(), 3}; }
+/* Milliseconds of one slice of a wait. */
+static uint32_t slice(const fcp_exec *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
+
+static struct patience patience_begin(const fcp_exec *s) {
+    return (struct patience){s->progress, fcp_patience_of(s->timeout_s, 1.2e-3 * slice(s)), 3};
+}
 
 static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round) {
     if (s->progress != p->progress || s->computing) *p = patience_begin(s);
-    if (fcp_clock() - p->since < s->timeout_s) return false;
+    if (!fcp_patience_ends(&p->left)) return false;
     bool earlier = false;
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) earlier |= s->ranks[r].waiting < round;
     return !earlier || p->courtesy-- == 0;
 }
-
-/* Milliseconds of one slice of a wait. */
-static uint32_t slice(const fcp_exec *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
 
 /* --- workers and teams -------------------------------------------------------------------------------------------- */
 

@@ -135,6 +135,8 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* nccl; NULL: from the environment */
     uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
     uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120 */
+    bool host_tensors;        /* nccl: tensors will lie in host memory: what that takes on the device is counted and held from the
+                               * beginning, so that all ranks know where one has too little; else from the first such run on */
     size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
     uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
     fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
@@ -158,8 +160,8 @@ void fcp_session_free(fcp_session *session);
  * gpus, margin and determinism; lengths, block, placement, fields, and mask and score, may be others. Kernels whose source is
  * the same stay (it depends on the mask, the score, and the power of 16 up to which the longest sequence is), and so do
  * contexts, streams and memory that is large enough; graphs are made anew. It waits for earlier runs. With nccl all
- * processes do it, with the same plan. After FCP_E_ARGUMENT or FCP_E_NO_MEMORY without nccl the session is what it was;
- * where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
+ * processes do it, with the same plan. After FCP_E_ARGUMENT, with nccl of all of them, or FCP_E_NO_MEMORY without nccl the
+ * session is what it was; where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
  * fcp_session_plan. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 const fcp_plan *fcp_session_plan(const fcp_session *session);
@@ -170,7 +172,11 @@ uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* cuda: the same on a CUstream of the caller's, of a device that the session uses, behind what the stream has. Returns once
  * everything is in the stream; before that only where a tensor lies in host memory, which must then have been read or
- * written: it waits. An error that shows itself later is returned by the stream's next synchronisation, or the next run. */
+ * written: it waits. With nccl it also waits where earlier runs, or earlier instructions of this one, are that many in the
+ * streams that the driver would soon wait instead. An error that shows itself later is returned by the stream's next
+ * synchronisation, or the next run.
+ * CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are those of the caller's current context, a primary one; no stream, NULL, is
+ * refused. fcp_session_run follows no stream of the caller's: what it reads on a device is there when it is called. */
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
 /* cuda: waits for what runs have put into streams, at most timeout_s; with nccl an error of a peer's ends the waiting. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);

@@ -15,14 +15,13 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "beside.h"
 #include "clock.h"
 #include "start.h"
 
-enum { NONCE = 16, PATH_ROOM = 4096 };
+enum { NONCE = 16, PATH_ROOM = 4096, SOON = 1000000, LATER = 50000000 }; /* SOON, LATER: nanoseconds between two looks */
 
 typedef struct asking {
     char magic[8];
@@ -73,11 +72,6 @@ static bool get(const char *path, void *out, size_t size) {
     return good;
 }
 
-static void pause_for(long *nanoseconds) {
-    nanosleep(&(struct timespec){.tv_nsec = *nanoseconds}, NULL);
-    if (*nanoseconds < 50000000) *nanoseconds += *nanoseconds / 2;
-}
-
 static bool get_asking(const char *path, uint32_t rank, uint32_t ranks, asking *out) {
     return get(path, out, sizeof *out) && memcmp(out->magic, ask_magic, sizeof ask_magic) == 0 && out->rank == rank &&
            out->ranks == ranks;
@@ -113,7 +107,8 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     answer *a = calloc(1, size);
     bool *taken = calloc(p->ranks, sizeof *taken);
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.2);
+    long pause = SOON;
     fcp_code code = FCP_OK;
     bool written = false;
     if (!a || !taken) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
@@ -122,7 +117,7 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
         a->ranks = p->ranks;
         memcpy(a->id, id, FCP_ID_BYTES);
     }
-    for (long wait = 1000000; !code;) {
+    while (!code) {
         uint32_t left;
         bool news = false;
         look(path, p, a, taken, &left, &news);
@@ -130,15 +125,15 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
         if (news) {
             code = put(path, a, size, err);
             written = written || !code;
-            wait = 1000000;
+            pause = SOON;
         }
-        if (!code && fcp_clock() - begin > timeout_s) {
+        if (!code && fcp_patience_ends(&patience)) {
             static const uint8_t none[NONCE];
             bool asked = memcmp(a->nonces[left], none, NONCE) != 0;
             code = fcp_fail(err, FCP_E_START, "rank %u did not %s the id within %u s: looked for '%.300s.%u'", left,
                             asked ? "take" : "ask for", timeout_s, path, left);
         }
-        if (!code) pause_for(&wait);
+        if (!code) fcp_pause(&pause, LATER);
     }
     if (written) unlink(path);
     free(a);
@@ -153,18 +148,19 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
     char name[PATH_ROOM];
     answer *a = calloc(1, size);
     asking x = {.rank = p->rank, .ranks = p->ranks}, there;
-    double begin = fcp_clock();
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.2);
+    long pause = SOON;
     memcpy(x.magic, ask_magic, sizeof ask_magic);
     name_of(name, path, p->rank);
     fcp_code code = a ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
     if (!code && getrandom(x.nonce, NONCE, 0) != NONCE) code = fcp_fail(err, FCP_E_START, "the system has no random numbers");
     if (!code) code = put(name, &x, sizeof x, err);
     bool asked = !code, any = false;
-    for (long wait = 1000000; !code; pause_for(&wait)) {
+    for (; !code; fcp_pause(&pause, LATER)) {
         bool found = get(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
         any |= found;
         if (found && memcmp(a->nonces[p->rank], x.nonce, NONCE) == 0) break;
-        if (fcp_clock() - begin > timeout_s)
+        if (fcp_patience_ends(&patience))
             code = fcp_fail(err, FCP_E_START, "rank 0 did not answer rank %u in '%.300s' within %u s%s", p->rank, path, timeout_s,
                             any ? ": there was an answer, to others" : "");
     }

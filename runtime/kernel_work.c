@@ -15,7 +15,7 @@
 _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
-_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 72 &&
+_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
                    sizeof(fk_launch) == 168 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
                    sizeof(fk_support) == 48,
@@ -216,7 +216,8 @@ struct columns {
     uint32_t *first_item; /* per KV block of the plan: FCP_NONE, or its items' first */
     uint32_t *cells;      /* per item: how many; then where its next one goes */
     uint32_t cells_capacity;
-    bool fill, ordered;
+    bool fill;
+    fcp_kernel_order order;
 };
 
 /* The items of a KV block, made. */
@@ -252,7 +253,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
                 .sequence = piece->sequence,
                 .place = rows.place,
                 .k_row = rows.k,
-                .v_row = rows.v};
+                .v_row = rows.v,
+                .lock = FK_NONE};
         }
     }
     return FCP_OK;
@@ -313,22 +315,84 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
     return kept;
 }
 
-/* Locks and turns, in order of the items. A row of cells is known by its first token. */
+/* The runs of an ordered item, from its last row to its first. Items are longest first and, where that says nothing, in the
+ * order of their keys. The next item of a causal mask, a window or a document then begins where the one before it is or has
+ * been, and follows it a step behind; from the first row on it would begin ahead of it and wait. */
+static int later(const void *a, const void *b) {
+    const fk_row_run *x = a, *y = b;
+    return x->position > y->position ? -1 : x->position < y->position;
+}
+static void turn_round(fk_row_run *runs, uint32_t count) {
+    bool good = true;
+    for (uint32_t i = 0; i < count / 2; i++) {
+        fk_row_run run = runs[i];
+        runs[i] = runs[count - 1 - i];
+        runs[count - 1 - i] = run;
+    }
+    for (uint32_t i = 1; i < count; i++) good = good && runs[i - 1].position > runs[i].position;
+    if (!good) qsort(runs, count, sizeof *runs, later);
+}
+
+/* Leaves out items without runs; then those of more than four times as many runs as there are on average become several items of some
+ * half as many, because one long item keeps the last block busy, or all that wait for its turns: of the keys that every row
+ * sees, say. They are cut at the same numbers of runs, so that of items beside each other parts meet the same rows. `lock` is
+ * then the item's number before. */
+enum { LEAST = 4 }; /* runs of a part: what it adds to dK and dV should be little beside them */
+static uint32_t parts_of(const fk_key_item *item, uint32_t part) {
+    return item->runs > 8 * (uint64_t)part ? (uint32_t)(((uint64_t)item->runs + part / 2) / part) : 1;
+}
+static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->key_count; i++)
+        if (w->keys[i].runs) w->keys[kept++] = w->keys[i];
+    w->key_count = kept;
+    uint32_t part = kept ? (uint32_t)(runs / (2 * (uint64_t)kept)) : 0;
+    uint64_t items = 0;
+    if (part < LEAST) part = LEAST;
+    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], part);
+    if (!cut || items == kept) return true;
+    if (items > UINT32_MAX || !grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys)) return false;
+    w->key_count = (uint32_t)items;
+    for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last on, so that none is written over before it is read */
+        fk_key_item item = w->keys[i];
+        uint32_t parts = parts_of(&item, part), end = item.runs;
+        for (uint32_t j = parts; j-- > 0; end = j * part) {
+            fk_key_item *x = &w->keys[--to];
+            *x = item;
+            x->first = item.first + j * part;
+            x->runs = end - j * part;
+            x->lock = parts > 1 ? i : FK_NONE;
+        }
+    }
+    return true;
+}
+
+/* Locks and turns, in order of the items. A row of cells is known by its first token, keys that several items have by the
+ * number in `lock`. */
+struct turn {
+    uint32_t lock, next;
+};
+static void take_turn(fcp_kernel_work *w, struct turn *t, uint32_t locks, fk_u32 *out_lock, fk_u32 *out_turn) {
+    if (t->lock == FCP_NONE) {
+        *t = (struct turn){w->lock_count, 0};
+        w->lock_count += locks;
+    }
+    *out_lock = t->lock;
+    *out_turn = t->next++;
+}
 static bool order_runs(struct columns *x) {
     fcp_kernel_work *w = x->w;
-    struct turn {
-        uint32_t lock, next;
-    } *turns = scratch(w, TURNS, x->a->home_first[FCP_QUERIES][x->a->homes], sizeof *turns);
+    size_t tokens = x->a->home_first[FCP_QUERIES][x->a->homes], items = w->key_count;
+    struct turn *turns = scratch(w, TURNS, tokens + items, sizeof *turns);
     if (!turns) return false;
-    memset(turns, 0xff, x->a->home_first[FCP_QUERIES][x->a->homes] * sizeof *turns);
+    memset(turns, 0xff, (tokens + items) * sizeof *turns);
     w->lock_count = 0;
-    for (uint32_t i = 0; i < w->key_count; i++)
-        for (uint32_t j = w->keys[i].first; j < w->keys[i].first + w->keys[i].runs; j++) {
-            struct turn *t = &turns[w->row_runs[j].token];
-            if (t->lock == FCP_NONE) *t = (struct turn){w->lock_count++, 0};
-            w->row_runs[j].lock = t->lock;
-            w->row_runs[j].turn = t->next++;
-        }
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        fk_key_item *item = &w->keys[i];
+        if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], 2, &item->lock, &item->turn);
+        for (uint32_t j = item->first; j < item->first + item->runs; j++)
+            take_turn(w, &turns[w->row_runs[j].token], 1, &w->row_runs[j].lock, &w->row_runs[j].turn);
+    }
     return true;
 }
 
@@ -345,31 +409,29 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
         total += cells;
         if (total > UINT32_MAX) return too_long(err);
     }
-    struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
-    if (!sizes || !grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs))
-        return no_memory(err);
+    if (!grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs)) return no_memory(err);
     w->row_run_count = (uint32_t)total;
     x->fill = true;
     for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
     if (code) return code;
-    uint32_t kept = 0;
+    bool ordered = x->order == FCP_KEYS_ORDERED;
+    for (uint32_t i = 0; ordered && i < w->key_count; i++) turn_round(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    if (!cut_items(w, total, x->order != FCP_KEYS_ALONE)) return no_memory(err);
+    struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
+    if (!sizes) return no_memory(err);
     for (uint32_t i = 0; i < w->key_count; i++) {
-        if (!w->keys[i].runs) continue;
-        uint64_t rows = 0;
-        if (x->ordered) rows = w->keys[i].runs;
-        else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &rows);
-        w->keys[kept] = w->keys[i];
-        sizes[kept] = (struct size){rows, kept};
-        kept++;
+        uint64_t size = 0;
+        if (ordered) size = w->keys[i].runs;
+        else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &size);
+        sizes[i] = (struct size){size, i};
     }
-    w->key_count = kept;
-    if (!sort_items(w, w->keys, kept, sizeof *w->keys, sizes)) return no_memory(err);
-    return !x->ordered || order_runs(x) ? FCP_OK : no_memory(err);
+    if (!sort_items(w, w->keys, w->key_count, sizeof *w->keys, sizes)) return no_memory(err);
+    return !ordered || order_runs(x) ? FCP_OK : no_memory(err);
 }
 
-fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, bool ordered,
-                         fcp_error *err) {
-    struct columns x = {.w = w, .a = a, .ordered = ordered};
+fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,
+                         fcp_kernel_order order, fcp_error *err) {
+    struct columns x = {.w = w, .a = a, .order = order};
     size_t blocks = (size_t)a->plan->blocks_count;
     x.first_item = scratch(w, FIRSTS, blocks, sizeof *x.first_item);
     if (!x.first_item) return no_memory(err);

@@ -1,8 +1,8 @@
 /* kernel_work.h: from an ATTEND instruction to the work lists of the kernels (codegen/kernels/abi.h).
  *
  * Offsets count from the arena's beginning (fcp_arena.q). The order of items is longest first, ties by their order in the
- * plan; an output belongs to one item of a launch, and an item's runs are in the plan's order, so that no bit depends on
- * which blocks run when.
+ * plan; an output belongs to one item of a launch, or items add to it in turn, in their order; an item's runs are in the plan's
+ * order, but for those of an ordered list, which go from the last row to the first: no bit depends on which blocks run when.
  */
 #ifndef FCP_KERNEL_WORK_H
 #define FCP_KERNEL_WORK_H
@@ -17,7 +17,7 @@ typedef struct fcp_kernel_work {
     /* what fcp_kernel_keys makes */
     fk_key_item *keys;
     fk_row_run *row_runs;
-    uint32_t key_count, row_run_count, lock_count; /* lock_count: of rows of cells, if ordered */
+    uint32_t key_count, row_run_count, lock_count; /* lock_count: if ordered */
     /* inside */
     uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
     void *scratch[5];
@@ -29,10 +29,12 @@ void fcp_kernel_work_free(fcp_kernel_work *work);
  * in one of the backward pass. Rows that meet nothing have an item only where something is to be written for them.
  * Errors: FCP_E_NO_MEMORY; FCP_E_RUN when the lists are too long to count in 32 bits. */
 fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
-/* The keys of the same visits, with the rows that meet them: of dK and dV; with `ordered`, of dQ as well: runs are then of
- * one row of cells each, and have locks and turns. */
-fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, bool ordered,
-                         fcp_error *err);
+/* The keys of the same visits, with the rows that meet them. ALONE: of dK and dV, whose sums are of one item each. JOINT: of dQ as
+ * well; items that are much longer than others are several, of the same keys. ORDERED: the same, with locks and turns; runs
+ * are then of one row of cells each. */
+typedef enum fcp_kernel_order { FCP_KEYS_ALONE, FCP_KEYS_JOINT, FCP_KEYS_ORDERED } fcp_kernel_order;
+fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
+                         fcp_kernel_order order, fcp_error *err);
 
 /* The parameters that follow from arena and plan: for all heads, without work list and environment. */
 void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);

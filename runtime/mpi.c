@@ -11,51 +11,61 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mpi_symbols.h"
 #include "shared_library.h"
 #include "start.h"
 
-enum { MPI_INIT, MPI_INITIALIZED, MPI_FINALIZED, MPI_FINALIZE, MPI_RANK, MPI_SIZE, MPI_BCAST, MPI_SYMBOLS };
-static const char *const symbols[MPI_SYMBOLS] = {"MPI_Init",      "MPI_Initialized", "MPI_Finalized", "MPI_Finalize",
-                                                 "MPI_Comm_rank", "MPI_Comm_size",   "MPI_Bcast"};
+static const char *const symbols[] = {
+#define X(name, type) #name,
+    FCP_MPI_SYMBOLS(X, , )
+#undef X
+};
+enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
 static const char *const names[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL};
-static const fcp_library library = {"MPI", "FCP_MPI", names, symbols, MPI_SYMBOLS,
+static const fcp_library library = {"MPI", "FCP_MPI", names, symbols, SYMBOL_COUNT,
                                     "install the MPI that mpirun is of, or name a file that all processes see (--id-file PATH)",
                                     .global = true};
 
-typedef void (*any_function)(void);
 typedef struct mpi {
-    any_function call[MPI_SYMBOLS];
+    fcp_open_mpi open;
+    fcp_mpich mpich;
     void *world, *byte; /* Open MPI's handles; NULL: MPICH's are integers */
 } mpi;
-enum { MPICH_WORLD = 0x44000000, MPICH_BYTE = 0x4c00010d };
+_Static_assert(sizeof(fcp_open_mpi) == SYMBOL_COUNT * sizeof(void (*)(void)) && sizeof(fcp_mpich) == sizeof(fcp_open_mpi),
+               "tables of pointers");
 
-static int ask_flag(const mpi *m, int which) {
+static int ask_flag(int (*call)(int *)) {
     int flag = 0;
-    return ((int (*)(int *))m->call[which])(&flag) ? 0 : flag;
+    return call(&flag) == MPI_DONE ? flag : 0;
 }
-static int ask_world(const mpi *m, int which, int *out) {
-    return m->world ? ((int (*)(void *, int *))m->call[which])(m->world, out)
-                    : ((int (*)(int, int *))m->call[which])(MPICH_WORLD, out);
+static int ask_rank(const mpi *m, int *out) {
+    return m->world ? m->open.rank(m->world, out) : m->mpich.rank(MPICH_WORLD, out);
+}
+static int ask_size(const mpi *m, int *out) {
+    return m->world ? m->open.size(m->world, out) : m->mpich.size(MPICH_WORLD, out);
 }
 static int broadcast(const mpi *m, void *bytes, int count) {
-    return m->world ? ((int (*)(void *, int, void *, int, void *))m->call[MPI_BCAST])(bytes, count, m->byte, 0, m->world)
-                    : ((int (*)(void *, int, int, int, int))m->call[MPI_BCAST])(bytes, count, MPICH_BYTE, 0, MPICH_WORLD);
+    return m->world ? m->open.broadcast(bytes, count, m->byte, 0, m->world)
+                    : m->mpich.broadcast(bytes, count, MPICH_BYTE, 0, MPICH_WORLD);
 }
 
 /* Those of the process itself, where it has them, else of a library. */
 static fcp_code load(mpi *m, fcp_error *err) {
     char *path = NULL;
     bool own = true;
-    for (int i = 0; i < MPI_SYMBOLS; i++) {
+    void (*table[SYMBOL_COUNT])(void);
+    for (int i = 0; i < SYMBOL_COUNT; i++) {
         void *symbol = dlsym(RTLD_DEFAULT, symbols[i]);
         own = own && symbol;
-        memcpy(&m->call[i], &symbol, sizeof symbol);
+        memcpy(&table[i], &symbol, sizeof symbol);
     }
-    fcp_code code = own ? FCP_OK : fcp_library_load(&library, m->call, &path, err);
+    fcp_code code = own ? FCP_OK : fcp_library_load(&library, table, &path, err);
     free(path);
     if (code) return FCP_E_START;
-    m->world = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world"); /* a library of MPI's is loaded for all to see */
-    m->byte = dlsym(RTLD_DEFAULT, "ompi_mpi_byte");
+    memcpy(&m->open, table, sizeof table);
+    memcpy(&m->mpich, table, sizeof table);
+    m->world = dlsym(RTLD_DEFAULT, OPEN_MPI_WORLD); /* a library of MPI's is loaded for all to see */
+    m->byte = dlsym(RTLD_DEFAULT, OPEN_MPI_BYTE);
     if (!m->world != !m->byte) return fcp_fail(err, FCP_E_START, "MPI is neither Open MPI nor of MPICH's kind");
     return FCP_OK;
 }
@@ -68,18 +78,18 @@ fcp_code fcp_id_by_mpi(const fcp_place *place, uint8_t id[FCP_ID_BYTES], fcp_err
         if (err) err->code = code;
         return code;
     }
-    bool begun = ask_flag(&m, MPI_INITIALIZED);
-    if (ask_flag(&m, MPI_FINALIZED))
+    bool begun = ask_flag(m.open.initialized);
+    if (ask_flag(m.open.finalized))
         return fcp_fail(err, FCP_E_START, "MPI has been ended in this process and cannot be begun again: keep it, or hand in the "
                         "id");
-    if (!begun && ((int (*)(int *, char ***))m.call[MPI_INIT])(NULL, NULL))
+    if (!begun && m.open.init(NULL, NULL))
         return fcp_fail(err, FCP_E_START, "MPI does not begin");
-    if (ask_world(&m, MPI_RANK, &rank) || ask_world(&m, MPI_SIZE, &size))
+    if (ask_rank(&m, &rank) || ask_size(&m, &size))
         code = fcp_fail(err, FCP_E_START, "MPI does not say which process this is");
     else if (size < 0 || (uint32_t)size != place->ranks || rank < 0 || (uint32_t)rank != place->rank)
         code = fcp_fail(err, FCP_E_START, "MPI says that this is process %d of %d, and %s that it is %u of %u: is it the MPI that "
                         "started it?", rank, size, place->from, place->rank, place->ranks);
     else if (broadcast(&m, id, FCP_ID_BYTES)) code = fcp_fail(err, FCP_E_START, "MPI does not send the id");
-    if (!begun) ((int (*)(void))m.call[MPI_FINALIZE])();
+    if (!begun) m.open.finalize();
     return code;
 }

@@ -6,7 +6,7 @@
 #include "cuda_driver.h"
 
 typedef struct nccl_comm_ *nccl_comm;
-typedef int nccl_result;
+typedef int nccl_result, nccl_type;
 enum { NCCL_ID_BYTES = 128 };
 typedef struct nccl_id {
     char bytes[NCCL_ID_BYTES];
@@ -52,9 +52,9 @@ enum { NCCL_OLDEST = 21900 };
     X(ncclCommDeregister, nccl_result (*strike)(nccl_comm, void *))                                                    \
     X(ncclGroupStart, nccl_result (*group_start)(void))                                                                \
     X(ncclGroupEnd, nccl_result (*group_end)(void))                                                                    \
-    X(ncclSend, nccl_result (*send)(const void *, size_t, int, int, nccl_comm, cu_stream))                             \
-    X(ncclRecv, nccl_result (*receive)(void *, size_t, int, int, nccl_comm, cu_stream))                                \
-    X(ncclAllGather, nccl_result (*all_gather)(const void *, void *, size_t, int, nccl_comm, cu_stream))
+    X(ncclSend, nccl_result (*send)(const void *, size_t, nccl_type, int, nccl_comm, cu_stream))                       \
+    X(ncclRecv, nccl_result (*receive)(void *, size_t, nccl_type, int, nccl_comm, cu_stream))                          \
+    X(ncclAllGather, nccl_result (*all_gather)(const void *, void *, size_t, nccl_type, nccl_comm, cu_stream))
 
 typedef struct fcp_nccl_table {
 #define X(name, type) type;

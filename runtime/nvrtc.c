@@ -9,32 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvrtc_symbols.h"
 #include "shared_library.h"
-
-typedef struct program *nvrtc_program;
-
-/* name, its type in the table */
-#define SYMBOLS(X)                                                                                                     \
-    X(nvrtcVersion, int (*version)(int *, int *))                                                                      \
-    X(nvrtcGetErrorString, const char *(*error)(int))                                                                  \
-    X(nvrtcCreateProgram,                                                                                              \
-      int (*create)(nvrtc_program *, const char *, const char *, int, const char *const *, const char *const *))       \
-    X(nvrtcDestroyProgram, int (*destroy)(nvrtc_program *))                                                            \
-    X(nvrtcCompileProgram, int (*compile)(nvrtc_program, int, const char *const *))                                    \
-    X(nvrtcGetProgramLogSize, int (*log_size)(nvrtc_program, size_t *))                                                \
-    X(nvrtcGetProgramLog, int (*log)(nvrtc_program, char *))                                                           \
-    X(nvrtcGetCUBINSize, int (*cubin_size)(nvrtc_program, size_t *))                                                   \
-    X(nvrtcGetCUBIN, int (*cubin)(nvrtc_program, char *))
-
-struct fcp_nvrtc_table {
-#define X(name, type) type;
-    SYMBOLS(X)
-#undef X
-};
 
 static const char *const symbols[] = {
 #define X(name, type) #name,
-    SYMBOLS(X)
+    FCP_NVRTC_SYMBOLS(X)
 #undef X
 };
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };

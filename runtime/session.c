@@ -37,8 +37,8 @@ void fcp_session_free(fcp_session *s) {
     if (s) s->kind->free(s);
 }
 
-fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err) {
-    if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
+/* What a session keeps from plan to plan. */
+static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *a = s->plan->problem, *b = plan->problem;
     const struct { const char *name; uint64_t is, was; } all[] = {
         {"ranks", b->ranks, a->ranks}, {"gpus", b->gpus, a->gpus}, {"heads", b->heads, a->heads}, {"kv_heads", b->kv_heads, a->kv_heads},
@@ -52,7 +52,17 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
         if (all[i].is != all[i].was)
             return fcp_fail(err, FCP_E_ARGUMENT, "the session is for %s = %llu, the new plan has %llu: it needs a session of its own",
                             all[i].name, (unsigned long long)all[i].was, (unsigned long long)all[i].is);
-    return s->kind->rebind(s, plan, err);
+    return FCP_OK;
+}
+
+fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err) {
+    fcp_error why = {0};
+    if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
+    fcp_code code = check_same(s, plan, &why);
+    if (!code) return s->kind->rebind(s, plan, err);
+    if (s->kind->refuse) s->kind->refuse(s, plan, code, &why);
+    if (err) *err = why;
+    return code;
 }
 
 const fcp_plan *fcp_session_plan(const fcp_session *s) { return s->plan; }
@@ -84,7 +94,9 @@ fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tenso
 }
 
 fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
-    if (!s || !stream) return fcp_fail(err, FCP_E_ARGUMENT, "a run on a stream needs a session and a stream");
+    if (!s || !stream)
+        return fcp_fail(err, FCP_E_ARGUMENT, "a run on a stream needs a session and a stream; of CUDA's default streams the handles "
+                        "are CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2)");
     if (!s->kind->streams)
         return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->backend(s));
     return run(s, pass, tensors, stream, err);

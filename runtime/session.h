@@ -13,6 +13,9 @@ typedef struct fcp_session_kind {
     /* To another plan of the same model and ranks, which was compared. An error leaves the session with the plan it had, or
      * refusing runs. */
     fcp_code (*rebind)(fcp_session *session, const fcp_plan *plan, fcp_error *err);
+    /* The new plan is not of the same model, or cannot be: where processes rebind together the others are told. NULL: there is
+     * nobody to tell. */
+    void (*refuse)(fcp_session *session, const fcp_plan *plan, fcp_code code, const fcp_error *why);
     /* `bytes` of rank `from` to rank 0's process; the others have nothing to do. NULL: there is one process */
     fcp_code (*collect)(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err);
     void (*free)(fcp_session *session);

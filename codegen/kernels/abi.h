@@ -73,7 +73,9 @@ typedef struct fk_key_item {
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* of row runs */
     fk_u32 place;           /* as in a key run */
-    fk_u32 k_row, v_row, pad;
+    fk_u32 k_row, v_row;
+    fk_u32 lock, turn, pad; /* FK_NONE: no other item has these keys; else others of the launch add to the same sums: ordered, by
+                             * turns that `lock` counts for the first half of FK_KEYS, and lock + 1 for the second */
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;
@@ -91,7 +93,8 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* fk_sequence each */
     fk_u64 arrays, bands;   /* of an fk_env */
     fk_u64 sinks;           /* float per query head, natural logits; 0: none */
-    fk_u64 locks, counter;  /* backward in one kernel: fk_u32 [locks][heads] if ordered, and one; 0 when it begins */
+    fk_u64 locks, counter;  /* backward in one kernel: fk_u32 [locks][heads] if ordered (those of keys: at the first head of a
+                             * group), and one; 0 when it begins */
     fk_u64 mark;            /* where the kernel says that it has begun, by mark_value; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */

@@ -12,7 +12,7 @@
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
 
 FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 part, fk_u32 kv_head) {
-    fk_u32 first = part * FK_K_KEYS, head = kv_head * p->group, last_head = head + p->group - 1, buffer = 0;
+    fk_u32 first = part * FK_K_KEYS, first_head = kv_head * p->group, head = first_head, buffer = 0;
     if (first >= item->count) return;
     fk_env env = fk_env_of(p, item->sequence);
     fk_u32 keys = item->count - first;
@@ -24,14 +24,14 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_dkv_advance(item, runs, &step, &head, last_head);
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
         buffer = 1 - buffer;
     }
-    fk_dkv_close(p, item, first, kv_head, &x);
+    fk_dkv_close(p, item, first, kv_head, &x, 0);
 }
 
 FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {

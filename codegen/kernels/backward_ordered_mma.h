@@ -7,8 +7,8 @@
  * Order:    ordered: a run's part of dQ is added when the runs before it in the work list, of the same rows, have added
  *           theirs: the lock of its rows and head counts them. A piece of work waits only for pieces that were taken before
  *           it, so that the first of those under way never waits, whatever the grid; and the bits are the same on any.
- *           Unordered: dQ is added to by atomics, when they come, and waits for nothing; dK and dV have the same bits on any
- *           grid, dQ has not, not even twice.
+ *           Items of the same keys add to dK and dV in the same way. Unordered: all is added to by atomics, when they come, and
+ *           waits for nothing; only the dK and dV of keys that one item has are twice the same.
  * Shared:   as fk_backward_dkv, and the step's dS: the warps that have it by keys pass it to those that want it by rows.
  * Source:   FlashAttention-2's backward pass; the semaphores are those of its deterministic mode, by work list.
  */
@@ -72,7 +72,7 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
 }
 
 FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered) {
-    fk_u32 head = kv_head * p->group, last_head = head + p->group - 1, buffer = 0, keys = item->count;
+    fk_u32 first_head = kv_head * p->group, head = first_head, buffer = 0, keys = item->count;
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_u32 band = fk_warp();
@@ -86,7 +86,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_dkv_advance(item, runs, &step, &head, last_head);
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
         fk_copy_wait();
         fk_sync(); /* this step is there, and the one before has been read */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
@@ -95,7 +95,13 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
         fk_joint_dq(p, runs + now.run, now.at, now_head, ordered);
         buffer = 1 - buffer;
     }
-    fk_dkv_close(p, item, 0, kv_head, &x);
+    fk_u64 lock = p->locks + ((fk_u64)item->lock * p->heads + first_head) * 4;
+    int turns = ordered && item->lock != FK_NONE;
+    if (turns && fk_thread() == 0) fk_wait_for(lock, item->turn);
+    if (turns) fk_sync(); /* it is this item's turn */
+    fk_dkv_close(p, item, 0, kv_head, &x, !ordered);
+    if (turns) fk_sync(); /* the item's sums are written */
+    if (turns && fk_thread() == 0) fk_release(lock, item->turn + 1);
 }
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {

@@ -8,8 +8,9 @@
  * Order:    a run's part of dQ is added when the runs before it in the work list, of the same rows, have added theirs: the
  *           lock of its rows and head counts them. A piece of work waits only for pieces that were taken before it, and a
  *           block does its pieces in the order in which it took them, so that the first of those under way never waits,
- *           whatever the grid; and the bits are the same on any. Unordered: dQ is added as it comes, and nobody waits; dK and
- *           dV have the same bits on any grid, dQ has not, not even twice.
+ *           whatever the grid; and the bits are the same on any. Items of the same keys add to dK and dV in the same way.
+ *           Unordered: all is added as it comes, and nobody waits; only the dK and dV of keys that one item has are twice the
+ *           same.
  *
  * A block is three warpgroups. Of the first, three warps load: whole tiles by the copy engine through the maps; where rows
  * are missing, themselves, with 0 for what is missing, because 0 times NaN is NaN; LSE and delta, themselves. The fourth warp
@@ -52,7 +53,8 @@ enum {
     FK_B_DS = 4,         /* workers: dS is there */
     FK_B_TURN,           /* turners to workers: it is this run's turn */
     FK_B_ADDED,          /* workers to turners: the run's part of dQ is added */
-    FK_B_TICKET          /* loaders: the ticket is there */
+    FK_B_TICKET,         /* loaders: the ticket is there */
+    FK_B_SHARED          /* and 9: a worker warpgroup: it is this item's turn; its part of dK and dV is added */
 };
 
 #if FK_HEAD_DIM == 64
@@ -94,14 +96,6 @@ FK_DEVICE const fk_key_item *fk_b_item(const fk_launch *p, fk_u32 piece, fk_u32 
 }
 FK_DEVICE const fk_row_run *fk_b_runs(const fk_launch *p, const fk_key_item *item) {
     return (const fk_row_run *)p->runs + item->first;
-}
-/* The step after this one, over all runs of a head, and then of the next one of the group. */
-FK_DEVICE int fk_b_next(fk_step *step, fk_u32 *head, fk_u32 last_head, fk_u32 count, fk_u32 runs) {
-    if (fk_advance(step, FK_B_ROWS, count, runs)) return 1;
-    if (*head == last_head) return 0;
-    step->run = step->at = 0;
-    ++*head;
-    return 1;
 }
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
@@ -178,14 +172,14 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
         if (piece) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
         if (!item) break;
         const fk_row_run *runs = fk_b_runs(p, item);
-        fk_u32 head = kv_head * p->group, last_head = head + p->group - 1, count;
+        fk_u32 first_head = kv_head * p->group, head = first_head, count;
         fk_step step = {0, 0};
         fk_b_load_keys(m, item, kv_head);
         do {
             const fk_row_run *run = runs + step.run;
             count = run->count;
             fk_b_load_rows(m, run->token + step.at, count - step.at, head, n++);
-        } while (fk_b_next(&step, &head, last_head, count, item->runs));
+        } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, first_head, p->group));
     }
     fk_barrier_arrive(fk_b_keys_full()); /* the last ticket says that there is no more */
     for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
@@ -201,15 +195,16 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
         const fk_key_item *item = fk_b_item(p, piece, &kv_head);
         if (!item) break;
         const fk_row_run *runs = fk_b_runs(p, item);
-        for (fk_u32 head = kv_head * p->group; ordered && head < (kv_head + 1) * p->group; head++)
-            for (fk_u32 i = 0; i < item->runs; i++) {
+        for (fk_u32 i = 0; ordered && i < item->runs; i++) {
+            fk_u32 turn = runs[i].turn;
+            for (fk_u32 head = kv_head * p->group; head < (kv_head + 1) * p->group; head++) {
                 fk_u64 lock = p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4;
-                fk_u32 turn = runs[i].turn;
                 if (fk_lane() == 0) fk_wait_for(lock, turn);
                 fk_arrive_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
                 fk_sync_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
                 if (fk_lane() == 0) fk_release(lock, turn + 1);
             }
+        }
         fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
     }
 }
@@ -245,20 +240,6 @@ FK_DEVICE void fk_b_dq(float *c, fk_u32 ds, fk_u32 worker) {
     for (fk_u32 k = 0; k < FK_KEYS / 16; k++)
         fk_b_product_turned(c, fk_by_columns(ds, FK_KEYS, k, 0), fk_by_columns(keys, FK_KEYS, k, 0), k > 0);
     fk_products_end();
-}
-
-/* to[row][..] += scale * c: as fk_add_sums, without waiting for what is there. */
-FK_DEVICE void fk_b_add(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
-                        const float (*c)[4]) {
-    to += fk_lane() % 4 * 8;
-    FK_UNROLL
-    for (fk_u32 half = 0; half < 2; half++) {
-        fk_u32 at = row + fk_lane() / 4 + half * 8;
-        if (at >= count) continue;
-        FK_UNROLL
-        for (fk_u32 j = 0; j < columns; j++)
-            fk_add_global2(to + at * stride + j * 32, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
-    }
 }
 
 typedef struct fk_b_sums_of {
@@ -346,15 +327,15 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
     if (ordered && at == 0) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_b_add(fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2, row,
-             run->count - at, p->scale, 8, dq);
+    fk_add_sums_atomically(fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2, row,
+                           run->count - at, p->scale, 8, dq);
     if (ordered && run->count - at <= FK_B_ROWS) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
 /* The steps of an item; n counts the block's. */
 FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered,
                                 fk_u32 n) {
-    fk_u32 head = kv_head * p->group, end_head = head + p->group - 1, keys = item->count, last_head = head;
+    fk_u32 first_head = kv_head * p->group, head = first_head, keys = item->count, last_head = head;
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = fk_b_runs(p, item);
@@ -379,7 +360,7 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
         behind = 1;
         last = step;
         last_head = head;
-        if (!fk_b_next(&step, &head, end_head, run.count, item->runs)) break;
+        if (!fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, first_head, p->group)) break;
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
     fk_products_wait_0();
@@ -389,8 +370,14 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
     fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
-    fk_b_add(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, (const float (*)[4])x.k);
-    fk_b_add(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
+    fk_u64 lock = p->locks + (((fk_u64)item->lock + worker) * p->heads + first_head) * 4;
+    int turns = ordered && item->lock != FK_NONE, first = fk_thread() % FK_B_GROUP == 0;
+    if (turns && first) fk_wait_for(lock, item->turn);
+    if (turns) fk_sync_some(FK_B_SHARED + worker, FK_B_GROUP);
+    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, (const float (*)[4])x.k);
+    fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
+    if (turns) fk_sync_some(FK_B_SHARED + worker, FK_B_GROUP);
+    if (turns && first) fk_release(lock, item->turn + 1);
     return n + 1;
 }
 

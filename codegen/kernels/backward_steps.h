@@ -42,18 +42,32 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
     }
 }
 
-/* The same where other blocks add to the same sums: by atomics, in whatever order. */
+/* The same where other blocks add to the same sums, in whatever order, or where what is there is not to be waited for: by
+ * atomics. */
 FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
                                       const float (*c)[4]) {
-    fk_u32 t = fk_lane() % 4 * 2;
+    to += fk_lane() % 4 * 8;
     FK_UNROLL
     for (fk_u32 half = 0; half < 2; half++) {
         fk_u32 at = row + fk_lane() / 4 + half * 8;
         if (at >= count) continue;
         FK_UNROLL
         for (fk_u32 j = 0; j < columns; j++)
-            fk_add_global2(to + at * stride + (j * 8 + t) * 4, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
+            fk_add_global2(to + at * stride + j * 32, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
     }
+}
+
+/* The step after this one, `length` rows on in a run of `count`: a run's rows, the same of the next head of the group, and then
+ * the next run, because items that are worked on at the same time and have the same rows then meet them one behind the
+ * other, whatever their lengths. 0: there is none. */
+FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs, fk_u32 first_head,
+                           fk_u32 group) {
+    step->at += length;
+    if (step->at < count) return 1;
+    step->at = 0;
+    if (++*head < first_head + group) return 1;
+    *head = first_head;
+    return ++step->run < runs;
 }
 
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
@@ -113,23 +127,18 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     fk_dkv_copy(p, runs, 0, kv_head * p->group, 0);
 }
 
-/* The next step: through the item's runs, once for each head up to `last_head`. 0: there is none. */
-FK_DEVICE int fk_dkv_advance(const fk_key_item *item, const fk_row_run *runs, fk_step *step, fk_u32 *head,
-                             fk_u32 last_head) {
-    if (fk_advance(step, FK_K_STEP, runs[step->run].count, item->runs)) return 1;
-    if (*head == last_head) return 0;
-    step->run = step->at = 0;
-    ++*head;
-    return 1;
-}
-
 FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 first, fk_u32 kv_head,
-                            const fk_dkv_sums *x) {
+                            const fk_dkv_sums *x, const int atomically) {
     fk_u32 keys = item->count - first, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, row = fk_warp() % FK_K_BANDS * 16;
     fk_u64 at_sum = (first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES) * 2 + chunk * 32;
-    fk_add_sums(p->arena + item->dk + at_sum, fk_k_stride(p) * 2, row, keys, p->scale, FK_K_CHUNKS,
-                (const float (*)[4])x->k);
-    fk_add_sums(p->arena + item->dv + at_sum, fk_k_stride(p) * 2, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+    fk_u64 dk = p->arena + item->dk + at_sum, dv = p->arena + item->dv + at_sum, stride = fk_k_stride(p) * 2;
+    if (atomically) {
+        fk_add_sums_atomically(dk, stride, row, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x->k);
+        fk_add_sums_atomically(dv, stride, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+    } else {
+        fk_add_sums(dk, stride, row, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x->k);
+        fk_add_sums(dv, stride, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
+    }
 }
 
 /* The tile of dS by keys: rows of FK_K_STEP numbers, in chunks of 16 bytes, permuted as those of the other tiles. */

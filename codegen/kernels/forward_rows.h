@@ -46,12 +46,11 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
             x->m[b][half] = there ? fk_load(fk_row(p, m, token, head, 4)) : -fk_infinity();
             x->l[b][half] = there && t == 0 ? fk_load(fk_row(p, l, token, head, 4)) : 0;
             FK_UNROLL
-            for (fk_u32 j = 0; j < FK_CHUNKS; j++) {
-                float pair[2] = {0, 0};
-                if (there) fk_load2(pair, fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
-                x->o[b][j][half * 2] = pair[0];
-                x->o[b][j][half * 2 + 1] = pair[1];
-            }
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++) x->o[b][j][half * 2] = x->o[b][j][half * 2 + 1] = 0;
+            if (!there) continue;
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+                fk_load2(&x->o[b][j][half * 2], fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
         }
 }
 
@@ -60,25 +59,20 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
     fk_u32 t = fk_lane() % 4 * 2;
     float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
-    FK_UNROLL
-    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
-        FK_UNROLL
-        for (fk_u32 half = 0; half < 2; half++) {
-            fk_u32 row = fk_forward_row(b) + half * 8;
-            float most = x->m[b][half], sum = x->l[b][half], factor = 1;
-            sum += fk_exchange(sum, 1);
-            sum += fk_exchange(sum, 2);
-            if (row >= item->count) continue;
-            if (!(item->flags & FK_LAST)) {
-                fk_u64 token = (fk_u64)item->block_token + row;
-                if (t == 0) fk_store(fk_row(p, m, token, head, 4), most);
-                if (t == 0) fk_store(fk_row(p, l, token, head, 4), sum);
-                FK_UNROLL
-                for (fk_u32 j = 0; j < FK_CHUNKS; j++)
-                    fk_store2(fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4, x->o[b][j][half * 2],
-                              x->o[b][j][half * 2 + 1]);
-                continue;
-            }
+    FK_ROLL /* over the lane's rows, of which the first is written; then the others move up */
+    for (fk_u32 i = 0; i < FK_F_BANDS * 2; i++) {
+        fk_u32 row = fk_forward_row(0) + i * 8;
+        float most = x->m[0][0], sum = x->l[0][0], factor = 1;
+        sum += fk_exchange(sum, 1);
+        sum += fk_exchange(sum, 2);
+        if (row < item->count && !(item->flags & FK_LAST)) {
+            fk_u64 token = (fk_u64)item->block_token + row;
+            if (t == 0) fk_store(fk_row(p, m, token, head, 4), most);
+            if (t == 0) fk_store(fk_row(p, l, token, head, 4), sum);
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+                fk_store2(fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
+        } else if (row < item->count) {
             int empty = sum == 0;
             if (p->sinks) {
                 float with = fk_max(most, sink);
@@ -93,8 +87,22 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
                 fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + (j * 8 + t) * 2,
-                              fk_pack(x->o[b][j][half * 2] * factor, x->o[b][j][half * 2 + 1] * factor));
+                              fk_pack(x->o[0][j][0] * factor, x->o[0][j][1] * factor));
         }
+        FK_UNROLL
+        for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
+            x->m[b][0] = x->m[b][1];
+            x->l[b][0] = x->l[b][1];
+            if (b + 1 < FK_F_BANDS) x->m[b][1] = x->m[b + 1][0], x->l[b][1] = x->l[b + 1][0];
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+                FK_UNROLL
+                for (fk_u32 e = 0; e < 2; e++) {
+                    x->o[b][j][e] = x->o[b][j][e + 2];
+                    if (b + 1 < FK_F_BANDS) x->o[b][j][e + 2] = x->o[b + 1][j][e];
+                }
+        }
+    }
 }
 
 /* Whether all pairs of a step count: then nothing looks which. keys: how many of the step there are. */

@@ -152,9 +152,5 @@ FK_DEVICE float fk_fma(float a, float b, float c) {
     asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
     return y;
 }
-FK_DEVICE float fk_infinity(void) {
-    float y;
-    asm("mov.b32 %0, 0x7f800000;" : "=f"(y));
-    return y;
-}
+FK_DEVICE float fk_infinity(void) { return __int_as_float(0x7f800000); }
 #endif

@@ -17,6 +17,7 @@ void bench_fields(void);
 void bench_slices(void);
 void bench_place(void);
 void bench_colour(void);
+void bench_order(void);
 void bench_jit(void);
 void bench_host(void);
 #endif

@@ -259,10 +259,40 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     return good;
 }
 
-/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them. */
+/* Adds a part of the arena to ranges; `handed`: several blocks may write it, in turn. */
+static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *w, uint64_t arena, const char *name, uint64_t begin,
+                          uint64_t end, bool handed) {
+    if (begin < end)
+        ranges[count++] = (machine_range){name, begin, end, true, w->owners + (begin - arena) / 4, handed};
+    return count;
+}
+
+/* The arena, and in it the sums that items of several blocks add to in turn: dQ, and if `keys` dK and dV. */
+static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
+                             machine_range *ranges) {
+    const fcp_problem *p = a->plan->problem;
+    uint64_t key = (uint64_t)p->kv_heads * p->head_dim * 4, query = (uint64_t)p->heads * p->head_dim * 4;
+    uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key, at = launch->arena;
+    struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {
+        {"dQ", a->dq, rows ? a->home_first[FCP_QUERIES][a->homes] * query : 0},
+        {"dK", a->dk, keys ? home_keys : 0},
+        {"dV", a->dv, keys ? home_keys : 0},
+        {"dK and dV of slots", a->dkv, keys ? (uint64_t)a->dkv_slots * 2 * p->max_block * key : 0}};
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they lie in this order */
+        uint64_t begin = (uintptr_t)sums[i].begin;
+        if (!sums[i].bytes) continue;
+        count = add_range(ranges, count, w, launch->arena, "the arena", at, begin, false);
+        count = add_range(ranges, count, w, launch->arena, sums[i].name, begin, begin + sums[i].bytes, true);
+        at = begin + sums[i].bytes;
+    }
+    return add_range(ranges, count, w, launch->arena, "the arena", at, launch->arena + a->bytes, false);
+}
+
+/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them, as are dK and dV
+ * where items share keys. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
-    const fcp_problem *p = f->base.plan->problem;
     if (!pieces) return FCP_OK;
     if (w->owner_words < a->bytes / 4) {
         free(w->owners);
@@ -272,14 +302,12 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
         if (!w->owners) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     }
     memset(w->owners, 0, a->bytes);
-    uint64_t dq = ordered ? launch->dq : launch->arena;
-    uint64_t dq_end = ordered ? dq + a->home_first[FCP_QUERIES][a->homes] * p->heads * p->head_dim * 4 : dq;
-    const machine_range ranges[] = {
-        {"the arena", launch->arena, dq, true, w->owners},
-        {"dQ", dq, dq_end, true, NULL},
-        {"the arena behind dQ", dq_end, launch->arena + a->bytes, true, w->owners + (dq_end - launch->arena) / 4},
-        {"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL},
-        {"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL}};
+    machine_range ranges[MACHINE_RANGES];
+    bool shared = false;
+    for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
+    uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
+    ranges[range_count++] = (machine_range){"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL};
+    ranges[range_count++] = (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     fk_launch_maps maps;
@@ -290,7 +318,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
                           .threads = kernel->threads,
                           .shared = kernel->shared,
                           .ranges = ranges,
-                          .range_count = sizeof ranges / sizeof *ranges,
+                          .range_count = range_count,
                           .seed = seed,
                           .resident = locks ? MACHINE_RESIDENT : 1};
     char text[MACHINE_TEXT];
@@ -303,7 +331,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
 /* dK, dV and dQ in one kernel. Unordered, the only lock is the counter. */
 static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
                              uint32_t count, bool ordered, fcp_error *err) {
-    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered, err);
+    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
     if (code != FCP_OK) return code;
     uint32_t locks = (ordered ? w->work.lock_count * launch->heads : 0) + 1;
     if (locks > w->lock_capacity) {
@@ -355,7 +383,7 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
         return attend_joint(f, w, a, &launch, first, count, device->backend != &fibers_unordered_backend && device->backend != &fibers_unordered_sm90_backend, err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
-    if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, false, err);
+    if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, FCP_KEYS_ALONE, err);
     if (code != FCP_OK) return code;
     turn_round(w);
     launch.items = (uintptr_t)w->work.rows;

@@ -373,6 +373,10 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
         snprintf(text, MACHINE_TEXT, "%u threads of %u registers", launch->threads, launch->registers);
         return false;
     }
+    if (!machine_turns_begin(m)) {
+        snprintf(text, MACHINE_TEXT, "out of memory for the turns of %u blocks", launch->blocks);
+        return false;
+    }
     m->eager = (uint32_t)machine_roll(m, 4) * 2;
     machine_forget(m);
     uint32_t resident = launch->resident ? launch->resident : 1;
@@ -437,6 +441,7 @@ void machine_free(machine *m) {
     for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++) free(m->threads[i].copies);
     if (m->stacks) munmap(m->stacks, (size_t)MACHINE_RESIDENT * MACHINE_THREADS * (STACK + GUARD));
     free(m->threads);
+    machine_turns_free(m);
     for (known *k = m->known_all, *next; k; k = next) {
         next = k->all;
         free(k);

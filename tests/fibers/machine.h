@@ -25,6 +25,7 @@
  *   registers           an operand changed while a product was under way; changed to a number that cannot be
  *   missing begin       a product without fk_products_begin since its registers may have been written
  *   out of bounds       shared or global memory that the launch does not have, or may not write; a misaligned address
+ *   turn                in memory that blocks hand on to each other, a block comes to what another did, and no lock says that it is its turn
  *   owner               a block writes global memory that another block of the launch has read or written, or reads what
  *                       another has written; or reads or writes what blocks of the launch add to by atomics, which
  *                       they may, in an order drawn by the seed, and is there when the launch has ended
@@ -44,12 +45,13 @@ struct fk_map;
 enum { MACHINE_THREADS = 384, MACHINE_RESIDENT = 3, MACHINE_RANGES = 16, MACHINE_TEXT = 400, MACHINE_SHARED_BASE = 1024 };
 
 /* Global memory of a launch. Reads and writes of memory with `owners` (one a word of 4 bytes, zeroed) are watched for
- * sharing between blocks. */
+ * sharing between blocks: which there must not be; or, where it is `handed` on, only in an order that locks make. */
 typedef struct machine_range {
     const char *name;
     uint64_t begin, end;
     bool writable;
     uint32_t *owners;
+    bool handed;
 } machine_range;
 
 typedef struct machine_launch {

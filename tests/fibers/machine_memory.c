@@ -205,6 +205,10 @@ void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align
     for (uint32_t i = 0; i < bytes / 4; i++) {
         uint32_t who = owner[i] & others;
         unsigned long long byte = address - r->begin + 4 * i;
+        if (r->handed) {
+            machine_turns_access(t, &owner[i], r->name, byte, verb);
+            continue;
+        }
         if (how == ADD && (owner[i] == 0 || owner[i] == ADDED)) {
             owner[i] = ADDED;
             continue;

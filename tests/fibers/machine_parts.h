@@ -251,8 +251,21 @@ typedef struct block {
     uint32_t registers; /* that no warpgroup has */
 } block;
 
+/* Between blocks: how often each has released something, and of all others as much as it knows; what locks hand on. */
+typedef struct turn_lock {
+    uint64_t address;
+    uint32_t *known; /* per block */
+} turn_lock;
+typedef struct turns {
+    uint32_t blocks; /* 0: nothing is handed on */
+    uint32_t *time, *known; /* per block; per block a row of them */
+    turn_lock *locks;
+    uint32_t lock_count, lock_capacity;
+} turns;
+
 struct machine {
     const machine_launch *launch;
+    turns turns;
     uint64_t random;
     uint32_t eager; /* how readily copies come: 0, only when nobody can go on */
     block blocks[MACHINE_RESIDENT];
@@ -309,6 +322,11 @@ const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32
 const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike);
 /* Global memory. */
 typedef enum use { READ, WRITE, ADD } use;
+bool machine_turns_begin(struct machine *m);
+void machine_turns_free(struct machine *m);
+void machine_turns_release(thread *t, uint64_t address);
+void machine_turns_acquire(thread *t, uint64_t address);
+void machine_turns_access(thread *t, uint32_t *owner, const char *name, uint64_t byte, const char *verb);
 void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, use how);
 
 /* --- machine_async.c: barriers, tensor copies */

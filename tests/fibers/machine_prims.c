@@ -240,6 +240,7 @@ void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     t->seen = x;
     t->state = MEETS_VALUE;
     machine_pause(t);
+    machine_turns_acquire(t, lock);
 }
 void fk_release_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
@@ -249,6 +250,7 @@ void fk_release_host(fk_u64 lock, fk_u32 x) {
         if (a->block == t->block && (a->thread == t->index || machine_knows(t, a->thread, a->time))) add(m, i);
     }
     memcpy(machine_global(t, lock, 4, 4, WRITE), &x, 4);
+    machine_turns_release(t, lock);
 }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */

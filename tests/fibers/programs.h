@@ -6,6 +6,7 @@
 
 #include "../../compiler/fcpc.h"
 #include "../oracle/random_program.h"
+#include "../oracle/small_examples.h"
 #include "judge_plan.h"
 
 /* The plan of a text, or of a file where there is none; NULL, and a picture of why, when it has none. */
@@ -54,30 +55,8 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
     free(p);
 }
 
-/* Examples, made small: lengths, and what their masks need for that. */
-static const struct {
-    const char *file, *lengths, *defines[8];
-} examples[] = {
-    {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
-    {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
-    {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
-    {"ring.fcp", "[300, 130]", {0}},
-    {"shared_question.fcp", "[400, 200]", {0}},
-    {"window.fcp", "[400, 60]", {"plan.mask.w=100"}},
-    {"masks/block_diffusion.fcp", "[300, 100]", {"plan.mask.b=16"}},
-    {"masks/causal_blockwise_fm.fcp", "[300, 200]", {"plan.mask.b=50"}},
-    {"masks/draft_train.fcp", "[300]", {"plan.mask.p=140", "plan.mask.b=4"}},
-    {"masks/natten2d.fcp", "[320]", {"plan.mask.W=20", "plan.mask.kw=5", "plan.mask.kh=7"}},
-    {"masks/qk_sparse.fcp", "[300, 400]", {"plan.mask.o=100", "plan.mask.m=60"}},
-    {"masks/sta2d.fcp", "[384]", {"plan.mask.W=24", "plan.mask.tw=4", "plan.mask.kw=3", "plan.mask.kh=1"}},
-    {"masks/sta3d.fcp", "[384]", {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2",
-                                  "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
-    {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
-    {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
-};
-
 static inline void run_examples(bool sm90) {
-    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+    for (size_t i = 0; i < sizeof small_examples / sizeof *small_examples; i++) {
         char path[120], lengths[80], *picture;
         const char *defines[17] = {lengths, "model.heads=2", i % 3 ? "model.kv_heads=1" : "model.kv_heads=2",
                                    sm90           ? "model.head_dim=64"
@@ -87,9 +66,9 @@ static inline void run_examples(bool sm90) {
                                    "cluster.gpus=2", "plan.block=128",
                                    "plan.passes=forward,backward"};
         size_t count = 9;
-        for (size_t j = 0; j < 8 && examples[i].defines[j]; j++) defines[count++] = examples[i].defines[j];
-        snprintf(path, sizeof path, "examples/%s", examples[i].file);
-        snprintf(lengths, sizeof lengths, "batch.lengths=%s", examples[i].lengths);
+        for (size_t j = 0; j < 8 && small_examples[i].defines[j]; j++) defines[count++] = small_examples[i].defines[j];
+        snprintf(path, sizeof path, "examples/%s", small_examples[i].file);
+        snprintf(lengths, sizeof lengths, "batch.lengths=%s", small_examples[i].lengths);
         fcpc_options options = {.defines = defines, .define_count = count};
         fcp_plan *plan = make_plan(path, NULL, &options, &picture);
         cr_assert(plan, "%s: %s", path, picture);

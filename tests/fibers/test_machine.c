@@ -129,7 +129,7 @@ static void copies_and_reads(const void *p) {
 Test(machine, copies) {
     static const _Alignas(16) float data[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     struct numbers n = {.a = (uintptr_t)data};
-    machine_range range = {"data", n.a, n.a + sizeof data, false, NULL};
+    machine_range range = {"data", n.a, n.a + sizeof data, false, NULL, false};
     must_fail(does_not_wait, &n, 1, &range, 1, "unfinished copy: shared byte 0 is read");
     must_fail(ends_too_early, &n, 1, &range, 1, "unfinished copy: the thread ends");
     must_fail(waits_for_itself_alone, &n, 1, &range, 1, "race: shared byte");
@@ -161,7 +161,7 @@ Test(machine, global_memory) {
     _Alignas(16) float data[256] = {0};
     uint32_t owners[256] = {0};
     struct numbers n = {.a = (uintptr_t)data};
-    machine_range range = {"data", n.a, n.a + sizeof data, false, NULL};
+    machine_range range = {"data", n.a, n.a + sizeof data, false, NULL, false};
     must_fail(writes_one_word, &n, 1, &range, 1, "out of bounds: data is written, at byte 0");
     must_fail(misaligned, &n, 1, &range, 1, "out of bounds: global address");
     range.writable = true;
@@ -199,7 +199,7 @@ Test(machine, additions) {
     _Alignas(16) float data[4], first[4];
     uint32_t owners[4], differ = 0;
     struct numbers n = {.a = (uintptr_t)data};
-    machine_range range = {"data", n.a, n.a + sizeof data, true, owners};
+    machine_range range = {"data", n.a, n.a + sizeof data, true, owners, false};
     for (uint64_t seed = 0; seed < 8; seed++) {
         for (int i = 0; i < 4; i++) data[i] = (float)i, owners[i] = 0;
         cr_assert(run(adds, &n, 70, 64, &range, 1, seed), "%s", text);
@@ -247,12 +247,44 @@ Test(machine, additions_in_turn) {
         for (int meet = 0; meet < 2; meet++) {
             _Alignas(16) float data[6] = {0};
             struct numbers n = {.a = (uintptr_t)data};
-            machine_range range = {"data", n.a, n.a + sizeof data, true, NULL};
+            machine_range range = {"data", n.a, n.a + sizeof data, true, NULL, false};
             cr_assert(run(meet ? adds_in_turn : adds_out_of_turn, &n, 3, 64, &range, 1, seed), "%s", text);
             if (meet) cr_assert(data[0] == 0 && data[1] == 0 && data[2] == 3 && data[3] == 3, "%g, %g", (double)data[0], (double)data[1]);
             else wrong += data[0] != 0;
         }
     cr_assert(wrong, "nothing came out of turn");
+}
+
+static void adds_without_turn(const void *p) {
+    const struct numbers *n = p;
+    if (fk_thread() == 0) fk_wait_for(n->a + 20, 0); /* nobody has released that */
+    if (fk_thread() == 0) fk_add_global2(n->a, 1, 1);
+}
+/* A turn of its own lock says nothing of what another lock is for. */
+static void adds_in_another_turn(const void *p) {
+    const struct numbers *n = p;
+    fk_u64 lock = n->a + 24 + fk_block() * 4;
+    if (fk_thread()) return;
+    fk_wait_for(lock, 0);
+    fk_add_global2(n->a, 1, 1);
+    fk_release(lock, 1);
+}
+
+/* What blocks hand on to each other they do in an order that locks make, and what else they do is named. */
+Test(machine, handed_on) {
+    _Alignas(16) float data[10];
+    uint32_t owners[2];
+    struct numbers n = {.a = (uintptr_t)data};
+    machine_range ranges[] = {{"data", n.a, n.a + 8, true, owners, true}, {"the rest", n.a + 8, n.a + sizeof data, true, NULL, false}};
+    void (*const wrong[])(const void *) = {adds_without_turn, adds_in_another_turn};
+    for (uint64_t seed = 0; seed < 32; seed++)
+        for (int i = -1; i < 2; i++) {
+            memset(data, 0, sizeof data);
+            memset(owners, 0, sizeof owners);
+            bool good = run(i < 0 ? adds_in_turn : wrong[i], &n, 3, 64, ranges, 2, seed);
+            cr_assert(good == (i < 0), "%s", text);
+            cr_assert(good || strncmp(text, "turn: data, byte 0, is added to, and nothing orders that behind block", 69) == 0, "%s", text);
+        }
 }
 
 /* --- meeting ------------------------------------------------------------------------------------------------------ */

@@ -270,6 +270,7 @@ static void by_swizzle(const void *p) {
     else fk_product_64_bf16(c, da, db, 0);
     fk_products_end();
     fk_products_wait_0();
+    fk_products_settle(c, 32);
     for (fk_u32 i = 0; i < 32; i++) x->out[row + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = c[i];
 }
 

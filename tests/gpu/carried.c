@@ -16,37 +16,35 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct program {
+#include "../../runtime/nvrtc_symbols.h"
+
+typedef struct nvrtc_program_ {
     char *source, *cubin, *log, *key_text;
     size_t cubin_size;
 } program;
 
-int nvrtcVersion(int *major, int *minor);
-const char *nvrtcGetErrorString(int code);
-int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
-                       const char *const *names);
-int nvrtcDestroyProgram(program **p);
-int nvrtcCompileProgram(program *p, int count, const char *const *options);
-int nvrtcGetProgramLogSize(program *p, size_t *out);
-int nvrtcGetProgramLog(program *p, char *out);
-int nvrtcGetCUBINSize(program *p, size_t *out);
-int nvrtcGetCUBIN(program *p, char *out);
+nvrtc_result nvrtcVersion(int *major, int *minor);
+const char *nvrtcGetErrorString(nvrtc_result code);
+nvrtc_result nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
+                                const char *const *names);
+nvrtc_result nvrtcDestroyProgram(program **p);
+nvrtc_result nvrtcCompileProgram(program *p, int count, const char *const *options);
+nvrtc_result nvrtcGetProgramLogSize(program *p, size_t *out);
+nvrtc_result nvrtcGetProgramLog(program *p, char *out);
+nvrtc_result nvrtcGetCUBINSize(program *p, size_t *out);
+nvrtc_result nvrtcGetCUBIN(program *p, char *out);
+/* They are those that callers think they are. */
+static const struct fcp_nvrtc_table own __attribute__((unused)) = {
+#define X(symbol, type) symbol,
+    FCP_NVRTC_SYMBOLS(X)
+#undef X
+};
 
-enum { OUT_OF_MEMORY = 1, NOT_HERE = 11 /* an internal error, as NVRTC numbers them */ };
+enum { NOT_HERE = NVRTC_INTERNAL_ERROR };
 
 /* --- the machine's own ------------------------------------------------------------------------------------------------ */
 
-typedef struct real {
-    int (*version)(int *, int *);
-    const char *(*error)(int);
-    int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
-    int (*destroy)(void **);
-    int (*compile)(void *, int, const char *const *);
-    int (*log_size)(void *, size_t *);
-    int (*log)(void *, char *);
-    int (*cubin_size)(void *, size_t *);
-    int (*cubin)(void *, char *);
-} real;
+typedef struct fcp_nvrtc_table real;
 
 static int find(void *handle, const char *name, void *slot) {
     void *symbol = dlsym(handle, name);
@@ -62,11 +60,17 @@ static int open_real(real *r) {
     void *handle = only && *only ? dlopen(only, RTLD_NOW | RTLD_LOCAL) : NULL;
     for (size_t i = 0; !(only && *only) && !handle && i < sizeof names / sizeof *names; i++)
         handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    return handle && find(handle, "nvrtcVersion", &r->version) && find(handle, "nvrtcGetErrorString", &r->error) &&
-           find(handle, "nvrtcCreateProgram", &r->create) && find(handle, "nvrtcDestroyProgram", &r->destroy) &&
-           find(handle, "nvrtcCompileProgram", &r->compile) && find(handle, "nvrtcGetProgramLogSize", &r->log_size) &&
-           find(handle, "nvrtcGetProgramLog", &r->log) && find(handle, "nvrtcGetCUBINSize", &r->cubin_size) &&
-           find(handle, "nvrtcGetCUBIN", &r->cubin);
+    if (!handle) return 0;
+    void (*table[sizeof(real) / sizeof(void (*)(void))])(void);
+    static const char *const symbols[] = {
+#define X(symbol, type) #symbol,
+        FCP_NVRTC_SYMBOLS(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
+        if (!find(handle, symbols[i], &table[i])) return 0;
+    memcpy(r, table, sizeof *r);
+    return 1;
 }
 
 /* --- the folder ------------------------------------------------------------------------------------------------------- */
@@ -161,7 +165,7 @@ int nvrtcCreateProgram(program **out, const char *source, const char *name, int 
     if (p) p->key_text = strdup(name);
     if (!p || !p->source || !p->key_text) {
         if (p) nvrtcDestroyProgram(&p);
-        return OUT_OF_MEMORY;
+        return NVRTC_OUT_OF_MEMORY;
     }
     *out = p;
     return 0;
@@ -178,7 +182,7 @@ int nvrtcDestroyProgram(program **p) {
 }
 
 static int compile(const real *r, program *p, int count, const char *const *options) {
-    void *made = NULL;
+    nvrtc_program made = NULL;
     size_t size = 0;
     int code = r->create(&made, p->source, p->key_text, 0, NULL, NULL);
     if (code) return code;
@@ -190,7 +194,7 @@ static int compile(const real *r, program *p, int count, const char *const *opti
     if (!compiled && !code) p->cubin = malloc(p->cubin_size + 1);
     if (!compiled && !code && p->cubin) code = r->cubin(made, p->cubin);
     r->destroy(&made);
-    return compiled ? compiled : code ? code : p->log && p->cubin ? 0 : OUT_OF_MEMORY;
+    return compiled ? compiled : code ? code : p->log && p->cubin ? 0 : NVRTC_OUT_OF_MEMORY;
 }
 
 int nvrtcCompileProgram(program *p, int count, const char *const *options) {
@@ -214,7 +218,7 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options) {
         p->cubin = malloc(size);
         p->cubin_size = p->cubin ? size : 0;
         if (p->cubin) snprintf(p->cubin, size, "%s%s", head, p->source);
-        else code = OUT_OF_MEMORY;
+        else code = NVRTC_OUT_OF_MEMORY;
     }
     return code;
 }

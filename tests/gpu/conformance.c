@@ -14,10 +14,9 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/jit.h"
 #include "../../runtime/kernel_source.h"
+#include "../standin/errors.h"
 #include "gpu.h"
 
-enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
-       CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905 };
 enum { NUMBERS = 4096, BYTES = NUMBERS * 4 };
 
 typedef struct asked {
@@ -29,17 +28,9 @@ typedef struct asked {
     cu_stream a, b;
     cu_ptr x, y;         /* NUMBERS floats each */
     float host[NUMBERS];
-    char answer[300];
+    char answer[GPU_ANSWER];
 } asked;
-
-static bool say(asked *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool say(asked *q, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(q->answer, sizeof q->answer, format, args);
-    va_end(args);
-    return false;
-}
+#define say(q, ...) gpu_say((q)->answer, __VA_ARGS__)
 
 /* Asks the driver; what comes back must be `wanted`. */
 #define EXPECT(wanted, name, ...)                                                                                      \
@@ -84,12 +75,7 @@ static cu_result join(asked *q, cu_stream from, cu_stream to) { /* `to` goes on 
 /* --- errors and contexts ------------------------------------------------------------------------------------------- */
 
 static bool error_numbers(asked *q) {
-    static const struct { int number; const char *name; } all[] = {
-        {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
-        {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
-        {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
-        {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
-        {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}};
+    static const struct { int number; const char *name; } all[] = {DRIVER_ERROR_NAMES};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *name = NULL, *text = NULL;
         CALL(error_name, all[i].number, &name);
@@ -188,11 +174,36 @@ static bool marked(asked *q, volatile unsigned *host) {
     CALL(stream_wait, q->a);
     return host[0] == 5 && host[1] == 77 ? true : say(q, "the host reads %u, %u, not 5, 77", host[0], host[1]);
 }
+/* The same by a graph, twice. */
+static bool marked_by_graph(asked *q, volatile unsigned *host) {
+    cu_ptr seen = 0;
+    cu_graph graph = NULL;
+    cu_graph_exec ready = NULL;
+    CALL(device_pointer, &seen, (void *)(uintptr_t)host, 0);
+    fk_support p = {.to = q->y, .from = q->x, .count = NUMBERS, .mark = seen + 4, .mark_value = 78};
+    void *parameters[] = {&p};
+    CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
+    cu_result filled = q->call->fill(seen, 6, 1, q->a);
+    cu_result launched = q->call->launch(q->add, 4, 1, 1, FK_SUPPORT_THREADS, 1, 1, 0, q->a, parameters, NULL);
+    cu_result ended = q->call->capture_end(q->a, &graph);
+    cu_result made = graph ? q->call->graph_instantiate(&ready, graph, 0) : CU_ERROR_INVALID_VALUE;
+    bool good = !filled && !launched && !ended && !made;
+    if (!good) say(q, "a fill of host memory in a capture: %d, %d, %d, %d", filled, launched, ended, made);
+    for (int i = 0; good && i < 2; i++) {
+        host[0] = host[1] = 0;
+        cu_result run = q->call->graph_launch(ready, q->a), waited = q->call->stream_wait(q->a);
+        good = !run && !waited && host[0] == 6 && host[1] == 78;
+        if (!good) say(q, "%d, %d, and the host reads %u, %u, not 6, 78", run, waited, host[0], host[1]);
+    }
+    if (ready) q->call->graph_exec_destroy(ready);
+    if (graph) q->call->graph_destroy(graph);
+    return good;
+}
 static bool mapped(asked *q) {
     void *host = NULL;
     CALL(allocate_host, &host, BYTES, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP);
     memset(host, 0, BYTES);
-    bool good = marked(q, host);
+    bool good = marked(q, host) && marked_by_graph(q, host);
     q->call->stream_wait(q->a);
     CALL(release_host, host);
     return good;
@@ -211,6 +222,22 @@ static bool streams(asked *q) {
     CALL(stream_query, s);
     CALL(stream_destroy, s);
     return c == q->g->context ? true : say(q, "a stream is not of the context that was current");
+}
+
+/* The driver's own streams are those of the current context, and follow and are followed as others. */
+static bool defaults(asked *q) {
+    for (uintptr_t handle = CU_DEFAULT_LEGACY; handle <= CU_DEFAULT_PER_THREAD; handle++) {
+        cu_stream s;
+        cu_context c = NULL;
+        memcpy(&s, &handle, sizeof s);
+        CALL(stream_context, s, &c);
+        if (c != q->g->context) return say(q, "default stream %d is not of the current context", (int)handle);
+        if (fill(q, q->x, 2, q->a) || fill(q, q->y, 0, q->a) || join(q, q->a, s) || add(q, q->y, q->x, s) || join(q, s, q->a))
+            return say(q, "default stream %d does not follow another, or is not followed", (int)handle);
+        if (add(q, q->y, q->x, q->a) || !holds(q, q->y, 4, q->a)) return false;
+    }
+    EXPECT(CAPTURE_UNSUPPORTED, capture_begin, (cu_stream)(uintptr_t)CU_DEFAULT_LEGACY, CU_CAPTURE_THREAD_LOCAL);
+    return true;
 }
 
 /* A stream is done in order; another one waits for what its event follows, and not for what comes after. */
@@ -324,6 +351,40 @@ static bool graphs(asked *q) {
                              (double)q->host[NUMBERS - 1], (double)y1, (double)y2);
 }
 
+/* An event that a node of a graph records: in every launch anew, and a stream outside goes on from there. */
+static bool recorded(asked *q, cu_event event) {
+    cu_graph graph = NULL;
+    cu_graph_exec ready = NULL;
+    if (fill(q, q->x, 1, q->a) || fill(q, q->y, 0, q->a) || !holds(q, q->y, 0, q->a)) return say(q, "no fill");
+    if (!q->call->event_record_flags(event, q->a, CU_EVENT_RECORD_EXTERNAL)) return say(q, "it is recorded outside a capture");
+    if (!begin(q)) return false;
+    if (add(q, q->y, q->x, q->b) || q->call->event_record_flags(event, q->b, CU_EVENT_RECORD_EXTERNAL) || join(q, q->b, q->a) ||
+        add(q, q->x, q->x, q->a)) {
+        abandon(q);
+        return say(q, "a capture takes no event that is recorded for outside");
+    }
+    CALL(capture_end, q->a, &graph);
+    CALL(graph_instantiate, &ready, graph, 0);
+    CALL(graph_destroy, graph);
+    bool good = true;
+    for (int i = 0; good && i < 3; i++) { /* y grows by x, which then doubles */
+        cu_result launched = q->call->graph_launch(ready, q->a), waited = q->call->stream_wait_event(q->b, event, 0);
+        good = launched || waited ? say(q, "launching gave %d, waiting %d", launched, waited) : holds(q, q->y, (float)((2 << i) - 1), q->b);
+        if (good && q->call->event_query(event)) good = say(q, "what has been waited for is not done");
+    }
+    q->call->stream_wait(q->a);
+    CALL(graph_exec_destroy, ready);
+    return good;
+}
+static bool records(asked *q) {
+    cu_event event = NULL;
+    CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
+    bool good = recorded(q, event);
+    q->call->stream_wait(q->b);
+    CALL(event_destroy, event);
+    return good;
+}
+
 /* What a capture refuses, and what becomes of it. */
 static bool ends_invalid(asked *q) {
     cu_graph graph = NULL;
@@ -362,6 +423,21 @@ static bool unjoined(asked *q) {
     if (filled || ended != CAPTURE_UNJOINED || graph) return say(q, "a stream that did not come back gave %d, not 904", ended);
     CALL(stream_query, q->b);
     return true;
+}
+/* What a captured event follows is in a graph: it cannot be asked for outside. */
+static bool captured_event(asked *q) {
+    cu_event event = NULL;
+    cu_graph graph = NULL;
+    CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
+    CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
+    cu_result filled = fill(q, q->x, 1, q->a), recorded = q->call->event_record(event, q->a), ended = q->call->capture_end(q->a, &graph);
+    if (graph) q->call->graph_destroy(graph);
+    cu_result asked_for = q->call->event_query(event), again = q->call->event_record(event, q->a), then = q->call->stream_wait(q->a);
+    if (!then) then = q->call->event_query(event);
+    CALL(event_destroy, event);
+    if (filled || recorded || ended) return say(q, "a capture gave %d, %d, %d", filled, recorded, ended);
+    if (asked_for != CAPTURED_EVENT) return say(q, "asking for an event of a capture gave %d, not 907", asked_for);
+    return !again && !then ? true : say(q, "recorded again it gives %d, %d", again, then);
 }
 static bool isolated(asked *q) {
     cu_event event = NULL;
@@ -468,6 +544,14 @@ static void close_asked(asked *q) {
     fcp_plan_free(q->plan);
 }
 
+bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(answer, GPU_ANSWER, format, args);
+    va_end(args);
+    return false;
+}
+
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context) {
     static const struct { const char *text; bool (*ask)(asked *q); } questions[] = {
         {"errors have the names and numbers that are expected", error_numbers},
@@ -477,18 +561,21 @@ unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, c
         {"copies in, inside and out, of any bytes", copies},
         {"fills of words, at multiples of 4", fills},
         {"pointers say where they lie; the host's are not known", pointers},
-        {"host memory that the device sees", mapped},
+        {"host memory that the device sees, in a graph as well", mapped},
         {"streams: priorities, contexts, an end", streams},
+        {"default streams are the current context's", defaults},
         {"streams are done in order, and follow each other by events", order},
         {"events tell the time between them", times},
         {"functions: registers, shared memory up to what there is, occupancy", functions},
         {"launches copy their parameters; what is out of bounds is refused and breaks nothing", launches},
         {"graphs: a capture of two streams, done when launched, again and again", graphs},
+        {"graphs record events that streams outside wait for, in every launch", records},
         {"capture refuses to wait for its stream", no_waiting},
         {"capture refuses to be asked how far its stream is", no_asking},
         {"capture refuses allocation", no_allocating},
         {"capture refuses to end with a stream that did not come back", unjoined},
         {"capture refuses an event from outside", isolated},
+        {"an event of a capture cannot be asked for", captured_event},
         {"copies between devices, and inside one", peers}};
     asked *q = calloc(1, sizeof *q);
     unsigned wrong = 0;

@@ -3,7 +3,6 @@
  *
  * Requires: an open driver (gpu_open). Gives: gpu.h. Cost: a communicator, some MiB of NCCL's memory.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "../../runtime/nccl.h"
 #include "gpu.h"
 
-enum { WORDS = 4096, BYTES = WORDS * 4, PATIENCE_S = 10 };
+enum { WORDS = 4096, BYTES = WORDS * 4, PATIENCE_S = 30 };
 
 typedef struct asked {
     gpu *g;
@@ -22,26 +21,18 @@ typedef struct asked {
     cu_stream stream;
     char *memory; /* twice BYTES of NCCL's: from, to */
     void *enrolled;
-    char answer[300];
+    char answer[GPU_ANSWER];
 } asked;
-
-static bool say(asked *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool say(asked *q, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(q->answer, sizeof q->answer, format, args);
-    va_end(args);
-    return false;
-}
+#define say(q, ...) gpu_say((q)->answer, __VA_ARGS__)
 
 /* Until the communicator has done what was begun. */
 static bool settle(asked *q, nccl_result result, const char *what) {
-    double begin = fcp_clock();
+    fcp_patience left = fcp_patience_of(PATIENCE_S, 0.1);
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) return say(q, "%s gave %d: %s", what, result, q->nccl->call.last_error(NULL));
     for (nccl_result state = NCCL_IN_PROGRESS; state != NCCL_SUCCESS;) {
         nccl_result asking = q->nccl->call.async_error(q->comm, &state);
         if (asking || (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS)) return say(q, "%s: %d, %d", what, asking, state);
-        if (state == NCCL_IN_PROGRESS && fcp_clock() - begin > PATIENCE_S) return say(q, "%s did not end in %d s", what, PATIENCE_S);
+        if (state == NCCL_IN_PROGRESS && fcp_patience_ends(&left)) return say(q, "%s did not end in %d s", what, PATIENCE_S);
         if (state == NCCL_IN_PROGRESS) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     return true;

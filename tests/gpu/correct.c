@@ -88,8 +88,8 @@ bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start
     bool good = !fcp_packed_alloc(&shape, ALL, out, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
     if (good) fcp_packed_draw(&shape, ALL, seed, out);
     for (int graph = 0; good && graph < 2; graph++) {
-        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX, .timeout_s = 30,
-                                        .mma_sync = g->older};
+        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
+                                        .timeout_s = g->small ? 600 : 30, .mma_sync = g->older};
         fcp_session *session = NULL;
         char id[FCP_ID_BYTES], file[500];
         fcp_start own = start ? *start : (fcp_start){.rank = 0};

@@ -27,10 +27,16 @@ bool journal_next(const journal *j, size_t *at, const char *kind, char *name, si
 /* --- the machine ---------------------------------------------------------------------------------------------------- */
 enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY: what each of four ranks says has room in it */
 
-/* Symbols beyond the runtime's table; NULL where the driver has them not. */
+/* Symbols beyond the runtime's table; NULL where the driver has them not. Before CUDA 12.8 there is cuEventElapsedTime alone,
+ * which is as its successor. */
+typedef struct gpu_node_ *gpu_node;
+#define GPU_SYMBOLS(X)                                                                                                 \
+    X(cuEventElapsedTime_v2, cu_result (*elapsed)(float *, cu_event, cu_event))                                        \
+    X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *))
 typedef struct gpu_symbols {
-    cu_result (*elapsed)(float *, cu_event, cu_event);
-    cu_result (*graph_nodes)(cu_graph, void *, size_t *);
+#define X(name, type) type;
+    GPU_SYMBOLS(X)
+#undef X
 } gpu_symbols;
 
 /* What the first process finds out and the others know. */
@@ -131,6 +137,9 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]);
 /* Asks all; `tell` hears each question's name and answer (NULL: as it must be; else what was found instead; a skipped one
  * begins with "skipped"). Returns how many answers were not as they must be. */
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
+/* What was found instead, into the answer of the question at hand: false. */
+enum { GPU_ANSWER = 300 };
+bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* conformance_nccl.c: the same of NCCL, where it is. */
 unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
 

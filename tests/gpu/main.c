@@ -25,7 +25,7 @@
 #include "../../runtime/plan_file.h"
 #include "gpu.h"
 
-enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2 };
+enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2, SLOWER = 20 };
 
 static const gpu_step steps[] = {
     {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false},
@@ -148,9 +148,9 @@ static void run_child(gpu *g, const gpu_step *step, double most, answer *out) {
     pid_t pid = fork();
     if (pid == 0) child(g, step, out);
     int status = 0;
-    double end = fcp_clock() + most;
+    fcp_patience left = fcp_patience_of(most, 0.1);
     pid_t ended = pid < 0 ? -1 : 0;
-    while (ended == 0 && fcp_clock() < end) {
+    while (ended == 0 && !fcp_patience_ends(&left)) {
         ended = waitpid(pid, &status, WNOHANG);
         if (ended == 0) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
@@ -189,7 +189,8 @@ static void run_step(gpu *g, const gpu_step *step, answer *out) {
         snprintf(out->why, sizeof out->why, "ended its process, and this one, %u times", begun);
     } else {
         journal_add(g->journal, "run", step->name, "");
-        double left = gpu_left(g) + 5, most = step->most < left ? step->most : left;
+        double left = gpu_left(g) + 5, most = g->small ? SLOWER * step->most : step->most; /* fibers are slow */
+        if (most > left) most = left;
         run_child(g, step, most, out);
     }
     journal_reload(g->journal);

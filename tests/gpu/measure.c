@@ -204,7 +204,7 @@ bool measured_capture(measured *m, fcp_pass pass, char why[GPU_WHY]) {
     m->graphs[pass] = NULL;
     double begin = fcp_clock();
     if (!gpu_ok(g, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), why, "no graph can be begun")) return false;
-    fcp_code code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, &err);
+    fcp_code code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, true, &err);
     cu_result ended = call->capture_end(s->origin, &graph);
     if (code) snprintf(why, GPU_WHY, "%.390s", err.message);
     bool good = !code && gpu_ok(g, ended, why, "the pass does not become a graph") &&

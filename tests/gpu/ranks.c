@@ -5,7 +5,8 @@
  * tried. The plan first runs in this process on transport local. Each rank is this program again, started with exec, so that it
  * has nothing of a driver that was opened before; it judges its own rows against float64, and compares them with local's. What
  * it prints goes to a file; its last line that begins with a mark says how far it is, or what went wrong. Once one was wrong
- * the others have a moment to end, and are ended; as are all that do not end.
+ * the others have a moment to end, and are ended; as are all that do not end. Where something is to go wrong in a test of
+ * this, that moment begins once it has; and of a rank that is to stop the time is up once it has stopped.
  *
  * Requires: an open driver (gpu_open), NCCL. Gives: gpu.h. Files: FOLDER/nccl, removed again where all was right.
  * Cost: the plan five times, and a driver and an NCCL for each rank.
@@ -29,7 +30,7 @@
 
 extern char **environ;
 
-enum { RANKS = 4, SHARING = 23000, PATIENCE_S = 60, GRACE_S = 2, NEEDED_S = 20, SEED = 5, TEXT = 500, PATH = 450 };
+enum { RANKS = 4, SHARING = 23000, PATIENCE_S = 60, PATIENCE_STANDIN_S = 600, GRACE_S = 2, NEEDED_S = 20, SEED = 5, TEXT = 500, PATH = 450 };
 static const char mark[] = "gpu-check rank: ", right[] = "right";
 
 static void program(const gpu *g, unsigned ranks, char text[TEXT]) {
@@ -156,7 +157,7 @@ int gpu_rank(gpu *g, const char *which) {
     path_of(g, "id", id);
     say("begins");
     if (gpu_injected(g, "die", name)) raise(SIGKILL);
-    if (gpu_injected(g, "stop", name)) raise(SIGSTOP);
+    while (gpu_injected(g, "stop", name)) raise(SIGSTOP);
     bool good = !gpu_open_driver(g, &err);
     if (!good) snprintf(why, sizeof why, "%.390s", err.message);
     if (good && gpu_injected(g, "fail", name) && g->control) { /* the driver breaks in the middle of it */
@@ -257,17 +258,36 @@ static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
     }
 }
 
+/* A rank that still runs is the one that a test lets go wrong. */
+static bool is_to_go_wrong(const gpu *g, const ranks *x) {
+    static const char *const ways[] = {"fail", "die", "differ"};
+    bool is = false;
+    for (unsigned r = 0; r < x->count; r++)
+        for (size_t i = 0; x->pid[r] && i < sizeof ways / sizeof *ways; i++) {
+            char name[40];
+            snprintf(name, sizeof name, "rank-%u", r);
+            is |= gpu_injected(g, ways[i], name);
+        }
+    return is;
+}
+
 /* Until all have ended; once one was wrong the others have a moment to say so too. */
-static void wait_all(const gpu *g, ranks *x, char why[GPU_WHY]) {
-    double begun = fcp_clock(), left = gpu_left(g);
-    double end = begun + (left < 1 ? 1 : left < PATIENCE_S ? left : PATIENCE_S);
-    for (bool wrong = false; x->left && fcp_clock() < end;) {
+static void wait_all(gpu *g, ranks *x, char why[GPU_WHY]) {
+    double begun = fcp_clock();
+    fcp_patience left = fcp_patience_of(g->small ? PATIENCE_STANDIN_S : PATIENCE_S, 0.1);
+    for (bool wrong = false; x->left && gpu_left(g) > 0 && !fcp_patience_ends(&left);) {
         for (unsigned r = 0; r < x->count; r++) {
             int status;
-            if (x->pid[r] && waitpid(x->pid[r], &status, WNOHANG) == x->pid[r]) rank_ended(g, x, r, status, why);
+            char name[40];
+            if (!x->pid[r] || waitpid(x->pid[r], &status, WNOHANG | WUNTRACED) != x->pid[r]) continue;
+            snprintf(name, sizeof name, "rank-%u", r);
+            if (!WIFSTOPPED(status)) rank_ended(g, x, r, status, why);
+            else if (gpu_injected(g, "stop", name)) g->deadline = fcp_clock();
         }
-        if (*why && !wrong && end > fcp_clock() + GRACE_S) end = fcp_clock() + GRACE_S;
-        wrong = *why;
+        if (*why && !wrong && !is_to_go_wrong(g, x)) {
+            wrong = true;
+            if (left.left > GRACE_S) left.left = GRACE_S;
+        }
         if (x->left) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
     end_all(g, x, fcp_clock() - begun, why);

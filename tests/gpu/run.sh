@@ -27,11 +27,12 @@ TMPDIR=$folder # ranks that are ended leave their mailbox there
 export TMPDIR
 FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_NCCL=$B/standin/libnccl.so
 export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL
+ENOUGH=100000 # seconds: that time is up is tested where it is said, and nowhere else
 run() { # run WANTED-STATUS WHAT ARGUMENT...
     wanted=$1
     what=$2
     shift 2
-    "$check" --folder "$folder/gpu" "$@" > "$folder/out" 2> "$folder/err"
+    "$check" --folder "$folder/gpu" --seconds $ENOUGH "$@" > "$folder/out" 2> "$folder/err"
     status=$?
     holds "$what ends with $wanted, not $status" [ $status = "$wanted" ]
     [ $status = "$wanted" ] || { cat "$folder/out" "$folder/err" | tail -n 20; }
@@ -42,7 +43,7 @@ says() { holds "$1" grep -q -- "$2" "$3"; }
 run 4 "a run without time" --seconds 0
 says "it says what is left" "run it again for ceilings peers" "$folder/out"
 says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
-"$check" --folder "$folder/gpu" --inject kill:examples > "$folder/out" 2>&1
+"$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:examples > "$folder/out" 2>&1
 holds "a killed run leaves what it had" grep -q "^row	ceiling: copies" "$folder/gpu/state"
 holds "and nothing after it" sh -c '! grep -q "^end	examples" "$1"' sh "$folder/gpu/state"
 printf 'row\tcut off' >> "$folder/gpu/state" # as a machine that went away leaves it
@@ -99,7 +100,7 @@ run 1 "a rank that dies" $NCCL --inject die:rank-1
 says "is named" "| nccl | .* | FAILED | .*rank 1 was ended by signal 9, having said: begins" "$folder/gpu/GPU.md"
 run 1 "a rank that gives other bits" $NCCL --inject differ:rank-1
 says "says which" "| nccl | .* | FAILED | .*rank 1: dq differs from what transport local gives" "$folder/gpu/GPU.md"
-run 1 "a rank that stops" $NCCL --inject stop:rank-1 --seconds 2
+run 1 "a rank that stops" $NCCL --inject stop:rank-1
 says "is ended" "| nccl | .* | FAILED | .*rank 1 did not end within .* s, having said: begins" "$folder/gpu/GPU.md"
 unset STANDIN_DEVICES
 
@@ -135,11 +136,12 @@ mkdir "$folder/gpu3"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu3"
 holds "kernels are made beforehand" env FCP_NVRTC="$folder/gpu3/libnvrtc-carried.so" GPU_NVRTC="$FCP_NVRTC" GPU_KERNELS="$folder/gpu3/kernels" \
     GPU_KERNELS_WRITE=1 FCP_CACHE=/dev/null "$check" --folder "$folder/gpu3" --prepare 8.0 --small
-holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3"
+holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH
 says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
 says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
-env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --again --only short > "$folder/out" 2>&1
+env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again \
+    --only short > "$folder/out" 2>&1
 says "where they were not, it is said" "NVRTC" "$folder/out"
 
 # where nothing can be checked

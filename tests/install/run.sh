@@ -5,7 +5,8 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
 if [ -n "${SAN:-}" ]; then
-    echo "install: 0 passed, 0 failed (not with a sanitizer)"
+    echo "skipped: make install: not with sanitizers"
+    echo "install: 0 passed, 0 failed"
     exit 0
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-install.XXXXXX") || exit 1
@@ -56,6 +57,8 @@ cd "$work" || exit 1
     check "the runtime alone" cc -Wall -Werror -o only only.c $(pkg-config --cflags --libs fcp)
     if command -v c++ > /dev/null; then
         check "headers in C++" c++ -Wall -fsyntax-only $(pkg-config --cflags fcpc) plus.cc
+    else
+        echo "skipped: headers in C++: there is no c++"
     fi
 }
 echo "install: $passed passed, $failed failed"

@@ -42,7 +42,7 @@ static void judge_mask(random_program *p, unsigned number) {
     cr_assert_eq(check_program(number, p, &d, true), PLANNED, "%s", known->call);
 }
 
-Test(oracle_fields, forward_and_backward, .timeout = 600) {
+Test(oracle_fields, forward_and_backward) {
     random_program *p = zeros(1, sizeof *p);
     for (unsigned i = 0; i < KNOWN_FIELD_MASK_COUNT; i++) judge_mask(p, i);
     free(p);

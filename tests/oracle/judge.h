@@ -13,6 +13,7 @@
 
 #include "../../compiler/fcpc.h"
 #include "../../runtime/plan.h"
+#include "../unit/temporary.h"
 #include "random_program.h"
 
 /* What must hold; a failure prints itself and ends the program, under Criterion and fuzzers alike. */
@@ -343,12 +344,10 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
 
 /* Through a file and back. */
 static fcp_plan *reload(const fcp_plan *plan, unsigned seed) {
-    char path[] = "/tmp/fcpc-judge-XXXXXX";
+    char path[TEMPORARY];
     fcp_plan *loaded;
     fcp_error err;
-    int fd = mkstemp(path);
-    JUDGE(fd >= 0, "no temporary file");
-    close(fd);
+    JUDGE(temporary_file(path, "judge"), "no temporary file");
     JUDGE(fcp_plan_save(plan, path, &err) == FCP_OK, "seed %u: %s", seed, err.message);
     JUDGE(fcp_plan_load(path, &loaded, &err) == FCP_OK, "seed %u: %s", seed, err.message);
     unlink(path);

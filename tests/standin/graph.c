@@ -16,14 +16,27 @@ static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 6
 
 bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
 
+/* The first of r, from `i` on, that ends behind `at`. */
+static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
+    uint32_t step = 1, end;
+    while (i + step < r->count && r->all[i + step].end <= at) i += step, step *= 2;
+    for (end = r->count - i < step ? r->count : i + step; i < end;) {
+        uint32_t middle = i + (end - i) / 2;
+        if (r->all[middle].end <= at) i = middle + 1;
+        else end = middle;
+    }
+    return i;
+}
+
+/* Of two that are tidy. */
 static bool meet(const ranges *a, const ranges *b, uint64_t *where) {
     for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
         if (a->all[i].begin < b->all[j].end && b->all[j].begin < a->all[i].end) {
             *where = a->all[i].begin > b->all[j].begin ? a->all[i].begin : b->all[j].begin;
             return true;
         }
-        if (a->all[i].end <= b->all[j].end) i++;
-        else j++;
+        if (a->all[i].end <= b->all[j].begin) i = pass(a, i, b->all[j].begin);
+        else j = pass(b, j, a->all[i].begin);
     }
     return false;
 }
@@ -86,12 +99,15 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->stuck = 0;
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
+    if (n->event && s->graph) n->event->graphs++;
+    const allocation *marks = allocation_of(n->mark);
+    long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
+    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value && word == control.hang_word;
     if (n->hangs) {
-        const allocation *a = allocation_of(n->mark);
         snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
         control.hung_device = n->device;
-        control.hung_mark = a ? (long)(n->mark - a->begin) / 4 : -1;
+        control.hung_mark = word;
         control.hung_value = n->mark_value;
     }
     for (uint32_t i = 0; i < dep_count; i++) {
@@ -120,6 +136,7 @@ void store_clear(store *s) {
     for (uint32_t i = 0; i < s->count; i++) {
         node *n = &s->nodes[i];
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
+        if (n->event && s->graph) n->event->graphs--;
         free(s->nodes[i].deps);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);
@@ -203,16 +220,49 @@ void store_run(store *s, uint32_t count) {
 }
 
 bool store_finish(store *s, uint32_t last) {
-    double begin = fcp_clock();
+    double most = control.patience_s ? control.patience_s : 200;
+    fcp_patience left = fcp_patience_of(most, 0.1);
     uint32_t done = s->done;
     for (;;) {
         store_run(s, UINT32_MAX);
         if (last ? s->nodes[last - 1].done : s->done == s->count) return true;
-        if (s->done != done) begin = fcp_clock();
+        if (s->done != done) left = fcp_patience_of(most, 0.1);
         done = s->done;
         bool waits = false;
         for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
-        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) return false;
+        if (!waits || control.stall || fcp_patience_ends(&left)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
+}
+
+static bool touches(const ranges *r, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->all[i].begin < end && begin < r->all[i].end) return true;
+    return false;
+}
+
+bool store_touches(const store *s, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end))) return true;
+    return false;
+}
+
+bool store_has_room(store *s) {
+    double begin = fcp_clock();
+    while (control.queue && s->count - s->done >= control.queue) {
+        uint32_t done = s->done;
+        store_run(s, 1);
+        if (s->done != done) {
+            begin = fcp_clock();
+            continue;
+        }
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) {
+            trouble("a call waits for ever in the driver, whose queues are full");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
 }

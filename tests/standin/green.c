@@ -63,7 +63,7 @@ API cuDevResourceGenerateDesc(cu_resource_text *out, cu_resource *all, unsigned 
 API cuGreenCtxCreate(cu_green *out, cu_resource_text text, cu_device d, unsigned flags) {
     if (injected()) return control.fail_with;
     if (!text || flags != CU_GREEN_DEFAULT_STREAM) return CU_ERROR_INVALID_VALUE;
-    if (control.green == GREEN_REFUSED) return 801; /* not supported */
+    if (control.green == GREEN_REFUSED) return NOT_SUPPORTED;
     *out = calloc(1, sizeof **out);
     (*out)->context = context_of(d);
     control.live++;

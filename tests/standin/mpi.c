@@ -4,16 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../../runtime/mpi_symbols.h"
+
 #ifdef MPI_OPEN
 typedef void *handle;
+typedef fcp_open_mpi symbols;
 extern char ompi_mpi_comm_world[8], ompi_mpi_byte[8];
 char ompi_mpi_comm_world[8], ompi_mpi_byte[8];
 #define WORLD ((handle)ompi_mpi_comm_world)
 #define BYTE ((handle)ompi_mpi_byte)
 #else
 typedef int handle;
-#define WORLD 0x44000000
-#define BYTE 0x4c00010d
+typedef fcp_mpich symbols;
+#define WORLD MPICH_WORLD
+#define BYTE MPICH_BYTE
 #endif
 
 int MPI_Init(int *argc, char ***argv);
@@ -23,6 +27,12 @@ int MPI_Finalize(void);
 int MPI_Comm_rank(handle comm, int *rank);
 int MPI_Comm_size(handle comm, int *size);
 int MPI_Bcast(void *bytes, int count, handle type, int root, handle comm);
+/* They are those that callers think they are. */
+static const symbols table __attribute__((unused)) = {
+#define X(symbol, type) symbol,
+    FCP_MPI_SYMBOLS(X, handle, handle)
+#undef X
+};
 
 static int begun, ended;
 

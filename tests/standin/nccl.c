@@ -108,11 +108,13 @@ __attribute__((format(printf, 2, 3))) static nccl_result fail(nccl_result result
     return result;
 }
 
-/* The process ends, or stops, where a test says so; a communicator is told of its death. */
+/* The process ends, or stops for good, where a test says so; a communicator is told of its death. */
 static void suffer(int fault) {
     for (nccl_comm c = comms; c && fault == STANDIN_DIES; c = c->next)
         if (c->mail.box) atomic_store(&c->mail.box->rank[c->rank].state, BOX_DEAD);
-    raise(fault == STANDIN_DIES ? SIGKILL : SIGSTOP);
+    if (fault == STANDIN_DIES) raise(SIGKILL);
+    if (control.stops) *control.stops = 1;
+    for (;;) raise(SIGSTOP);
 }
 static nccl_result injected(void) {
     if (++control.calls != control.fail_at) return NCCL_SUCCESS;
@@ -131,7 +133,7 @@ static void hold_on(void) {
     standin_go();
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
-static double patience(void) { return control.patience_s ? control.patience_s : 20; }
+static fcp_patience patience(void) { return fcp_patience_of(control.patience_s ? control.patience_s : 200, 0.1); }
 
 API ncclGetVersion(int *out) {
     const char *version = getenv("STANDIN_NCCL_VERSION");
@@ -273,7 +275,9 @@ static nccl_result go_joining(nccl_comm c) {
     for (uint32_t r = 0; !may_share && r < c->ranks; r++) {
         box_rank *theirs = &c->mail.box->rank[r];
         if (r != c->rank && atomic_load(&theirs->state) != BOX_AWAY && atomic_load(&theirs->device) == c->device)
-            return fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d", c->rank, r, c->device);
+            return control.version >= 23000
+                       ? fail(NCCL_INVALID_USAGE, "several ranks are on one device; NCCL_MULTI_RANK_GPU_ENABLE=1 would allow it")
+                       : fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d", c->rank, r, c->device);
     }
     nccl_result result = all_at(c, BOX_JOINED, "joining");
     if (result) return result;
@@ -339,14 +343,14 @@ static nccl_result go(nccl_comm c) {
 
 /* A new job; what its call returns. */
 static nccl_result start(nccl_comm c, job j, const char *what) {
-    double begun = fcp_clock();
+    fcp_patience left = patience();
     c->job = j;
     c->delay = c->blocking ? 0 : (uint32_t)(control.seed >> 3) % 3;
     if (!c->blocking) return NCCL_IN_PROGRESS;
     for (;;) {
         nccl_result result = go(c);
         if (result != NCCL_IN_PROGRESS) return result;
-        if (fcp_clock() - begun > patience()) break;
+        if (fcp_patience_ends(&left)) break;
         hold_on();
     }
     standin_trouble("%s would wait for ever", what);
@@ -447,11 +451,11 @@ API ncclCommFinalize(nccl_comm c) {
 /* It waits for what is under way. */
 API ncclCommDestroy(nccl_comm c) {
     nccl_result fault = injected();
-    double begun = fcp_clock();
+    fcp_patience left = patience();
     if (!is_there(c, "ncclCommDestroy")) return NCCL_INVALID_ARGUMENT;
     if (c->job == IDLE && !c->error && !c->final) c->job = ENDING;
     while (go(c) == NCCL_IN_PROGRESS || c->under_way) {
-        if (fcp_clock() - begun > patience()) {
+        if (fcp_patience_ends(&left)) {
             standin_trouble("ncclCommDestroy would wait for ever");
             break;
         }

@@ -20,7 +20,8 @@ typedef struct standin_nccl {
     int version;          /* 22809, or as STANDIN_NCCL_VERSION says where no test can */
     uint64_t seed;        /* which sends wait for their receives; from an odd one on finalizing waits for all ranks */
     bool silent;          /* whoever dies or does not answer is waited for without end; else it is an error of NCCL's */
-    unsigned patience_s;  /* a call that blocks so long would block for ever: trouble; 0: 20 */
+    unsigned patience_s;  /* a call that blocks so long would block for ever: trouble; 0: 200 */
+    volatile int *stops;  /* is 1 once the process has stopped itself, as below; NULL: nobody is told */
     long fail_at;         /* this call, counted by `calls` (which questions for errors are not), returns fail_with, or
                              STANDIN_DIES, STANDIN_STOPS; 0: none */
     int fail_with;

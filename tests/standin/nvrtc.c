@@ -1,23 +1,31 @@
 /* nvrtc.c: a compiler that stands in for NVRTC where the driver is one that stands in: a cubin is the source itself, from which
- * tests/standin/driver.c learns which kernels it holds. */
+ * tests/standin/launches.c learns which kernels it holds. */
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct program {
+#include "../../runtime/nvrtc_symbols.h"
+
+typedef struct nvrtc_program_ {
     char *text;
 } program;
 
 long *standin_compilations(void);
-int nvrtcVersion(int *major, int *minor);
-const char *nvrtcGetErrorString(int code);
-int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
-                       const char *const *names);
-int nvrtcDestroyProgram(program **p);
-int nvrtcCompileProgram(program *p, int count, const char *const *options);
-int nvrtcGetProgramLogSize(program *p, size_t *out);
-int nvrtcGetProgramLog(program *p, char *out);
-int nvrtcGetCUBINSize(program *p, size_t *out);
-int nvrtcGetCUBIN(program *p, char *out);
+nvrtc_result nvrtcVersion(int *major, int *minor);
+const char *nvrtcGetErrorString(nvrtc_result code);
+nvrtc_result nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
+                                const char *const *names);
+nvrtc_result nvrtcDestroyProgram(program **p);
+nvrtc_result nvrtcCompileProgram(program *p, int count, const char *const *options);
+nvrtc_result nvrtcGetProgramLogSize(program *p, size_t *out);
+nvrtc_result nvrtcGetProgramLog(program *p, char *out);
+nvrtc_result nvrtcGetCUBINSize(program *p, size_t *out);
+nvrtc_result nvrtcGetCUBIN(program *p, char *out);
+/* They are those that callers think they are. */
+static const struct fcp_nvrtc_table table __attribute__((unused)) = {
+#define X(symbol, type) symbol,
+    FCP_NVRTC_SYMBOLS(X)
+#undef X
+};
 
 /* How many programs were compiled, by all threads: read it when none compiles. */
 long *standin_compilations(void) {
@@ -35,7 +43,7 @@ int nvrtcCreateProgram(program **out, const char *source, const char *name, int 
     (void)name, (void)count, (void)headers, (void)names;
     *out = calloc(1, sizeof **out);
     if (*out) (*out)->text = strdup(source);
-    return *out && (*out)->text ? 0 : 1;
+    return *out && (*out)->text ? NVRTC_DONE : NVRTC_OUT_OF_MEMORY;
 }
 int nvrtcDestroyProgram(program **p) {
     free((*p)->text);

@@ -4,12 +4,11 @@
 #include "../../codegen/kernels/abi.h"
 #include "../../runtime/cuda_driver.h"
 #include "../fibers/fibers.h"
+#include "errors.h"
 #include "outside.h"
 #include "standin.h"
 
-enum { DEVICES = 8, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
-       INVALID_CONTEXT = 201, NOT_FOUND = 500, NO_BINARY = 209, INVALID_HANDLE = 400, LAUNCH_FAILED = 719,
-       MULTIPROCESSORS = 3 };
+enum { DEVICES = 8, MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
@@ -36,6 +35,7 @@ struct cu_event_ {
     uint64_t capture;
     bool timed;
     long tick; /* when it was recorded; 0: not yet */
+    long graphs; /* nodes of graphs that record it */
 };
 struct cu_module_ {
     cu_context context;
@@ -72,6 +72,7 @@ typedef struct node {
     uint64_t to, from, bytes;
     unsigned word;
     standin_work *work;
+    cu_event event; /* EMPTY, in a graph: what it records whenever the graph is launched */
     void *state;    /* of the work, once it is tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* nodes, from 1 */
@@ -130,6 +131,10 @@ void host_saw(store *s, uint32_t last);
 void store_run(store *s, uint32_t count);
 /* Until it is done; false: nothing in it gets on, for as long as control.patience_s says if it waits for other processes. */
 bool store_finish(store *s, uint32_t last);
+/* What is not done yet touches these bytes. */
+bool store_touches(const store *s, uint64_t begin, uint64_t end);
+/* There is room for one more node; false: there will never be. */
+bool store_has_room(store *s);
 bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
 const char *node_name(const node *n);
 /* kernels.c */

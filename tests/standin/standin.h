@@ -2,7 +2,8 @@
  *
  * What is put into streams becomes a graph of dependencies. It is done when somebody asks for it, one node at a time, in a
  * seeded order among those that may be next. Any two nodes that touch the same bytes, one of them writing, must be ordered
- * by dependencies: else `trouble` says which. Kernels run on fibers (tests/fibers). New memory holds NaNs. What the driver
+ * by dependencies: else `trouble` says which. An event of a capture is no node of its graph, and nothing outside may wait for it,
+ * unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch of the graph records it. Kernels run on fibers (tests/fibers). New memory holds NaNs. What the driver
  * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback. STANDIN_DEVICES says how many
  * devices there are where no test can (a program that mpirun started). nccl.h is NCCL's, which works with it.
  */
@@ -21,20 +22,26 @@ typedef struct standin {
     int registers, local, fixed; /* of every kernel: registers and bytes of local memory a thread, bytes of shared memory that
                                   * it has without being given them; 0 registers: 32 */
     bool peers;
+    int most_peers;      /* as many peers a device takes, though it can reach all; 0: all of them */
     size_t memory;       /* bytes of each device */
     const fcp_plan *plan; /* whose kernels run; NULL: of the file that STANDIN_PLAN names */
     uint64_t seed;
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
     bool stall;          /* nothing gets on */
+    unsigned long queue; /* as many nodes wait at most: a call that brings one more waits for the devices, and is trouble where they
+                          * do not get on; 0: no end of them */
     unsigned long hang_at; /* this node, counted by `nodes`, never ends; 0: none */
+    unsigned hang_value; /* kernels that write this into word hang_word of host memory never end; 0: none */
+    long hang_word;
     int hang_with;       /* what asking a stream gives once nothing else can be done; 0: it is not ready */
     bool lost;           /* the device is gone: what waits is dropped */
     bool foreign;        /* device memory is of a context that is not a primary one */
     bool idle;           /* kernels do nothing but add: for tests that look at no result */
-    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 20 */
+    unsigned patience_s; /* what waits in the host for the devices waits so long for other processes; 0: 200 */
     /* what happened; unordered: kernels of those that give other bits each time */
     long calls, live;    /* live: objects and allocations that were made and not ended */
+    size_t held[8], most_held[8], pinned, most_pinned; /* bytes allocated: of each device, and of the host; now, and at most */
     unsigned green_size; /* multiprocessors of the last green context */
     unsigned long in_green, out_of_green; /* launches of attention, by stream */
     unsigned most_blocks; /* of those, the largest */

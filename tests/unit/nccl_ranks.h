@@ -1,25 +1,27 @@
 /* nccl_ranks.h: for tests of plans whose ranks are processes: what each of them does, and what all have to have said. */
 #ifndef NCCL_RANKS_H
 #define NCCL_RANKS_H
+#include "../../runtime/cuda_parts.h"
 #include "../../runtime/reference.h"
 #include "../../runtime/tensors.h"
 #include "gpu_plan.h"
 #include "processes.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1 };
+enum { ALL = (1 << FCP_TENSORS) - 1, LONG = 200 /* seconds: no rank that gets on at all takes so long */ };
 
 typedef enum way { BY_ID, BY_FILE } way;
 typedef struct task {
     const fcp_plan *plan;
     const fcp_plan *other; /* rank `odd`'s, if there is one */
     unsigned odd;          /* the rank that is not like the others, or that is failed */
-    uint32_t graph_from, timeout_s, odd_graph_from;
+    uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
     int times;
     uint64_t seed;
     bool idle, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
+    unsigned long queue;   /* of nodes, in the driver */
     char *out[2];          /* shared: what the ranks give; what one process gives: every time's tensors behind each other */
     size_t at[FCP_TENSORS + 1];
 } task;
@@ -81,6 +83,7 @@ static inline void set_up(process *p, uint64_t turn) {
     p->cuda->seed = x->seed * 31 + p->rank + turn;
     p->cuda->plan = x->plan;
     p->cuda->idle = x->idle;
+    p->cuda->queue = x->queue;
     p->nccl->seed = x->seed + turn;
     p->nccl->silent = x->silent;
     if (x->version) p->nccl->version = x->version;
@@ -93,6 +96,9 @@ static inline void share_id(process *p, int turn) {
     process_meet(p, 0, turn);
 }
 
+/* In a pass of this rank something is to go wrong. */
+static inline bool fault_in_a_pass(const task *x) { return x->group_at || x->async_at || x->hang_at; }
+
 static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     const task *x = p->argument;
     bool odd = p->rank == x->odd;
@@ -100,41 +106,56 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     snprintf(path, sizeof path, "%s/id", p->shared->folder);
     fcp_start start = {.ranks = p->ranks, .rank = p->rank, .device = x->one_device ? 1 : p->rank + 1,
                        .id = x->way == BY_ID ? p->shared->id.bytes : NULL, .id_file = x->way == BY_FILE ? path : NULL};
-    fcp_session_options options = {.backend = "cuda", .transport = "nccl", .start = &start, .timeout_s = x->timeout_s,
+    fcp_session_options options = {.backend = "cuda", .transport = "nccl", .start = &start,
+                                   .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
                                    .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
 
-/* The passes on tensors in memory of the rank's device, in a stream of the caller's. */
-static inline fcp_code run_on_device(process *p, fcp_session *session, fcp_packed *packed, fcp_error *err) {
+/* Tensors in memory of the rank's device, and a stream of the caller's. */
+typedef struct on_device {
+    fcp_cuda *cuda;
+    cu_stream stream;
+    cu_ptr memory[FCP_TENSORS];
+    fcp_tensors tensors;
+} on_device;
+static inline void open_on_device(process *p, fcp_packed *packed, on_device *d) {
     const task *x = p->argument;
-    fcp_cuda *cuda = NULL;
     cu_context context = NULL;
-    cu_stream stream = NULL;
-    cu_ptr memory[FCP_TENSORS] = {0};
-    CHECK(p, fcp_cuda_open(&cuda, err) == FCP_OK);
-    CHECK(p, !cuda->call.context_retain(&context, (int)p->rank) && !cuda->call.context_set(context));
-    CHECK(p, !cuda->call.stream_create(&stream, CU_STREAM_NON_BLOCKING, 0));
+    fcp_error err;
+    memset(d, 0, sizeof *d);
+    CHECK(p, fcp_cuda_open(&d->cuda, &err) == FCP_OK);
+    const fcp_cuda_table *call = &d->cuda->call;
+    CHECK(p, !call->context_retain(&context, (int)p->rank) && !call->context_set(context));
+    CHECK(p, !call->stream_create(&d->stream, CU_STREAM_NON_BLOCKING, 0));
     for (int t = 0; t < FCP_TENSORS; t++) {
         size_t bytes = rows(x->plan, p->rank, t, packed->t[t], NULL, true, false);
-        CHECK(p, !cuda->call.allocate(&memory[t], bytes + 16));
-        rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)memory[t], true, false);
+        CHECK(p, !call->allocate(&d->memory[t], bytes + 16));
+        rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d->memory[t], true, false);
+        fcp_tensors_set(&d->tensors, (fcp_tensor)t, (void *)(uintptr_t)d->memory[t]);
     }
-    void *m[FCP_TENSORS];
-    for (int t = 0; t < FCP_TENSORS; t++) m[t] = (void *)(uintptr_t)memory[t];
-    const fcp_tensors tensors = {m[FCP_TENSOR_Q], m[FCP_TENSOR_K], m[FCP_TENSOR_V], m[FCP_TENSOR_O], m[FCP_TENSOR_LSE],
-                                 m[FCP_TENSOR_DO], m[FCP_TENSOR_DQ], m[FCP_TENSOR_DK], m[FCP_TENSOR_DV]};
+}
+static inline void close_on_device(process *p, on_device *d) {
+    const fcp_cuda_table *call = &d->cuda->call;
+    for (int t = 0; t < FCP_TENSORS; t++) CHECK(p, !call->release(d->memory[t]));
+    CHECK(p, !call->stream_destroy(d->stream) && !call->context_release((int)p->rank));
+    fcp_cuda_close(d->cuda);
+}
+
+/* The passes on such tensors. */
+static inline fcp_code run_on_device(process *p, fcp_session *session, fcp_packed *packed, fcp_error *err) {
+    const task *x = p->argument;
+    on_device d;
+    open_on_device(p, packed, &d);
     fcp_code code = FCP_OK;
     unsigned long copied = p->cuda->host_copies;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (x->plan->problem->passes >> pass & 1) code = fcp_session_run_on(session, (fcp_pass)pass, &tensors, stream, err);
+        if (x->plan->problem->passes >> pass & 1) code = fcp_session_run_on(session, (fcp_pass)pass, &d.tensors, d.stream, err);
     CHECK(p, p->cuda->host_copies == copied, "device memory went through the host");
     if (!code) code = fcp_session_wait(session, err);
     for (int t = 0; !code && t < FCP_TENSORS; t++)
-        if (outputs(x->plan) >> t & 1) rows(x->plan, p->rank, t, packed->t[t], m[t], true, true);
-    for (int t = 0; t < FCP_TENSORS; t++) CHECK(p, !cuda->call.release(memory[t]));
-    CHECK(p, !cuda->call.stream_destroy(stream) && !cuda->call.context_release((int)p->rank));
-    fcp_cuda_close(cuda);
+        if (outputs(x->plan) >> t & 1) rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d.memory[t], true, true);
+    close_on_device(p, &d);
     return code;
 }
 
@@ -180,7 +201,10 @@ static inline void run_rank(process *p) {
     if (x->way == BY_ID) share_id(p, 1);
     if (x->keeps_away && p->rank == x->odd) return;
     p->word->code = create(p, &session, err);
-    if (x->group_at || x->async_at || x->hang_at) process_meet(p, 1, 1); /* nobody is still connecting when a fault begins */
+    if (fault_in_a_pass(x)) { /* nobody is still connecting when it begins, and none gives up while they do */
+        process_meet(p, 1, 1);
+        if (session) ((fcp_cuda_session *)session)->timeout_s = x->timeout_s;
+    }
     if (p->rank == x->odd) {
         p->nccl->group_at = x->group_at ? p->nccl->begun + x->group_at : 0;
         p->nccl->group_fault = x->fault;

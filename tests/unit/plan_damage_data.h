@@ -148,4 +148,43 @@ static bool wrong_key_layout(tables *t, draw *d) {
     }
     return true;
 }
+
+/* --- damage: what the mask reads ---------------------------------------------------------------------------------- */
+
+static bool wrong_array(tables *t, draw *d) {
+    if (!t->arrays_count) return false;
+    fcp_array *a = &t->arrays[next(d) % t->arrays_count];
+    switch (next(d) % 9) {
+    case 0: a->width = 3; break;
+    case 1: a->kind = FCP_ARRAY_KINDS; break;
+    case 2: a->count++; break;
+    case 3: a->count = 0; break;
+    case 4: a->columns = UINT64_C(1) << 33; break;
+    case 5: a->offset += 64; break;
+    case 6: a->name = (uint32_t)t->names_count; break;
+    case 7: a->file = (uint32_t)t->names_count; break;
+    default: a->lo = a->hi + 1; break;
+    }
+    return true;
+}
+
+static bool lose_data(tables *t, draw *d) {
+    if (!t->data_count) return false;
+    t->data_count -= 1 + next(d) % t->data_count;
+    return true;
+}
+
+static bool name_without_end(tables *t, draw *d) {
+    if (!t->names_count) return false;
+    t->names[t->names_count - 1] = (char)('a' + next(d) % 26);
+    return true;
+}
+
+static bool load_of_nothing(tables *t, draw *d) {
+    mc_node *chosen = NULL;
+    for (uint64_t i = 0; i < t->mask_count; i++)
+        if (t->mask[i].op == MC_LOAD && pick(d)) chosen = &t->mask[i];
+    if (chosen) chosen->imm = next(d) % 2 ? (int64_t)t->arrays_count : -1;
+    return chosen;
+}
 #endif

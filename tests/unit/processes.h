@@ -1,7 +1,9 @@
 /* processes.h: for tests of several processes: each rank is a process of its own, forked before anything else is begun, with
  * the stand-ins of tests/standin. What a rank finds out it writes into memory that all of them share.
  *
- * A process that does not end is killed after a time limit, and named. */
+ * Nothing that comes out depends on which of them is ahead, or on how long one is held up: where a test needs ranks to be
+ * somewhere they meet there (process_meet), and time limits of tests are for what hangs. A process that does not end is
+ * killed after such a limit, and named; one that stopped itself, as a test said, once all others have ended. */
 #ifndef PROCESSES_H
 #define PROCESSES_H
 #include <criterion/criterion.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,6 +25,7 @@
 #include "../../runtime/clock.h"
 #include "../standin/nccl.h"
 #include "../standin/standin.h"
+#include "temporary.h"
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define PROCESS_SANITIZED
@@ -39,12 +43,13 @@
 #define PROCESS_PARENT_ENDS() (void)0
 #endif
 
-enum { PROCESSES = 8, PROCESS_SECONDS = 60 };
+enum { PROCESSES = 8, PROCESS_SECONDS = 300 };
 
 /* What a rank says. */
 typedef struct process_word {
     int status;          /* as waitpid says it */
     bool ended, late;    /* it got to its end; it was killed for not getting there */
+    volatile int stops;  /* it stopped itself, and stays so */
     fcp_code code;
     double seconds;
     fcp_error err;
@@ -60,7 +65,10 @@ typedef struct process_shared {
     process_word words[PROCESSES];
     _Atomic int counter[PROCESSES];
     nccl_id id;
-    char folder[160]; /* $TMPDIR of all of them */
+    char folder[TEMPORARY]; /* $TMPDIR of all of them */
+    unsigned ranks;
+    pid_t children[PROCESSES]; /* 0: it has ended */
+    double begun;
 } process_shared;
 
 typedef struct process {
@@ -101,6 +109,7 @@ static inline bool process_stand(process *p) {
     if (!cuda || !nccl) return false;
     p->cuda = cuda();
     p->nccl = nccl();
+    p->nccl->stops = &p->word->stops;
     return true;
 }
 
@@ -140,10 +149,8 @@ static inline void process_ends(process *p) {
 
 static inline process_shared *process_shared_make(void) {
     process_shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const char *temporary = getenv("TMPDIR");
     cr_assert(s != MAP_FAILED);
-    snprintf(s->folder, sizeof s->folder, "%.80s/fcpc-ranks-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-    cr_assert_not_null(mkdtemp(s->folder), "%s", s->folder);
+    cr_assert(temporary_folder(s->folder, "ranks"));
     return s;
 }
 /* `left`: a rank was killed or did not come to join, and what was made for it may still be there. */
@@ -157,17 +164,22 @@ static inline void process_shared_end(process_shared *s, bool left) {
     munmap(s, sizeof *s);
 }
 
-/* Runs `ranks` processes to their ends. One that stops itself is killed once all others have ended. */
-static inline void process_run(process_shared *s, unsigned ranks, void (*body)(process *), const void *argument) {
-    pid_t children[PROCESSES];
-    double begin = fcp_clock();
+/* Begins `ranks` processes, which end if this one does. */
+static inline void process_begin(process_shared *s, unsigned ranks, void (*body)(process *), const void *argument) {
+    pid_t parent = getpid();
+    s->ranks = ranks;
+    s->begun = fcp_clock();
     memset(s->words, 0, sizeof s->words);
     memset((void *)s->counter, 0, sizeof s->counter);
     fflush(NULL);
     for (unsigned r = 0; r < ranks; r++) {
-        children[r] = fork();
-        cr_assert(children[r] >= 0);
-        if (children[r]) continue;
+        pid_t child = fork();
+        cr_assert(child >= 0);
+        if (child) {
+            s->children[r] = child;
+            continue;
+        }
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent) _exit(1);
         process p = {s, &s->words[r], r, ranks, argument, NULL, NULL};
         setenv("TMPDIR", s->folder, 1);
         if (process_stand(&p)) body(&p);
@@ -176,22 +188,27 @@ static inline void process_run(process_shared *s, unsigned ranks, void (*body)(p
         if (PROCESS_LEAKS()) process_fails(&p, "memory leaks");
         _exit(0);
     }
-    for (unsigned running = ranks, stopped = 0; running;) {
-        bool late = fcp_clock() - begin > PROCESS_SECONDS;
+}
+
+/* Waits for their ends. One that has stopped itself is killed once all others have ended. */
+static inline void process_end(process_shared *s) {
+    fcp_patience patience = fcp_patience_of(PROCESS_SECONDS, 0.1);
+    unsigned ranks = s->ranks;
+    pid_t *children = s->children;
+    for (unsigned running = ranks; running;) {
+        bool late = fcp_patience_ends(&patience);
         running = 0;
         for (unsigned r = 0; r < ranks; r++) {
             int status;
             if (!children[r]) continue;
             if (late) kill(children[r], SIGKILL);
             s->words[r].late |= late;
-            pid_t got = waitpid(children[r], &status, (late ? 0 : WNOHANG) | WUNTRACED);
-            if (got && WIFSTOPPED(status)) stopped |= 1u << r;
-            else if (got) {
+            if (waitpid(children[r], &status, late ? 0 : WNOHANG) == children[r]) {
                 s->words[r].status = status;
-                s->words[r].seconds = fcp_clock() - begin;
+                s->words[r].seconds = fcp_clock() - s->begun;
                 children[r] = 0;
             }
-            running += children[r] != 0 && !(stopped >> r & 1);
+            running += children[r] != 0 && !s->words[r].stops;
         }
         for (unsigned r = 0; r < ranks && !running; r++)
             if (children[r]) {
@@ -201,6 +218,11 @@ static inline void process_run(process_shared *s, unsigned ranks, void (*body)(p
             }
         if (running) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
+}
+
+static inline void process_run(process_shared *s, unsigned ranks, void (*body)(process *), const void *argument) {
+    process_begin(s, ranks, body, argument);
+    process_end(s);
 }
 
 /* Every rank but those of `except` got to its end, and found nothing wrong. */

@@ -58,6 +58,7 @@ Test(cuda, ranks_and_devices) {
         char what[80];
         x->devices = 1 + (int)ranks % 3;
         x->seed = ranks;
+        x->most_peers = ranks == 5; /* of the two that each of three devices has */
         fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, "");
         snprintf(what, sizeof what, "%s on %u ranks, %d devices", masks[ranks % 4], ranks, x->devices);
         run_plan(x, plan, UINT32_MAX, 1, what);
@@ -354,6 +355,24 @@ Test(cuda, callers_memory) {
     for (int r = 0; r < 3; r++)
         cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits", r);
     cr_assert_eq(x->pageable_copies, 0);
+    /* the default streams of the caller's context, which is not that of the session's own stream */
+    for (uintptr_t handle = CU_DEFAULT_LEGACY; handle <= CU_DEFAULT_PER_THREAD; handle++) {
+        cu_stream stream;
+        memcpy(&stream, &handle, sizeof stream);
+        cr_assert_eq(c.cuda->call.fill((cu_ptr)(uintptr_t)c.tensors[0].o, 0, 4, stream), 0); /* o is on that device */
+        cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+        cr_assert_eq(c.cuda->call.fill((cu_ptr)(uintptr_t)c.tensors[0].dq, 0, 4, stream), 0);
+        cr_assert_eq(fcp_session_run_on(session, FCP_BACKWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert_eq(c.cuda->call.stream_wait(stream), 0, "%s", x->trouble);
+        for (int r = 0; r < 3; r++)
+            cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits on a default stream", r);
+    }
+    cr_assert_eq(c.cuda->call.context_set(NULL), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, (void *)(uintptr_t)CU_DEFAULT_LEGACY, &err), FCP_E_RUN);
+    cr_assert_eq(c.cuda->call.context_set(c.context[1]), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, NULL, &err), FCP_E_ARGUMENT);
+    cr_assert(strstr(err.message, "CU_STREAM_LEGACY"), "%s", err.message);
     /* host memory that is pinned is copied directly */
     void *pinned[4] = {0};
     unsigned long staged = x->host_copies, direct;

@@ -9,6 +9,7 @@
 #include "../../compiler/fcpc.h"
 #include "../../fuzz/reseal.h"
 #include "../../runtime/reference.h"
+#include "temporary.h"
 
 #define CLUSTER "cluster { gpus = 2 }\n"
 static const char *const programs[] = {
@@ -46,9 +47,8 @@ static uint8_t *bytes_of(const char *text, size_t *out_size) {
         char *shown = fcpc_diagnostics_render(d, false);
         cr_assert(false, "%s", shown);
     }
-    char path[] = "/tmp/fcp-damaged-XXXXXX";
-    int fd = mkstemp(path);
-    cr_assert(fd >= 0 && !close(fd) && !fcp_plan_save(plan, path, NULL));
+    char path[TEMPORARY];
+    cr_assert(temporary_file(path, "damaged") && !fcp_plan_save(plan, path, NULL));
     *out_size = plan->file_size;
     uint8_t *bytes = malloc(*out_size);
     FILE *f = fopen(path, "rb");
@@ -124,7 +124,7 @@ static unsigned from_environment(const char *name, unsigned otherwise) {
     return value ? (unsigned)strtoul(value, NULL, 10) : otherwise;
 }
 
-Test(damaged, load_or_refuse, .timeout = 600) {
+Test(damaged, load_or_refuse) {
     uint64_t state = from_environment("DAMAGED_SEED", 1);
     unsigned count = from_environment("DAMAGED_COUNT", DAMAGES);
     for (int i = 0; i < PROGRAMS; i++) {

@@ -11,6 +11,7 @@
 #include "../../codegen/emit.h"
 #include "../../codegen/kernels/abi.h"
 #include "mask_samples.h"
+#include "temporary.h"
 
 typedef struct sheet {
     char *at;
@@ -28,9 +29,9 @@ static void write_text(sheet *s, const char *text) { write_to(s, text, strlen(te
 
 /* A shared object of the text, in a folder of its own that is gone afterwards. */
 static void *compile(const sheet *s) {
-    char folder[] = "/tmp/test_emit_XXXXXX", source[64], object[64], command[600];
+    char folder[TEMPORARY], source[200], object[200], command[900];
     const char *cc = getenv("CC");
-    cr_assert_not_null(mkdtemp(folder));
+    cr_assert(temporary_folder(folder, "emit"));
     snprintf(source, sizeof source, "%s/a.c", folder);
     snprintf(object, sizeof object, "%s/a.so", folder);
     FILE *f = fopen(source, "w");

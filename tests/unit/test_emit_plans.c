@@ -10,6 +10,7 @@
 
 #include "../../runtime/kernel_source.h"
 #include "../../runtime/kernel_work.h"
+#include "temporary.h"
 
 enum { PLANS = 100, POINTS = 300, SEQUENCES = 5 };
 
@@ -42,9 +43,9 @@ static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
 }
 
 static void *compile(fcp_plan *const *plans, size_t count) {
-    char folder[] = "/tmp/test_emit_plans_XXXXXX", source[64], object[64], command[400];
+    char folder[TEMPORARY], source[200], object[200], command[900];
     const char *cc = getenv("CC");
-    cr_assert_not_null(mkdtemp(folder));
+    cr_assert(temporary_folder(folder, "emit"));
     snprintf(source, sizeof source, "%s/a.c", folder);
     snprintf(object, sizeof object, "%s/a.so", folder);
     FILE *f = fopen(source, "w");

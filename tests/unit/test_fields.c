@@ -9,6 +9,7 @@
 #include "../../compiler/program.h"
 #include "../../compiler/sha256.h"
 #include "../../runtime/npy.h"
+#include "temporary.h"
 
 typedef struct made {
     fcpc_diagnostics *d;
@@ -91,8 +92,8 @@ static void expect_values(const char *declaration, const char *read, mc_width wi
 }
 
 Test(fields, files_of_every_type) {
-    char path[] = "/tmp/fcp-field-XXXXXX", field[128];
-    close(mkstemp(path));
+    char path[TEMPORARY], field[200];
+    cr_assert(temporary_file(path, "field"));
     snprintf(field, sizeof field, "field x = file(\"%s\")", path);
     static const int64_t values[] = {0, 1, 3, 100};
     static const struct { const char *descr; int size; } types[] = {{"|i1", 1}, {"|u1", 1}, {"<i2", 2}, {"<u2", 2},
@@ -151,8 +152,8 @@ Test(fields, sha256) {
     cr_assert(sha256("abc", 3, hash));
     cr_expect_arr_eq(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
                            "\xb4\x10\xff\x61\xf2\x00\x15\xad", 32);
-    char path[] = "/tmp/fcp-field-XXXXXX";
-    close(mkstemp(path));
+    char path[TEMPORARY];
+    cr_assert(temporary_file(path, "field"));
     write_bytes(path, "abc", 3);
     cr_assert_eq(sha256_file(path, of_file), 0);
     cr_expect_arr_eq(of_file, hash, 32);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../runtime/jit.h"
+#include "temporary.h"
 
 /* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log; one with "meet" waits
  * until three of them are being compiled. */
@@ -51,19 +52,18 @@ static const char stand_in[] =
     "int nvrtcGetCUBIN(struct p *p, char *out) { char b[4096]; memcpy(out, b, bytes(p, b)); return 0; }\n"
     "#endif\n";
 
-static char folder[64], cache[80], library[80];
+static char folder[TEMPORARY], cache[TEMPORARY + 20], library[TEMPORARY + 20];
 
 static void build(const char *path, const char *flags) {
-    char command[600];
+    char command[900];
     const char *cc = getenv("CC");
     snprintf(command, sizeof command, "%s %s -w -shared -fPIC -o %s %s/nvrtc.c", cc && *cc ? cc : "cc", flags, path, folder);
     cr_assert_eq(system(command), 0);
 }
 
 static void set_up(void) {
-    char path[120];
-    strcpy(folder, "/tmp/test_jit_XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    char path[200];
+    cr_assert(temporary_folder(folder, "jit"));
     snprintf(cache, sizeof cache, "%s/cache", folder);
     snprintf(library, sizeof library, "%s/libnvrtc.so", folder);
     snprintf(path, sizeof path, "%s/nvrtc.c", folder);
@@ -75,7 +75,7 @@ static void set_up(void) {
     setenv("FCP_NVRTC", library, 1);
 }
 static void tear_down(void) {
-    char command[200];
+    char command[400];
     snprintf(command, sizeof command, "chmod -R u+w %s; rm -rf %s", folder, folder);
     cr_assert_eq(system(command), 0);
 }
@@ -126,7 +126,7 @@ Test(jit, hits_and_misses) {
 
 /* A compiler of other bytes, in the same place or another, is another compiler. */
 Test(jit, compilers) {
-    char other[80];
+    char other[200];
     snprintf(other, sizeof other, "%s/other.so", folder);
     build(other, "-DMAJOR=12");
     MUST_BE("sm_80 one 1", false, "one", "sm_80", NULL);
@@ -144,7 +144,7 @@ Test(jit, replaced) {
     for (int i = 0; i < 4; i++) {
         static const char *const flags[] = {"-DMAJOR=13", "-DMAJOR=12", "-DMAJOR=12", "-DMAJOR=13"};
         if (i == 1 || i == 3) { /* not in place: as a package manager does it */
-            char other[80];
+            char other[200];
             snprintf(other, sizeof other, "%s/other.so", folder);
             build(other, flags[i]);
             cr_assert_eq(rename(other, library), 0);
@@ -213,7 +213,7 @@ static void must_warn(const char *where, const char *why) {
 }
 
 Test(jit, folders) {
-    char path[120];
+    char path[200];
     cr_assert(!mkdir(cache, 0700) && !chmod(cache, 0755));
     must_warn(cache, "its mode is not 0700");
     cr_assert_eq(chmod(cache, 0700), 0);
@@ -249,7 +249,7 @@ Test(jit, homes) {
     unsetenv("FCP_CACHE");
     unsetenv("XDG_CACHE_HOME");
     for (int i = 2; i >= 0; i--) {
-        char base[120], path[160];
+        char base[200], path[300];
         struct stat s;
         snprintf(base, sizeof base, "%s/home%d", folder, i);
         cr_assert_eq(mkdir(base, 0700), 0);
@@ -264,7 +264,7 @@ Test(jit, homes) {
 
 /* A plain file is all that is read or replaced. */
 Test(jit, not_files) {
-    char command[200];
+    char command[400];
     fcp_jit *j;
     fcp_cubin c;
     fcp_error err;
@@ -356,7 +356,7 @@ static void holds(const fcp_jit_part *p, bool cached) {
     cr_assert_eq(p->cached, cached, "%s", p->source);
 }
 static long compilations(void) {
-    char path[120];
+    char path[200];
     struct stat s;
     snprintf(path, sizeof path, "%s/log", folder);
     return stat(path, &s) ? 0 : (long)s.st_size;
@@ -432,7 +432,7 @@ Test(jit, architectures) {
 Test(jit, no_compiler) {
     static const char *const flags[] = {"-DMAJOR=11", "-DMAJOR=13 -DOLD"};
     static const char *const why[] = {"is version 11.4; 12.0 or later is needed", "has no nvrtcGetCUBIN: it is too old"};
-    char path[100];
+    char path[200];
     fcp_nvrtc *n;
     fcp_error err;
     setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);

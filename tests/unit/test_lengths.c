@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../../compiler/sema.h"
+#include "temporary.h"
 
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
     char *source = malloc(strlen(value) + 100);
@@ -91,8 +92,8 @@ static void write_file(const char *path, const char *bytes, size_t size) {
 }
 
 Test(lengths, files) {
-    char folder[] = "/tmp/fcpc-lengths-XXXXXX", path[100], name[100], value[300];
-    cr_assert_not_null(mkdtemp(folder));
+    char folder[TEMPORARY], path[200], name[200], value[300];
+    cr_assert(temporary_folder(folder, "lengths"));
     snprintf(path, sizeof path, "%s/a.lengths", folder);
     snprintf(name, sizeof name, "%s/a.fcp", folder);
     snprintf(value, sizeof value, "file(\"%s\")", path);
@@ -148,11 +149,10 @@ Test(lengths, files) {
 }
 
 Test(lengths, canonical_has_the_option) {
-    char path[] = "/tmp/fcpc-lengths-XXXXXX";
-    int f = mkstemp(path);
-    cr_assert_geq(f, 0);
-    cr_assert_eq(write(f, "5\n6\n", 4), 4);
-    close(f);
+    char path[TEMPORARY];
+    cr_assert(temporary_file(path, "lengths"));
+    FILE *f = fopen(path, "w");
+    cr_assert(f && fputs("5\n6\n", f) >= 0 && fclose(f) == 0);
     fcpc_program *p = NULL;
     cr_assert_eq(compile("a.fcp", "file(\"nowhere\")", path, &p), FCP_OK);
     cr_expect_eq(p->length_count, 2);

@@ -13,7 +13,8 @@ typedef struct rank {
     char *memory, *foreign; /* of ncclMemAlloc; of the driver */
     void *handle;
 } rank;
-enum { MEMORY = 1 << 20 };
+enum { MEMORY = 1 << 20, LONG = 100 /* seconds: nothing that gets on at all takes so long */ };
+enum { TROUBLE = 1, TURNS = 2 }; /* counters that ranks share */
 
 typedef struct setting {
     uint64_t seed;
@@ -27,8 +28,8 @@ typedef struct setting {
 
 static nccl_result settle(rank *r, nccl_result result) {
     nccl_result error = result;
-    double begin = fcp_clock();
-    while (error == NCCL_IN_PROGRESS && fcp_clock() - begin < 20) {
+    fcp_patience patience = fcp_patience_of(LONG, 0.1);
+    while (error == NCCL_IN_PROGRESS && !fcp_patience_ends(&patience)) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         nccl_result asked = r->nccl->call.async_error(r->comm, &error);
         if (asked) return asked;
@@ -36,14 +37,31 @@ static nccl_result settle(rank *r, nccl_result result) {
     return error;
 }
 
-/* NOT_READY after `seconds`. */
-static cu_result wait_for(rank *r, cu_stream stream, double seconds) {
-    double begin = fcp_clock();
-    for (;;) {
+/* Until the stream has ended; NOT_READY: it hangs. */
+static cu_result wait_for(rank *r, cu_stream stream) {
+    for (fcp_patience patience = fcp_patience_of(LONG, 0.1);;) {
         cu_result result = r->cuda->call.stream_query(stream);
-        if (result != CU_ERROR_NOT_READY || fcp_clock() - begin > seconds) return result;
+        if (result != CU_ERROR_NOT_READY || fcp_patience_ends(&patience)) return result;
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
+}
+/* Until rank `who` says that something is wrong, or all has hung. */
+static void wait_for_trouble(rank *r, unsigned who) {
+    process *p = r->p;
+    for (fcp_patience patience = fcp_patience_of(LONG, 0.1); !atomic_load(&p->shared->counter[TROUBLE]) && !fcp_patience_ends(&patience);) {
+        r->cuda->call.stream_query(r->stream);
+        if (p->rank == who && p->cuda->trouble[0]) atomic_store(&p->shared->counter[TROUBLE], 1);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+}
+/* All ranks ask their streams, and that so often that whatever can get on has. NOT_READY: it cannot. */
+static cu_result wait_together(rank *r, cu_stream stream) {
+    cu_result result = CU_ERROR_NOT_READY;
+    for (int turn = 1; turn <= 20; turn++) {
+        if (result == CU_ERROR_NOT_READY) result = r->cuda->call.stream_query(stream);
+        process_meet(r->p, TURNS, turn);
+    }
+    return result;
 }
 
 static void open_rank(rank *r, process *p) {
@@ -52,7 +70,6 @@ static void open_rank(rank *r, process *p) {
     *r = (rank){.p = p};
     p->cuda->devices = PROCESSES;
     p->cuda->seed = x->seed * 77 + p->rank;
-    p->cuda->patience_s = p->nccl->patience_s = 3;
     p->nccl->seed = x->seed;
     p->nccl->silent = x->silent;
     if (x->version) p->nccl->version = x->version;
@@ -166,7 +183,7 @@ static void exchange(rank *r) {
     for (unsigned turn = 0; turn < 4; turn++) {
         draw(r, turn);
         everybody(r, sizes[turn]);
-        CHECK(p, wait_for(r, r->stream, 20) == 0, "%s", p->cuda->trouble);
+        CHECK(p, wait_for(r, r->stream) == 0, "%s", p->cuda->trouble);
         judge(r, turn, sizes[turn]);
     }
     cu_graph graph = NULL;
@@ -180,14 +197,14 @@ static void exchange(rank *r) {
     for (unsigned turn = 4; turn < 7; turn++) {
         draw(r, turn);
         CHECK(p, !call->graph_launch(exec, r->stream));
-        CHECK(p, wait_for(r, r->stream, 20) == 0, "%s", p->cuda->trouble);
+        CHECK(p, wait_for(r, r->stream) == 0, "%s", p->cuda->trouble);
         judge(r, turn, SHARE);
         CHECK(p, !memcmp(r->foreign + 900000, r->memory, 1000));
     }
     unsigned char *all = (unsigned char *)r->memory;
     r->foreign[0] = (char)(50 + p->rank);
     CHECK(p, !settle(r, r->nccl->call.all_gather(r->foreign, all, 1, NCCL_INT8, r->comm, r->stream)));
-    CHECK(p, wait_for(r, r->stream, 20) == 0);
+    CHECK(p, wait_for(r, r->stream) == 0);
     for (unsigned i = 0; i < p->ranks; i++) CHECK(p, all[i] == 50 + i);
     CHECK(p, !call->graph_exec_destroy(exec));
     CHECK(p, !r->nccl->call.strike(r->comm, r->handle));
@@ -217,7 +234,7 @@ static void two_communicators(rank *r) {
         CHECK(r->p, !in(r, r->memory + i * 100, 100, 0, i ? r->other : r->stream));
         CHECK(r->p, !end(r));
     }
-    CHECK(r->p, wait_for(r, r->stream, 20) == 0 && wait_for(r, r->other, 20) == 0);
+    CHECK(r->p, wait_for(r, r->stream) == 0 && wait_for(r, r->other) == 0);
     CHECK(r->p, !memcmp(r->memory, r->foreign, 200));
     r->comm = second;
     CHECK(r->p, !start(r) && !out(r, r->foreign, 1, 0, r->stream));
@@ -235,7 +252,7 @@ Test(nccl_standin, two_communicators) {
 
 static void warm(rank *r) {
     everybody(r, 1);
-    CHECK(r->p, wait_for(r, r->stream, 20) == 0);
+    CHECK(r->p, wait_for(r, r->stream) == 0);
 }
 static unsigned next(const rank *r) { return (r->p->rank + 1) % r->p->ranks; }
 static unsigned before(const rank *r) { return (r->p->rank + r->p->ranks - 1) % r->p->ranks; }
@@ -253,16 +270,16 @@ static void two_streams(rank *r) {
     CHECK(r->p, !out(r, r->foreign, 10, next(r), r->other));
     CHECK(r->p, !in(r, r->memory + 100, 10, before(r), r->other));
     CHECK(r->p, !end(r));
-    wait_for(r, r->stream, 5);
-    wait_for(r, r->other, 5);
+    wait_for(r, r->stream);
+    wait_for(r, r->other);
     leave(r);
 }
 static void unordered_copy(rank *r) {
     warm(r);
     around(r, 10, r->stream);
     r->cuda->call.copy((uintptr_t)r->memory + 100, (uintptr_t)r->memory + 5, 10, r->other);
-    wait_for(r, r->stream, 5);
-    wait_for(r, r->other, 5);
+    wait_for(r, r->stream);
+    wait_for(r, r->other);
     leave(r);
 }
 static void two_graphs(rank *r) {
@@ -275,8 +292,8 @@ static void two_graphs(rank *r) {
     CHECK(r->p, !call->capture_end(r->stream, &graph));
     CHECK(r->p, !call->graph_instantiate(&exec, graph, 0) && !call->graph_destroy(graph));
     CHECK(r->p, !call->graph_launch(exec, r->stream) && !call->graph_launch(exec, r->other));
-    wait_for(r, r->stream, 5);
-    wait_for(r, r->other, 5);
+    wait_for(r, r->stream);
+    wait_for(r, r->other);
     CHECK(r->p, !call->graph_exec_destroy(exec));
     leave(r);
 }
@@ -286,7 +303,7 @@ static void other_sizes(rank *r) {
     CHECK(r->p, !out(r, r->foreign, 10 + r->p->rank, next(r), r->stream));
     CHECK(r->p, !in(r, r->memory, 10, before(r), r->stream));
     CHECK(r->p, !end(r));
-    wait_for(r, r->stream, 1);
+    wait_for_trouble(r, 0);
     CHECK(r->p, !r->nccl->call.abort(r->comm));
 }
 /* Rank 0 puts down two groups in an order that rank 1 does not. */
@@ -299,7 +316,7 @@ static void other_order(rank *r) {
         else CHECK(r->p, !in(r, r->memory, bytes, 0, r->stream));
         CHECK(r->p, !end(r));
     }
-    wait_for(r, r->stream, 1);
+    wait_for_trouble(r, 1);
     CHECK(r->p, !r->nccl->call.abort(r->comm));
 }
 static void not_connected(rank *r) {
@@ -359,7 +376,7 @@ static void overlaps(rank *r) {
     CHECK(r->p, !out(r, r->memory, 10, next(r), r->stream));
     CHECK(r->p, !in(r, r->memory + 9, 10, before(r), r->stream));
     CHECK(r->p, !end(r));
-    CHECK(r->p, wait_for(r, r->stream, 5) != CU_ERROR_NOT_READY);
+    CHECK(r->p, wait_for(r, r->stream) != CU_ERROR_NOT_READY);
     leave(r);
 }
 static void destroys_under_way(rank *r) {
@@ -408,9 +425,9 @@ static void one_by_one(rank *r) {
     unsigned peer = 1 - p->rank;
     CHECK(p, !settle(r, out(r, r->foreign, 10, peer, r->stream)));
     CHECK(p, !settle(r, in(r, r->memory, 10, peer, r->stream)));
-    p->word->code = wait_for(r, r->stream, 0.3) == 0 ? FCP_OK : FCP_E_RUN;
+    p->word->code = wait_together(r, r->stream) == 0 ? FCP_OK : FCP_E_RUN;
     CHECK(p, !r->nccl->call.abort(r->comm));
-    CHECK(p, wait_for(r, r->stream, 5) == 0);
+    CHECK(p, wait_for(r, r->stream) == 0);
 }
 Test(nccl_standin, a_send_may_wait_for_its_receive) {
     unsigned ended = 0, stuck = 0;
@@ -426,21 +443,32 @@ Test(nccl_standin, a_send_may_wait_for_its_receive) {
     cr_assert(ended && stuck, "%u, %u", ended, stuck);
 }
 
-/* Rank 1 dies, stops or stalls in its third group: the others wait, or are told. */
+/* Rank 1 has died, stopped or stalled. */
+static bool suffered(const rank *r) {
+    process_shared *shared = r->p->shared;
+    if (r->p->rank == 1 && r->p->nccl->begun >= r->p->nccl->group_at) atomic_store(&shared->counter[TROUBLE], 1);
+    return atomic_load(&shared->counter[TROUBLE]) || shared->words[1].stops || *(volatile int *)&shared->words[1].status;
+}
+/* It does in its third group: the others wait, or are told. */
 static void third_group(rank *r) {
     const setting *x = r->p->argument;
+    bool told = x->fault == STANDIN_DIES && !x->silent;
     nccl_result error = NCCL_SUCCESS;
     warm(r);
     around(r, 100, r->stream);
-    CHECK(r->p, wait_for(r, r->stream, 20) == 0);
+    CHECK(r->p, wait_for(r, r->stream) == 0);
     around(r, 100, r->stream);
-    wait_for(r, r->stream, x->silent ? 0.5 : 0.2);
-    CHECK(r->p, !r->nccl->call.async_error(r->comm, &error));
-    if (x->fault == STANDIN_DIES && !x->silent) CHECK(r->p, error == NCCL_REMOTE_ERROR);
-    else CHECK(r->p, error == NCCL_SUCCESS);
-    CHECK(r->p, wait_for(r, r->stream, 0.1) == CU_ERROR_NOT_READY);
+    fcp_patience patience = fcp_patience_of(LONG, 0.1);
+    for (int asked = 0; asked < 20 && !fcp_patience_ends(&patience) && !(told && error);) {
+        CHECK(r->p, r->cuda->call.stream_query(r->stream) == CU_ERROR_NOT_READY);
+        CHECK(r->p, !r->nccl->call.async_error(r->comm, &error));
+        asked += suffered(r) && !told;
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    CHECK(r->p, told || suffered(r));
+    CHECK(r->p, error == (told ? NCCL_REMOTE_ERROR : NCCL_SUCCESS));
     CHECK(r->p, !r->nccl->call.abort(r->comm));
-    CHECK(r->p, wait_for(r, r->stream, 5) == 0);
+    CHECK(r->p, wait_for(r, r->stream) == 0);
 }
 Test(nccl_standin, a_rank_dies_stops_stalls) {
     static const int faults[] = {STANDIN_DIES, STANDIN_DIES, STANDIN_STOPS, STANDIN_STALLS};

@@ -1,7 +1,9 @@
 /* test_nccl_start.c: how the processes of a plan find each other: which rank the environment says this is, and how an id goes
  * from rank 0 to all by files or by MPI. No NCCL, no device. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 
 #include "../../runtime/clock.h"
 #include "../../runtime/start.h"
+#include "temporary.h"
 
 /* --- the environment ---------------------------------------------------------------------------------------------- */
 
@@ -111,36 +114,54 @@ Test(start, caller) {
 
 /* --- by files ----------------------------------------------------------------------------------------------------- */
 
-enum { RANKS = 6 };
+enum { RANKS = 6, LONG = 200 /* seconds: who comes at all is not so late */ };
 typedef struct sharer {
     fcp_place place;
     const char *path;
     uint32_t timeout_s;
+    unsigned after; /* ranks that have asked before it begins */
     long late_ms;
     uint8_t id[FCP_ID_BYTES];
     fcp_code code;
     fcp_error err;
 } sharer;
 
+static void wait_for_file(const char *path) {
+    while (access(path, F_OK)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 static void *share(void *argument) {
     sharer *x = argument;
+    char name[TEMPORARY + 40];
+    for (unsigned r = 0; r < RANKS; r++) {
+        snprintf(name, sizeof name, "%s.%u", x->path, r);
+        if (x->after >> r & 1) wait_for_file(name);
+    }
     nanosleep(&(struct timespec){.tv_nsec = x->late_ms * 1000000}, NULL);
     const fcp_start start = {.id_file = x->path};
     x->code = fcp_id_share(&x->place, &start, x->timeout_s, x->id, &x->err);
     return NULL;
 }
 
-/* The ranks of `present`, each a thread; rank 0's id is `value`. */
-static void run_ranks(sharer all[RANKS], const char *path, unsigned present, uint8_t value, uint32_t timeout_s) {
+/* The ranks of `present`, each a thread; rank 0's id is `value`. With `last` rank 0 comes last of all, and is the one that
+ * may give up: not for the others' being late. */
+static void run_ranks(sharer all[RANKS], const char *path, unsigned present, uint8_t value, uint32_t timeout_s, bool last) {
     pthread_t threads[RANKS];
     for (uint32_t r = 0; r < RANKS; r++) {
         all[r] = (sharer){.place = {.rank = r, .ranks = RANKS, .from = "a test"}, .path = path, .timeout_s = timeout_s};
+        if (last && r) all[r].timeout_s = LONG;
         all[r].late_ms = r * 37 % 5 * 11;
+        all[r].after = last && !r ? present & ~1u : 0;
         if (r == 0) memset(all[r].id, value, sizeof all[r].id);
         if (present >> r & 1) cr_assert_eq(pthread_create(&threads[r], NULL, share, &all[r]), 0);
     }
-    for (uint32_t r = 0; r < RANKS; r++)
-        if (present >> r & 1) pthread_join(threads[r], NULL);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        fcp_patience patience = fcp_patience_of(timeout_s + 20, 0.1);
+        while (present >> r & 1 && pthread_tryjoin_np(threads[r], NULL)) {
+            cr_assert(!fcp_patience_ends(&patience), "rank %u does not give up", r);
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    }
 }
 
 static void all_have(const sharer all[RANKS], uint8_t value) {
@@ -150,25 +171,22 @@ static void all_have(const sharer all[RANKS], uint8_t value) {
     }
 }
 
-static void make_folder(char folder[64]) {
-    snprintf(folder, 64, "/tmp/fcpc-start-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-}
+static void make_folder(char folder[TEMPORARY]) { cr_assert(temporary_folder(folder, "start")); }
 static void remove_folder(const char *folder) { cr_assert_eq(rmdir(folder), 0, "%s: something is left", folder); }
 
 Test(start, by_files) {
-    char folder[64], path[100];
+    char folder[TEMPORARY], path[TEMPORARY + 20];
     sharer all[RANKS];
     make_folder(folder);
     snprintf(path, sizeof path, "%s/id", folder);
     for (uint8_t value = 1; value < 5; value++) { /* the same path, run after run */
-        run_ranks(all, path, (1 << RANKS) - 1, value, 20);
+        run_ranks(all, path, (1 << RANKS) - 1, value, LONG, false);
         all_have(all, value);
     }
     remove_folder(folder);
 }
 
-/* A file of a run that died, byte by byte as it was. */
+/* A file of a run that died, byte by byte as it is. */
 typedef struct kept {
     char bytes[4096];
     size_t size;
@@ -178,6 +196,22 @@ static void keep(kept *k, const char *path) {
     cr_assert_not_null(f, "%s", path);
     k->size = fread(k->bytes, 1, sizeof k->bytes, f);
     fclose(f);
+    struct stat s;
+    cr_assert_eq(stat(path, &s), 0);
+    cr_assert_eq(s.st_mode & 0777, 0600);
+}
+/* A rank is killed once `file` is there, which it leaves behind. */
+static void die(sharer *x, const char *file, kept *left) {
+    pid_t child = fork();
+    int status;
+    cr_assert(child >= 0);
+    if (child == 0) {
+        share(x);
+        _exit(1);
+    }
+    wait_for_file(file);
+    cr_assert(!kill(child, SIGKILL) && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    keep(left, file);
 }
 static void put_back(const kept *k, const char *path, mode_t mode) {
     FILE *f = fopen(path, "wb");
@@ -187,78 +221,69 @@ static void put_back(const kept *k, const char *path, mode_t mode) {
 
 /* What died left an answer, questions, and a question that says that its answer was taken: none of it is believed. */
 Test(start, what_a_dead_run_left) {
-    char folder[64], path[100], name[120];
+    char folder[TEMPORARY], path[TEMPORARY + 20], name[TEMPORARY + 40];
     sharer all[RANKS];
     kept question, taken, answer;
     make_folder(folder);
     snprintf(path, sizeof path, "%s/id", folder);
-    /* a run in which rank 0 never comes, and one in which rank 5 does not: their files are kept as they were */
-    pthread_t thread;
-    sharer alone = {.place = {.rank = 2, .ranks = RANKS, .from = "a test"}, .path = path, .timeout_s = 1};
-    cr_assert_eq(pthread_create(&thread, NULL, share, &alone), 0);
     snprintf(name, sizeof name, "%s.2", path);
-    while (access(name, F_OK)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    keep(&question, name);
-    struct stat s;
-    cr_assert_eq(stat(name, &s), 0);
-    cr_assert_eq(s.st_mode & 0777, 0600);
-    pthread_join(thread, NULL);
+    /* a rank that asks and dies, and rank 0, which answers it and dies */
+    sharer alone = {.place = {.rank = 2, .ranks = RANKS, .from = "a test"}, .path = path, .timeout_s = LONG};
+    sharer first = {.place = {.rank = 0, .ranks = RANKS, .from = "a test"}, .path = path, .timeout_s = LONG};
+    memset(first.id, 99, sizeof first.id);
+    die(&alone, name, &question);
+    die(&first, path, &answer);
+    /* those that give up leave nothing */
+    unlink(path);
+    alone.timeout_s = first.timeout_s = 1;
+    share(&alone);
     cr_assert_eq(alone.code, FCP_E_START);
     cr_assert(strstr(alone.err.message, "rank 0 did not answer rank 2"), "%s", alone.err.message);
     cr_assert_eq(access(name, F_OK), -1, "a question is left");
-    sharer first = {.place = {.rank = 0, .ranks = RANKS, .from = "a test"}, .path = path, .timeout_s = 2};
-    memset(first.id, 99, sizeof first.id);
     put_back(&question, name, 0600);
-    cr_assert_eq(pthread_create(&thread, NULL, share, &first), 0);
-    while (access(path, F_OK)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    keep(&answer, path);
-    cr_assert_eq(stat(path, &s), 0);
-    cr_assert_eq(s.st_mode & 0777, 0600);
-    pthread_join(thread, NULL);
+    share(&first);
     cr_assert_eq(first.code, FCP_E_START);
-    cr_assert(strstr(first.err.message, "did not ask for the id"), "%s", first.err.message);
+    cr_assert(strstr(first.err.message, "rank 1 did not ask for the id"), "%s", first.err.message);
     cr_assert_eq(access(path, F_OK), -1, "an answer is left");
     taken = question;
     taken.bytes[16] = 1; /* its answer was taken */
 
     put_back(&answer, path, 0600);
     put_back(&question, name, 0600);
-    run_ranks(all, path, (1 << RANKS) - 1, 1, 20);
+    run_ranks(all, path, (1 << RANKS) - 1, 1, LONG, false);
     all_have(all, 1);
     put_back(&answer, path, 0600);
     put_back(&taken, name, 0600);
-    run_ranks(all, path, (1 << RANKS) - 1, 2, 20);
+    run_ranks(all, path, (1 << RANKS) - 1, 2, LONG, false);
     all_have(all, 2);
     /* cut short, and of somebody who lets others write */
     answer.size -= 3;
     put_back(&answer, path, 0600);
     put_back(&question, name, 0666);
-    run_ranks(all, path, (1 << RANKS) - 1, 3, 20);
+    run_ranks(all, path, (1 << RANKS) - 1, 3, LONG, false);
     all_have(all, 3);
     remove_folder(folder);
 }
 
 Test(start, who_does_not_come) {
-    char folder[64], path[100], to[100];
+    char folder[TEMPORARY], path[TEMPORARY + 20], to[TEMPORARY + 20];
     sharer all[RANKS];
     make_folder(folder);
     snprintf(path, sizeof path, "%s/id", folder);
-    double begin = fcp_clock();
-    run_ranks(all, path, 0x37, 1, 1); /* all but rank 3 */
-    cr_assert(fcp_clock() - begin < 20);
+    run_ranks(all, path, 0x37, 1, 2, true); /* all but rank 3 */
     cr_assert_eq(all[0].code, FCP_E_START);
-    cr_assert(strstr(all[0].err.message, "rank 3 did not ask for the id within 1 s") && strstr(all[0].err.message, "id.3"), "%s",
+    cr_assert(strstr(all[0].err.message, "rank 3 did not ask for the id within 2 s") && strstr(all[0].err.message, "id.3"), "%s",
               all[0].err.message);
-    run_ranks(all, path, 0x3e, 1, 1); /* all but rank 0 */
+    run_ranks(all, path, 0x3e, 1, 1, false); /* all but rank 0 */
     for (int r = 1; r < RANKS; r++) cr_assert(strstr(all[r].err.message, "rank 0 did not answer"), "%s", all[r].err.message);
     /* a link is not followed; a folder is not there */
     snprintf(to, sizeof to, "%s/elsewhere", folder);
     cr_assert_eq(symlink(to, path), 0);
-    run_ranks(all, path, 3, 1, 1);
+    run_ranks(all, path, 3, 1, 1, false);
     for (int r = 0; r < 2; r++) cr_assert(strstr(all[r].err.message, "something else"), "%s", all[r].err.message);
     unlink(path);
     snprintf(path, sizeof path, "%s/nowhere/id", folder);
-    run_ranks(all, path, 2, 1, 1);
+    run_ranks(all, path, 2, 1, 1, false);
     cr_assert(strstr(all[1].err.message, "cannot make"), "%s", all[1].err.message);
     remove_folder(folder);
 }
@@ -297,7 +322,7 @@ static void by_mpi(const char *library, const char *path, bool twice) {
 }
 
 Test(start, by_mpi) {
-    char folder[64], path[100];
+    char folder[TEMPORARY], path[TEMPORARY + 20];
     fcp_place p = {.rank = 0, .ranks = 3, .mpi = true, .from = "a test"};
     uint8_t id[FCP_ID_BYTES] = {0};
     fcp_error err = {0};

@@ -9,16 +9,16 @@
 #include <unistd.h>
 
 #include "../../runtime/npy.h"
+#include "temporary.h"
 
-static char folder[64];
+static char folder[TEMPORARY];
 
 static void setup(void) {
-    snprintf(folder, sizeof folder, "/tmp/fcp-npy-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    cr_assert(temporary_folder(folder, "npy"));
 }
 
 static void teardown(void) {
-    char command[128];
+    char command[200];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     cr_assert(system(command) == 0);
 }

@@ -10,17 +10,17 @@
 
 #include "../../fuzz/reseal.h"
 #include "plan_tables.h"
+#include "temporary.h"
 
 /* --- a folder of its own, and bytes ------------------------------------------------------------------------------- */
 
-static char folder[64];
+static char folder[TEMPORARY];
 
 static const char *in_folder(const char *name) {
-    static char path[2][160];
+    static char path[2][TEMPORARY + 40];
     static int turn;
     if (!*folder) {
-        strcpy(folder, "/tmp/fcp-test-XXXXXX");
-        cr_assert(mkdtemp(folder));
+        cr_assert(temporary_folder(folder, "plan"));
     }
     turn = !turn;
     snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);

@@ -9,6 +9,7 @@
 #include "../../runtime/reference.h"
 #include "../../runtime/tensors.h"
 #include "gpu_plan.h"
+#include "temporary.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BOTH = 1 << FCP_FORWARD | 1 << FCP_BACKWARD };
 
@@ -24,13 +25,12 @@ static fcp_plan *make_plan(const char *mask) {
 Test(ranks, digest) {
     fcp_plan *plan = make_plan("causal"), *again = make_plan("causal"), *other = make_plan("full");
     uint8_t a[FCP_DIGEST_BYTES], b[FCP_DIGEST_BYTES], c[FCP_DIGEST_BYTES], d[FCP_DIGEST_BYTES], file[FCP_DIGEST_BYTES];
-    char path[] = "/tmp/fcpc-digest-XXXXXX";
+    char path[TEMPORARY];
     fcp_error err = {0};
     cr_assert(!fcp_plan_digest(plan, a, &err) && !fcp_plan_digest(again, b, &err) && !fcp_plan_digest(other, c, &err));
     cr_assert_arr_eq(a, b, sizeof a);
     cr_assert(memcmp(a, c, sizeof a));
-    int fd = mkstemp(path);
-    cr_assert(fd >= 0 && close(fd) == 0);
+    cr_assert(temporary_file(path, "digest"));
     cr_assert_eq(fcp_plan_save(plan, path, &err), FCP_OK, "%s", err.message);
     FILE *f = fopen(path, "rb");
     char *bytes = malloc(plan->file_size);

@@ -3,6 +3,7 @@
 #include "../../runtime/cuda_driver.h"
 #include "../../runtime/tensors.h"
 #include "cuda_stand.h"
+#include "temporary.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BATCHES = 4 };
 
@@ -116,9 +117,9 @@ Test(rebind, passes_apart) {
     static const int order[] = {0, 1, 0, 1};
     static const long compiled[] = {1, 1, 0, 0};
     standin *x = stand();
-    char folder[] = "/tmp/test_rebind_XXXXXX", command[60];
+    char folder[TEMPORARY], command[200];
     fcp_session_options options = {.backend = "cuda", .timeout_s = 60, .stage_bytes = 1 << 16};
-    cr_assert_not_null(mkdtemp(folder));
+    cr_assert(temporary_folder(folder, "rebind"));
     setenv("FCP_CACHE", folder, 1);
     for (int i = 0; i < 4; i++) {
         char text[400];

@@ -5,6 +5,7 @@
 #include "../../compiler/explain.h"
 #include "../../compiler/program.h"
 #include "random_score.h"
+#include "temporary.h"
 
 static fcp_code parse(const char *source, const fcpc_options *options, fcpc_program **p, char **said) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -135,8 +136,9 @@ Test(score, sinks) {
     const double wanted[] = {0.5, 0.5, -1.25, 3, 0.2};
     cr_expect_arr_eq(p->sink, wanted, sizeof wanted);
     fcpc_program_free(p);
-    char path[] = "/tmp/fcpc-sink-XXXXXX", source[200];
-    FILE *f = fdopen(mkstemp(path), "w");
+    char path[TEMPORARY], source[300];
+    cr_assert(temporary_file(path, "sink"));
+    FILE *f = fopen(path, "w");
     cr_assert_not_null(f);
     fputs("0.25 # of head 0\n-3\n1e-30\n", f);
     fclose(f);

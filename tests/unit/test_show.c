@@ -11,6 +11,7 @@
 #include "../../compiler/show_model.h"
 #include "../../compiler/text.h"
 #include "hand_plan.h"
+#include "temporary.h"
 
 static void collect(void *context, const char *bytes, size_t size) { text_add(context, bytes, size); }
 
@@ -391,11 +392,9 @@ Test(show, golden_folded) {
     check_markup(svg.at);
     cr_assert_lt(svg.size, 1u << 20);
     text_free(&svg);
-    char path[] = "/tmp/show-XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEMPORARY];
     fcp_plan *loaded = NULL;
-    cr_assert_geq(fd, 0);
-    close(fd);
+    cr_assert(temporary_file(path, "show"));
     cr_assert_eq(fcp_plan_save(plan, path, NULL), FCP_OK);
     cr_assert_eq(fcp_plan_load(path, &loaded, NULL), FCP_OK);
     unlink(path);

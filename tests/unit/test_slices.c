@@ -4,6 +4,7 @@
 #include "../../compiler/program.h"
 #include "../../compiler/rows.h"
 #include "../../compiler/slices.h"
+#include "temporary.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -495,7 +496,7 @@ Test(slices, far_positions) {
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static char path[] = "/tmp/fcpc-slices.XXXXXX";
+static char path[TEMPORARY];
 
 static void write_bytes(const void *bytes, size_t size) {
     FILE *f = fopen(path, "wb");
@@ -543,7 +544,7 @@ static void same_bands(const mc_bands *a, const mc_bands *b) {
 }
 
 Test(slices, files_of_all_kinds_hold_the_same) {
-    cr_assert_geq(mkstemp(path), 0);
+    cr_assert(temporary_file(path, "slices"));
     const int64_t five[] = {0, 20, 0, 20, 1, 20, 40, 3, 60, 3, 40, 64, 0, 9, 0, 30, 50, 30, 64, 2};
     const int64_t four[] = {0, 20, 0, 20, 20, 40, 3, 60, 40, 64, 0, 9, 30, 50, 30, 64};
     static const char text[] = "# four\n0 20 0 20 causal\n\n20\t40, 3,60 both # a band\r\n40 64 0 9\n  30 50 30 64 2";
@@ -579,7 +580,7 @@ Test(slices, files_of_all_kinds_hold_the_same) {
 }
 
 Test(slices, files_that_are_wrong) {
-    cr_assert_geq(mkstemp(path), 0);
+    cr_assert(temporary_file(path, "slices"));
     const int64_t far = (INT64_C(1) << 40) + 1;
     const int64_t bad[][5] = {{0, 0, 0, 1, 0}, {0, 1, 5, 5, 0}, {3, 2, 0, 1, 0}, {-1, 1, 0, 1, 0}, {0, 1, 0, far, 0},
                               {0, 1, 0, 1, 4}, {0, 1, 0, 1, -1}, {0, 1, 0, INT64_MAX, 0}};

@@ -1,0 +1,28 @@
+/* nvrtc_symbols.h: NVRTC by its symbols: for nvrtc.c, which loads them, and for tests whose libraries have the same ones. */
+#ifndef FCP_NVRTC_SYMBOLS_H
+#define FCP_NVRTC_SYMBOLS_H
+#include <stddef.h>
+
+typedef struct nvrtc_program_ *nvrtc_program;
+typedef int nvrtc_result; /* 0: done */
+enum { NVRTC_DONE = 0, NVRTC_OUT_OF_MEMORY = 1, NVRTC_INTERNAL_ERROR = 11 };
+
+/* symbol, type of the pointer */
+#define FCP_NVRTC_SYMBOLS(X)                                                                                           \
+    X(nvrtcVersion, nvrtc_result (*version)(int *, int *))                                                             \
+    X(nvrtcGetErrorString, const char *(*error)(nvrtc_result))                                                         \
+    X(nvrtcCreateProgram, nvrtc_result (*create)(nvrtc_program *, const char *, const char *, int,                     \
+                                                 const char *const *, const char *const *))                            \
+    X(nvrtcDestroyProgram, nvrtc_result (*destroy)(nvrtc_program *))                                                   \
+    X(nvrtcCompileProgram, nvrtc_result (*compile)(nvrtc_program, int, const char *const *))                           \
+    X(nvrtcGetProgramLogSize, nvrtc_result (*log_size)(nvrtc_program, size_t *))                                       \
+    X(nvrtcGetProgramLog, nvrtc_result (*log)(nvrtc_program, char *))                                                  \
+    X(nvrtcGetCUBINSize, nvrtc_result (*cubin_size)(nvrtc_program, size_t *))                                          \
+    X(nvrtcGetCUBIN, nvrtc_result (*cubin)(nvrtc_program, char *))
+
+struct fcp_nvrtc_table {
+#define X(name, type) type;
+    FCP_NVRTC_SYMBOLS(X)
+#undef X
+};
+#endif

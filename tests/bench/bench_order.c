@@ -1,0 +1,65 @@
+/* bench_order.c: work lists of the backward pass: how long the ordered one takes beside one without turns, by the model of
+ * tests/unit/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "../../compiler/fcpc.h"
+#include "../unit/order_model.h"
+#include "bench.h"
+
+enum { BLOCKS = 116 }; /* of a device of 132 multiprocessors, sixteen of them kept for communication */
+
+static const struct {
+    const char *what, *cluster, *lengths, *mask, *block;
+} all[] = {
+    {"causal, 8K", "gpus = 1", "8K", "causal", "1K"},
+    {"full, 8K", "gpus = 1", "8K", "full", "1K"},
+    {"window of 1K, 8K", "gpus = 1", "8K", "window(w = 1K)", "1K"},
+    {"causal documents, 32K", "gpus = 1", "13K, 7K, 5K, 3K, 1K x 3, 500 x 2", "causal", "1K"},
+    {"one long document and many short ones", "gpus = 1", "26K, 100 x 500", "causal", "1K"},
+    {"shared question, 8K", "gpus = 1", "8K", "shared_question(p = 2K, answers = 4)", "1K"},
+    {"lambda, 16K", "gpus = 1", "16K", "lambda", "1K"},
+    {"causal, 64K, 8 ranks", "gpus = 8", "64K", "causal", "4K"},
+};
+
+static fcp_plan *plan_of(size_t i) {
+    char text[500];
+    snprintf(text, sizeof text,
+             "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { %s }\nbatch { lengths = [%s] }\n"
+             "plan { mask = %s; block = %s; strategy = fcp(coalesce = 16) }\n", all[i].cluster, all[i].lengths, all[i].mask,
+             all[i].block);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    if (fcpc_parse_text("order.fcp", text, strlen(text), NULL, d, &program) || fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan)) {
+        char *said = fcpc_diagnostics_render(d, false);
+        printf("%s\n", said ? said : "out of memory");
+        free(said);
+    }
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return plan;
+}
+
+void bench_order(void) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[100], note[120];
+        uint64_t with = 0, without = 0, work = 0;
+        snprintf(name, sizeof name, "backward lists, %s: model, no turns / turns", all[i].what);
+        if (!bench_wants(name)) continue;
+        fcp_plan *plan = plan_of(i);
+        double start = bench_now();
+        for (uint32_t rank = 0; plan && rank < plan->problem->ranks; rank++) {
+            order_model a, b;
+            if (!order_model_of_rank(plan, rank, BLOCKS, &a, &b)) printf("out of memory\n");
+            else with += a.end, without += b.end, work += a.work;
+        }
+        double seconds = bench_now() - start;
+        if (!with) continue;
+        snprintf(note, sizeof note, "%d blocks, 8 x 8 heads; without turns %.2f of what they could do; %.0f ms", BLOCKS,
+                 (double)work / (double)without / BLOCKS, 1e3 * seconds);
+        bench_row(name, (double)without / (double)with, "", ">= 0.95", (double)without >= 0.95 * (double)with, note);
+        fcp_plan_free(plan);
+    }
+}

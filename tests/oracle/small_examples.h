@@ -1,0 +1,49 @@
+/* small_examples.h: the examples, made small: for tests in which a product takes fibers milliseconds. */
+#ifndef SMALL_EXAMPLES_H
+#define SMALL_EXAMPLES_H
+#include <stddef.h>
+
+typedef struct small_example {
+    const char *file, *lengths, *defines[8];
+} small_example;
+
+/* Examples, made small: lengths, and what their masks need for that. */
+static const small_example small_examples[] = {
+    {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
+    {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
+    {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
+    {"ring.fcp", "[300, 130]", {0}},
+    {"shared_question.fcp", "[400, 200]", {0}},
+    {"window.fcp", "[400, 60]", {"plan.mask.w=100"}},
+    {"masks/block_diffusion.fcp", "[300, 100]", {"plan.mask.b=16"}},
+    {"masks/causal_blockwise_fm.fcp", "[300, 200]", {"plan.mask.b=50"}},
+    {"masks/draft_train.fcp", "[300]", {"plan.mask.p=140", "plan.mask.b=4"}},
+    {"masks/natten2d.fcp", "[320]", {"plan.mask.W=20", "plan.mask.kw=5", "plan.mask.kh=7"}},
+    {"masks/qk_sparse.fcp", "[300, 400]", {"plan.mask.o=100", "plan.mask.m=60"}},
+    {"masks/sta2d.fcp", "[384]", {"plan.mask.W=24", "plan.mask.tw=4", "plan.mask.kw=3", "plan.mask.kh=1"}},
+    {"masks/sta3d.fcp", "[384]", {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2",
+                                  "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
+    {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
+    {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
+};
+/* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their own), with
+ * scores. */
+static const small_example other_examples[] __attribute__((unused)) = {
+    {"chunked_prefill.fcp", "[64:300 x 2, 70, 1:200 x 3]", {0}},
+    {"cross.fcp", "[300:77 x 2, 100:77 x 2]", {0}},
+    {"decode.fcp", "[1:400 x 4, 1:100 x 10]", {0}},
+    {"masks/causal_document.fcp", NULL, {"model.heads=1"}},
+    {"masks/document.fcp", NULL, {"model.heads=1"}},
+    {"masks/global_field.fcp", NULL, {"model.heads=1"}},
+    {"masks/hash_sparse.fcp", NULL, {"model.heads=1"}},
+    {"masks/prefix_document.fcp", NULL, {"model.heads=1"}},
+    {"masks/random_eviction.fcp", NULL, {"model.heads=1"}},
+    {"masks/slices.fcp", "[4K]", {"model.heads=1", "plan.block=512"}},
+    {"masks/tree.fcp", NULL, {"model.heads=1"}},
+    {"scores/alibi.fcp", "[300, 150]", {0}},
+    {"scores/heads.fcp", "[300, 150]", {0}},
+    {"scores/relative.fcp", "[300, 150]", {"model.heads=4"}},
+    {"scores/sinks.fcp", "[300, 150]", {"model.heads=4"}},
+    {"scores/softcap.fcp", "[300, 150]", {"softcap.c=20.0"}},
+};
+#endif
