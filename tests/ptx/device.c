@@ -45,6 +45,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[PTX_ERROR + 100];
 static ptx_change change;
 static unsigned changes;
+static uint64_t salt;
 
 static void note(const char *text) {
     pthread_mutex_lock(&lock);
@@ -63,6 +64,8 @@ unsigned ptx_device_change(const ptx_change *next) {
     changes = 0;
     return made;
 }
+
+void ptx_device_seed(uint64_t seed) { salt = seed; }
 
 /* The text as it was changed; what was given is freed. */
 static char *changed(char *text) {
@@ -331,7 +334,7 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the sinks", launch->sinks, plan->sink_count * 4, false);
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
-    uint64_t seed = ++w->launches * 2654435761u + a->rank;
+    uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
     uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* launches of a kind come in turn */
     uint64_t blocks = draw % 3 == 0 ? pieces : draw % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
     fk_launch_maps maps;

@@ -25,4 +25,6 @@ typedef struct ptx_change {
     char *(*edit)(const char *text, const char *at);
 } ptx_change;
 unsigned ptx_device_change(const ptx_change *change);
+/* Another order of everything that the seed decides. */
+void ptx_device_seed(uint64_t seed);
 #endif
