@@ -44,7 +44,7 @@ typedef struct emit_kernel {
     unsigned skeleton;
     uint32_t threads;        /* of a block */
     uint32_t shared;         /* bytes, given at the launch */
-    uint32_t registers;      /* the budget: a compilation that needs more is not to be used */
+    uint32_t registers;      /* the budget: a compilation that needs more is not to be used; for sm_90a, nor one of fewer */
     uint32_t parts;          /* blocks that an item of work is cut into */
     bool maps;               /* its parameters are fk_launch_maps, else fk_launch */
 } emit_kernel;

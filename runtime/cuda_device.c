@@ -118,7 +118,8 @@ static void warn(fcp_cuda_session *s, const char *format, ...) {
     va_end(args);
 }
 
-/* What the driver says of a kernel, against what its skeleton says: more is an error; spills are right, and slow. */
+/* What the driver says of a kernel, against what its skeleton says: more is an error; spills are right, and slow. Where
+ * warpgroups give each other registers, fewer than are shared out would let some wait for ever. */
 static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
                              fcp_error *err) {
     static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};
@@ -133,6 +134,11 @@ static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cu
                         "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a block, of %u; "
                         "another NVRTC (FCP_NVRTC) would do", asked->name, says[3], d->handle, d->name, asked->registers, says[0],
                         asked->threads);
+    if (asked->maps && says[3] < (int)asked->registers)
+        return fcp_fail(err, FCP_E_COMPILE,
+                        "%s begins with %d registers a thread on device %d (%s), and its warpgroups share out %u, which they "
+                        "would wait for; another NVRTC (FCP_NVRTC), or the kernels for mma.sync, would do", asked->name,
+                        says[3], d->handle, d->name, asked->registers);
     if (says[1] > d->shared - (int)k->shared)
         return fcp_fail(err, FCP_E_COMPILE, "%s takes %d bytes of shared memory on device %d (%s) beside its %u, which has %d",
                         asked->name, says[1], d->handle, d->name, k->shared, d->shared);

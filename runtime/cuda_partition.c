@@ -7,7 +7,7 @@
  *           multiprocessors, which no block of theirs leaves. All devices have green contexts, or none has.
  * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
  * Method:   a green context is used only where a probe on it has found right what a session will do: streams that follow
- *           each other by events, a launch, the same launch captured with another stream as origin, and the graph
+ *           each other by events, a fill, a copy and a launch, the same captured with another stream as origin, and the graph
  *           replayed twice. Where the driver rounds a partition up to all multiprocessors, it holds nothing back.
  */
 #include <stdio.h>
@@ -63,20 +63,23 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
 typedef struct trial {
     cuda_device *device;
     cu_stream stream; /* of the green context */
-    cu_ptr numbers;   /* sums, then what is added to them */
+    cu_ptr numbers;   /* sums, what is added to them, and where that comes from */
     cu_graph graph;
     cu_graph_exec exec;
 } trial;
 
-/* One addition, behind the origin and before it. */
+/* One addition, behind the origin and before it: of what a fill and a copy have put there. */
 static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
     const cuda_kernel *k = &t->device->kernels[CUDA_ADD];
-    fk_support add = {.to = t->numbers, .from = t->numbers + PROBE_NUMBERS * 4, .count = PROBE_NUMBERS};
+    cu_ptr added = t->numbers + PROBE_NUMBERS * 4, source = added + PROBE_NUMBERS * 4;
+    fk_support add = {.to = t->numbers, .from = added, .count = PROBE_NUMBERS};
     void *list[] = {&add};
     fcp_code code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
+    if (!code) code = fcp_cuda_check(s->cuda, call->fill(source, TWO, PROBE_NUMBERS, t->stream), err, "a fill");
+    if (!code) code = fcp_cuda_check(s->cuda, call->copy(added, source, PROBE_NUMBERS * 4, t->stream), err, "a copy");
     if (!code)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.launch(k->function, 2, 1, 1, k->threads, 1, 1, 0, t->stream, list, NULL),
-                              err, "a launch");
+        code = fcp_cuda_check(s->cuda, call->launch(k->function, 2, 1, 1, k->threads, 1, 1, 0, t->stream, list, NULL), err, "a launch");
     return code ? code : fcp_cuda_follow(s, t->device, t->stream, s->origin, err);
 }
 
@@ -97,10 +100,8 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, t->device, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->green_stream(&t->stream, t->device->green, CU_STREAM_NON_BLOCKING, 0), err, "a stream");
-    if (!code) code = fcp_cuda_memory(s, t->device, 2 * sizeof sums, NULL, "a probe", &t->numbers, err);
+    if (!code) code = fcp_cuda_memory(s, t->device, 3 * sizeof sums, NULL, "a probe", &t->numbers, err);
     if (!code) code = fcp_cuda_check(s->cuda, call->fill(t->numbers, ONE, PROBE_NUMBERS, t->stream), err, "a fill");
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->fill(t->numbers + sizeof sums, TWO, PROBE_NUMBERS, t->stream), err, "a fill");
     if (!code) code = add_once(s, t, err);
     if (!code) code = capture_once(s, t, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);

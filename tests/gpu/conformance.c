@@ -454,6 +454,21 @@ static bool isolated(asked *q) {
 
 /* --- several devices ----------------------------------------------------------------------------------------------- */
 
+/* A copy from another device becomes part of a graph. */
+static bool peer_by_graph(asked *q, cu_context other, cu_ptr p) {
+    cu_graph graph = NULL;
+    cu_graph_exec ready = NULL;
+    if (fill(q, q->y, 0, q->a)) return say(q, "no fill");
+    CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
+    cu_result copied = q->call->copy_peer(q->y, q->g->context, p, other, BYTES, q->a), ended = q->call->capture_end(q->a, &graph);
+    cu_result made = graph ? q->call->graph_instantiate(&ready, graph, 0) : CU_ERROR_INVALID_VALUE;
+    cu_result run = made ? made : q->call->graph_launch(ready, q->a);
+    bool good = !copied && !ended && !run ? holds(q, q->y, 3, q->a)
+                                          : say(q, "a copy between devices in a capture: %d, %d, %d, %d", copied, ended, made, run);
+    if (ready) q->call->graph_exec_destroy(ready);
+    if (graph) q->call->graph_destroy(graph);
+    return good;
+}
 static bool peers_with(asked *q, cu_context other, cu_stream s, cu_ptr *p) {
     int can = 0;
     cu_event event = NULL;
@@ -473,7 +488,7 @@ static bool peers_with(asked *q, cu_context other, cu_stream s, cu_ptr *p) {
     CALL(event_record, event, s);
     CALL(stream_wait_event, q->a, event, 0);
     CALL(copy_peer, q->y, q->g->context, *p, other, BYTES, q->a);
-    bool good = holds(q, q->y, 3, q->a);
+    bool good = holds(q, q->y, 3, q->a) && peer_by_graph(q, other, *p);
     CALL(event_destroy, event);
     CALL(stream_destroy, s);
     return good;

@@ -132,6 +132,7 @@ static void child(gpu *g, const gpu_step *step, answer *out) {
         if (gpu_injected(g, "fail", step->name) && g->control) { /* the driver breaks in the middle of it */
             g->control->fail_at = g->control->calls + 40;
             g->control->fail_with = 719;
+            g->control->breaks = true;
         }
         out->result = step->run(g, out->why);
     }

@@ -163,6 +163,7 @@ int gpu_rank(gpu *g, const char *which) {
     if (good && gpu_injected(g, "fail", name) && g->control) { /* the driver breaks in the middle of it */
         g->control->fail_at = g->control->calls + 200;
         g->control->fail_with = 719;
+        g->control->breaks = true;
     }
     good = good && check_rank(g, &start, gpu_injected(g, "differ", name), why);
     gpu_close(g);

@@ -29,7 +29,10 @@ allocation *allocation_of(uint64_t address) {
     return NULL;
 }
 
-bool injected(void) { return ++control.calls == control.fail_at; }
+bool injected(void) {
+    control.calls++;
+    return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
+}
 
 /* They are those that callers think they are. */
 static const fcp_cuda_table table __attribute__((unused)) = {

@@ -28,6 +28,7 @@ typedef struct standin {
     uint64_t seed;
     long fail_at;        /* this call, counted by `calls`, returns fail_with; 0: none */
     int fail_with;
+    bool breaks;         /* and so does every call after it, as where a context is lost */
     bool stall;          /* nothing gets on */
     unsigned long queue; /* as many nodes wait at most: a call that brings one more waits for the devices, and is trouble where they
                           * do not get on; 0: no end of them */

@@ -79,6 +79,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
             if (strcmp(cubin.kernels[j].name, kernels[i].name) == 0) c = &cubin.kernels[j];
         cr_assert(c && c->registers, "%s: nothing is said of %s", what, kernels[i].name);
         bool bad = cubin.notes || c->spill_stores || c->spill_loads || c->registers > kernels[i].registers ||
+                   (kernels[i].maps && c->registers != kernels[i].registers) ||
                    !emit_resident(arch, kernels[i].threads, c->registers, kernels[i].shared + c->shared) ||
                    kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
         g->bad += bad;

@@ -104,12 +104,29 @@ Test(cuda_sm90, rebind) {
     fcp_plan_free(fewer);
 }
 
+/* Fewer registers than warpgroups share out: some would wait for ever. */
+Test(cuda_sm90, registers) {
+    standin *x = stand_hopper(1);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    x->plan = plan;
+    x->registers = 160;
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_E_COMPILE, "%s", err.message);
+    cr_assert(strstr(err.message, "fk_forward_sm90 begins with 160 registers a thread"), "%s", err.message);
+    x->registers = 0;
+    fcp_plan_free(plan);
+}
+
 /* Whichever call fails, the map's among them: an error, and nothing is left. */
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0);
     fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
     unsigned maps = 0;
+    fcp_code last = FCP_OK;
+    char what[600] = "";
     x->plan = plan;
     x->idle = true;
     x->calls = 1;
@@ -122,9 +139,12 @@ Test(cuda_sm90, every_call_fails) {
         fcp_code code = fcp_session_create(plan, &options, &session, &err);
         cr_assert((code == FCP_OK) == (session != NULL));
         if (code) maps += strstr(err.message, "the driver makes no map of ") != NULL;
+        last = code;
+        snprintf(what, sizeof what, "call %ld of %ld: %s", at, x->calls, err.message);
         fcp_session_free(session);
         cr_assert_eq(x->live, 0, "call %ld: %ld objects are left; %s", at, x->live, err.message);
     }
+    cr_assert_eq(last, FCP_OK, "no call has failed, and there is an error: %s", what);
     cr_assert_eq(maps, 2 * 4, "%u", maps); /* each rank's Q, K, V, and what moves */
     fcp_plan_free(plan);
 }
