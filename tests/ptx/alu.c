@@ -1,7 +1,7 @@
 /* alu.c: arithmetic, comparison, selection and logic of registers.
  *
- * Gives: the table of their forms. Each works on 32 lanes at once; a result is known where all that it is made of is, of a
- * selection what is selected.
+ * Gives: the table of their forms. Each works on 32 lanes at once; a result is known where all that it is made of is,
+ *        of a selection what is selected.
  * Source: the manual's chapters on integer, floating-point, comparison and selection, logic and shift instructions.
  */
 #include <fenv.h>
@@ -76,8 +76,8 @@ BINARY(mul_hi_u64, ptx_u64, u64, (unsigned __int128)x * y >> 64)
 BINARY(mul_hi_s64, ptx_u64, s64, (unsigned __int128)((__int128)x * y) >> 64)
 TERNARY(mad_32, ptx_u32, u32, x * y + z)
 TERNARY(mad_64, ptx_u64, u64, x * y + z)
-/* Division by 0 gives what the manual calls machine-specific; ptxas's code gives all ones. Compilers divide before they select:
- * so it is no error, but nothing known. The least number by -1 wraps. */
+/* Division by 0 gives what the manual calls machine-specific. Compilers divide before they select: so it is no error, but
+ * nothing known. The least number by -1 wraps. */
 #define DIVIDE(name, S, T, expression)                                                                                 \
     static ptx_next name(ptx_warp *w, const ptx_insn *i, uint32_t mask) {                                              \
         TARGET(S);                                                                                                     \
@@ -204,7 +204,8 @@ static ptx_next prmt_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
-/* Bits of a from a place on, so many; of a signed number the last of them (the 31st, if that is beyond) fills the rest. */
+/* Bits of a from a place on, so many; of a signed number the last of them (the 31st, if that is beyond) fills the
+ * rest. */
 static inline u32 field_u32(u32 a, u32 at, u32 count) {
     u32 x = at > 31 ? 0 : a >> at;
     return count > 31 ? x : x & ((1u << count) - 1);
@@ -260,7 +261,8 @@ static ptx_next fma_rm_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 }
 UNARY(neg_f32, ptx_u32, u32, x ^ 0x80000000u)
 UNARY(abs_f32, ptx_u32, u32, x & 0x7fffffffu)
-BINARY(copysign_f32, ptx_u32, u32, (x & 0x80000000u) | (y & 0x7fffffffu)) /* the sign of the first, the value of the second */
+BINARY(copysign_f32, ptx_u32, u32,
+       (x & 0x80000000u) | (y & 0x7fffffffu)) /* the sign of the first, the value of the second */
 /* The other where one is NaN; +0 is more than -0. */
 static inline float less(float x, float y) { return x < y || isnan(y) ? x : x == y && signbit(x) ? x : y; }
 static inline float more(float x, float y) { return x > y || isnan(y) ? x : x == y && signbit(y) ? x : y; }
@@ -364,57 +366,62 @@ static ptx_next not_pred(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-#define BY_TYPE(op, f)                                                                                                \
-    {op ".u32", "r<rr", f##_u32}, {op ".s32", "r<rr", f##_s32}, {op ".u64", "d<dd", f##_u64}, {op ".s64", "d<dd", f##_s64}
+#define BY_TYPE(op, f)                                                                                                 \
+    {op ".u32", "r<rr", f##_u32}, {op ".s32", "r<rr", f##_s32}, {op ".u64", "d<dd", f##_u64},                          \
+        {op ".s64", "d<dd", f##_s64}
 #define COMPARISONS(op, f)                                                                                             \
     {"setp." op ".u16", "p<hh", f##_u16}, {"setp." op ".s16", "p<hh", f##_s16}, {"setp." op ".u32", "p<rr", f##_u32},  \
         {"setp." op ".s32", "p<rr", f##_s32}, {"setp." op ".u64", "p<dd", f##_u64}, {"setp." op ".s64", "p<dd", f##_s64}
 #define COMPARISONS_F(op) {"setp." #op ".f32", "p<rr", op##_f32}
 
 const ptx_form ptx_alu_forms[] = {
-    {"add.u32", "r<rr", add_32}, {"add.s32", "r<rr", add_32}, {"add.u64", "d<dd", add_64}, {"add.s64", "d<dd", add_64},
-    {"sub.u32", "r<rr", sub_32}, {"sub.s32", "r<rr", sub_32}, {"sub.u64", "d<dd", sub_64}, {"sub.s64", "d<dd", sub_64},
-    {"mul.lo.u32", "r<rr", mul_32}, {"mul.lo.s32", "r<rr", mul_32}, {"mul.lo.u64", "d<dd", mul_64}, {"mul.lo.s64", "d<dd", mul_64},
+    {"add.u32", "r<rr", add_32}, {"add.s32", "r<rr", add_32}, {"add.u64", "d<dd", add_64},
+    {"add.s64", "d<dd", add_64}, {"sub.u32", "r<rr", sub_32}, {"sub.s32", "r<rr", sub_32},
+    {"sub.u64", "d<dd", sub_64}, {"sub.s64", "d<dd", sub_64}, {"mul.lo.u32", "r<rr", mul_32},
+    {"mul.lo.s32", "r<rr", mul_32}, {"mul.lo.u64", "d<dd", mul_64}, {"mul.lo.s64", "d<dd", mul_64},
     BY_TYPE("mul.hi", mul_hi), {"mul.wide.u16", "r<hh", mul_wide_u16}, {"mul.wide.s16", "r<hh", mul_wide_s16},
-    {"mul.wide.u32", "d<rr", mul_wide_u32}, {"mul.wide.s32", "d<rr", mul_wide_s32},
-    {"mad.lo.u32", "r<rrr", mad_32}, {"mad.lo.s32", "r<rrr", mad_32}, {"mad.lo.u64", "d<ddd", mad_64}, {"mad.lo.s64", "d<ddd", mad_64},
-    {"mad.wide.u32", "d<rrd", mad_wide_u32}, {"mad.wide.s32", "d<rrd", mad_wide_s32},
-    BY_TYPE("div", div), BY_TYPE("rem", rem), BY_TYPE("min", min), BY_TYPE("max", max),
-    {"abs.s32", "r<r", abs_s32}, {"abs.s64", "d<d", abs_s64}, {"neg.s32", "r<r", neg_32}, {"neg.s64", "d<d", neg_64},
-    {"not.b32", "r<r", not_32}, {"not.b64", "d<d", not_64}, {"not.b16", "h<h", not_16},
-    {"and.b32", "r<rr", and_32}, {"and.b64", "d<dd", and_64}, {"and.b16", "h<hh", and_32},
-    {"or.b32", "r<rr", or_32}, {"or.b64", "d<dd", or_64}, {"or.b16", "h<hh", or_32},
+    {"mul.wide.u32", "d<rr", mul_wide_u32}, {"mul.wide.s32", "d<rr", mul_wide_s32}, {"mad.lo.u32", "r<rrr", mad_32},
+    {"mad.lo.s32", "r<rrr", mad_32}, {"mad.lo.u64", "d<ddd", mad_64}, {"mad.lo.s64", "d<ddd", mad_64},
+    {"mad.wide.u32", "d<rrd", mad_wide_u32}, {"mad.wide.s32", "d<rrd", mad_wide_s32}, BY_TYPE("div", div),
+    BY_TYPE("rem", rem), BY_TYPE("min", min), BY_TYPE("max", max), {"abs.s32", "r<r", abs_s32},
+    {"abs.s64", "d<d", abs_s64}, {"neg.s32", "r<r", neg_32}, {"neg.s64", "d<d", neg_64}, {"not.b32", "r<r", not_32},
+    {"not.b64", "d<d", not_64}, {"not.b16", "h<h", not_16}, {"and.b32", "r<rr", and_32}, {"and.b64", "d<dd", and_64},
+    {"and.b16", "h<hh", and_32}, {"or.b32", "r<rr", or_32}, {"or.b64", "d<dd", or_64}, {"or.b16", "h<hh", or_32},
     {"xor.b32", "r<rr", xor_32}, {"xor.b64", "d<dd", xor_64}, {"xor.b16", "h<hh", xor_32},
-    {"shl.b32", "r<rr", shl_32}, {"shl.b64", "d<dr", shl_64}, {"shr.u32", "r<rr", shr_u32}, {"shr.b32", "r<rr", shr_u32},
-    {"shr.s32", "r<rr", shr_s32}, {"shr.u64", "d<dr", shr_u64}, {"shr.b64", "d<dr", shr_u64}, {"shr.s64", "d<dr", shr_s64},
-    {"shf.l.wrap.b32", "r<rrr", shf_l_wrap}, {"shf.r.wrap.b32", "r<rrr", shf_r_wrap}, {"shf.l.clamp.b32", "r<rrr", shf_l_clamp},
+    {"shl.b32", "r<rr", shl_32}, {"shl.b64", "d<dr", shl_64}, {"shr.u32", "r<rr", shr_u32},
+    {"shr.b32", "r<rr", shr_u32}, {"shr.s32", "r<rr", shr_s32}, {"shr.u64", "d<dr", shr_u64},
+    {"shr.b64", "d<dr", shr_u64}, {"shr.s64", "d<dr", shr_s64}, {"shf.l.wrap.b32", "r<rrr", shf_l_wrap},
+    {"shf.r.wrap.b32", "r<rrr", shf_r_wrap}, {"shf.l.clamp.b32", "r<rrr", shf_l_clamp},
     {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"bfe.u32", "r<rrr", bfe_u32},
-    {"bfe.s32", "r<rrr", bfe_s32}, {"popc.b32", "r<r", popc_32}, {"clz.b32", "r<r", clz_32}, {"brev.b32", "r<r", brev_32},
-    {"lop3.b32", "r<rrrc", lop3_b32}, {"prmt.b32", "r<rrr", prmt_b32},
-    {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32}, {"sub.rn.f32", "r<rr", sub_f32},
-    {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32}, {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32},
-    {"fma.rm.f32", "r<rrr", fma_rm_f32},
-    {"add.ftz.f32", "r<rr", add_ftz_f32}, {"mul.ftz.f32", "r<rr", mul_ftz_f32}, {"fma.rn.ftz.f32", "r<rrr", fma_ftz_f32},
-    {"neg.f32", "r<r", neg_f32}, {"abs.f32", "r<r", abs_f32}, {"copysign.f32", "r<rr", copysign_f32}, {"sqrt.rn.f32", "r<r", sqrt_f32},
-    {"cvt.sat.f32.f32", "r<r", sat_f32}, {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32},
-    {"ex2.approx.ftz.f32", "r<r", ex2_ftz}, {"ex2.approx.f32", "r<r", ex2}, {"lg2.approx.ftz.f32", "r<r", lg2_ftz},
-    {"lg2.approx.f32", "r<r", lg2}, {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"sqrt.approx.ftz.f32", "r<r", sqrt_ftz},
+    {"bfe.s32", "r<rrr", bfe_s32}, {"popc.b32", "r<r", popc_32}, {"clz.b32", "r<r", clz_32},
+    {"brev.b32", "r<r", brev_32}, {"lop3.b32", "r<rrrc", lop3_b32}, {"prmt.b32", "r<rrr", prmt_b32},
+    {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32},
+    {"sub.rn.f32", "r<rr", sub_f32}, {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32},
+    {"div.rn.f32", "r<rr", div_f32}, {"fma.rn.f32", "r<rrr", fma_f32}, {"fma.rm.f32", "r<rrr", fma_rm_f32},
+    {"add.ftz.f32", "r<rr", add_ftz_f32}, {"mul.ftz.f32", "r<rr", mul_ftz_f32},
+    {"fma.rn.ftz.f32", "r<rrr", fma_ftz_f32}, {"neg.f32", "r<r", neg_f32}, {"abs.f32", "r<r", abs_f32},
+    {"copysign.f32", "r<rr", copysign_f32}, {"sqrt.rn.f32", "r<r", sqrt_f32}, {"cvt.sat.f32.f32", "r<r", sat_f32},
+    {"min.f32", "r<rr", min_f32}, {"max.f32", "r<rr", max_f32}, {"ex2.approx.ftz.f32", "r<r", ex2_ftz},
+    {"ex2.approx.f32", "r<r", ex2}, {"lg2.approx.ftz.f32", "r<r", lg2_ftz}, {"lg2.approx.f32", "r<r", lg2},
+    {"rcp.approx.ftz.f32", "r<r", rcp_ftz}, {"sqrt.approx.ftz.f32", "r<r", sqrt_ftz},
     {"rsqrt.approx.ftz.f32", "r<r", rsqrt_ftz}, {"sub.ftz.f32", "r<rr", sub_ftz_f32}, {"rcp.rn.f32", "r<r", rcp},
-    COMPARISONS("eq", eq), COMPARISONS("ne", ne), COMPARISONS("lt", lt), COMPARISONS("le", le), COMPARISONS("gt", gt), COMPARISONS("ge", ge),
-    {"setp.eq.b16", "p<hh", eq_u16}, {"setp.ne.b16", "p<hh", ne_u16}, {"setp.eq.b32", "p<rr", eq_u32}, {"setp.ne.b32", "p<rr", ne_u32},
-    {"setp.eq.b64", "p<dd", eq_u64}, {"setp.ne.b64", "p<dd", ne_u64},
-    COMPARISONS_F(eq), COMPARISONS_F(ne), COMPARISONS_F(lt), COMPARISONS_F(le), COMPARISONS_F(gt), COMPARISONS_F(ge),
-    COMPARISONS_F(equ), COMPARISONS_F(neu), COMPARISONS_F(ltu), COMPARISONS_F(leu), COMPARISONS_F(gtu), COMPARISONS_F(geu),
-    COMPARISONS_F(num), COMPARISONS_F(nan),
-    {"selp.b32", "r<rrp", selp_32}, {"selp.u32", "r<rrp", selp_32}, {"selp.s32", "r<rrp", selp_32}, {"selp.f32", "r<rrp", selp_32},
-    {"selp.b64", "d<ddp", selp_64}, {"selp.u64", "d<ddp", selp_64}, {"selp.s64", "d<ddp", selp_64}, {"selp.b16", "h<hhp", selp_32},
-    {"selp.u16", "h<hhp", selp_32},
-    {"add.s16", "h<hh", add_16}, {"add.u16", "h<hh", add_16}, {"sub.s16", "h<hh", sub_16}, {"sub.u16", "h<hh", sub_16},
-    {"mul.lo.s16", "h<hh", mul_16}, {"mul.lo.u16", "h<hh", mul_16}, {"min.u16", "h<hh", min_u16}, {"max.u16", "h<hh", max_u16},
-    {"min.s16", "h<hh", min_s16}, {"max.s16", "h<hh", max_s16}, {"div.u16", "h<hh", div_u16}, {"div.s16", "h<hh", div_s16},
-    {"rem.u16", "h<hh", rem_u16}, {"rem.s16", "h<hh", rem_s16}, {"shl.b16", "h<hr", shl_16}, {"shr.u16", "h<hr", shr_u16},
-    {"shr.b16", "h<hr", shr_u16}, {"shr.s16", "h<hr", shr_s16}, {"neg.s16", "h<h", neg_16}, {"abs.s16", "h<h", abs_s16},
-    {"and.pred", "p<pp", and_pred}, {"or.pred", "p<pp", or_pred}, {"xor.pred", "p<pp", xor_pred}, {"not.pred", "p<p", not_pred},
+    COMPARISONS("eq", eq), COMPARISONS("ne", ne), COMPARISONS("lt", lt), COMPARISONS("le", le), COMPARISONS("gt", gt),
+    COMPARISONS("ge", ge), {"setp.eq.b16", "p<hh", eq_u16}, {"setp.ne.b16", "p<hh", ne_u16},
+    {"setp.eq.b32", "p<rr", eq_u32}, {"setp.ne.b32", "p<rr", ne_u32}, {"setp.eq.b64", "p<dd", eq_u64},
+    {"setp.ne.b64", "p<dd", ne_u64}, COMPARISONS_F(eq), COMPARISONS_F(ne), COMPARISONS_F(lt), COMPARISONS_F(le),
+    COMPARISONS_F(gt), COMPARISONS_F(ge), COMPARISONS_F(equ), COMPARISONS_F(neu), COMPARISONS_F(ltu),
+    COMPARISONS_F(leu), COMPARISONS_F(gtu), COMPARISONS_F(geu), COMPARISONS_F(num), COMPARISONS_F(nan),
+    {"selp.b32", "r<rrp", selp_32}, {"selp.u32", "r<rrp", selp_32}, {"selp.s32", "r<rrp", selp_32},
+    {"selp.f32", "r<rrp", selp_32}, {"selp.b64", "d<ddp", selp_64}, {"selp.u64", "d<ddp", selp_64},
+    {"selp.s64", "d<ddp", selp_64}, {"selp.b16", "h<hhp", selp_32}, {"selp.u16", "h<hhp", selp_32},
+    {"add.s16", "h<hh", add_16}, {"add.u16", "h<hh", add_16}, {"sub.s16", "h<hh", sub_16},
+    {"sub.u16", "h<hh", sub_16}, {"mul.lo.s16", "h<hh", mul_16}, {"mul.lo.u16", "h<hh", mul_16},
+    {"min.u16", "h<hh", min_u16}, {"max.u16", "h<hh", max_u16}, {"min.s16", "h<hh", min_s16},
+    {"max.s16", "h<hh", max_s16}, {"div.u16", "h<hh", div_u16}, {"div.s16", "h<hh", div_s16},
+    {"rem.u16", "h<hh", rem_u16}, {"rem.s16", "h<hh", rem_s16}, {"shl.b16", "h<hr", shl_16},
+    {"shr.u16", "h<hr", shr_u16}, {"shr.b16", "h<hr", shr_u16}, {"shr.s16", "h<hr", shr_s16},
+    {"neg.s16", "h<h", neg_16}, {"abs.s16", "h<h", abs_s16}, {"and.pred", "p<pp", and_pred},
+    {"or.pred", "p<pp", or_pred}, {"xor.pred", "p<pp", xor_pred}, {"not.pred", "p<p", not_pred},
     {"mov.pred", "p<p", mov_pred},
 };
 const size_t ptx_alu_form_count = sizeof ptx_alu_forms / sizeof *ptx_alu_forms;

@@ -1,7 +1,7 @@
 /* compile.c: PTX of a source: NVRTC, loaded when first needed, as the runtime calls it but for a virtual architecture.
  *
- * Gives: compile.h. What was compiled is kept in $KERNELS, else $B/kernels, by the SHA-256 of the source, the target and
- *        NVRTC's version. Cost: half a second a source that is not there.
+ * Gives: compile.h. What was compiled is kept in $KERNELS, else $B/kernels, by the SHA-256 of the source, the target
+ *        and NVRTC's version. Cost: half a second a source that is not there.
  */
 #include "compile.h"
 
@@ -70,7 +70,8 @@ static void place(const char *source, const char *target, char *path, size_t roo
         EVP_DigestUpdate(md, target, strlen(target) + 1) == 1 && EVP_DigestUpdate(md, source, strlen(source)) == 1)
         EVP_DigestFinal_ex(md, hash, &size);
     EVP_MD_CTX_free(md);
-    int at = kernels && *kernels ? snprintf(path, room, "%s", kernels) : snprintf(path, room, "%s/kernels", build && *build ? build : "build");
+    int at = kernels && *kernels ? snprintf(path, room, "%s", kernels)
+                                 : snprintf(path, room, "%s/kernels", build && *build ? build : "build");
     if (size < 32 || at < 0 || (size_t)at + 80 > room) {
         *path = 0;
         return;
@@ -103,7 +104,8 @@ static fcp_code by_nvrtc(const char *source, const char *target, char **out_text
     size_t size = 0;
     fcp_code code = FCP_OK;
     char *text = NULL;
-    if (nvrtc.call.create(&program, source, "fcpc.cu", 0, NULL, NULL)) return fcp_fail(err, FCP_E_COMPILE, "NVRTC makes no program");
+    if (nvrtc.call.create(&program, source, "fcpc.cu", 0, NULL, NULL))
+        return fcp_fail(err, FCP_E_COMPILE, "NVRTC makes no program");
     if (nvrtc.call.compile(program, 2, options)) {
         char *log = nvrtc.call.log_size(program, &size) ? NULL : malloc(size + 1);
         if (log && nvrtc.call.log(program, log)) *log = 0;

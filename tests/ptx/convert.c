@@ -10,13 +10,6 @@
 #define KNOWN(n) ptx_known(w, &i->operands[n])
 #define DEFINE(known) ptx_define(w, &i->operands[0], mask, known)
 
-/* fp16: sign, 5 bits of exponent, 10 of fraction. */
-float ptx_half(uint16_t h) {
-    uint32_t exponent = h >> 10 & 31, u = exponent == 31 ? (uint32_t)(h & 1023) << 13 | 0x7f800000u : ((uint32_t)(h & 0x7fff) << 13) + (112u << 23);
-    float x = (float)(h & 1023) * 0x1p-24f;
-    if (exponent) memcpy(&x, &u, 4);
-    return h >> 15 ? -x : x;
-}
 /* To nearest, ties to even; beyond the largest an infinity; a NaN has all bits of its fraction set. */
 uint16_t ptx_to_half(float f) {
     uint16_t sign = signbit(f) ? 0x8000 : 0;
@@ -26,7 +19,8 @@ uint16_t ptx_to_half(float f) {
     if (x < 0x1p-14f) return sign | (uint16_t)nearbyintf(x * 0x1p24f); /* 1024 is the least normal one */
     int exponent;
     float fraction = frexpf(x, &exponent); /* in [1/2, 1) */
-    return sign | (uint16_t)(((exponent + 13) << 10) + (int)nearbyintf(fraction * 2048)); /* 2048 carries into the exponent */
+    return sign |
+           (uint16_t)(((exponent + 13) << 10) + (int)nearbyintf(fraction * 2048)); /* 2048 carries into the exponent */
 }
 uint16_t ptx_to_bf16(float f) {
     uint32_t u;
@@ -70,12 +64,14 @@ static ptx_next unpack(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
-/* Integers: data is what is read, what is made of it: FROM(bits, is signed) | TO(bits). The result is extended to the register by
- * the sign of the type it is made of, as a wider register wants. */
+/* Integers: data is what is read, what is made of it: FROM(bits, is signed) | TO(bits). The result is extended to the
+ * register by the sign of the type it is made of, as a wider register wants. */
 #define FROM(bits, sign) ((bits) | (sign) << 8)
 #define TO(bits, sign) ((bits) << 16 | (uint32_t)(sign) << 24)
 static int64_t extended(uint64_t x, uint32_t bits, bool sign) {
-    return bits == 64 ? (int64_t)x : sign ? (int64_t)(x << (64 - bits)) >> (64 - bits) : (int64_t)(x & ((UINT64_C(1) << bits) - 1));
+    return bits == 64 ? (int64_t)x
+           : sign     ? (int64_t)(x << (64 - bits)) >> (64 - bits)
+                      : (int64_t)(x & ((UINT64_C(1) << bits) - 1));
 }
 static ptx_next cvt_integer(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t data = i->form->data, from = data & 255, to = data >> 16 & 255;
@@ -143,35 +139,40 @@ static ptx_next cvta(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_u64 *a = ptx_in(w, &i->operands[1]);
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
-        if (to && KNOWN(1) >> l & 1 && a[l] >> 56 != window >> 56) return ptx_fail(w, l, "the address is of another space");
+        if (to && KNOWN(1) >> l & 1 && a[l] >> 56 != window >> 56)
+            return ptx_fail(w, l, "the address is of another space");
         d[l] = to ? a[l] - window : a[l] + window;
     }
     DEFINE(KNOWN(1));
     return PTX_NEXT;
 }
 
-#define CVT(name, to, to_sign, from, from_sign) {"cvt." name, "w<w", cvt_integer, FROM(from, from_sign) | TO(to, to_sign)}
+#define CVT(name, to, to_sign, from, from_sign)                                                                        \
+    {"cvt." name, "w<w", cvt_integer, FROM(from, from_sign) | TO(to, to_sign)}
 const ptx_form ptx_convert_forms[] = {
     {"mov.u32", "r<r", mov_32}, {"mov.s32", "r<r", mov_32}, {"mov.b32", "r<r", mov_32}, {"mov.f32", "r<r", mov_32},
     {"mov.u16", "h<h", mov_32}, {"mov.b16", "h<h", mov_32}, {"mov.u64", "d<d", mov_64}, {"mov.b64", "d<d", mov_64},
-    {"mov.b32", "{2h}<r", unpack}, {"mov.b32", "r<{2h}", pack}, {"mov.b64", "{2r}<d", unpack}, {"mov.b64", "d<{2r}", pack},
-    {"cvt.u64.u32", "d<r", cvt_u64_u32}, {"cvt.s64.u32", "d<r", cvt_u64_u32},
+    {"mov.b32", "{2h}<r", unpack}, {"mov.b32", "r<{2h}", pack}, {"mov.b64", "{2r}<d", unpack},
+    {"mov.b64", "d<{2r}", pack}, {"cvt.u64.u32", "d<r", cvt_u64_u32}, {"cvt.s64.u32", "d<r", cvt_u64_u32},
     CVT("s64.s32", 64, 1, 32, 1), CVT("u64.s32", 64, 0, 32, 1), CVT("u32.u64", 32, 0, 64, 0),
-    CVT("s32.u64", 32, 1, 64, 0), CVT("u32.s64", 32, 0, 64, 1),
-    CVT("u16.u64", 16, 0, 64, 0), CVT("u16.u32", 16, 0, 32, 0), CVT("u32.u16", 32, 0, 16, 0), CVT("s32.s16", 32, 1, 16, 1),
-    CVT("u64.u16", 64, 0, 16, 0), CVT("s64.s16", 64, 1, 16, 1), CVT("u32.u8", 32, 0, 8, 0), CVT("s32.s8", 32, 1, 8, 1),
-    CVT("u16.s64", 16, 0, 64, 1), CVT("u16.s32", 16, 0, 32, 1), CVT("s16.s32", 16, 1, 32, 1), CVT("s32.u16", 32, 1, 16, 0), CVT("s16.u16", 16, 1, 16, 0),
-    CVT("u64.s16", 64, 0, 16, 1), CVT("s64.u16", 64, 1, 16, 0), CVT("s16.u32", 16, 1, 32, 0), CVT("s16.u64", 16, 1, 64, 0), CVT("s64.u8", 64, 1, 8, 0),
-    CVT("s32.u8", 32, 1, 8, 0), CVT("s16.u8", 16, 1, 8, 0), CVT("s32.s64", 32, 1, 64, 1), CVT("u8.u32", 8, 0, 32, 0), CVT("u8.u64", 8, 0, 64, 0),
-    CVT("s8.s32", 8, 1, 32, 1), CVT("s8.s64", 8, 1, 64, 1), CVT("u32.s16", 32, 0, 16, 1), CVT("u32.s8", 32, 0, 8, 1),
-    CVT("u16.u8", 16, 0, 8, 0), CVT("s16.s8", 16, 1, 8, 1), CVT("s64.s8", 64, 1, 8, 1), CVT("u64.u8", 64, 0, 8, 0),
+    CVT("s32.u64", 32, 1, 64, 0), CVT("u32.s64", 32, 0, 64, 1), CVT("u16.u64", 16, 0, 64, 0),
+    CVT("u16.u32", 16, 0, 32, 0), CVT("u32.u16", 32, 0, 16, 0), CVT("s32.s16", 32, 1, 16, 1),
+    CVT("u64.u16", 64, 0, 16, 0), CVT("s64.s16", 64, 1, 16, 1), CVT("u32.u8", 32, 0, 8, 0),
+    CVT("s32.s8", 32, 1, 8, 1), CVT("u16.s64", 16, 0, 64, 1), CVT("u16.s32", 16, 0, 32, 1),
+    CVT("s16.s32", 16, 1, 32, 1), CVT("s32.u16", 32, 1, 16, 0), CVT("s16.u16", 16, 1, 16, 0),
+    CVT("u64.s16", 64, 0, 16, 1), CVT("s64.u16", 64, 1, 16, 0), CVT("s16.u32", 16, 1, 32, 0),
+    CVT("s16.u64", 16, 1, 64, 0), CVT("s64.u8", 64, 1, 8, 0), CVT("s32.u8", 32, 1, 8, 0), CVT("s16.u8", 16, 1, 8, 0),
+    CVT("s32.s64", 32, 1, 64, 1), CVT("u8.u32", 8, 0, 32, 0), CVT("u8.u64", 8, 0, 64, 0), CVT("s8.s32", 8, 1, 32, 1),
+    CVT("s8.s64", 8, 1, 64, 1), CVT("u32.s16", 32, 0, 16, 1), CVT("u32.s8", 32, 0, 8, 1), CVT("u16.u8", 16, 0, 8, 0),
+    CVT("s16.s8", 16, 1, 8, 1), CVT("s64.s8", 64, 1, 8, 1), CVT("u64.u8", 64, 0, 8, 0),
     {"cvt.rn.f32.s32", "r<r", cvt_to_float, FROM(32, 1)}, {"cvt.rn.f32.u32", "r<r", cvt_to_float, FROM(32, 0)},
     {"cvt.rn.f32.s64", "r<d", cvt_to_float, FROM(64, 1)}, {"cvt.rn.f32.u64", "r<d", cvt_to_float, FROM(64, 0)},
     {"cvt.rn.f32.s16", "r<h", cvt_to_float, FROM(16, 1)}, {"cvt.rn.f32.u16", "r<h", cvt_to_float, FROM(16, 0)},
-    {"cvt.rzi.s32.f32", "r<r", cvt_to_s32, 0}, {"cvt.rmi.s32.f32", "r<r", cvt_to_s32, 1}, {"cvt.f32.f16", "r<h", cvt_half},
-    {"cvt.rn.f16x2.f32", "r<rr", cvt_pair, 0}, {"cvt.rn.bf16x2.f32", "r<rr", cvt_pair, 1},
-    {"cvta.to.global.u64", "d<d", cvta, 4 | 0}, {"cvta.global.u64", "d<d", cvta, 0}, {"cvta.shared.u64", "d<d", cvta, 1},
-    {"cvta.to.shared.u64", "d<d", cvta, 4 | 1}, {"cvta.local.u64", "d<d", cvta, 2}, {"cvta.to.local.u64", "d<d", cvta, 4 | 2},
-    {"cvta.param.u64", "d<d", cvta, 3},
+    {"cvt.rzi.s32.f32", "r<r", cvt_to_s32, 0}, {"cvt.rmi.s32.f32", "r<r", cvt_to_s32, 1},
+    {"cvt.f32.f16", "r<h", cvt_half}, {"cvt.rn.f16x2.f32", "r<rr", cvt_pair, 0},
+    {"cvt.rn.bf16x2.f32", "r<rr", cvt_pair, 1}, {"cvta.to.global.u64", "d<d", cvta, 4 | 0},
+    {"cvta.global.u64", "d<d", cvta, 0}, {"cvta.shared.u64", "d<d", cvta, 1},
+    {"cvta.to.shared.u64", "d<d", cvta, 4 | 1}, {"cvta.local.u64", "d<d", cvta, 2},
+    {"cvta.to.local.u64", "d<d", cvta, 4 | 2}, {"cvta.param.u64", "d<d", cvta, 3},
 };
 const size_t ptx_convert_form_count = sizeof ptx_convert_forms / sizeof *ptx_convert_forms;

@@ -1,8 +1,8 @@
 /* device.c: the backend of PTX.
  *
  * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that there are skeletons for.
- * Method:   as the runtime for devices: the plan's sources of either pass, its environment, work lists from visits, launches. Grids
- *           are drawn from the launch, often smaller than the work, so that blocks take several items.
+ * Method:   as the runtime for devices: the plan's sources of either pass, its environment, work lists from visits,
+ *           launches. Grids are drawn from the launch, often smaller than the work, so that blocks take several items.
  */
 #include "device.h"
 
@@ -45,6 +45,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[PTX_ERROR + 100];
 static ptx_change change;
 static unsigned changes;
+static uint64_t salt;
 
 static void note(const char *text) {
     pthread_mutex_lock(&lock);
@@ -63,6 +64,8 @@ unsigned ptx_device_change(const ptx_change *next) {
     changes = 0;
     return made;
 }
+
+void ptx_device_seed(uint64_t seed) { salt = seed; }
 
 /* The text as it was changed; what was given is freed. */
 static char *changed(char *text) {
@@ -133,8 +136,8 @@ static fcp_code open_module(device *d, int pass, unsigned skeletons, const char 
     return d->modules[pass] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "PTX: %s", why);
 }
 
-static fcp_code open_device(const fcp_backend *backend, unsigned backward, const char *target, const fcp_plan *plan, uint32_t workers,
-                            fcp_device **out_device, fcp_error *err) {
+static fcp_code open_device(const fcp_backend *backend, unsigned backward, const char *target, const fcp_plan *plan,
+                            uint32_t workers, fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     fcp_code code = fcp_kernel_check(plan, err);
     if (code) return code;
@@ -149,9 +152,11 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     d->bands = calloc(plan->slices_count + 1, sizeof *d->bands);
     d->sinks = calloc(plan->sink_count + 1, sizeof *d->sinks);
     d->data = malloc(plan->data_count + 8);
-    if (!d->sequences || !d->arrays || !d->bands || !d->sinks || !d->data) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!d->sequences || !d->arrays || !d->bands || !d->sinks || !d->data)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
-    if (!code && p->passes >> FCP_BACKWARD & 1) code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, target, err);
+    if (!code && p->passes >> FCP_BACKWARD & 1)
+        code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, target, err);
     if (code) {
         ptx_close(&d->base);
         return code;
@@ -192,7 +197,9 @@ static fcp_code ptx_allocate(fcp_device *base, size_t bytes, void **out_memory, 
 }
 static void ptx_release_memory(fcp_device *base, void *memory) { fcp_backend_host.release(base, memory); }
 static void ptx_enter(fcp_device *base) { (void)base; }
-static void ptx_copy_bytes(fcp_device *base, void *dst, const void *src, size_t bytes) { fcp_backend_host.copy(base, dst, src, bytes); }
+static void ptx_copy_bytes(fcp_device *base, void *dst, const void *src, size_t bytes) {
+    fcp_backend_host.copy(base, dst, src, bytes);
+}
 static void ptx_clear(fcp_device *base, void *dst, size_t bytes) { fcp_backend_host.clear(base, dst, bytes); }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
@@ -202,7 +209,8 @@ static void add(ptx_range *list, uint32_t *count, const char *what, uint64_t beg
 }
 
 /* A kernel of the small ones. */
-static void support(device *d, int pass, const char *name, fk_support x, uint64_t per_block, uint64_t to, uint64_t from, uint64_t other) {
+static void support(device *d, int pass, const char *name, fk_support x, uint64_t per_block, uint64_t to, uint64_t from,
+                    uint64_t other) {
     ptx_range list[RANGES];
     char why[PTX_ERROR];
     uint32_t count = 0, mark[2] = {0};
@@ -215,9 +223,16 @@ static void support(device *d, int pass, const char *name, fk_support x, uint64_
     add(list, &count, "the other input", x.other, other, false);
     add(list, &count, "the mark", x.mark, 4, true);
     uint64_t blocks = (x.count + per_block - 1) / per_block;
-    const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, name), .parameters = &x, .parameter_bytes = sizeof x,
-                            .blocks = (uint32_t)(blocks < 3 ? blocks : 3), .threads = FK_SUPPORT_THREADS, .resident = 1, .ranges = list,
-                            .range_count = count, .seed = x.count};
+    const ptx_launch run = {.module = m,
+                            .kernel = ptx_module_kernel(m, name),
+                            .parameters = &x,
+                            .parameter_bytes = sizeof x,
+                            .blocks = (uint32_t)(blocks < 3 ? blocks : 3),
+                            .threads = FK_SUPPORT_THREADS,
+                            .resident = 1,
+                            .ranges = list,
+                            .range_count = count,
+                            .seed = x.count};
     if (!run.kernel) note("a kernel is missing");
     else if (!ptx_run(&run, why)) note(why);
     else if (mark[0] != 7 || mark[1]) note("a kernel did not say that it began");
@@ -252,13 +267,20 @@ static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uin
     const fcp_problem *p = base->plan->problem;
     const fcp_block *b = &base->plan->blocks[block];
     uint64_t q = (uint64_t)p->heads * p->head_dim, kv = (uint64_t)p->kv_heads * p->head_dim;
-    uint64_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q, kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
-    const fk_support all[] = {
-        {.to = (uintptr_t)a->dq_out + q_at * 2, .from = (uintptr_t)(a->dq + q_at), .count = b->holds & FCP_HOLDS_Q ? tokens * q : 0},
-        {.to = (uintptr_t)a->dk_out + kv_at * 2, .from = (uintptr_t)(a->dk + kv_at), .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0},
-        {.to = (uintptr_t)a->dv_out + kv_at * 2, .from = (uintptr_t)(a->dv + kv_at), .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0}};
+    uint64_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q,
+             kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
+    const fk_support all[] = {{.to = (uintptr_t)a->dq_out + q_at * 2,
+                               .from = (uintptr_t)(a->dq + q_at),
+                               .count = b->holds & FCP_HOLDS_Q ? tokens * q : 0},
+                              {.to = (uintptr_t)a->dk_out + kv_at * 2,
+                               .from = (uintptr_t)(a->dk + kv_at),
+                               .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0},
+                              {.to = (uintptr_t)a->dv_out + kv_at * 2,
+                               .from = (uintptr_t)(a->dv + kv_at),
+                               .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0}};
     for (int i = 0; i < 3; i++)
-        support((device *)base, FCP_BACKWARD, "fk_round", all[i], 2 * FK_SUPPORT_THREADS, all[i].count * 2, all[i].count * 4, 0);
+        support((device *)base, FCP_BACKWARD, "fk_round", all[i], 2 * FK_SUPPORT_THREADS, all[i].count * 2,
+                all[i].count * 4, 0);
 }
 
 /* The maps of an arena. */
@@ -271,8 +293,12 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     fcp_kernel_tensors(a, tensors);
     for (int i = 0; i < FCP_KERNEL_TENSORS; i++) {
         const fcp_kernel_tensor *x = &tensors[i];
-        const ptx_map map = {.base = x->address, .dims = {bytes / 2, x->heads, x->rows}, .strides = {bytes, bytes * x->heads},
-                             .box = {FK_BOX, 1, FK_BOX}, .element = 2, .swizzle = 128};
+        const ptx_map map = {.base = x->address,
+                             .dims = {bytes / 2, x->heads, x->rows},
+                             .strides = {bytes, bytes * x->heads},
+                             .box = {FK_BOX, 1, FK_BOX},
+                             .element = 2,
+                             .swizzle = 128};
         if (x->rows) good = good && ptx_map_encode(&maps[i], &map);
     }
     fcp_kernel_maps(launch, maps, out);
@@ -280,8 +306,8 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
 }
 
 /* Attention: `pieces` of work. With locks several blocks run side by side. */
-static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch, uint64_t items, uint64_t runs,
-                           uint64_t pieces, uint32_t locks, fcp_error *err) {
+static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch,
+                           uint64_t items, uint64_t runs, uint64_t pieces, uint32_t locks, fcp_error *err) {
     const fcp_plan *plan = d->base.plan;
     const emit_kernel *k = NULL;
     ptx_range list[RANGES];
@@ -302,18 +328,29 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the arrays' addresses", launch->arrays, plan->arrays_count * sizeof *d->arrays, false);
     add(list, &count, "the arrays", (uintptr_t)d->data, plan->data_count, false);
     add(list, &count, "the slices' addresses", launch->bands, plan->slices_count * sizeof *d->bands, false);
-    add(list, &count, "the slices' rows", (uintptr_t)plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows, false);
+    add(list, &count, "the slices' rows", (uintptr_t)plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows,
+        false);
     add(list, &count, "the slices", (uintptr_t)plan->bands, plan->bands_count * sizeof *plan->bands, false);
     add(list, &count, "the sinks", launch->sinks, plan->sink_count * 4, false);
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
-    uint64_t seed = ++w->launches * 2654435761u + a->rank;
-    uint64_t blocks = seed % 3 == 0 ? pieces : seed % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
+    uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
+    uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* launches of a kind come in turn */
+    uint64_t blocks = draw % 3 == 0 ? pieces : draw % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
     fk_launch_maps maps;
-    if (k->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
-    const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, name), .parameters = k->maps ? (const void *)&maps : launch,
-                            .parameter_bytes = k->maps ? sizeof maps : sizeof *launch, .blocks = (uint32_t)blocks, .threads = k->threads, .shared = k->shared, .resident = locks ? RESIDENT : 1,
-                            .ranges = list, .range_count = count, .seed = seed};
+    if (k->maps && !make_maps(a, launch, &maps))
+        return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
+    const ptx_launch run = {.module = m,
+                            .kernel = ptx_module_kernel(m, name),
+                            .parameters = k->maps ? (const void *)&maps : launch,
+                            .parameter_bytes = k->maps ? sizeof maps : sizeof *launch,
+                            .blocks = (uint32_t)blocks,
+                            .threads = k->threads,
+                            .shared = k->shared,
+                            .resident = locks ? RESIDENT : 1,
+                            .ranges = list,
+                            .range_count = count,
+                            .seed = seed};
     if (!ptx_run(&run, why)) return fcp_fail(err, FCP_E_INTERNAL, "%s", why);
     return mark[0] == 7 && !mark[1] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s did not say that it began", name);
 }
@@ -349,8 +386,8 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
                       (uint64_t)w->work.key_count * launch->head_count, locks, err);
 }
 
-static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a, uint32_t first, uint32_t count, uint32_t head,
-                           uint32_t heads, fcp_error *err) {
+static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a, uint32_t first, uint32_t count,
+                           uint32_t head, uint32_t heads, fcp_error *err) {
     device *d = (device *)base;
     worker *w = &d->workers[number];
     const fcp_problem *p = base->plan->problem;

@@ -12,9 +12,9 @@ extern const size_t ptx_alu_form_count, ptx_convert_form_count, ptx_memory_form_
 #define PTX_EACH(mask, l, ...)                                                                                         \
     do {                                                                                                               \
         if ((mask) == PTX_ALL) {                                                                                       \
-            for (unsigned l = 0; l < PTX_LANES; l++) { __VA_ARGS__ }                                                     \
+            for (unsigned l = 0; l < PTX_LANES; l++) { __VA_ARGS__ }                                                   \
         } else {                                                                                                       \
-            for (unsigned l = 0; l < PTX_LANES; l++)                                                                    \
+            for (unsigned l = 0; l < PTX_LANES; l++)                                                                   \
                 if ((mask) >> l & 1) { __VA_ARGS__ }                                                                   \
         }                                                                                                              \
     } while (0)

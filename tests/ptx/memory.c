@@ -1,11 +1,12 @@
 /* memory.c: loads, stores, atomics and copies, of all state spaces; and what watches them.
  *
- * Shared memory is watched by words: which warp and lane wrote one last, which warps read it since, and by clocks whether that is
- * ordered (lanes of a warp by a barrier too, since a warp's clock goes on there); by bytes: whether anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is
- * kept, and all of it counts as written. Local memory is a lane's own.
+ * Shared memory is watched by words: which warp and lane wrote one last, which warps read it since, and by clocks
+ * whether that is ordered (lanes of a warp by a barrier too, since a warp's clock goes on there); by bytes: whether
+ * anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is kept, and
+ * all of it counts as written. Local memory is a lane's own.
  * Requires: a block's warps open. Cost: a few dozen instructions a word.
- * Source:   the manual's chapters on state spaces, on data movement (ld, st, cp.async), on atom and red, and on its memory
- *           consistency model: release and acquire patterns, and what synchronises barriers.
+ * Source:   the manual's chapters on state spaces, on data movement (ld, st, cp.async), on atom and red, and on its
+ *           memory consistency model: release and acquire patterns, and what synchronises barriers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,8 @@ void ptx_shared_close(ptx_block *b) {
 static bool shared_at(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, uint32_t *at) {
     *at = address - PTX_SHARED_FIRST;
     if (address < PTX_SHARED_FIRST || *at > w->block->shared || bytes > w->block->shared - *at) {
-        ptx_fail(w, lane, "%u bytes at %u are out of bounds: shared memory is %u bytes from %u on", bytes, address, w->block->shared, PTX_SHARED_FIRST);
+        ptx_fail(w, lane, "%u bytes at %u are out of bounds: shared memory is %u bytes from %u on", bytes, address,
+                 w->block->shared, PTX_SHARED_FIRST);
         return false;
     }
     if (address % align) ptx_fail(w, lane, "the shared address %u is not a multiple of %u", address, align);
@@ -69,15 +71,20 @@ static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bo
     for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; word++) {
         uint32_t other = s->writer[word];
         if (other && other - 1 != w->index && s->written[word] > w->clock[b->first + other - 1])
-            return ptx_fail(w, lane, "race: it %s shared memory at %u, which %s %u wrote", write ? "writes" : "reads", PTX_SHARED_FIRST + word * 4,
-                            other > b->warp_count ? "copies for barrier" : "warp",
-                            other > b->warp_count ? other - 1 - b->warp_count : other - 1), false;
-        if (other && other - 1 == w->index && s->written[word] == w->clock[w->self] && s->lane[word] != lane && s->lane[word] < PTX_LANES && lane < PTX_LANES)
-            return ptx_fail(w, lane, "race: it %s shared memory at %u, which lane %u of its warp wrote", write ? "writes" : "reads",
-                            PTX_SHARED_FIRST + word * 4, s->lane[word]), false;
+            return ptx_fail(w, lane, "race: it %s shared memory at %u, which %s %u wrote", write ? "writes" : "reads",
+                            PTX_SHARED_FIRST + word * 4, other > b->warp_count ? "copies for barrier" : "warp",
+                            other > b->warp_count ? other - 1 - b->warp_count : other - 1),
+                   false;
+        if (other && other - 1 == w->index && s->written[word] == w->clock[w->self] && s->lane[word] != lane &&
+            s->lane[word] < PTX_LANES && lane < PTX_LANES)
+            return ptx_fail(w, lane, "race: it %s shared memory at %u, which lane %u of its warp wrote",
+                            write ? "writes" : "reads", PTX_SHARED_FIRST + word * 4, s->lane[word]),
+                   false;
         for (uint32_t v = 0; write && v < b->warp_count; v++)
             if (s->read[word * b->warp_count + v] > (v == w->index ? PTX_UNDER_WAY - 1 : w->clock[b->first + v]))
-                return ptx_fail(w, lane, "race: it writes shared memory at %u, which warp %u read", PTX_SHARED_FIRST + word * 4, v), false;
+                return ptx_fail(w, lane, "race: it writes shared memory at %u, which warp %u read",
+                                PTX_SHARED_FIRST + word * 4, v),
+                       false;
         for (uint32_t byte = word * 4 < at ? at : word * 4; byte < at + bytes && byte < word * 4 + 4; byte++)
             if (s->under_way[word] >> byte % 4 & 1)
                 return ptx_fail(w, lane, "unfinished copy: it %s shared memory at %u while a copy to it is under way",
@@ -100,7 +107,8 @@ static void wrote(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, const
     }
 }
 
-const uint8_t *ptx_shared_read(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, uint64_t *known) {
+const uint8_t *ptx_shared_read(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align,
+                               uint64_t *known) {
     ptx_block *b = w->block;
     uint32_t at;
     if (!shared_at(w, lane, address, bytes, align, &at) || !in_order(w, lane, at, bytes, false)) return NULL;
@@ -112,7 +120,8 @@ const uint8_t *ptx_shared_read(ptx_warp *w, unsigned lane, uint32_t address, uin
     *known >>= at % 4;
     return b->memory + at;
 }
-bool ptx_shared_write(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, const void *from, uint64_t known) {
+bool ptx_shared_write(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, const void *from,
+                      uint64_t known) {
     uint32_t at;
     if (!shared_at(w, lane, address, bytes, align, &at) || !in_order(w, lane, at, bytes, true)) return false;
     wrote(w, lane, at, bytes, from, known);
@@ -143,18 +152,23 @@ static bool knows(const ptx_warp *w, uint32_t number, uint32_t when) {
     return number >= first && number < first + m->warps && when <= w->clock[number - first];
 }
 
-static bool global_order(ptx_warp *w, unsigned lane, const ptx_range *r, ptx_word *words, uint64_t address, uint32_t bytes, ptx_use use) {
+static bool global_order(ptx_warp *w, unsigned lane, const ptx_range *r, ptx_word *words, uint64_t address,
+                         uint32_t bytes, ptx_use use) {
     uint32_t me = w->block->number * w->machine->warps + w->index, now = w->clock[w->self];
     for (uint64_t i = (address - r->begin) / 4; i <= (address + bytes - 1 - r->begin) / 4; i++) {
         ptx_word *x = &words[i];
         uint32_t writer = x->writer & ~PTX_BY_ATOMIC;
         bool both = use == PTX_ATOMIC && x->writer & PTX_BY_ATOMIC;
         if (writer && writer - 1 != me && !both && !knows(w, writer - 1, x->written))
-            return ptx_fail(w, lane, "race: it %s %s at byte %llu, which warp %u of block %u wrote", use == PTX_READ ? "reads" : "writes", r->what,
-                            (unsigned long long)i * 4, (writer - 1) % w->machine->warps, (writer - 1) / w->machine->warps), false;
+            return ptx_fail(w, lane, "race: it %s %s at byte %llu, which warp %u of block %u wrote",
+                            use == PTX_READ ? "reads" : "writes", r->what, (unsigned long long)i * 4,
+                            (writer - 1) % w->machine->warps, (writer - 1) / w->machine->warps),
+                   false;
         if (use != PTX_READ && x->reader && x->reader - 1 != me && !knows(w, x->reader - 1, x->read))
-            return ptx_fail(w, lane, "race: it writes %s at byte %llu, which warp %u of block %u read", r->what, (unsigned long long)i * 4,
-                            (x->reader - 1) % w->machine->warps, (x->reader - 1) / w->machine->warps), false;
+            return ptx_fail(w, lane, "race: it writes %s at byte %llu, which warp %u of block %u read", r->what,
+                            (unsigned long long)i * 4, (x->reader - 1) % w->machine->warps,
+                            (x->reader - 1) / w->machine->warps),
+                   false;
         if (use == PTX_READ) x->reader = me + 1, x->read = now;
         else x->writer = (me + 1) | (use == PTX_ATOMIC ? PTX_BY_ATOMIC : 0), x->written = now;
     }
@@ -170,11 +184,18 @@ uint8_t *ptx_global(ptx_warp *w, unsigned lane, uint64_t address, uint32_t bytes
         const ptx_range *r = &launch->ranges[at];
         if (address >= r->begin && address < r->end && r->end - address >= bytes) found = at;
     }
-    if (found == launch->range_count) return ptx_fail(w, lane, "%u bytes at %#llx are out of bounds of global memory", bytes, (unsigned long long)address), NULL;
+    if (found == launch->range_count)
+        return ptx_fail(w, lane, "%u bytes at %#llx are out of bounds of global memory", bytes,
+                        (unsigned long long)address),
+               NULL;
     const ptx_range *r = &launch->ranges[found];
     m->last_range = found;
-    if (address % bytes) return ptx_fail(w, lane, "the address %#llx in %s is not a multiple of %u", (unsigned long long)address, r->what, bytes), NULL;
-    if (use != PTX_READ && !r->writable) return ptx_fail(w, lane, "it writes %s, which is only to be read", r->what), NULL;
+    if (address % bytes)
+        return ptx_fail(w, lane, "the address %#llx in %s is not a multiple of %u", (unsigned long long)address,
+                        r->what, bytes),
+               NULL;
+    if (use != PTX_READ && !r->writable)
+        return ptx_fail(w, lane, "it writes %s, which is only to be read", r->what), NULL;
     if (r->writable) {
         if (!m->words[found]) m->words[found] = calloc((r->end - r->begin) / 4 + 2, sizeof(ptx_word));
         if (!m->words[found]) return ptx_fail(w, lane, "out of memory"), NULL;
@@ -203,16 +224,27 @@ void ptx_memory_close(ptx_machine *m) {
 
 const uint8_t *ptx_parameter(ptx_warp *w, unsigned lane, uint64_t address, uint32_t bytes) {
     uint64_t all = w->machine->launch->parameter_bytes;
-    if (address > all || bytes > all - address) return ptx_fail(w, lane, "parameters are %llu bytes; it reads %u at %llu", (unsigned long long)all, bytes, (unsigned long long)address), NULL;
-    if (address % bytes) return ptx_fail(w, lane, "the parameter at %llu is not at a multiple of %u", (unsigned long long)address, bytes), NULL;
+    if (address > all || bytes > all - address)
+        return ptx_fail(w, lane, "parameters are %llu bytes; it reads %u at %llu", (unsigned long long)all, bytes,
+                        (unsigned long long)address),
+               NULL;
+    if (address % bytes)
+        return ptx_fail(w, lane, "the parameter at %llu is not at a multiple of %u", (unsigned long long)address,
+                        bytes),
+               NULL;
     return (const uint8_t *)w->machine->launch->parameters + address;
 }
 
 /* A lane's own: its bytes, then a byte for each that says whether it is known. */
 static uint8_t *local_at(ptx_warp *w, unsigned lane, uint64_t address, uint32_t bytes) {
     uint32_t all = w->machine->kernel->local;
-    if (address > all || bytes > all - address) return ptx_fail(w, lane, "local memory is %u bytes; it has %u at %llu", all, bytes, (unsigned long long)address), NULL;
-    if (address % bytes) return ptx_fail(w, lane, "the local address %llu is not a multiple of %u", (unsigned long long)address, bytes), NULL;
+    if (address > all || bytes > all - address)
+        return ptx_fail(w, lane, "local memory is %u bytes; it has %u at %llu", all, bytes,
+                        (unsigned long long)address),
+               NULL;
+    if (address % bytes)
+        return ptx_fail(w, lane, "the local address %llu is not a multiple of %u", (unsigned long long)address, bytes),
+               NULL;
     return w->local + (size_t)lane * 2 * all + address;
 }
 
@@ -232,7 +264,8 @@ static uint32_t space_of(uint32_t space, uint64_t *address) {
     return space == GENERIC ? GLOBAL : space;
 }
 
-static const uint8_t *read(ptx_warp *w, unsigned lane, uint32_t space, uint64_t address, uint32_t bytes, ptx_use use, uint64_t *known) {
+static const uint8_t *read(ptx_warp *w, unsigned lane, uint32_t space, uint64_t address, uint32_t bytes, ptx_use use,
+                           uint64_t *known) {
     *known = ~UINT64_C(0);
     space = space_of(space, &address);
     if (space == PARAM) return ptx_parameter(w, lane, address, bytes);
@@ -253,7 +286,8 @@ static ptx_next ld(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     for (unsigned l = 0; l < PTX_LANES; l++) {
         uint64_t known;
         if (!(mask >> l & 1)) continue;
-        const uint8_t *from = read(w, l, space, addresses[l], bytes * count, data & (ACQUIRE | STRONG) ? PTX_ATOMIC : PTX_READ, &known);
+        const uint8_t *from =
+            read(w, l, space, addresses[l], bytes * count, data & (ACQUIRE | STRONG) ? PTX_ATOMIC : PTX_READ, &known);
         if (!from) return PTX_FAIL;
         for (uint32_t n = 0; n < count; n++) {
             uint64_t x = 0, own = (UINT64_C(1) << bytes) - 1;
@@ -271,11 +305,13 @@ static ptx_next ld(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 }
 
 static ptx_next st(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
-    uint32_t data = i->form->data, bytes = data & 255, count = data >> 8 & 255, space = data >> 20 & 15, all = bytes * count;
+    uint32_t data = i->form->data, bytes = data & 255, count = data >> 8 & 255, space = data >> 20 & 15,
+             all = bytes * count;
     if (!ptx_must_know(w, &i->operands[0], mask, "an address")) return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         uint8_t from[16];
-        uint64_t address = ptx_value(w, &i->operands[0], l) + (uint64_t)i->operands[0].value, known = 0, own = (UINT64_C(1) << bytes) - 1;
+        uint64_t address = ptx_value(w, &i->operands[0], l) + (uint64_t)i->operands[0].value, known = 0,
+                 own = (UINT64_C(1) << bytes) - 1;
         if (!(mask >> l & 1)) continue;
         for (uint32_t n = 0; n < count; n++) {
             uint64_t x = ptx_value(w, &i->operands[1 + n], l);
@@ -314,7 +350,8 @@ static ptx_next st(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 static ptx_next atom_add_u32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_operand *base = &i->operands[1];
-    if (!ptx_must_know(w, base, mask, "an address") || !ptx_must_know(w, &i->operands[2], mask, "what is added")) return PTX_FAIL;
+    if (!ptx_must_know(w, base, mask, "an address") || !ptx_must_know(w, &i->operands[2], mask, "what is added"))
+        return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         uint32_t old, sum;
         if (!(mask >> l & 1)) continue;
@@ -361,13 +398,21 @@ static ptx_next cp_async(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_operand *to = &i->operands[0], *from = &i->operands[1], *size = i->count > 3 ? &i->operands[3] : NULL;
     uint32_t bytes = (uint32_t)i->operands[2].value;
     if (bytes != 16) return ptx_fail(w, PTX_LANES, "cp.async.cg copies 16 bytes, not %u", bytes);
-    if (!ptx_must_know(w, to, mask, "an address") || !ptx_must_know(w, from, mask, "an address") || (size && !ptx_must_know(w, size, mask, "a size"))) return PTX_FAIL;
+    if (!ptx_must_know(w, to, mask, "an address") || !ptx_must_know(w, from, mask, "an address") ||
+        (size && !ptx_must_know(w, size, mask, "a size")))
+        return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
-        ptx_copy x = {.from = ptx_value(w, from, l) + (uint64_t)from->value, .to = (uint32_t)(ptx_value(w, to, l) + (uint64_t)to->value),
-                      .bytes = bytes, .read = size ? (uint32_t)ptx_value(w, size, l) : bytes, .lane = (uint8_t)l, .group = w->commits[l]};
-        if (x.read != 0 && x.read != bytes) return ptx_fail(w, l, "a copy of %u bytes reads %u", bytes, x.read); /* nothing between is wanted */
-        if (x.from % 16) return ptx_fail(w, l, "a copy's source, %#llx, is not a multiple of 16", (unsigned long long)x.from);
+        ptx_copy x = {.from = ptx_value(w, from, l) + (uint64_t)from->value,
+                      .to = (uint32_t)(ptx_value(w, to, l) + (uint64_t)to->value),
+                      .bytes = bytes,
+                      .read = size ? (uint32_t)ptx_value(w, size, l) : bytes,
+                      .lane = (uint8_t)l,
+                      .group = w->commits[l]};
+        if (x.read != 0 && x.read != bytes)
+            return ptx_fail(w, l, "a copy of %u bytes reads %u", bytes, x.read); /* nothing between is wanted */
+        if (x.from % 16)
+            return ptx_fail(w, l, "a copy's source, %#llx, is not a multiple of 16", (unsigned long long)x.from);
         if (x.read && !ptx_global(w, l, x.from, x.read, PTX_READ)) return PTX_FAIL;
         if (!ptx_shared_begin(w, l, x.to, bytes, bytes)) return PTX_FAIL;
         if (w->copy_count == w->copy_capacity) {
@@ -389,7 +434,8 @@ bool ptx_copies_land(ptx_warp *w, uint32_t mask, bool all, uint32_t keep) {
         ptx_copy x = w->copies[n];
         bool now = mask >> x.lane & 1 && (all || (x.group < w->commits[x.lane] && w->commits[x.lane] - x.group > keep));
         if (!now) w->copies[left++] = x;
-        else if (good) good = ptx_shared_land(w, x.lane, x.to, x.bytes, x.read ? (const void *)(uintptr_t)x.from : NULL);
+        else if (good)
+            good = ptx_shared_land(w, x.lane, x.to, x.bytes, x.read ? (const void *)(uintptr_t)x.from : NULL);
     }
     w->copy_count = left;
     return good;
@@ -410,31 +456,36 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define ONE(op, name, form, function, space)                                                                           \
-    {op name ".b8", form, function, DATA(1, 1, 0, space)}, {op name ".b16", form, function, DATA(2, 1, 0, space)},      \
-        {op name ".u8", form, function, DATA(1, 1, 0, space)}, {op name ".s8", form, function, DATA(1, 1, 1, space)},            \
-        {op name ".u16", form, function, DATA(2, 1, 0, space)}, {op name ".s16", form, function, DATA(2, 1, 1, space)},      \
-        {op name ".u32", form, function, DATA(4, 1, 0, space)}, {op name ".s32", form, function, DATA(4, 1, 1, space)},      \
-        {op name ".b32", form, function, DATA(4, 1, 0, space)}, {op name ".f32", form, function, DATA(4, 1, 0, space)},      \
-        {op name ".u64", form, function, DATA(8, 1, 0, space)}, {op name ".s64", form, function, DATA(8, 1, 1, space)},      \
-        {op name ".b64", form, function, DATA(8, 1, 0, space)}
+    {op name ".b8", form, function, DATA(1, 1, 0, space)}, {op name ".u8", form, function, DATA(1, 1, 0, space)},      \
+    {op name ".s8", form, function, DATA(1, 1, 1, space)}, {op name ".b16", form, function, DATA(2, 1, 0, space)},     \
+    {op name ".u16", form, function, DATA(2, 1, 0, space)}, {op name ".s16", form, function, DATA(2, 1, 1, space)},    \
+    {op name ".b32", form, function, DATA(4, 1, 0, space)}, {op name ".u32", form, function, DATA(4, 1, 0, space)},    \
+    {op name ".s32", form, function, DATA(4, 1, 1, space)}, {op name ".f32", form, function, DATA(4, 1, 0, space)},    \
+    {op name ".b64", form, function, DATA(8, 1, 0, space)}, {op name ".u64", form, function, DATA(8, 1, 0, space)},    \
+    {op name ".s64", form, function, DATA(8, 1, 1, space)}
 #define SOME(op, name, n, form, function, space)                                                                       \
-    {op name ".v" #n ".u32", form, function, DATA(4, n, 0, space)}, {op name ".v" #n ".b32", form, function, DATA(4, n, 0, space)}, \
-        {op name ".v" #n ".s32", form, function, DATA(4, n, 1, space)}, {op name ".v" #n ".f32", form, function, DATA(4, n, 0, space)}
+    {op name ".v" #n ".u32", form, function, DATA(4, n, 0, space)},                                                    \
+    {op name ".v" #n ".b32", form, function, DATA(4, n, 0, space)},                                                    \
+    {op name ".v" #n ".s32", form, function, DATA(4, n, 1, space)},                                                    \
+    {op name ".v" #n ".f32", form, function, DATA(4, n, 0, space)}
 #define LD(name, space)                                                                                                \
-    ONE("ld", name, "w<a", ld, space), SOME("ld", name, 2, "{2r}<a", ld, space), SOME("ld", name, 4, "{4r}<a", ld, space),   \
-        {"ld" name ".v2.u64", "{2d}<a", ld, DATA(8, 2, 0, space)}, {"ld" name ".v2.b64", "{2d}<a", ld, DATA(8, 2, 0, space)}
+    ONE("ld", name, "w<a", ld, space), SOME("ld", name, 2, "{2r}<a", ld, space),                                       \
+    SOME("ld", name, 4, "{4r}<a", ld, space),                                                                          \
+    {"ld" name ".v2.u64", "{2d}<a", ld, DATA(8, 2, 0, space)}, {"ld" name ".v2.b64", "{2d}<a", ld, DATA(8, 2, 0, space)}
 #define ST(name, space)                                                                                                \
-    ONE("st", name, "<aw", st, space), SOME("st", name, 2, "<a{2r}", st, space), SOME("st", name, 4, "<a{4r}", st, space)
+    ONE("st", name, "<aw", st, space), SOME("st", name, 2, "<a{2r}", st, space),                                       \
+    SOME("st", name, 4, "<a{4r}", st, space)
 
 const ptx_form ptx_memory_forms[] = {
-    LD("", GENERIC), LD(".global", GLOBAL), LD(".global.nc", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL), LD(".param", PARAM),
-    ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
+    LD("", GENERIC), LD(".global", GLOBAL), LD(".global.nc", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL),
+    LD(".param", PARAM), ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
     {"ld.acquire.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | ACQUIRE},
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},
-    {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1}, {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2},
-    {"cp.async.cg.shared.global", "<aacr", cp_async}, {"cp.async.cg.shared.global", "<aac", cp_async},
-    {"cp.async.wait_all", "", cp_wait_all}, {"cp.async.wait_group", "<c", cp_wait_group}, {"cp.async.commit_group", "", cp_commit},
+    {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
+    {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2}, {"cp.async.cg.shared.global", "<aacr", cp_async},
+    {"cp.async.cg.shared.global", "<aac", cp_async}, {"cp.async.wait_all", "", cp_wait_all},
+    {"cp.async.wait_group", "<c", cp_wait_group}, {"cp.async.commit_group", "", cp_commit},
 };
 const size_t ptx_memory_form_count = sizeof ptx_memory_forms / sizeof *ptx_memory_forms;

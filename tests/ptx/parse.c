@@ -1,7 +1,7 @@
 /* parse.c: reads PTX: kernels, their registers, labels and instructions, each held against the tables of forms.
  *
- * Requires: a text as NVRTC prints it: no functions, no global variables, one dynamic shared array. Gives: ptx.h's module, or
- *           what was not understood and on which line. Cost: linear in the text.
+ * Requires: a text as NVRTC prints it: no functions, no global variables, one dynamic shared array. Gives: ptx.h's
+ *           module, or what was not understood and on which line. Cost: linear in the text.
  * Source:   the manual's chapters on syntax and on state spaces.
  */
 #include <ctype.h>
@@ -86,8 +86,12 @@ static void skip(parser *p) {
         else return;
     }
 }
-static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%' || c == '.' || c == ':'; }
-static bool is(const piece *x, const char *word) { return strlen(word) == x->length && !memcmp(x->text, word, x->length); }
+static bool is_name(char c) {
+    return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%' || c == '.' || c == ':';
+}
+static bool is(const piece *x, const char *word) {
+    return strlen(word) == x->length && !memcmp(x->text, word, x->length);
+}
 static piece word(parser *p) {
     piece x;
     skip(p);
@@ -115,7 +119,8 @@ static bool number(parser *p, uint32_t *out) {
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
 static declared *declare(parser *p, piece name, uint32_t count, uint8_t bits) {
-    if (p->name_count == NAMES || name.length >= NAME || !name.length) return fail(p, "too many names, or too long a name"), NULL;
+    if (p->name_count == NAMES || name.length >= NAME || !name.length)
+        return fail(p, "too many names, or too long a name"), NULL;
     declared *d = &p->names[p->name_count++];
     *d = (declared){.count = count, .depth = p->depth, .bits = bits};
     memcpy(d->name, name.text, name.length);
@@ -294,7 +299,8 @@ static bool cut(parser *p, const char *end, piece *pieces, uint32_t *count) {
 }
 
 /* Do these pieces fit the form? Operands are then filled. */
-static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t count, ptx_operand *out, uint32_t *out_count) {
+static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t count, ptx_operand *out,
+                 uint32_t *out_count) {
     bool target = strchr(spec, '<') != NULL;
     uint32_t at = 0, n = 0;
     for (; *spec; spec++) {
@@ -312,7 +318,15 @@ static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t coun
             uint64_t value;
             bool good = false;
             switch (*spec) {
-            case '{': case '}': case '[': case ']': case '|': case '_': good = x.length == 1 && *x.text == *spec; n--; break;
+            case '{':
+            case '}':
+            case '[':
+            case ']':
+            case '|':
+            case '_':
+                good = x.length == 1 && *x.text == *spec;
+                n--;
+                break;
             case 'r': good = value_of(p, x, 32, target, o); break;
             case 'd': good = value_of(p, x, 64, target, o); break;
             case 'h': good = value_of(p, x, 16, target, o); break;
@@ -372,7 +386,8 @@ static bool instruction(parser *p) {
         piece x = {p->at, *p->at == '!'};
         p->at += x.length;
         while (is_name(*p->at)) p->at++, x.length++;
-        if (!value_of(p, x, 1, false, &guard) || guard.kind != PTX_REGISTER) return fail(p, "'%.*s' is no predicate", (int)x.length, x.text);
+        if (!value_of(p, x, 1, false, &guard) || guard.kind != PTX_REGISTER)
+            return fail(p, "'%.*s' is no predicate", (int)x.length, x.text);
     }
     piece name = word(p), pieces[PIECES];
     uint32_t count, n = 0;
@@ -383,14 +398,16 @@ static bool instruction(parser *p) {
     ptx_operand operands[PIECES];
     while (forms && !fits(p, f->operands, pieces, count, operands, &n)) f++, forms--;
     if (p->failed) return false;
-    if (!forms) return fail(p, "these operands are not known: '%.*s'", (int)(end - begin > 200 ? 200 : end - begin), begin);
+    if (!forms)
+        return fail(p, "these operands are not known: '%.*s'", (int)(end - begin > 200 ? 200 : end - begin), begin);
     ptx_insn *i = append(p);
     ptx_operand *kept = i ? take(p, (n + 1) * sizeof *kept) : NULL;
     if (!kept) return false;
     memcpy(kept, operands, n * sizeof *kept);
     *i = (ptx_insn){f, kept, n, p->line, guard, begin};
     for (uint32_t j = 0; j < n; j++)
-        if (kept[j].kind == PTX_LABEL) kept[j].at = (uint32_t)(pieces[j].text - p->m->text); /* found when all are known */
+        if (kept[j].kind == PTX_LABEL)
+            kept[j].at = (uint32_t)(pieces[j].text - p->m->text); /* found when all are known */
     p->at = end + 1;
     return true;
 }
@@ -453,7 +470,8 @@ static bool directive(parser *p) {
     }
     if (is(&x, ".pragma")) {
         skip(p);
-        if (strncmp(p->at, "\"used_bytes_mask ", 17) && strncmp(p->at, "\"nounroll\"", 10)) return fail(p, "pragma %.30s is not known", p->at);
+        if (strncmp(p->at, "\"used_bytes_mask ", 17) && strncmp(p->at, "\"nounroll\"", 10))
+            return fail(p, "pragma %.30s is not known", p->at);
         p->at = strchr(p->at, ';') ? strchr(p->at, ';') : p->at;
         return expect(p, ';');
     }
@@ -478,7 +496,8 @@ static bool end_kernel(parser *p) {
             if (o->kind != PTX_LABEL) continue;
             const char *text = p->m->text + o->at;
             for (uint32_t c = 0; c < NAME - 1 && is_name(text[c]); c++) key.name[c] = text[c];
-            const label *l = p->label_count ? bsearch(&key, p->labels, p->label_count, sizeof *p->labels, by_name) : NULL;
+            const label *l =
+                p->label_count ? bsearch(&key, p->labels, p->label_count, sizeof *p->labels, by_name) : NULL;
             p->line = p->k->insns[i].line;
             if (!l) return fail(p, "there is no label %s", key.name);
             o->value = l->insn;
@@ -514,7 +533,8 @@ static bool body(parser *p) {
 
 static bool entry(parser *p) {
     piece name = word(p), x;
-    if (p->m->kernel_count == PTX_KERNELS || name.length >= sizeof p->m->kernels[0].name) return fail(p, "too many kernels, or too long a name");
+    if (p->m->kernel_count == PTX_KERNELS || name.length >= sizeof p->m->kernels[0].name)
+        return fail(p, "too many kernels, or too long a name");
     p->k = &p->m->kernels[p->m->kernel_count++];
     *p->k = (ptx_kernel){.registers = 1, .file = PTX_SPECIALS * PTX_SMALL};
     memcpy(p->k->name, name.text, name.length);
@@ -523,7 +543,8 @@ static bool entry(parser *p) {
         piece parameter;
         uint32_t align, bytes;
         x = word(p);
-        if (!is(&x, ".param") || !array(p, &parameter, &align, &bytes) || !align) return fail(p, "a parameter that is not known");
+        if (!is(&x, ".param") || !array(p, &parameter, &align, &bytes) || !align)
+            return fail(p, "a parameter that is not known");
         p->depth = 1;
         declared *d = declare(p, parameter, 0, 0);
         if (!d) return false;
@@ -566,7 +587,9 @@ static bool module(parser *p) {
             if (!number(p, &bytes) || bytes != 64) return fail(p, "addresses are not of 64 bits");
         } else if (is(&x, ".extern")) {
             x = word(p);
-            declared *d = is(&x, ".shared") && array(p, &name, &align, &bytes) && !bytes && expect(p, ';') ? declare(p, name, 0, 0) : NULL;
+            declared *d = is(&x, ".shared") && array(p, &name, &align, &bytes) && !bytes && expect(p, ';')
+                              ? declare(p, name, 0, 0)
+                              : NULL;
             if (!d || align > PTX_SHARED_FIRST) return fail(p, "an external that is not known");
             d->value = PTX_SHARED_FIRST;
         } else if (is(&x, ".visible")) {

@@ -1,28 +1,28 @@
 /* ptx.h: a machine that executes PTX, as nvcc prints it, on the processor in front of you: for tests only.
  *
- * A module is a text; a launch is a kernel of it, a grid and memory. Warps execute an instruction for all lanes that are at it;
- * warps and blocks are interleaved by a seed. Semantics are those of NVIDIA's manual "Parallel Thread Execution ISA", and what
- * that leaves undefined ends the launch, with block, warp, lane and line:
- *   not known           an instruction, a modifier, a directive or an operand that no table here has: when the text is read
- *   nobody wrote        a register or shared memory that was never written is used as an address, to branch, or stored to global
- *                       memory. Until then such numbers spread, lane by lane and byte by byte, through what is computed of them
- *   out of bounds       memory that the launch was not given, or may not write; misaligned addresses
- *   race                a warp reads or writes shared memory that another wrote, or writes what another read, and nothing
- *                       orders the two; a block likewise with another block's global memory
- *   unfinished copy     shared memory is touched while a copy to it is under way, or a thread ends with one
- *   divergence          lanes of a warp wait for each other at different instructions
- *   deadlock            nobody can go on
- * Copies land as late as they may. The approximate instructions are exact here; sums of a product are in one order of many.
+ * A module is a text; a launch is a kernel of it, a grid and memory. Warps execute an instruction for all lanes that
+ * are at it; warps and blocks are interleaved by a seed. Semantics are those of NVIDIA's manual "Parallel Thread
+ * Execution ISA", and what that leaves undefined ends the launch, with block, warp, lane and line: not known
+ * an instruction, a modifier, a directive or an operand that no table here has: when the text is read nobody wrote
+ * a register or shared memory that was never written is used as an address, to branch, or stored to global memory.
+ * Until then such numbers spread, lane by lane and byte by byte, through what is computed of them out of bounds
+ * memory that the launch was not given, or may not write; misaligned addresses race                a warp reads or
+ * writes shared memory that another wrote, or writes what another read, and nothing orders the two; a block likewise
+ * with another block's global memory unfinished copy     shared memory is touched while a copy to it is under way, or
+ * a thread ends with one divergence          lanes of a warp wait for each other at different instructions deadlock
+ * nobody can go on Copies land as late as they may. The approximate instructions are exact here; sums of a product are
+ * in one order of many.
  *
- * Instructions are tables of forms, one for each mnemonic with all of its modifiers: what no table has is refused. To add
- * some: a file with one more table, named in `tables` of forms.c (forms.h declares it). A form says its operands, and its
- * function does the instruction for the lanes of a mask.
+ * Instructions are tables of forms, one for each mnemonic with all of its modifiers: what no table has is refused. To
+ * add some: a file with one more table, named in `tables` of forms.c (forms.h declares it). A form says its operands,
+ * and its function does the instruction for the lanes of a mask.
  */
 #ifndef PTX_H
 #define PTX_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { PTX_LANES = 32, PTX_ERROR = 600, PTX_WARPS = 32, PTX_BARRIERS = 16, PTX_AGENTS = 16 };
 #define PTX_UNDER_WAY UINT32_MAX /* when shared memory was read: it still is */
@@ -35,8 +35,8 @@ typedef struct ptx_insn ptx_insn;
 
 /* --- what a text becomes ------------------------------------------------------------------------------------------ */
 
-/* An operand: where its 32 lanes are. Registers of 16 and 32 bits are 32 uint32_t, of 64 bits 32 uint64_t, predicates one word,
- * a bit a lane. Constants are laid out likewise, once for all warps. */
+/* An operand: where its 32 lanes are. Registers of 16 and 32 bits are 32 uint32_t, of 64 bits 32 uint64_t, predicates
+ * one word, a bit a lane. Constants are laid out likewise, once for all warps. */
 typedef enum ptx_kind { PTX_REGISTER, PTX_CONSTANT, PTX_ADDRESS, PTX_LABEL, PTX_NOWHERE } ptx_kind;
 typedef struct ptx_operand {
     uint8_t kind;
@@ -60,10 +60,10 @@ typedef enum ptx_next {
 } ptx_next;
 typedef ptx_next ptx_run_insn(ptx_warp *w, const ptx_insn *i, uint32_t mask);
 
-/* Operands of a form, in order, the ones written first: r, d, h a 32-, 64-, 16-bit register, or what may stand for one: an
- * integer or float constant, a symbol's address, a special register; p a predicate; w a register of 16, 32 or 64 bits; a an
- * address in brackets; c an integer constant; L a label; {4r} a vector, [ ] where there is more than one in brackets; |, _ are
- * themselves. Those before < are written. */
+/* Operands of a form, in order, the ones written first: r, d, h a 32-, 64-, 16-bit register, or what may stand for
+ * one: an integer or float constant, a symbol's address, a special register; p a predicate; w a register of 16, 32 or
+ * 64 bits; a an address in brackets; c an integer constant; L a label; {4r} a vector, [ ] where there is more than one
+ * in brackets; |, _ are themselves. Those before < are written. */
 enum { PTX_TOGETHER = 1 }; /* flags: all lanes come to it before any goes on */
 typedef struct ptx_form {
     const char *name, *operands;
@@ -71,7 +71,8 @@ typedef struct ptx_form {
     uint32_t data, flags;
     uint32_t order; /* inside */
 } ptx_form;
-const ptx_form *ptx_form_find(const char *name, size_t length, size_t *count); /* forms of that name lie next to each other */
+/* Forms of that name, which lie next to each other; NULL: none. */
+const ptx_form *ptx_form_find(const char *name, size_t length, size_t *count);
 
 struct ptx_insn {
     const ptx_form *form;
@@ -177,8 +178,8 @@ struct ptx_block {
     void *more;          /* what another table keeps for a block: freed when it ends */
 };
 
-/* Where shared, local and parameter memory are in the generic space, and shared memory in its own: dynamic shared memory begins
- * at a multiple of 1024, not at 0. */
+/* Where shared, local and parameter memory are in the generic space, and shared memory in its own: dynamic shared
+ * memory begins at a multiple of 1024, not at 0. */
 #define PTX_SHARED_FIRST 1024u
 #define PTX_SHARED_WINDOW (UINT64_C(0x51) << 56)
 #define PTX_LOCAL_WINDOW (UINT64_C(0x52) << 56)
@@ -206,8 +207,10 @@ void ptx_moved(ptx_machine *m);                /* something that others may wait
 /* Memory. Each looks at bounds, alignment, order; NULL: failed. Shared addresses are in the shared space. */
 typedef enum ptx_use { PTX_READ, PTX_WRITE, PTX_ATOMIC } ptx_use;
 uint8_t *ptx_global(ptx_warp *w, unsigned lane, uint64_t address, uint32_t bytes, ptx_use use);
-const uint8_t *ptx_shared_read(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, uint64_t *known);
-bool ptx_shared_write(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, const void *from, uint64_t known);
+const uint8_t *ptx_shared_read(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align,
+                               uint64_t *known);
+bool ptx_shared_write(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align, const void *from,
+                      uint64_t known);
 /* A copy that will be made later: nobody may touch its bytes until ptx_shared_land. */
 bool ptx_shared_begin(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, uint32_t align);
 bool ptx_shared_land(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, const void *from);
@@ -222,8 +225,16 @@ void ptx_acquire(ptx_warp *w, const uint32_t *from);
 /* Lets copies of cp.async land, of lanes in the mask: all, or those of all but the last `keep` groups. */
 bool ptx_copies_land(ptx_warp *w, uint32_t mask, bool all, uint32_t keep);
 
-/* fp16 and bf16, as numbers. */
-float ptx_half(uint16_t h);
+/* fp16 and bf16, as numbers. fp16: sign, 5 bits of exponent, 10 of fraction. */
+static inline float ptx_half(uint16_t h) {
+    uint32_t exponent = h >> 10 & 31, fraction = h & 1023, sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t u = exponent == 31 ? fraction << 13 | 0x7f800000u : ((uint32_t)(h & 0x7fff) << 13) + (112u << 23);
+    float x = (float)fraction * 0x1p-24f;
+    if (!exponent) memcpy(&u, &x, 4);
+    u |= sign;
+    memcpy(&x, &u, 4);
+    return x;
+}
 uint16_t ptx_to_half(float f);
 uint16_t ptx_to_bf16(float f);
 #endif

@@ -1,10 +1,10 @@
 /* run.c: runs a grid: which block, which warp, which lanes are next.
  *
  * Requires: a module and a launch. Gives: ptx_run.
- * Method:   a lane has its own place in the code. Of a warp's lanes those at the least place go on together, until they meet
- *           others, part, or come to an instruction of the whole warp; there they wait for the lanes that have not ended, which
- *           must come to the same one. Blocks begin in order, some side by side; of their warps one goes on for a while, drawn by
- *           the seed, until it waits, or its turn ends.
+ * Method:   a lane has its own place in the code. Of a warp's lanes those at the least place go on together, until
+ *           they meet others, part, or come to an instruction of the whole warp; there they wait for the lanes that
+ *           have not ended, which must come to the same one. Blocks begin in order, some side by side; of their warps
+ *           one goes on for a while, drawn by the seed, until it waits, or its turn ends.
  * Cost:     an instruction of a warp is some tens of nanoseconds.
  */
 #include <stdarg.h>
@@ -33,8 +33,8 @@ ptx_next ptx_fail(ptx_warp *w, unsigned lane, const char *format, ...) {
     char where[40] = "";
     if (lane < PTX_LANES) snprintf(where, sizeof where, ", lane %u", lane);
     int length = i ? (int)strcspn(i->text, ";\n") : 0;
-    snprintf(m->error, PTX_ERROR, "%s, block %u, warp %u%s, line %u, '%.*s': %s", m->kernel->name, w->block->number, w->index, where, i ? i->line : 0,
-             length > 100 ? 100 : length, i ? i->text : "", what);
+    snprintf(m->error, PTX_ERROR, "%s, block %u, warp %u%s, line %u, '%.*s': %s", m->kernel->name, w->block->number,
+             w->index, where, i ? i->line : 0, length > 100 ? 100 : length, i ? i->text : "", what);
     return PTX_FAIL;
 }
 
@@ -105,8 +105,9 @@ static bool gather(ptx_warp *w, uint32_t *pc) {
     w->now = &w->machine->kernel->insns[*pc];
     for (unsigned l = first; l < PTX_LANES; l++)
         if (w->live >> l & 1 && w->pc[l] != *pc)
-            return ptx_fail(w, first, "divergence: lane %u waits for it at line %u, '%.40s'", l, w->machine->kernel->insns[w->pc[l]].line,
-                            w->machine->kernel->insns[w->pc[l]].text), false;
+            return ptx_fail(w, first, "divergence: lane %u waits for it at line %u, '%.40s'", l,
+                            w->machine->kernel->insns[w->pc[l]].line, w->machine->kernel->insns[w->pc[l]].text),
+                   false;
     w->parked = 0;
     return true;
 }
@@ -136,7 +137,8 @@ static bool turn(ptx_warp *w, uint32_t budget) {
                 if (!ptx_must_know(w, &i->guard, mask, "a condition")) return false;
                 active &= ptx_predicate(w, &i->guard);
                 if (i->form->flags & PTX_TOGETHER && active && active != mask)
-                    return ptx_fail(w, PTX_LANES, "divergence: only lanes %08x execute an instruction of all", active), false;
+                    return ptx_fail(w, PTX_LANES, "divergence: only lanes %08x execute an instruction of all", active),
+                           false;
             }
             ptx_next done = active ? i->form->run(w, i, active) : PTX_NEXT;
             if (done == PTX_FAIL) return false;
@@ -201,7 +203,12 @@ static bool close_block(ptx_block *b) {
 static bool open_block(ptx_machine *m, ptx_block *b) {
     const ptx_launch *launch = m->launch;
     const ptx_kernel *k = m->kernel;
-    *b = (ptx_block){.machine = m, .number = m->next_block++, .warp_count = m->warps, .shared = launch->shared, .left = m->warps, .running = true};
+    *b = (ptx_block){.machine = m,
+                     .number = m->next_block++,
+                     .warp_count = m->warps,
+                     .shared = launch->shared,
+                     .left = m->warps,
+                     .running = true};
     b->first = m->far ? b->number * (m->warps + m->agents) : 0;
     b->warps = calloc(m->warps, sizeof *b->warps);
     if (!b->warps || !ptx_shared_open(b)) return false;
@@ -209,7 +216,11 @@ static bool open_block(ptx_machine *m, ptx_block *b) {
         ptx_warp *w = &b->warps[v];
         uint32_t threads = launch->threads - v * PTX_LANES;
         void *file = NULL;
-        *w = (ptx_warp){.machine = m, .block = b, .index = v, .self = b->first + v, .live = threads < PTX_LANES ? (1u << threads) - 1 : PTX_ALL};
+        *w = (ptx_warp){.machine = m,
+                        .block = b,
+                        .index = v,
+                        .self = b->first + v,
+                        .live = threads < PTX_LANES ? (1u << threads) - 1 : PTX_ALL};
         if (posix_memalign(&file, 64, k->file)) return false;
         w->base[0] = file;
         w->base[1] = launch->module->constants;
@@ -222,7 +233,8 @@ static bool open_block(ptx_machine *m, ptx_block *b) {
         w->clock[w->self] = 1;
         for (int s = 0; s < PTX_SPECIALS; s++)
             for (unsigned l = 0; l < PTX_LANES; l++) {
-                const uint32_t values[PTX_SPECIALS] = {v * PTX_LANES + l, launch->threads, b->number, launch->blocks, l, v, 0, 1};
+                const uint32_t values[PTX_SPECIALS] = {
+                    v * PTX_LANES + l, launch->threads, b->number, launch->blocks, l, v, 0, 1};
                 memcpy(w->base[0] + s * PTX_SMALL + l * 4, &values[s], 4);
             }
     }
@@ -244,7 +256,8 @@ static bool run(ptx_machine *m) {
     for (;;) {
         for (uint32_t i = 0; i < resident; i++)
             if (!m->blocks[i].running && m->next_block < m->launch->blocks) {
-                if (!open_block(m, &m->blocks[i])) return snprintf(m->error, PTX_ERROR, "out of memory for a block"), false;
+                if (!open_block(m, &m->blocks[i]))
+                    return snprintf(m->error, PTX_ERROR, "out of memory for a block"), false;
                 running++;
             }
         if (!running) return true;
@@ -258,7 +271,8 @@ static bool run(ptx_machine *m) {
         ptx_warp *w = NULL;
         for (uint32_t n = 0; n < all && !w; n++) {
             const ptx_block *b = &m->blocks[n / m->warps];
-            if (b->running && b->warps[n % m->warps].live && !b->warps[n % m->warps].blocked && which-- == 0) w = &b->warps[n % m->warps];
+            if (b->running && b->warps[n % m->warps].live && !b->warps[n % m->warps].blocked && which-- == 0)
+                w = &b->warps[n % m->warps];
         }
         uint64_t before = m->executed;
         if (!turn(w, 1 + (uint32_t)ptx_roll(m, TURN))) return false;
@@ -277,16 +291,22 @@ static bool run(ptx_machine *m) {
 }
 
 bool ptx_run(const ptx_launch *launch, char *error) {
-    ptx_machine m = {.launch = launch, .kernel = launch->kernel, .state = launch->seed, .error = error, .warps = (launch->threads + PTX_LANES - 1) / PTX_LANES};
+    ptx_machine m = {.launch = launch,
+                     .kernel = launch->kernel,
+                     .state = launch->seed,
+                     .error = error,
+                     .warps = (launch->threads + PTX_LANES - 1) / PTX_LANES};
     *error = 0;
     if (!launch->blocks) return true;
     m.far = launch->resident > 1;
     m.agents = strcmp(ptx_module_target(launch->module), "sm_90a") ? 0 : PTX_AGENTS;
     m.clocks = (m.far ? launch->blocks : 1) * (m.warps + m.agents);
-    bool good = launch->resident && m.warps && m.warps <= PTX_WARPS && launch->range_count && launch->parameter_bytes == launch->kernel->parameters &&
+    bool good = launch->resident && m.warps && m.warps <= PTX_WARPS && launch->range_count &&
+                launch->parameter_bytes == launch->kernel->parameters &&
                 (!launch->kernel->threads || launch->threads <= launch->kernel->threads);
-    if (!good) snprintf(error, PTX_ERROR, "%s cannot be launched with %u threads, %zu bytes of parameters", launch->kernel->name, launch->threads,
-                        launch->parameter_bytes);
+    if (!good)
+        snprintf(error, PTX_ERROR, "%s cannot be launched with %u threads, %zu bytes of parameters",
+                 launch->kernel->name, launch->threads, launch->parameter_bytes);
     m.words = good ? calloc(launch->range_count, sizeof *m.words) : NULL;
     m.blocks = good ? calloc(launch->resident, sizeof *m.blocks) : NULL;
     if (good && (!m.words || !m.blocks)) good = snprintf(error, PTX_ERROR, "out of memory") < 0;

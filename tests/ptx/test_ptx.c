@@ -157,11 +157,13 @@ Test(ptx, flaws) {
         {"dK: Q is not transposed", SPLIT, {"fk_backward_dkv", ".x4.trans.shared", ".x4.shared", 9, NULL}},
         {"dK: LSE is not stored", SPLIT, {"fk_backward_dkv", "st.shared.f32", "", 0, without}},
         {"dK: a barrier is missing", SPLIT, {"fk_backward_dkv", "bar.sync 0;", "", 1, NULL}},
+        {"dK: the item before is still read", SPLIT, {"fk_backward_dkv", "bar.sync 0;", "", 0, NULL}},
+        {"dQ: the item before is still read", SPLIT, {"fk_backward_dq", "bar.sync 0;", "", 0, NULL}},
         {"dQ: a copy is not waited for", SPLIT, {"fk_backward_dq", "cp.async.wait_all;", "", 0, NULL}},
         {"dQ: a sum 16 bytes too far", SPLIT, {"fk_backward_dq", "st.global.v2.f32", "", 3, off_by_16}},
         {"ordered: dS is not stored", ORDERED, {"fk_backward_ordered", "st.shared.u32", "", 5, without}},
-        {"ordered: nothing is acquired", ORDERED, {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", 0, NULL}},
-        {"ordered: nothing is released", ORDERED, {"fk_backward_ordered", "st.release.gpu.global", "st.global", 0, NULL}},
+        {"ordered: nothing is acquired", ORDERED, {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", -1, NULL}},
+        {"ordered: nothing is released", ORDERED, {"fk_backward_ordered", "st.release.gpu.global", "st.global", -1, NULL}},
         {"ordered: dS is read before it is there", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 4, NULL}},
         {"ordered: no turn", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 5, NULL}},
         {"ordered: released before all have added", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 6, NULL}},
@@ -171,11 +173,16 @@ Test(ptx, flaws) {
     if (!compiler()) return;
     fcp_plan *plan = gpu_plan("flaws", MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal"), NULL, 0);
     for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
-        ptx_device_change(&flaws[i].change);
-        judge(plan, backends[flaws[i].backend], 1, text);
+        *text = 0;
+        for (uint64_t seed = 0; !*text && seed < 8; seed++) { /* what blocks owe each other shows where several have work */
+            ptx_device_seed(seed);
+            ptx_device_change(&flaws[i].change);
+            judge(plan, backends[flaws[i].backend], 1, text);
+            cr_expect(ptx_device_change(NULL) > 0, "%s: nothing was changed", flaws[i].what);
+        }
         fprintf(stderr, "%s: %s\n", flaws[i].what, text);
-        cr_expect(ptx_device_change(NULL) > 0, "%s: nothing was changed", flaws[i].what);
         cr_expect(*text, "%s: not found", flaws[i].what);
     }
+    ptx_device_seed(0);
     fcp_plan_free(plan);
 }

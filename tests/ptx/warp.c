@@ -15,14 +15,16 @@ static ptx_next bra(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 static ptx_next ret(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     (void)i;
     for (uint32_t n = 0; n < w->copy_count; n++)
-        if (mask >> w->copies[n].lane & 1) return ptx_fail(w, w->copies[n].lane, "unfinished copy: it ends with one under way");
+        if (mask >> w->copies[n].lane & 1)
+            return ptx_fail(w, w->copies[n].lane, "unfinished copy: it ends with one under way");
     return PTX_END;
 }
 /* Orders the memory of the lanes. */
 static ptx_next bar_warp(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     if (!ptx_must_know(w, &i->operands[0], mask, "a member mask")) return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++)
-        if (mask >> l & 1 && (uint32_t)ptx_value(w, &i->operands[0], l) != PTX_ALL) return ptx_fail(w, l, "a barrier whose member mask is not all lanes");
+        if (mask >> l & 1 && (uint32_t)ptx_value(w, &i->operands[0], l) != PTX_ALL)
+            return ptx_fail(w, l, "a barrier whose member mask is not all lanes");
     w->clock[w->self]++;
     return PTX_NEXT;
 }
@@ -32,16 +34,21 @@ static ptx_next bar_warp(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 /* Counts threads in whole warps, as if all lanes were active. */
 static ptx_next barrier(ptx_warp *w, const ptx_insn *i, bool waits) {
     ptx_block *b = w->block;
-    uint32_t all = i->count > 1 ? (uint32_t)ptx_value(w, &i->operands[1], 0) : b->warp_count * PTX_LANES, bit = 1u << w->index;
+    uint32_t all = i->count > 1 ? (uint32_t)ptx_value(w, &i->operands[1], 0) : b->warp_count * PTX_LANES,
+             bit = 1u << w->index;
     uint64_t number = ptx_value(w, &i->operands[0], 0);
     for (uint32_t n = 0; n < i->count; n++)
         for (unsigned l = 0; l < PTX_LANES; l++)
-            if (w->live >> l & 1 && (!(ptx_known(w, &i->operands[n]) >> l & 1) || ptx_value(w, &i->operands[n], l) != (n ? all : number)))
+            if (w->live >> l & 1 &&
+                (!(ptx_known(w, &i->operands[n]) >> l & 1) || ptx_value(w, &i->operands[n], l) != (n ? all : number)))
                 return ptx_fail(w, l, "lanes do not agree on a barrier");
     if (number >= PTX_BARRIERS) return ptx_fail(w, PTX_LANES, "there is no barrier %llu", (unsigned long long)number);
-    if (!all || all % PTX_LANES || all > b->warp_count * PTX_LANES) return ptx_fail(w, PTX_LANES, "a barrier of %u threads", all);
+    if (!all || all % PTX_LANES || all > b->warp_count * PTX_LANES)
+        return ptx_fail(w, PTX_LANES, "a barrier of %u threads", all);
     ptx_barrier *x = &b->barriers[number];
-    if (x->arrived && x->expected != all) return ptx_fail(w, PTX_LANES, "barrier %u is for %u threads here, for %u elsewhere", (unsigned)number, all, x->expected);
+    if (x->arrived && x->expected != all)
+        return ptx_fail(w, PTX_LANES, "barrier %u is for %u threads here, for %u elsewhere", (unsigned)number, all,
+                        x->expected);
     if (x->all & bit) return ptx_fail(w, PTX_LANES, "the warp comes to barrier %u twice", (unsigned)number);
     if (!x->clock) x->clock = ptx_clock_new(w->machine);
     if (!x->clock) return ptx_fail(w, PTX_LANES, "out of memory");
@@ -76,22 +83,28 @@ static ptx_next bar_arrive(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 /* --- shuffles ----------------------------------------------------------------------------------------------------- */
 
 static bool whole(ptx_warp *w, uint32_t mask) {
-    if (mask != PTX_ALL) ptx_fail(w, PTX_LANES, "divergence: lanes %08x of a warp are at an instruction of all of them", mask);
+    if (mask != PTX_ALL)
+        ptx_fail(w, PTX_LANES, "divergence: lanes %08x of a warp are at an instruction of all of them", mask);
     return mask == PTX_ALL;
 }
 
 enum { BFLY, IDX, UP, DOWN };
 static ptx_next shfl(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t in[PTX_LANES], from[PTX_LANES], known = ptx_known(w, &i->operands[1]), out = 0;
-    if (!whole(w, mask) || !ptx_must_know(w, &i->operands[2], mask, "a lane") || !ptx_must_know(w, &i->operands[3], mask, "a clamp") ||
+    if (!whole(w, mask) || !ptx_must_know(w, &i->operands[2], mask, "a lane") ||
+        !ptx_must_know(w, &i->operands[3], mask, "a clamp") ||
         !ptx_must_know(w, &i->operands[4], mask, "a member mask"))
         return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         uint32_t b = (uint32_t)ptx_value(w, &i->operands[2], l) & 31, c = (uint32_t)ptx_value(w, &i->operands[3], l);
         uint32_t clamp = c & 31, segment = c >> 8 & 31, most = (l & segment) | (clamp & ~segment), least = l & segment;
-        int j = i->form->data == BFLY ? (int)(l ^ b) : i->form->data == IDX ? (int)(least | (b & ~segment)) : i->form->data == UP ? (int)l - (int)b : (int)(l + b);
+        int j = i->form->data == BFLY  ? (int)(l ^ b)
+                : i->form->data == IDX ? (int)(least | (b & ~segment))
+                : i->form->data == UP  ? (int)l - (int)b
+                                       : (int)(l + b);
         bool inside = i->form->data == UP ? j >= (int)most : j <= (int)most;
-        if ((uint32_t)ptx_value(w, &i->operands[4], l) != PTX_ALL) return ptx_fail(w, l, "a shuffle whose member mask is not all lanes");
+        if ((uint32_t)ptx_value(w, &i->operands[4], l) != PTX_ALL)
+            return ptx_fail(w, l, "a shuffle whose member mask is not all lanes");
         in[l] = (uint32_t)ptx_value(w, &i->operands[1], l);
         from[l] = inside ? (uint32_t)j : l;
     }
@@ -105,8 +118,8 @@ static ptx_next shfl(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 /* --- matrices ----------------------------------------------------------------------------------------------------- */
 
-/* `data` matrices of 8 rows of 16 bytes; TURNED: transposed. Lanes 8 j .. 8 j + 7 have the addresses of matrix j; of it lane l
- * gets row l / 4, columns 2 (l % 4) and the next. */
+/* `data` matrices of 8 rows of 16 bytes; TURNED: transposed. Lanes 8 j .. 8 j + 7 have the addresses of matrix j; of
+ * it lane l gets row l / 4, columns 2 (l % 4) and the next. */
 enum { TURNED = 16 };
 static ptx_next ldmatrix(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t count = i->form->data & 15, used = count == 4 ? PTX_ALL : (1u << 8 * count) - 1;
@@ -115,7 +128,8 @@ static ptx_next ldmatrix(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint64_t known[4][8];
     if (!whole(w, mask) || !ptx_must_know(w, base, used, "an address")) return PTX_FAIL;
     for (unsigned l = 0; l < 8 * count; l++) {
-        const uint8_t *from = ptx_shared_read(w, l, (uint32_t)(ptx_value(w, base, l) + (uint64_t)base->value), 16, 16, &known[l / 8][l % 8]);
+        const uint8_t *from = ptx_shared_read(w, l, (uint32_t)(ptx_value(w, base, l) + (uint64_t)base->value), 16, 16,
+                                              &known[l / 8][l % 8]);
         if (!from) return PTX_FAIL;
         memcpy(rows[l / 8][l % 8], from, 16);
     }
@@ -149,10 +163,10 @@ static inline float number(uint16_t bits, bool bf16) {
     return x;
 }
 
-/* D = A B + C, 16 x 8 x 16. Which element a register's half is: with group = lane / 4 and t = lane % 4, of A's eight in row
- * group, or group + 8 for the 3rd, 4th, 7th, 8th, and column 2 t + (i & 1), 8 more from the 5th on; of B's four in column
- * group and row 2 t + (i & 1), 8 more from the 3rd on; of C's four in row group, 8 more from the 3rd on, and column
- * 2 t + (i & 1). */
+/* D = A B + C, 16 x 8 x 16. Which element a register's half is: with group = lane / 4 and t = lane % 4, of A's eight
+ * in row group, or group + 8 for the 3rd, 4th, 7th, 8th, and column 2 t + (i & 1), 8 more from the 5th on; of B's four
+ * in column group and row 2 t + (i & 1), 8 more from the 3rd on; of C's four in row group, 8 more from the 3rd on, and
+ * column 2 t + (i & 1). */
 static ptx_next mma_m16n8k16(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     float a[16][16], b[16][8], c[16][8];
     bool bf16 = i->form->data;
@@ -164,13 +178,15 @@ static ptx_next mma_m16n8k16(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         uint32_t group = l / 4, t = l % 4;
         for (uint32_t n = 0; n < 8; n++) {
             uint32_t x = ((const ptx_u32 *)ptx_in(w, &ao[n / 2]))[l] >> n % 2 * 16;
-            a[n < 2 || (n >= 4 && n < 6) ? group : group + 8][t * 2 + (n & 1) + (n >= 4 ? 8 : 0)] = number((uint16_t)x, bf16);
+            a[n < 2 || (n >= 4 && n < 6) ? group : group + 8][t * 2 + (n & 1) + (n >= 4 ? 8 : 0)] =
+                number((uint16_t)x, bf16);
         }
         for (uint32_t n = 0; n < 4; n++) {
             uint32_t x = ((const ptx_u32 *)ptx_in(w, &bo[n / 2]))[l] >> n % 2 * 16;
             b[t * 2 + (n & 1) + (n >= 2 ? 8 : 0)][group] = number((uint16_t)x, bf16);
         }
-        for (uint32_t n = 0; n < 4; n++) c[n < 2 ? group : group + 8][t * 2 + (n & 1)] = ((const ptx_f32 *)ptx_in(w, &co[n]))[l];
+        for (uint32_t n = 0; n < 4; n++)
+            c[n < 2 ? group : group + 8][t * 2 + (n & 1)] = ((const ptx_f32 *)ptx_in(w, &co[n]))[l];
     }
     for (int row = 0; row < 16; row++)
         for (int k = 0; k < 16; k++)
@@ -196,8 +212,9 @@ const ptx_form ptx_warp_forms[] = {
     {"bra", "<L", bra}, {"bra.uni", "<L", bra}, {"ret", "", ret}, {"exit", "", ret},
     {"bar.sync", "<r", bar_sync, 0, PTX_TOGETHER}, {"bar.sync", "<rr", bar_sync, 0, PTX_TOGETHER},
     {"bar.arrive", "<rr", bar_arrive, 0, PTX_TOGETHER}, {"bar.warp.sync", "<r", bar_warp, 0, PTX_TOGETHER},
-    {"shfl.sync.bfly.b32", "r<rrrr", shfl, BFLY, PTX_TOGETHER}, {"shfl.sync.idx.b32", "r<rrrr", shfl, IDX, PTX_TOGETHER},
-    {"shfl.sync.up.b32", "r<rrrr", shfl, UP, PTX_TOGETHER}, {"shfl.sync.down.b32", "r<rrrr", shfl, DOWN, PTX_TOGETHER},
+    {"shfl.sync.bfly.b32", "r<rrrr", shfl, BFLY, PTX_TOGETHER},
+    {"shfl.sync.idx.b32", "r<rrrr", shfl, IDX, PTX_TOGETHER}, {"shfl.sync.up.b32", "r<rrrr", shfl, UP, PTX_TOGETHER},
+    {"shfl.sync.down.b32", "r<rrrr", shfl, DOWN, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", "{r}<a", ldmatrix, 1, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", "{2r}<a", ldmatrix, 2, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "{4r}<a", ldmatrix, 4, PTX_TOGETHER},
