@@ -372,11 +372,8 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
 struct turn {
     uint32_t lock, next;
 };
-static void take_turn(fcp_kernel_work *w, struct turn *t, uint32_t locks, fk_u32 *out_lock, fk_u32 *out_turn) {
-    if (t->lock == FCP_NONE) {
-        *t = (struct turn){w->lock_count, 0};
-        w->lock_count += locks;
-    }
+static void take_turn(fcp_kernel_work *w, struct turn *t, fk_u32 *out_lock, fk_u32 *out_turn) {
+    if (t->lock == FCP_NONE) *t = (struct turn){w->lock_count++, 0};
     *out_lock = t->lock;
     *out_turn = t->next++;
 }
@@ -389,9 +386,9 @@ static bool order_runs(struct columns *x) {
     w->lock_count = 0;
     for (uint32_t i = 0; i < w->key_count; i++) {
         fk_key_item *item = &w->keys[i];
-        if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], 2, &item->lock, &item->turn);
+        if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], &item->lock, &item->turn);
         for (uint32_t j = item->first; j < item->first + item->runs; j++)
-            take_turn(w, &turns[w->row_runs[j].token], 1, &w->row_runs[j].lock, &w->row_runs[j].turn);
+            take_turn(w, &turns[w->row_runs[j].token], &w->row_runs[j].lock, &w->row_runs[j].turn);
     }
     return true;
 }

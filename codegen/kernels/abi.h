@@ -74,8 +74,8 @@ typedef struct fk_key_item {
     fk_u32 first, runs;     /* of row runs */
     fk_u32 place;           /* as in a key run */
     fk_u32 k_row, v_row;
-    fk_u32 lock, turn, pad; /* FK_NONE: no other item has these keys; else others of the launch add to the same sums: ordered, by
-                             * turns that `lock` counts for the first half of FK_KEYS, and lock + 1 for the second */
+    fk_u32 lock, turn, pad; /* lock FK_NONE: no other item of the launch has these keys; else others add to the same sums: ordered,
+                             * by turns that `lock` counts */
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;

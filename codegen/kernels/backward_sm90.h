@@ -51,10 +51,9 @@ enum {
     FK_B_STAGE_FREE = 1, /* and 2: workers to loaders: the stage has been read */
     FK_B_KEYS_FREE = 3,  /* everybody to loaders: K, V and the ticket before have been read */
     FK_B_DS = 4,         /* workers: dS is there */
-    FK_B_TURN,           /* turners to workers: it is this run's turn */
-    FK_B_ADDED,          /* workers to turners: the run's part of dQ is added */
-    FK_B_TICKET,         /* loaders: the ticket is there */
-    FK_B_SHARED          /* and 9: a worker warpgroup: it is this item's turn; its part of dK and dV is added */
+    FK_B_TURN,           /* turners to workers: it is this run's turn, or this item's */
+    FK_B_ADDED,          /* workers to turners: the run's part of dQ is added, or the item's of dK and dV */
+    FK_B_TICKET          /* loaders: the ticket is there */
 };
 
 #if FK_HEAD_DIM == 64
@@ -188,6 +187,13 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
 
+FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
+    if (fk_lane() == 0) fk_wait_for(lock, turn);
+    fk_arrive_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    fk_sync_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (fk_lane() == 0) fk_release(lock, turn + 1);
+}
+
 FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
     for (fk_u32 piece = 0;; piece++) {
         fk_u32 kv_head;
@@ -195,16 +201,12 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
         const fk_key_item *item = fk_b_item(p, piece, &kv_head);
         if (!item) break;
         const fk_row_run *runs = fk_b_runs(p, item);
-        for (fk_u32 i = 0; ordered && i < item->runs; i++) {
-            fk_u32 turn = runs[i].turn;
-            for (fk_u32 head = kv_head * p->group; head < (kv_head + 1) * p->group; head++) {
-                fk_u64 lock = p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4;
-                if (fk_lane() == 0) fk_wait_for(lock, turn);
-                fk_arrive_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-                fk_sync_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
-                if (fk_lane() == 0) fk_release(lock, turn + 1);
-            }
-        }
+        fk_u32 first_head = kv_head * p->group;
+        for (fk_u32 i = 0; ordered && i < item->runs; i++)
+            for (fk_u32 head = first_head; head < first_head + p->group; head++)
+                fk_b_take_turn(p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4, runs[i].turn);
+        if (ordered && item->lock != FK_NONE)
+            fk_b_take_turn(p->locks + ((fk_u64)item->lock * p->heads + first_head) * 4, item->turn);
         fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
     }
 }
@@ -370,14 +372,11 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
     fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
-    fk_u64 lock = p->locks + (((fk_u64)item->lock + worker) * p->heads + first_head) * 4;
-    int turns = ordered && item->lock != FK_NONE, first = fk_thread() % FK_B_GROUP == 0;
-    if (turns && first) fk_wait_for(lock, item->turn);
-    if (turns) fk_sync_some(FK_B_SHARED + worker, FK_B_GROUP);
+    int turns = ordered && item->lock != FK_NONE;
+    if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, (const float (*)[4])x.k);
     fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
-    if (turns) fk_sync_some(FK_B_SHARED + worker, FK_B_GROUP);
-    if (turns && first) fk_release(lock, item->turn + 1);
+    if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     return n + 1;
 }
 
