@@ -60,4 +60,7 @@ static inline void right(const char *program, const fcp_backend *backend, uint64
 #define CLUSTER(gpus) "cluster { nodes = 1; gpus = " #gpus " }\n"
 #define BATCH(...) "batch { lengths = [" #__VA_ARGS__ "] }\n"
 #define PLAN(...) "plan { block = 128; passes = forward, backward; " __VA_ARGS__ " }\n"
+#define SHARED_KEYS                                                                                                    \
+    "plan { block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward; "                                     \
+    "mask = lambda(sink = 20, window = 90) }\n"
 #endif

@@ -99,6 +99,13 @@ Test(ptx, strategies) {
     all_right(programs, sizeof programs / sizeof *programs);
 }
 
+/* Keys that nearly every row sees: several items have them, and add to dK and dV in turn, or as they come. */
+Test(ptx, shared_keys) {
+    if (!compiler()) return;
+    right(MODEL(1, 1, 16, bf16) CLUSTER(1) BATCH(4400) SHARED_KEYS, &ptx_ordered_backend, 3);
+    right(MODEL(1, 1, 16, fp16) CLUSTER(1) BATCH(4400) SHARED_KEYS, &ptx_unordered_backend, 4);
+}
+
 /* What later architectures have beside it: two numbers added by one instruction. */
 Test(ptx, sm100) {
     if (!compiler()) return;

@@ -39,6 +39,12 @@ Test(ptx_sm90, scores) {
                 &ptx_sm90_backend, 8);
 }
 
+/* Keys that nearly every row sees: several items have them, and add to dK and dV in turn. */
+Test(ptx_sm90, shared_keys) {
+    if (!compiler() || slow()) return;
+    right(MODEL(1, 1, 64, bf16) CLUSTER(1) BATCH(4400) SHARED_KEYS, &ptx_sm90_backend, 9);
+}
+
 /* --- flaws, each of which must be found --------------------------------------------------------------------------- */
 
 /* The text with `length` bytes at `at` replaced. */
