@@ -16,29 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../runtime/nvrtc_symbols.h"
+#include "../standin/nvrtc_own.h"
 
 typedef struct nvrtc_program_ {
     char *source, *cubin, *log, *key_text;
     size_t cubin_size;
 } program;
-
-nvrtc_result nvrtcVersion(int *major, int *minor);
-const char *nvrtcGetErrorString(nvrtc_result code);
-nvrtc_result nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
-                                const char *const *names);
-nvrtc_result nvrtcDestroyProgram(program **p);
-nvrtc_result nvrtcCompileProgram(program *p, int count, const char *const *options);
-nvrtc_result nvrtcGetProgramLogSize(program *p, size_t *out);
-nvrtc_result nvrtcGetProgramLog(program *p, char *out);
-nvrtc_result nvrtcGetCUBINSize(program *p, size_t *out);
-nvrtc_result nvrtcGetCUBIN(program *p, char *out);
-/* They are those that callers think they are. */
-static const struct fcp_nvrtc_table own __attribute__((unused)) = {
-#define X(symbol, type) symbol,
-    FCP_NVRTC_SYMBOLS(X)
-#undef X
-};
 
 enum { NOT_HERE = NVRTC_INTERNAL_ERROR };
 

@@ -3,29 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../runtime/nvrtc_symbols.h"
+#include "nvrtc_own.h"
 
 typedef struct nvrtc_program_ {
     char *text;
 } program;
 
 long *standin_compilations(void);
-nvrtc_result nvrtcVersion(int *major, int *minor);
-const char *nvrtcGetErrorString(nvrtc_result code);
-nvrtc_result nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
-                                const char *const *names);
-nvrtc_result nvrtcDestroyProgram(program **p);
-nvrtc_result nvrtcCompileProgram(program *p, int count, const char *const *options);
-nvrtc_result nvrtcGetProgramLogSize(program *p, size_t *out);
-nvrtc_result nvrtcGetProgramLog(program *p, char *out);
-nvrtc_result nvrtcGetCUBINSize(program *p, size_t *out);
-nvrtc_result nvrtcGetCUBIN(program *p, char *out);
-/* They are those that callers think they are. */
-static const struct fcp_nvrtc_table table __attribute__((unused)) = {
-#define X(symbol, type) symbol,
-    FCP_NVRTC_SYMBOLS(X)
-#undef X
-};
 
 /* How many programs were compiled, by all threads: read it when none compiles. */
 long *standin_compilations(void) {
