@@ -37,20 +37,19 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     cuda_work *w = &rank->work[pass];
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
-    bool ordered = pass == FCP_BACKWARD && rank->device->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
-    bool joint = pass == FCP_BACKWARD && rank->device->backward != EMIT_SPLIT; /* dK, dV and dQ: all by keys */
+    fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
-    if (!joint) {
+    if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* else dK, dV and dQ: all by keys */
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
     if (!code && pass == FCP_BACKWARD) {
-        code = fcp_kernel_keys(lists, arena, x->a, x->b, ordered ? FCP_KEYS_ORDERED : joint ? FCP_KEYS_JOINT : FCP_KEYS_ALONE, err);
+        code = fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
         a->key_count = lists->key_count;
-        a->lock_count = ordered ? lists->lock_count : 0;
+        a->lock_count = lists->lock_count;
         if (!code) code = append(w, lists->keys, lists->key_count * sizeof *lists->keys, &a->keys, err);
         if (!code) code = append(w, lists->row_runs, lists->row_run_count * sizeof *lists->row_runs, &a->row_runs, err);
     }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../codegen/source.h"
+
 _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
@@ -383,7 +385,6 @@ static bool order_runs(struct columns *x) {
     struct turn *turns = scratch(w, TURNS, tokens + items, sizeof *turns);
     if (!turns) return false;
     memset(turns, 0xff, (tokens + items) * sizeof *turns);
-    w->lock_count = 0;
     for (uint32_t i = 0; i < w->key_count; i++) {
         fk_key_item *item = &w->keys[i];
         if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], &item->lock, &item->turn);
@@ -424,6 +425,11 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     }
     if (!sort_items(w, w->keys, w->key_count, sizeof *w->keys, sizes)) return no_memory(err);
     return !ordered || order_runs(x) ? FCP_OK : no_memory(err);
+}
+
+fcp_kernel_order fcp_kernel_order_of(unsigned backward) {
+    if (backward & (EMIT_ORDERED | EMIT_ORDERED_SM90)) return FCP_KEYS_ORDERED;
+    return backward & (EMIT_UNORDERED | EMIT_UNORDERED_SM90) ? FCP_KEYS_JOINT : FCP_KEYS_ALONE;
 }
 
 fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,

@@ -33,6 +33,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t
  * well; items that are much longer than others are several, of the same keys. ORDERED: the same, with locks and turns; runs
  * are then of one row of cells each. */
 typedef enum fcp_kernel_order { FCP_KEYS_ALONE, FCP_KEYS_JOINT, FCP_KEYS_ORDERED } fcp_kernel_order;
+fcp_kernel_order fcp_kernel_order_of(unsigned backward); /* as the skeleton EMIT_* of a backward pass has them */
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 

@@ -5,6 +5,7 @@
  */
 #include "compile.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,49 +15,36 @@
 #include <openssl/evp.h>
 
 #include "../../runtime/beside.h"
-#include "../../runtime/shared_library.h"
+#include "../../runtime/nvrtc.h"
+#include "../../runtime/nvrtc_symbols.h"
 
-typedef struct program *nvrtc_program;
-#define SYMBOLS(X)                                                                                                     \
-    X(nvrtcVersion, int (*version)(int *, int *))                                                                      \
-    X(nvrtcCreateProgram,                                                                                              \
-      int (*create)(nvrtc_program *, const char *, const char *, int, const char *const *, const char *const *))       \
-    X(nvrtcDestroyProgram, int (*destroy)(nvrtc_program *))                                                            \
-    X(nvrtcCompileProgram, int (*compile)(nvrtc_program, int, const char *const *))                                    \
-    X(nvrtcGetProgramLogSize, int (*log_size)(nvrtc_program, size_t *))                                                \
-    X(nvrtcGetProgramLog, int (*log)(nvrtc_program, char *))                                                           \
-    X(nvrtcGetPTXSize, int (*ptx_size)(nvrtc_program, size_t *))                                                       \
-    X(nvrtcGetPTX, int (*ptx)(nvrtc_program, char *))
-static union {
-    struct {
-#define X(name, type) type;
-        SYMBOLS(X)
-#undef X
-    } call;
-    void (*all[8])(void);
-} nvrtc;
-static const char *const symbols[] = {
-#define X(name, type) #name,
-    SYMBOLS(X)
-#undef X
-};
-static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
-static const fcp_library library = {"NVRTC", "FCP_NVRTC", names, symbols, sizeof symbols / sizeof *symbols,
-                                    "install the CUDA toolkit 12 or later"};
+/* NVRTC as the runtime has it, and what the runtime does not ask it for. Never closed. */
+static fcp_nvrtc *nvrtc;
+static nvrtc_result (*get_ptx_size)(nvrtc_program, size_t *);
+static nvrtc_result (*get_ptx)(nvrtc_program, char *);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int version[2];
+
+static fcp_code open_nvrtc(fcp_nvrtc **out, fcp_error *err) {
+    fcp_code code = fcp_nvrtc_open(out, err);
+    if (code) return code;
+    void *library = dlopen((*out)->path, RTLD_NOW | RTLD_LOCAL);
+    void *size = library ? dlsym(library, "nvrtcGetPTXSize") : NULL, *text = library ? dlsym(library, "nvrtcGetPTX") : NULL;
+    if (size && text) {
+        memcpy(&get_ptx_size, &size, sizeof size);
+        memcpy(&get_ptx, &text, sizeof text);
+        return FCP_OK;
+    }
+    code = fcp_fail(err, FCP_E_BACKEND, "NVRTC in '%s' gives no PTX", (*out)->path);
+    fcp_nvrtc_close(*out);
+    return code;
+}
 
 fcp_code ptx_compiler(fcp_error *err) {
-    char *path = NULL;
+    fcp_nvrtc *opened;
     fcp_code code = FCP_OK;
     pthread_mutex_lock(&lock);
-    if (!version[0]) code = fcp_library_load(&library, nvrtc.all, &path, err);
-    if (!code && !version[0] && (nvrtc.call.version(&version[0], &version[1]) || version[0] < 12)) {
-        version[0] = 0;
-        code = fcp_fail(err, FCP_E_BACKEND, "NVRTC in '%s' is older than 12.0", path);
-    }
+    if (!nvrtc && !(code = open_nvrtc(&opened, err))) nvrtc = opened;
     pthread_mutex_unlock(&lock);
-    free(path);
     return code;
 }
 
@@ -65,6 +53,7 @@ static void place(const char *source, const char *target, char *path, size_t roo
     const char *build = getenv("B"), *kernels = getenv("KERNELS");
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned size = 0;
+    const int version[] = {nvrtc->major, nvrtc->minor};
     EVP_MD_CTX *md = EVP_MD_CTX_new();
     if (md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(md, version, sizeof version) == 1 &&
         EVP_DigestUpdate(md, target, strlen(target) + 1) == 1 && EVP_DigestUpdate(md, source, strlen(source)) == 1)
@@ -104,16 +93,16 @@ static fcp_code by_nvrtc(const char *source, const char *target, char **out_text
     size_t size = 0;
     fcp_code code = FCP_OK;
     char *text = NULL;
-    if (nvrtc.call.create(&program, source, "fcpc.cu", 0, NULL, NULL))
+    if (nvrtc->table->create(&program, source, "fcpc.cu", 0, NULL, NULL))
         return fcp_fail(err, FCP_E_COMPILE, "NVRTC makes no program");
-    if (nvrtc.call.compile(program, 2, options)) {
-        char *log = nvrtc.call.log_size(program, &size) ? NULL : malloc(size + 1);
-        if (log && nvrtc.call.log(program, log)) *log = 0;
+    if (nvrtc->table->compile(program, 2, options)) {
+        char *log = nvrtc->table->log_size(program, &size) ? NULL : malloc(size + 1);
+        if (log && nvrtc->table->log(program, log)) *log = 0;
         code = fcp_fail(err, FCP_E_COMPILE, "NVRTC does not compile for %s: %.300s", target, log ? log : "");
         free(log);
-    } else if (nvrtc.call.ptx_size(program, &size) || !(text = calloc(size + 1, 1)) || nvrtc.call.ptx(program, text))
+    } else if (get_ptx_size(program, &size) || !(text = calloc(size + 1, 1)) || get_ptx(program, text))
         code = fcp_fail(err, FCP_E_COMPILE, "NVRTC has no PTX");
-    nvrtc.call.destroy(&program);
+    nvrtc->table->destroy(&program);
     if (code) free(text);
     else *out_text = text;
     return code;

@@ -406,9 +406,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
         if (!code) code = run_rows(d, w, a, &launch, heads * (p->heads / p->kv_heads), err);
     }
     if (code || forward) return code;
-    bool ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
-    fcp_kernel_order order = ordered ? FCP_KEYS_ORDERED : d->backward == EMIT_SPLIT ? FCP_KEYS_ALONE : FCP_KEYS_JOINT;
-    code = fcp_kernel_keys(&w->work, a, first, count, order, err);
+    code = fcp_kernel_keys(&w->work, a, first, count, fcp_kernel_order_of(d->backward), err);
     return code ? code : run_keys(d, w, a, &launch, err);
 }
 

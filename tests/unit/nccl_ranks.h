@@ -112,6 +112,16 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
 
+/* The at-th call from now on fails, of the driver's or of NCCL's, in the odd one's process. Returns where calls are counted. */
+static inline long *fail_call(process *p, bool odd, int at, int turn) {
+    const task *x = p->argument;
+    long *calls = x->driver ? &p->cuda->calls : &p->nccl->calls;
+    *(x->driver ? &p->cuda->fail_at : &p->nccl->fail_at) = odd ? *calls + at : 0;
+    p->nccl->fail_with = 1 + turn % 6;
+    p->cuda->fail_with = turn % 3 ? 719 : CU_ERROR_OUT_OF_MEMORY;
+    return calls;
+}
+
 /* Tensors in memory of the rank's device, and a stream of the caller's. */
 typedef struct on_device {
     fcp_cuda *cuda;

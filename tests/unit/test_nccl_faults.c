@@ -182,10 +182,7 @@ static void fail_calls(process *p) {
         set_up(p, (uint64_t)at);
         p->nccl->fail_at = p->cuda->fail_at = 0;
         share_id(p, turn);
-        long *calls = x->driver ? &p->cuda->calls : &p->nccl->calls, begin = *calls;
-        *(x->driver ? &p->cuda->fail_at : &p->nccl->fail_at) = odd ? begin + at : 0;
-        p->nccl->fail_with = 1 + turn % 6;
-        p->cuda->fail_with = turn % 3 ? 719 : CU_ERROR_OUT_OF_MEMORY;
+        const long *calls = fail_call(p, odd, at, turn), begin = *calls;
         fcp_code code = create(p, &session, &err);
         for (int i = 0; i < 2 && !code; i++) code = run_passes(p, session, 0, &err);
         fcp_session_free(session);

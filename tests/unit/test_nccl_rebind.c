@@ -57,13 +57,20 @@ static void as_fresh(process *p, fcp_session *session, const fcp_plan *plan, int
     free(fresh);
 }
 
-static void go_through(process *p) {
-    const journey *j = p->argument;
+/* A rank's session for the first plan; NULL, and the rank has failed, where there is none. */
+static fcp_session *begin(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
     set_up(p, 0);
     share_id(p, 1);
     CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+    return session;
+}
+
+static void go_through(process *p) {
+    const journey *j = p->argument;
+    fcp_session *session = begin(p);
+    fcp_error err = {0};
     for (int i = 0; session && i < BATCHES; i++) {
         p->cuda->plan = j->plans[i];
         if (i) CHECK(p, fcp_session_rebind(session, j->plans[i], &err) == FCP_OK, "batch %d: %s", i, err.message);
@@ -107,11 +114,8 @@ Test(nccl_rebind, batches) {
 /* Rank `odd` goes another way: all say whose plan is which, and refuse runs afterwards. */
 static void part_ways(process *p) {
     const journey *j = p->argument;
-    fcp_session *session = NULL;
+    fcp_session *session = begin(p);
     fcp_error err = {0}, again = {0};
-    set_up(p, 0);
-    share_id(p, 1);
-    CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
     char *out = calloc(1, results_size(j->plans[0]) + results_size(j->plans[1]));
     const fcp_plan *next = p->rank == j->task.odd ? j->plans[2] : j->plans[1];
     if (session && !p->word->failed[0]) {
@@ -158,12 +162,9 @@ Test(nccl_rebind, ranks_that_differ) {
 static void refuse(process *p) {
     const journey *j = p->argument;
     bool all = j->task.odd == 99, odd = all || p->rank == j->task.odd;
-    fcp_session *session = NULL;
     fcp_error err = {0};
     char *out = calloc(1, results_size(j->plans[0]));
-    set_up(p, 0);
-    share_id(p, 1);
-    CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+    fcp_session *session = begin(p);
     CHECK(p, session && results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "%s", err.message);
     for (int i = 0; session && i < (all ? 3 : 1); i++) {
         p->word->code = fcp_session_rebind(session, odd ? j->plans[1] : j->plans[2], &p->word->err);
@@ -199,11 +200,7 @@ Test(nccl_rebind, refusing) {
 /* A rank has too little memory for the new plan: the others are told so, and by whom. */
 static void too_little(process *p) {
     const journey *j = p->argument;
-    fcp_session *session = NULL;
-    fcp_error err = {0};
-    set_up(p, 0);
-    share_id(p, 1);
-    CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+    fcp_session *session = begin(p);
     if (p->rank == j->task.odd) p->cuda->memory = 200000;
     p->word->code = fcp_session_rebind(session, j->plans[1], &p->word->err);
     fcp_session_free(session);
@@ -248,10 +245,7 @@ static void fail_calls(process *p) {
         process_meet(p, 2, turn);
         if (session) ((fcp_cuda_session *)session)->timeout_s = 1; /* who waits for the other gives up soon */
         p->cuda->plan = j->plans[1];
-        long *calls = x->driver ? &p->cuda->calls : &p->nccl->calls, begin = *calls;
-        *(x->driver ? &p->cuda->fail_at : &p->nccl->fail_at) = odd ? begin + at : 0;
-        p->nccl->fail_with = 1 + turn % 6;
-        p->cuda->fail_with = turn % 3 ? 719 : CU_ERROR_OUT_OF_MEMORY;
+        const long *calls = fail_call(p, odd, at, turn), begin = *calls;
         fcp_code code = session ? fcp_session_rebind(session, j->plans[1], &err) : FCP_E_RUN;
         if (odd) last = (int)(*calls - begin);
         if (!code) code = results_of(p, session, j->plans[1], 1, out, &err);
@@ -285,11 +279,7 @@ Test(nccl_rebind, every_call_fails) {
 /* A rank dies in the middle of it, noticed by NCCL or not: the other ends. */
 static void die(process *p) {
     const journey *j = p->argument;
-    fcp_session *session = NULL;
-    fcp_error err = {0};
-    set_up(p, 0);
-    share_id(p, 1);
-    CHECK(p, create(p, &session, &err) == FCP_OK, "%s", err.message);
+    fcp_session *session = begin(p);
     process_meet(p, 2, 1);
     if (session) ((fcp_cuda_session *)session)->timeout_s = 1;
     if (p->rank == j->task.odd) {
