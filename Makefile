@@ -18,37 +18,37 @@ Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
-VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/cmd.h)
+VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/cli/cmd.h)
 SOVERSION = 0
 .DEFAULT_GOAL := all
 
 WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,)
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
-         -pthread -MMD -MP -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+         -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
 RT_LIBS = -lopenblas -lisal -lcrypto -lm
 # `fcpc show --png` draws through librsvg; the program alone links it, the libraries never do
 RSVG := $(shell pkg-config --exists 'librsvg-2.0 >= 2.52' 2> /dev/null && echo librsvg-2.0)
 RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
 
-FCP_SRC = $(wildcard codegen/*.c runtime/*.c)
-FCPC_SRC = $(filter-out compiler/main.c compiler/cmd_%.c,$(wildcard compiler/*.c))
-CMD_SRC = compiler/main.c $(wildcard compiler/cmd_*.c)
-# Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/fibers/fibers.c.
+FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
+FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
+CMD_SRC = $(wildcard compiler/cli/*.c)
+# Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/machines/fibers/fibers.c.
 FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
-FIBER_SRC = $(addprefix tests/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
+FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
 FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
-FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o) \
-  $(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o)
+FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
+  $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o)
 # What executes PTX in tests.
-PTX_SRC = $(filter-out tests/ptx/test_%,$(wildcard tests/ptx/*.c))
-TEST_SRC = $(wildcard tests/unit/*.c tests/oracle/*.c tests/fibers/test_*.c tests/ptx/test_*.c)
+PTX_SRC = $(filter-out tests/machines/ptx/test_%,$(wildcard tests/machines/ptx/*.c))
+TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/*/test_*.c))
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/standin/nvrtc.c tests/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -66,12 +66,12 @@ $(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS) $(RSVG_LIBS)
 $(B)/rsvg-found $(B)/rsvg-none: # so that the object is made anew when librsvg comes or goes
 	@mkdir -p $(B); rm -f $(B)/rsvg-found $(B)/rsvg-none; touch $@
-$(B)/compiler/cmd_png.o: $(B)/rsvg-$(if $(RSVG),found,none)
-$(B)/compiler/cmd_png.o: CFLAGS += $(if $(RSVG),-DHAVE_RSVG $(subst -I,-isystem ,$(shell pkg-config --cflags $(RSVG))))
+$(B)/compiler/cli/png.o: $(B)/rsvg-$(if $(RSVG),found,none)
+$(B)/compiler/cli/png.o: CFLAGS += $(if $(RSVG),-DHAVE_RSVG $(subst -I,-isystem ,$(shell pkg-config --cflags $(RSVG))))
 $(B)/libfcp.a: $(FCP_OBJ)
-	@rm -f $@; $(AR) rcs $@ $^
+	@rm -f $@; $(AR) qcs $@ $^
 $(B)/libfcpc.a: $(FCPC_OBJ)
-	@rm -f $@; $(AR) rcs $@ $^
+	@rm -f $@; $(AR) qcs $@ $^
 # The shared libraries, and the static ones as installed, show fcp_* and mc_*, fcpc_* only.
 $(B)/libfcp.so: $(FCP_OBJ)
 	@printf '{ global: fcp_*; mc_*; local: *; };\n' > $(B)/fcp.map
@@ -116,9 +116,8 @@ $(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
 	 od -An -v -tu1 codegen/kernels/$$part.h | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; done) > $@
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
-	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -Icompiler -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -c -o $@ $<
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
-$(B)/compiler/%.o: CFLAGS += -Icompiler # the parser's header includes ast.h
 
 # --- tests: one Criterion program per file of tests/unit and tests/oracle; shell runners in tests/*/run.sh --------------
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
@@ -126,19 +125,19 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
 fiber_defines = -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
   -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
-$(FIBER_KERNELS:%=$(B)/tests/fibers/kernel-%.o): $(B)/tests/fibers/kernel-%.o: tests/fibers/kernel.c
+$(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'
 	$(Q)$(CC) $(CFLAGS) $(call fiber_defines,$*) -c -o $@ $<
-$(FIBER_SM90:%=$(B)/tests/fibers/kernel_sm90-%.o): $(B)/tests/fibers/kernel_sm90-%.o: tests/fibers/kernel_sm90.c
+$(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o): $(B)/tests/machines/fibers/kernel_sm90-%.o: tests/machines/fibers/kernel_sm90.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'
 	$(Q)$(CC) $(CFLAGS) -Wno-psabi $(call fiber_defines,$*) -c -o $@ $<
-$(filter $(B)/tests/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
-$(filter $(B)/tests/ptx/test_%,$(TESTS)): $(PTX_SRC:%.c=$(B)/%.o)
+$(filter $(B)/tests/machines/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
+$(filter $(B)/tests/machines/ptx/test_%,$(TESTS)): $(PTX_SRC:%.c=$(B)/%.o)
 # A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
-STANDIN_SRC = tests/standin/driver.c tests/standin/streams.c tests/standin/launches.c tests/standin/graph.c tests/standin/kernels.c tests/standin/green.c
-NCCL_SRC = tests/standin/nccl.c tests/standin/mailbox.c
+STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c
+NCCL_SRC = tests/machines/standin/nccl.c tests/machines/standin/mailbox.c
 STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
 	@mkdir -p $(@D)
@@ -151,11 +150,11 @@ $(B)/standin/libcuda-12.0.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libf
 	@printf '{ global: cu*; standin_*; local: cuGreenCtxCreate; *; };\n' > $(@:.so=.map)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(@:.so=.map) -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
-$(B)/standin/libnvrtc.so: $(B)/tests/standin/nvrtc.o
+$(B)/standin/libnvrtc.so: $(B)/tests/machines/standin/nvrtc.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
-$(B)/standin/libmpi-%.so: tests/standin/mpi.c
+$(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(CFLAGS) $(if $(filter open,$*),-DMPI_OPEN) $(LDFLAGS) -shared -o $@ $<
@@ -163,7 +162,7 @@ $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/test_cuda% $(B)/tests/unit/test_nccl% $(B)/tests/unit/test_rebind,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 check: setup
@@ -178,7 +177,7 @@ test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS))),$(TESTS)) all
 	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh --only $(filter $(B)/tests/%,$^)
 lint: check-includes
 	@if command -v clang > /dev/null; then echo clang -fsyntax-only -Werror; \
-	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
+	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I. -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
 check-includes:
 	@B=$(B) SAN=$(SAN) .ci/rules.sh
 GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(wildcard tests/golden/run.sh)
@@ -265,8 +264,9 @@ L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
 	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
 	install -m 755 $(B)/fcpc $(D)/bin/fcpc
-	install -m 644 runtime/fcp.h runtime/errors.def $(D)/include/fcpc
-	sed 's|"../runtime/fcp.h"|"fcp.h"|' compiler/fcpc.h > $(D)/include/fcpc/fcpc.h
+	sed 's|"runtime/errors.def"|"errors.def"|' runtime/fcp.h > $(D)/include/fcpc/fcp.h
+	install -m 644 runtime/errors.def $(D)/include/fcpc
+	sed 's|"runtime/fcp.h"|"fcp.h"|' compiler/fcpc.h > $(D)/include/fcpc/fcpc.h
 	for l in fcp fcpc; do \
 	  install -m 644 $(B)/install/lib$$l.a $(L)/lib$$l.a; \
 	  install -m 755 $(B)/lib$$l.so $(L)/lib$$l.so.$(VERSION); \

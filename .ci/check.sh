@@ -16,7 +16,7 @@ if [ "${1:-}" = --one ]; then # one runner: program [argument]
     case "$2" in */run.sh) name=$(basename "$(dirname "$2")") ;; esac
     log=$B/log/$name.log
     set -- "$2" ${3:+"$3"}
-    case "$SAN:$1" in thread:*) ;; *:"$B"/tests/*) set -- "$1" -j1 ;; esac # under it, tests/unit/plain.h stands in
+    case "$SAN:$1" in thread:*) ;; *:"$B"/tests/*) set -- "$1" -j1 ;; esac # under it, tests/support/plain.h stands in
     start=$(date +%s)
     TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-check.XXXXXX") || exit 1
     export TMPDIR

@@ -7,7 +7,7 @@
  * Cost: O(nodes).
  * Method: interval analysis in 128 bits, forwards.
  */
-#include "emit.h"
+#include "codegen/emit.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

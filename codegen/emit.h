@@ -10,7 +10,7 @@
  */
 #ifndef FCP_EMIT_H
 #define FCP_EMIT_H
-#include "maskcode.h"
+#include "codegen/mask/code.h"
 
 /* Over which tokens an array is. */
 typedef enum emit_kind { EMIT_KEYS, EMIT_QUERIES, EMIT_TABLE } emit_kind;

@@ -2,12 +2,12 @@
  *
  * Requires: nothing. Gives: source.h. Cost: the text's length, about 50 KB.
  */
-#include "source.h"
+#include "codegen/source.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/abi.h"
+#include "codegen/kernels/abi.h"
 
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
     emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[], emit_text_support[],

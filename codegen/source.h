@@ -6,7 +6,7 @@
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
-#include "emit.h"
+#include "codegen/emit.h"
 
 /* The skeletons. Of the backward pass: in one kernel, dQ added in order, or as it comes; or in two, dK and dV, then dQ.
  * Support: what a runtime needs beside them, of any pass. SM90: for sm_90a alone, head_dim 64, 128, and 256 but for the

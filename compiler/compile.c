@@ -20,13 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "lower.h"
-#include "place.h"
-#include "sort.h"
-#include "text.h"
-#include "warn.h"
-#include "workspace.h"
+#include "compiler/base/clock.h"
+#include "compiler/lower/lower.h"
+#include "compiler/place/place.h"
+#include "compiler/base/sort.h"
+#include "compiler/base/text.h"
+#include "compiler/problem/warn.h"
+#include "compiler/workspace.h"
 
 typedef struct run {
     const struct fcpc_program *program;

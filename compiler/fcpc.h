@@ -7,7 +7,7 @@
  */
 #ifndef FCPC_H
 #define FCPC_H
-#include "../runtime/fcp.h"
+#include "runtime/fcp.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,5 +1,5 @@
 /* workspace.c: a few places for arenas, taken and given by atomic exchange. */
-#include "workspace.h"
+#include "compiler/workspace.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  */
 #ifndef FCPC_WORKSPACE_H
 #define FCPC_WORKSPACE_H
-#include "../runtime/plan.h"
-#include "arena.h"
+#include "runtime/plan/plan.h"
+#include "compiler/base/arena.h"
 
 typedef struct workspace workspace;
 typedef enum workspace_use { WORKSPACE_PLAN, WORKSPACE_WORK, WORKSPACE_SCRATCH, WORKSPACE_USES } workspace_use;

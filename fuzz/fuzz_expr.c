@@ -10,9 +10,9 @@
  *   box_key         two boxes of equal keys have equal elements, faults included
  * and of a whole short sequence, cut at two places: cells_grid and cells_count.
  */
-#include "../compiler/box.h"
-#include "../compiler/cells.h"
-#include "../compiler/rows.h"
+#include "compiler/box/box.h"
+#include "compiler/cells/cells.h"
+#include "compiler/box/rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../compiler/fcpc.h"
-#include "../runtime/plan.h"
+#include "compiler/fcpc.h"
+#include "runtime/plan/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

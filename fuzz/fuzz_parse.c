@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../compiler/ast.h"
-#include "../compiler/explain.h"
-#include "../compiler/format.h"
-#include "../compiler/program.h"
+#include "compiler/syntax/ast.h"
+#include "compiler/explain/explain.h"
+#include "compiler/syntax/format.h"
+#include "compiler/sema/program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

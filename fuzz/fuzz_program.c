@@ -4,7 +4,7 @@
  * exactly the pairs of brute force, verify, survive a file, and compute attention. Programs are small, so that a run takes
  * milliseconds; outside the first byte's low bit they are only planned.
  */
-#include "../tests/oracle/judge.h"
+#include "tests/oracle/judge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

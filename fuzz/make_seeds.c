@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../compiler/fcpc.h"
-#include "../tests/unit/plan_damage.h"
-#include "reseal.h"
+#include "compiler/fcpc.h"
+#include "tests/support/plan_damage.h"
+#include "fuzz/reseal.h"
 
 enum { MOST = 3, FORMAT_MOST = 12, TRIES = 6 };
 

@@ -3,7 +3,7 @@
 #define FUZZ_RESEAL_H
 #include <string.h>
 
-#include "../runtime/plan_file.h"
+#include "runtime/plan/file.h"
 
 /* Recomputes size and checksums where there is a whole header; with `layout` also offsets, record sizes and types from
  * the lengths (shortened to what the bytes can hold), and zeros between sections. */

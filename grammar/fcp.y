@@ -14,7 +14,7 @@
 %param {parse *p}
 
 %code requires {
-#include "ast.h"
+#include "compiler/syntax/ast.h"
 }
 
 %code {

@@ -19,7 +19,7 @@ extern "C" {
 typedef enum fcp_code {
     FCP_OK = 0,
 #define FCP_ERROR(symbol, code, text) FCP_E_##symbol,
-#include "errors.def"
+#include "runtime/errors.def"
 #undef FCP_ERROR
     FCP_CODE_COUNT
 } fcp_code;

@@ -2,13 +2,13 @@
  *
  * Requires: a verified plan. Cost: none of its own.
  */
-#include "session.h"
+#include "runtime/exec/session.h"
 
 #include <string.h>
 
-#include "cuda_session.h"
-#include "exec.h"
-#include "tensors.h"
+#include "runtime/cuda/session.h"
+#include "runtime/host/executor.h"
+#include "runtime/exec/tensors.h"
 
 const char *const fcp_pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
 const char *const fcp_queue_names[FCP_QUEUES] = {[FCP_COMPUTE] = "compute", [FCP_COMM] = "communication"};

@@ -2,7 +2,7 @@
  *
  * Groups are the tests/bench/bench_*.c files. A name that is no group runs all and prints the rows that contain it.
  */
-#include "bench.h"
+#include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,12 +3,12 @@
  *
  * Masks are parsed from text. Brute force is the definition in C, pair by pair, over the longest sequence it does in
  * about BRUTE_SECONDS; the counts of that sequence must agree. */
-#include "../../compiler/cells.h"
-#include "../../compiler/program.h"
-#include "../unit/known_masks.h"
-#include "bench.h"
-#include "flex.h"
-#include "workload.h"
+#include "compiler/cells/cells.h"
+#include "compiler/sema/program.h"
+#include "tests/support/known_masks.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/flex.h"
+#include "tests/bench/workload.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../compiler/colour.h"
-#include "bench.h"
+#include "compiler/schedule/colour.h"
+#include "tests/bench/bench.h"
 
 static uint32_t draw(uint64_t *state, uint32_t bound) {
     *state ^= *state << 13;

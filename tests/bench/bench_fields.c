@@ -3,10 +3,10 @@
  *
  * Masks are built by hand, as the definitions in C are that brute force goes through pair by pair. Data is drawn from a
  * fixed seed; documents are those of the workload "wikipedia", or drawn where that file is not there. */
-#include "../../compiler/cells.h"
-#include "bench.h"
-#include "flex.h"
-#include "workload.h"
+#include "compiler/cells/cells.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/flex.h"
+#include "tests/bench/workload.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../compiler/fcpc.h"
-#include "../../runtime/tensors.h"
-#include "bench.h"
+#include "compiler/fcpc.h"
+#include "runtime/exec/tensors.h"
+#include "tests/bench/bench.h"
 
 enum { RUNS = 3, SIDE = 2048, TOKENS = 16384, HEADS = 8, HEAD_DIM = 128, SCORE_TOKENS = 4096 };
 

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../compiler/fcpc.h"
-#include "../../runtime/jit.h"
-#include "../../runtime/kernel_source.h"
-#include "bench.h"
+#include "compiler/fcpc.h"
+#include "runtime/kernels/jit.h"
+#include "runtime/kernels/source.h"
+#include "tests/bench/bench.h"
 
 enum { RUNS = 21, NAME = 100 };
 

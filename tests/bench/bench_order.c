@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../compiler/fcpc.h"
-#include "../unit/order_model.h"
-#include "bench.h"
+#include "compiler/fcpc.h"
+#include "tests/support/order_model.h"
+#include "tests/bench/bench.h"
 
 enum { BLOCKS = 116 }; /* of a device of 132 multiprocessors, sixteen of them kept for communication */
 

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../../compiler/place.h"
-#include "bench.h"
-#include "place_batch.h"
-#include "workload.h"
+#include "compiler/place/place.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/place_batch.h"
+#include "tests/bench/workload.h"
 
 enum { GPUS = 8, TOKENS = 32768, RUNS = 9 };
 

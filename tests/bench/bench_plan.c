@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../compiler/fcpc.h"
-#include "../../runtime/plan.h"
-#include "bench.h"
-#include "workload.h"
+#include "compiler/fcpc.h"
+#include "runtime/plan/plan.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/workload.h"
 
 enum { MAX_RUNS = 51 };
 

@@ -3,10 +3,10 @@
  *
  * Documents are of random lengths around the mean, cut into chunks; seeds are fixed. Brute force marks the keys of each
  * slice row by row. */
-#include "../../compiler/cells.h"
-#include "../../compiler/program.h"
-#include "../../compiler/slices.h"
-#include "bench.h"
+#include "compiler/cells/cells.h"
+#include "compiler/sema/program.h"
+#include "compiler/expr/bands.h"
+#include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>

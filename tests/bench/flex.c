@@ -2,7 +2,7 @@
  *
  * Requires: the tree's top as the current folder, as `make bench` has it. Gives: flex.h. One process for all masks,
  * because PyTorch takes seconds to start; a line each way for a mask. */
-#include "flex.h"
+#include "tests/bench/flex.h"
 
 #include <fcntl.h>
 #include <signal.h>

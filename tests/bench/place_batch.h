@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../compiler/place.h"
+#include "compiler/place/place.h"
 
 typedef struct place_batch {
     place_input in;

@@ -3,7 +3,7 @@
  * The drawn lengths follow a table of quantiles of a long-tailed list of documents (median 3227, 90 % 5784, 99 % 26070,
  * longest 124,913 tokens), straight lines between them, from a linear congruential generator: the same on every machine.
  */
-#include "workload.h"
+#include "tests/bench/workload.h"
 
 #include <inttypes.h>
 #include <stdio.h>

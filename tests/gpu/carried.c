@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../standin/nvrtc_own.h"
+#include "tests/machines/standin/nvrtc_own.h"
 
 typedef struct nvrtc_program_ {
     char *source, *cubin, *log, *key_text;

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../codegen/kernels/abi.h"
-#include "../../runtime/jit.h"
-#include "../../runtime/kernel_source.h"
-#include "../standin/errors.h"
-#include "gpu.h"
+#include "codegen/kernels/abi.h"
+#include "runtime/kernels/jit.h"
+#include "runtime/kernels/source.h"
+#include "tests/machines/standin/errors.h"
+#include "tests/gpu/gpu.h"
 
 enum { NUMBERS = 4096, BYTES = NUMBERS * 4 };
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../runtime/clock.h"
-#include "../../runtime/nccl.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/libraries/nccl.h"
+#include "tests/gpu/gpu.h"
 
 enum { WORDS = 4096, BYTES = WORDS * 4, PATIENCE_S = 30 };
 

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../runtime/clock.h"
-#include "../../runtime/nccl.h"
-#include "../../runtime/reference.h"
-#include "../oracle/random_program.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/libraries/nccl.h"
+#include "runtime/judge/reference.h"
+#include "tests/oracle/random_program.h"
+#include "tests/gpu/gpu.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, DEFINES = 24, RANDOM = 60, RANDOM_STANDIN = 3, EXAMPLES_STANDIN = 5 };
 

@@ -1,6 +1,6 @@
 /* gpu.c: see gpu.h: the driver as steps use it, plans of texts, rows and facts. */
 #define _GNU_SOURCE
-#include "gpu.h"
+#include "tests/gpu/gpu.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "../../compiler/fcpc.h"
-#include "../../runtime/clock.h"
+#include "compiler/fcpc.h"
+#include "runtime/base/clock.h"
 
 const char *const gpu_result_names[4] = {"ok", "FAILED", "skipped", "later"};
 

@@ -5,10 +5,10 @@
  * that step's alone. All is written to a journal as it is found, and read back when the program is run again. */
 #ifndef GPU_CHECK_H
 #define GPU_CHECK_H
-#include "../../runtime/cuda_driver.h"
-#include "../../runtime/plan.h"
-#include "../../runtime/tensors.h"
-#include "../standin/standin.h"
+#include "runtime/libraries/cuda_driver.h"
+#include "runtime/plan/plan.h"
+#include "runtime/exec/tensors.h"
+#include "tests/machines/standin/standin.h"
 
 /* --- journal.c: lines "kind <tab> name <tab> rest", each on disk before the next is written ------------------------- */
 typedef struct journal journal;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "tests/gpu/gpu.h"
 
 struct journal {
     int fd;

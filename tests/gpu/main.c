@@ -21,9 +21,9 @@
 
 #include <openssl/evp.h>
 
-#include "../../runtime/clock.h"
-#include "../../runtime/plan_file.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/plan/file.h"
+#include "tests/gpu/gpu.h"
 
 enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2, SLOWER = 20 };
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../runtime/clock.h"
-#include "../../runtime/cuda_parts.h"
-#include "../../runtime/tensors.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/cuda/parts.h"
+#include "runtime/exec/tensors.h"
+#include "tests/gpu/gpu.h"
 
 enum { WARM = 2, LEAST = 5, MOST = 40, NUMBERS = 1000008, ALIGN = 256 };
 #define ENOUGH_MS 250.0

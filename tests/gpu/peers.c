@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "tests/gpu/gpu.h"
 
 #define SCRIPT "tests/gpu/peers.py"
 enum { ARGUMENTS = 200, LINE = 600 };

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../runtime/tensors.h"
-#include "gpu.h"
+#include "runtime/exec/tensors.h"
+#include "tests/gpu/gpu.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 700, RUNS = 3 };
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../runtime/clock.h"
-#include "../../runtime/jit.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/kernels/jit.h"
+#include "tests/gpu/gpu.h"
 
 typedef struct count {
     unsigned plans, failed;

@@ -25,8 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../runtime/clock.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "tests/gpu/gpu.h"
 
 extern char **environ;
 

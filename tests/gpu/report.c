@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu.h"
+#include "tests/gpu/gpu.h"
 
 /* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own milliseconds, goal,
  * first. */

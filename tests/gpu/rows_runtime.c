@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../runtime/clock.h"
-#include "../../runtime/cuda_parts.h"
-#include "../../runtime/kernel_source.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "runtime/cuda/parts.h"
+#include "runtime/kernels/source.h"
+#include "tests/gpu/gpu.h"
 
 enum { TIMES = 21, TEXT = 800 };
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../runtime/clock.h"
-#include "gpu.h"
+#include "runtime/base/clock.h"
+#include "tests/gpu/gpu.h"
 
 enum { TEXT = 1200 };
 

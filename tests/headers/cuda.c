@@ -3,17 +3,17 @@
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what both headers call so */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
 #define CU_EVENT_RECORD_EXTERNAL OUR_RECORD_EXTERNAL
-#include "../../codegen/kernels/abi.h"
-#include "../../runtime/cuda_driver.h"
-#include "../gpu/gpu.h"
-#include "../standin/errors.h"
+#include "codegen/kernels/abi.h"
+#include "runtime/libraries/cuda_driver.h"
+#include "tests/gpu/gpu.h"
+#include "tests/machines/standin/errors.h"
 #undef CU_STREAM_NON_BLOCKING
 #undef CU_EVENT_DISABLE_TIMING
 #undef CU_EVENT_RECORD_EXTERNAL
 
 #include <cuda.h>
 
-#include "same.h"
+#include "tests/headers/same.h"
 
 SAME_NUMBER(CU_SUCCESS, CUDA_SUCCESS);
 SAME_NUMBER(CU_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);

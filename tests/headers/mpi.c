@@ -1,9 +1,9 @@
 /* mpi.c: runtime/mpi_symbols.h against the header of an MPI, Open MPI or one of MPICH's kind, as cuda.c. */
-#include "../../runtime/mpi_symbols.h"
+#include "runtime/libraries/mpi_symbols.h"
 
 #include <mpi.h>
 
-#include "same.h"
+#include "tests/headers/same.h"
 
 SAME_NUMBER(MPI_DONE, MPI_SUCCESS);
 #ifdef OPEN_MPI

@@ -1,13 +1,13 @@
 /* nccl.c: runtime/nccl.h against NCCL's own header, as cuda.c. Our configuration is that of 2.19, with which later ones begin. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what CUDA's header calls so as well */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
-#include "../../runtime/nccl.h"
+#include "runtime/libraries/nccl.h"
 #undef CU_STREAM_NON_BLOCKING
 #undef CU_EVENT_DISABLE_TIMING
 
 #include <nccl.h>
 
-#include "same.h"
+#include "tests/headers/same.h"
 
 SAME_NUMBER(NCCL_SUCCESS, ncclSuccess);
 SAME_NUMBER(NCCL_UNHANDLED_CUDA_ERROR, ncclUnhandledCudaError);

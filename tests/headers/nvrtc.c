@@ -1,9 +1,9 @@
 /* nvrtc.c: runtime/nvrtc_symbols.h against NVRTC's own header, as cuda.c. */
-#include "../../runtime/nvrtc_symbols.h"
+#include "runtime/libraries/nvrtc_symbols.h"
 
 #include <nvrtc.h>
 
-#include "same.h"
+#include "tests/headers/same.h"
 
 SAME_NUMBER(NVRTC_DONE, NVRTC_SUCCESS);
 SAME_NUMBER(NVRTC_OUT_OF_MEMORY, NVRTC_ERROR_OUT_OF_MEMORY);

@@ -32,7 +32,7 @@ cuda_places="${CUDA_HOME:-/usr/local/cuda}/include /usr/local/cuda/include /usr/
 
 # build TREE NAME FOLDER COMPILER: the check of a tree's declarations; its standard output goes to $work/NAME
 build() {
-    include="-isystem $3"
+    include="-iquote $1 -isystem $3"
     [ "$2" = nccl ] && include="$include -isystem $cuda"
     # shellcheck disable=SC2086
     "$4" -std=gnu11 -Wall -Wextra -Werror -Wno-missing-field-initializers $include -o "$work/program" "$1/tests/headers/$2.c" &&
@@ -53,8 +53,8 @@ done
 [ -n "$mpi" ] || skip mpi.h
 
 # Every number that our headers give a name is one of those compared.
-for name in $(grep -ohE '\b(CU|NCCL|NVRTC|MPI|MPICH)_[A-Z0-9_]+ = ' runtime/cuda_driver.h runtime/nccl.h runtime/nvrtc_symbols.h \
-    runtime/mpi_symbols.h | cut -d' ' -f1); do
+for name in $(grep -ohE '\b(CU|NCCL|NVRTC|MPI|MPICH)_[A-Z0-9_]+ = ' runtime/libraries/cuda_driver.h runtime/libraries/nccl.h runtime/libraries/nvrtc_symbols.h \
+    runtime/libraries/mpi_symbols.h | cut -d' ' -f1); do
     check "$name is compared with its vendor's" grep -qE "SAME_(NUMBER|HANDLE)\(.*\b$name\b" tests/headers/*.c
 done
 
@@ -71,8 +71,8 @@ not_later() {
     awk -v kind="$2" -v most="$3" '$1 == kind {n++; if ($3 == "unknown" || $3 + 0 > most) {print $2, "is of", $3 ", after", most; bad = 1}}
                                    END {exit bad || !n}' "$1"
 }
-oldest=$(sed -n 's/.*OLDEST = \([0-9]*\).*/\1/p' runtime/cuda_driver.c)
-green=$(sed -n 's/^\/\* The same, which a driver need not have: of CUDA \([0-9]*\)\.\([0-9]*\) \*\/$/\1 \2/p' runtime/cuda_driver.h |
+oldest=$(sed -n 's/.*OLDEST = \([0-9]*\).*/\1/p' runtime/libraries/cuda_driver.c)
+green=$(sed -n 's/^\/\* The same, which a driver need not have: of CUDA \([0-9]*\)\.\([0-9]*\) \*\/$/\1 \2/p' runtime/libraries/cuda_driver.h |
     awk '{print $1 * 1000 + $2 * 10}')
 if [ -n "$cuda" ] && [ -e "$cuda/cudaTypedefs.h" ]; then
     since "$cuda/cudaTypedefs.h" "$work/cuda" > "$work/since"
@@ -107,7 +107,7 @@ if command -v nm > /dev/null 2>&1; then
     [ -n "$nccl" ] && library nccl "$nccl" libnccl.so libnccl.so.2
     for file in /usr/lib/*/libmpi.so.40 /usr/lib/*/libmpich.so.12; do
         [ -e "$file" ] || continue
-        tr ' ,(' '\n\n\n' < runtime/mpi_symbols.h | grep -E '^MPI_[A-Z][a-z]' | sort -u | sed 's/^/required /' > "$work/mpi"
+        tr ' ,(' '\n\n\n' < runtime/libraries/mpi_symbols.h | grep -E '^MPI_[A-Z][a-z]' | sort -u | sed 's/^/required /' > "$work/mpi"
         check "the symbols of $file" has "$work/mpi" "$file"
     done
 else
@@ -117,13 +117,9 @@ fi
 # mistake NAME FOLDER FILE SED WORD: with the mistake in a copy, the check of NAME fails and says WORD
 copy() {
     rm -rf "$work/tree"
-    mkdir -p "$work/tree/codegen/kernels" "$work/tree/runtime" "$work/tree/tests/gpu" "$work/tree/tests/standin" "$work/tree/tests/headers"
-    cp codegen/*.h "$work/tree/codegen"
-    cp codegen/kernels/abi.h "$work/tree/codegen/kernels"
-    cp runtime/*.h runtime/*.def "$work/tree/runtime"
-    cp tests/gpu/gpu.h "$work/tree/tests/gpu"
-    cp tests/standin/*.h "$work/tree/tests/standin"
-    cp tests/headers/*.[ch] "$work/tree/tests/headers"
+    mkdir -p "$work/tree"
+    find runtime codegen tests \( -name '*.h' -o -name '*.def' \) -exec cp --parents {} "$work/tree" \;
+    cp --parents tests/headers/*.c "$work/tree"
 }
 mistake() {
     [ -n "$2" ] || return
@@ -134,7 +130,7 @@ mistake() {
     if cmp -s "$3" "$work/tree/$3"; then echo "nothing was changed" > "$work/log"; found=no; fi
     case "$found" in no | 0) fail "a mistake is not found: $4" ;; *) passed=$((passed + 1)) ;; esac
 }
-driver=runtime/cuda_driver.h
+driver=runtime/libraries/cuda_driver.h
 mistake cuda "$cuda" $driver 's/X(cuMemAlloc_v2,/X(cuMemAlloc,/' 'cuMemAlloc is what the header calls cuMemAlloc_v2'
 mistake cuda "$cuda" $driver 's/X(cuMemFree_v2,/X(cuMemFree_v3,/' cuMemFree_v3
 mistake cuda "$cuda" $driver 's/(cu_graph_exec \*, cu_graph, unsigned long long)/(cu_graph_exec *, cu_graph, unsigned)/' cuGraphInstantiateWithFlags
@@ -146,18 +142,18 @@ mistake cuda "$cuda" $driver 's/CU_SHARED_MEMORY_OPTIN = 97/CU_SHARED_MEMORY_OPT
 mistake cuda "$cuda" $driver 's/CU_DEFAULT_PER_THREAD = 2/CU_DEFAULT_PER_THREAD = 3/' CU_STREAM_PER_THREAD
 mistake cuda "$cuda" $driver 's/unsigned char padding\[92\]/unsigned char padding[96]/' 'cu_resource'
 mistake cuda "$cuda" $driver 's/unsigned count, least, alignment/unsigned least, count, alignment/' 'cu_resource.count'
-mistake cuda "$cuda" tests/standin/errors.h 's/CAPTURE_UNJOINED, 904/CAPTURE_UNJOINED, 903/' CAPTURE_UNJOINED
+mistake cuda "$cuda" tests/machines/standin/errors.h 's/CAPTURE_UNJOINED, 904/CAPTURE_UNJOINED, 903/' CAPTURE_UNJOINED
 mistake cuda "$cuda" tests/gpu/gpu.h 's/(\*elapsed)(float \*/(*elapsed)(double */' cuEventElapsedTime
 mistake cuda "$cuda" tests/gpu/gpu.h 's/X(cuEventElapsedTime_v2,/X(cuEventElapsedTime,/' 'the header calls cuEventElapsedTime_v2'
-mistake nvrtc "$nvrtc" runtime/nvrtc_symbols.h 's/(\*destroy)(nvrtc_program \*)/(*destroy)(nvrtc_program)/' nvrtcDestroyProgram
-mistake nvrtc "$nvrtc" runtime/nvrtc_symbols.h 's/NVRTC_INTERNAL_ERROR = 11/NVRTC_INTERNAL_ERROR = 10/' NVRTC_INTERNAL_ERROR
-mistake nccl "$nccl" runtime/nccl.h 's/(\*init)(nccl_comm \*, int, nccl_id,/(*init)(nccl_comm *, int, nccl_id *,/' ncclCommInitRankConfig
-mistake nccl "$nccl" runtime/nccl.h 's/blocking, cga_cluster_size, min_ctas, max_ctas;/blocking, cga_cluster_size, max_ctas, min_ctas;/' 'nccl_config.max_ctas'
-mistake nccl "$nccl" runtime/nccl.h 's/0xcafebeef/0xcafebeee/' NCCL_CONFIG_INITIALIZER
-mistake nccl "$nccl" runtime/nccl.h 's/NCCL_IN_PROGRESS = 7/NCCL_IN_PROGRESS = 8/' NCCL_IN_PROGRESS
-mistake nccl "$nccl" runtime/nccl.h 's/NCCL_ID_BYTES = 128/NCCL_ID_BYTES = 64/' nccl_id
+mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/(\*destroy)(nvrtc_program \*)/(*destroy)(nvrtc_program)/' nvrtcDestroyProgram
+mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/NVRTC_INTERNAL_ERROR = 11/NVRTC_INTERNAL_ERROR = 10/' NVRTC_INTERNAL_ERROR
+mistake nccl "$nccl" runtime/libraries/nccl.h 's/(\*init)(nccl_comm \*, int, nccl_id,/(*init)(nccl_comm *, int, nccl_id *,/' ncclCommInitRankConfig
+mistake nccl "$nccl" runtime/libraries/nccl.h 's/blocking, cga_cluster_size, min_ctas, max_ctas;/blocking, cga_cluster_size, max_ctas, min_ctas;/' 'nccl_config.max_ctas'
+mistake nccl "$nccl" runtime/libraries/nccl.h 's/0xcafebeef/0xcafebeee/' NCCL_CONFIG_INITIALIZER
+mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_IN_PROGRESS = 7/NCCL_IN_PROGRESS = 8/' NCCL_IN_PROGRESS
+mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_ID_BYTES = 128/NCCL_ID_BYTES = 64/' nccl_id
 for folder in $mpi; do
-    mistake mpi "$folder" runtime/mpi_symbols.h 's/(void \*, int, TYPE, int, COMM)/(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
+    mistake mpi "$folder" runtime/libraries/mpi_symbols.h 's/(void \*, int, TYPE, int, COMM)/(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
 done
 if [ -e "$work/since" ]; then # of two lists and a library: one symbol that is too young, one that is not there
     sed 's/^optional cuGreenCtxCreate/required cuGreenCtxCreate/' "$work/since" > "$work/young"

@@ -2,8 +2,8 @@
  * attention under their definitions in C. */
 #include <criterion/criterion.h>
 
-#include "../unit/known_fields.h"
-#include "judge.h"
+#include "tests/support/known_fields.h"
+#include "tests/oracle/judge.h"
 
 static const random_program *current; /* whose fields the definition reads */
 static const known_field_mask *known;

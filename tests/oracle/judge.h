@@ -11,10 +11,10 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "../../compiler/fcpc.h"
-#include "../../runtime/plan.h"
-#include "../unit/temporary.h"
-#include "random_program.h"
+#include "compiler/fcpc.h"
+#include "runtime/plan/plan.h"
+#include "tests/support/temporary.h"
+#include "tests/oracle/random_program.h"
 
 /* What must hold; a failure prints itself and ends the program, under Criterion and fuzzers alike. */
 #define JUDGE(condition, ...)                                                                                          \

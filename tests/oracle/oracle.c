@@ -1,7 +1,7 @@
 /* oracle.c: random programs before the judge: hundreds compiled, a part of them run forward and backward. */
 #include <criterion/criterion.h>
 
-#include "judge.h"
+#include "tests/oracle/judge.h"
 
 static unsigned count_from_environment(const char *name, unsigned otherwise) {
     const char *text = getenv(name);

@@ -2,8 +2,8 @@
  * under their definitions in C. */
 #include <criterion/criterion.h>
 
-#include "../unit/known_masks.h"
-#include "judge.h"
+#include "tests/support/known_masks.h"
+#include "tests/oracle/judge.h"
 
 static void judge_case(random_program *p, const known_case *x, unsigned seed) {
     char call[KNOWN_CALL];

@@ -31,7 +31,7 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
-#include "random_score.h"
+#include "tests/oracle/random_score.h"
 
 /* --- expressions ----------------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,460 @@
+/* maskrow.c: mask code along rows and over tiles.
+ *
+ * Requires: code that mc_check accepts, and scratch of mc_row_scratch words.
+ * Gives: the total meaning, as mc_eval and, in float, as mc_eval_score; reals that depend on neither k nor s are
+ *       evaluated in double and rounded once.
+ * Cost: O(nodes) a call, a node that depends on neither q, k nor s once a tile, one on k alone once for all rows of
+ *       MC_ROW keys, other nodes once a row: a scalar where they do not depend on k or s, else a loop over plain arrays
+ *       that compilers vectorise. An integer that is linear in k is kept as base and step, as long as additions,
+ *       negations and products with what does not depend on k make it.
+ * Units: positions in tokens from the start of the sequence.
+ */
+#include <math.h>
+
+#include "codegen/mask/clones.h"
+#include "codegen/mask/parts.h"
+#include "codegen/mask/real_row.h"
+
+/* --- what a call works with ---------------------------------------------------------------------------------------
+ * scratch = [a word per node: its value, or a line's base] [a word per node: its vector's place]
+ *           [bytes: states, levels] [three spare vectors] [a vector per node that depends on k or s]
+ * A vector is MC_ROW int64 of an int, floats of a real, bytes of a bool. The word before an int's vector is the step of
+ * a line. */
+
+enum { ALIGN = 8, INT_WORDS = MC_ROW + ALIGN, REAL_WORDS = MC_ROW / 2, BOOL_WORDS = MC_ROW / 8 };
+enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; base + j step; the same, as a vector too; a vector */
+enum level { OF_TILE, OF_KEYS, OF_ROWS };
+
+typedef struct rows {
+    mc_code code;
+    const mc_env *env;
+    mc_point at; /* of the first key */
+    uint32_t width;
+    const float *s;
+    int64_t *scratch; /* values come first */
+    int64_t *place;
+    uint8_t *state, *level;
+    int64_t *spare;
+} rows;
+
+static size_t bytes_words(uint32_t count) { return 2 * (((size_t)count + 7) / 8); }
+
+static size_t vector_words(uint32_t op) {
+    return mc_ops[op].type == 'i' ? INT_WORDS : mc_ops[op].type == 'f' ? REAL_WORDS : BOOL_WORDS;
+}
+
+size_t mc_row_scratch(mc_code code) {
+    size_t words = 2 * (size_t)code.count + bytes_words(code.count) + 3 * MC_ROW + 2 * ALIGN;
+    for (uint32_t i = 0; i < code.count; i++) words += vector_words(code.nodes[i].op);
+    return words;
+}
+
+/* Lays out scratch; finds what each node depends on. */
+static rows begin(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
+    enum { Q = 1, ALONG = 2, S = 4 }; /* ALONG: k or s */
+    rows r = {.code = code, .env = env, .at = {.h = h}, .scratch = scratch};
+    r.place = scratch + code.count;
+    r.state = (uint8_t *)(r.place + code.count);
+    r.level = r.state + 8 * (((size_t)code.count + 7) / 8);
+    r.spare = r.place + code.count + bytes_words(code.count);
+    while ((uintptr_t)r.spare % (ALIGN * sizeof *r.spare)) r.spare++;
+    int64_t next = r.spare - scratch + 3 * MC_ROW;
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        const uint32_t operands[3] = {x->a, x->b, x->c};
+        unsigned needs = x->op == MC_Q ? Q : x->op == MC_K ? ALONG : x->op == MC_S ? ALONG | S : 0;
+        for (unsigned j = 0; j < mc_ops[x->op].arity; j++) needs |= r.level[operands[j]];
+        r.level[i] = (uint8_t)needs;
+        r.state[i] = needs & ALONG ? VECTOR : FLAT;
+        if (!(needs & ALONG)) continue;
+        if (mc_ops[x->op].type == 'i') next += ALIGN;
+        r.place[i] = next;
+        next += (int64_t)vector_words(x->op) - (mc_ops[x->op].type == 'i' ? ALIGN : 0);
+    }
+    for (uint32_t i = 0; i < code.count; i++)
+        r.level[i] = r.level[i] & (Q | S) ? OF_ROWS : r.level[i] & ALONG ? OF_KEYS : OF_TILE;
+    return r;
+}
+
+static int64_t *int_place(const rows *r, uint32_t i) { return r->scratch + r->place[i]; }
+static float *real_place(const rows *r, uint32_t i) { return (float *)(r->scratch + r->place[i]); }
+static uint8_t *bool_place(const rows *r, uint32_t i) { return (uint8_t *)(r->scratch + r->place[i]); }
+static int64_t *spare(const rows *r, int which) { return r->spare + which * MC_ROW; }
+
+/* A line's step; of what is flat, 0. */
+static int64_t step_of(const rows *r, uint32_t i) { return r->state[i] == FLAT ? 0 : int_place(r, i)[-1]; }
+static bool is_line(const rows *r, uint32_t i) { return r->state[i] == LINE || r->state[i] == LINE_DRAWN; }
+static bool is_straight(const rows *r, uint32_t i) { return r->state[i] != VECTOR; }
+
+/* The first and last number of a line, if none on the way wraps. */
+static bool ends_of(const rows *r, uint32_t i, int64_t *first, int64_t *last) {
+    *first = r->scratch[i];
+    return !__builtin_mul_overflow(step_of(r, i), (int64_t)r->width - 1, last) &&
+           !__builtin_add_overflow(*first, *last, last);
+}
+
+/* Operands as vectors: their own, or what is flat, spread. */
+static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
+    int64_t *to = r->state[i] == FLAT ? spare(r, which) : int_place(r, i), value = r->scratch[i];
+    if (r->state[i] == FLAT)
+        for (uint32_t j = 0; j < r->width; j++) to[j] = value;
+    if (r->state[i] != LINE) return to;
+    uint64_t step = (uint64_t)step_of(r, i);
+    for (uint32_t j = 0; j < r->width; j++) to[j] = (int64_t)((uint64_t)value + j * step);
+    r->state[i] = LINE_DRAWN;
+    return to;
+}
+
+static const uint8_t *bool_vector(const rows *r, uint32_t i, int which) {
+    if (r->state[i] != FLAT) return bool_place(r, i);
+    uint8_t *to = (uint8_t *)spare(r, which);
+    memset(to, (int)r->scratch[i], r->width);
+    return to;
+}
+
+static const float *real_vector(const rows *r, uint32_t i, int which) {
+    if (r->code.nodes[i].op == MC_S) return r->s;
+    if (r->state[i] != FLAT) return real_place(r, i);
+    float *to = (float *)spare(r, which), value = (float)real(r->scratch[i]);
+    for (uint32_t j = 0; j < r->width; j++) to[j] = value;
+    return to;
+}
+
+/* --- loads -------------------------------------------------------------------------------------------------------- */
+
+/* The elements of one dimension that a load reads: of a table of two, those of a row if it is the same for all keys. */
+static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
+    mc_array a = r->env->arrays[x->imm];
+    if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
+        uint64_t at = 0;
+        if (r->state[x->a] != FLAT) return false;
+        bool there = a.columns && mc_place(&a, r->scratch[x->a], 0, &at);
+        size_t bytes = a.width == MC_F64 ? sizeof(double) : (size_t)a.width;
+        a = (mc_array){(const char *)a.data + (there ? at * bytes : 0), 0, there ? (int64_t)a.columns : 0, 0, a.width};
+    }
+    *out = a;
+    return true;
+}
+
+/* Where in an array all elements of a line lie, if they are there one after another. */
+static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_at) {
+    int64_t first, last;
+    uint64_t end;
+    return is_line(r, i) && step_of(r, i) == 1 && ends_of(r, i, &first, &last) && mc_place(a, first, 0, out_at) &&
+           mc_place(a, last, 0, &end);
+}
+
+/* Elements x[j], 0 where there are none; `type` is that of the data, `to` that of the result. */
+#define GATHER(type, to_type)                                                                                          \
+    do {                                                                                                               \
+        const type *from = a.data;                                                                                     \
+        if (straight)                                                                                                  \
+            for (uint32_t j = 0; j < r->width; j++) to[j] = (to_type)from[at + j];                                     \
+        else                                                                                                           \
+            for (uint32_t j = 0; j < r->width; j++) {                                                                  \
+                uint64_t e = (uint64_t)x[j] - (uint64_t)a.first;                                                       \
+                to[j] = e < (uint64_t)a.count ? (to_type)from[e] : 0;                                                  \
+            }                                                                                                          \
+    } while (0)
+
+FCP_CLONES static void load_ints(const rows *r, const mc_node *node, int64_t *restrict to) {
+    mc_array a;
+    uint64_t at = 0;
+    uint32_t index = node->op == MC_LOAD ? node->a : node->b;
+    if (!flat_array(r, node, &a)) {
+        const int64_t *x = int_vector(r, node->a, 0), *y = int_vector(r, node->b, 1);
+        for (uint32_t j = 0; j < r->width; j++) to[j] = mc_load(&r->env->arrays[node->imm], x[j], y[j]);
+        return;
+    }
+    bool straight = run_of(r, index, &a, &at);
+    const int64_t *restrict x = straight ? NULL : int_vector(r, index, 0);
+    switch (a.width) {
+    case MC_I8: GATHER(int8_t, int64_t); break;
+    case MC_I16: GATHER(int16_t, int64_t); break;
+    case MC_I32: GATHER(int32_t, int64_t); break;
+    case MC_I64: GATHER(int64_t, int64_t); break;
+    default: memset(to, 0, r->width * sizeof *to); break;
+    }
+}
+
+FCP_CLONES static void load_reals(const rows *r, const mc_node *node, float *restrict to) {
+    mc_array a;
+    uint64_t at = 0;
+    uint32_t index = node->op == MC_LOAD_F ? node->a : node->b;
+    if (!flat_array(r, node, &a)) {
+        const int64_t *x = int_vector(r, node->a, 0), *y = int_vector(r, node->b, 1);
+        for (uint32_t j = 0; j < r->width; j++) to[j] = (float)mc_load_real(&r->env->arrays[node->imm], x[j], y[j]);
+        return;
+    }
+    bool straight = run_of(r, index, &a, &at);
+    const int64_t *restrict x = straight ? NULL : int_vector(r, index, 0);
+    if (a.width == MC_F64) GATHER(double, float);
+    else memset(to, 0, r->width * sizeof *to);
+}
+
+/* --- vectors ------------------------------------------------------------------------------------------------------ */
+
+/* x / b and x % b for one b: by shifts for powers of two, in 32 bits where everything fits. */
+static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
+    if (b > 0 && (b & (b - 1)) == 0) {
+        int shift = __builtin_ctzll((uint64_t)b);
+        if (rest)
+            for (uint32_t j = 0; j < width; j++) out[j] = x[j] & (b - 1);
+        else
+            for (uint32_t j = 0; j < width; j++) out[j] = x[j] >> shift;
+        return;
+    }
+    uint64_t all = b > 0 ? (uint64_t)b : UINT64_MAX;
+    for (uint32_t j = 0; j < width; j++) all |= (uint64_t)x[j];
+    if (all <= UINT32_MAX) {
+        uint32_t d = (uint32_t)b;
+        if (rest)
+            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] % d;
+        else
+            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] / d;
+        return;
+    }
+    if (rest)
+        for (uint32_t j = 0; j < width; j++) out[j] = mc_mod(x[j], b);
+    else
+        for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
+}
+
+/* Is the node a line, from lines and what is flat? Then it is set. */
+static bool line_row(const rows *r, uint32_t i) {
+    const mc_node *x = &r->code.nodes[i];
+    int64_t base, step;
+    if (x->op == MC_K) base = r->at.k, step = 1;
+    else if (x->op == MC_NEG && is_straight(r, x->a))
+        base = wrap_neg(r->scratch[x->a]), step = wrap_neg(step_of(r, x->a));
+    else if (x->op != MC_ADD && x->op != MC_SUB && x->op != MC_MUL) return false;
+    else {
+        int64_t a = r->scratch[x->a], b = r->scratch[x->b];
+        if (!is_straight(r, x->a) || !is_straight(r, x->b)) return false;
+        int64_t u = step_of(r, x->a), w = step_of(r, x->b);
+        if (x->op == MC_ADD) base = wrap_add(a, b), step = wrap_add(u, w);
+        else if (x->op == MC_SUB) base = wrap_sub(a, b), step = wrap_sub(u, w);
+        else if (r->state[x->a] != FLAT && r->state[x->b] != FLAT) return false;
+        else base = wrap_mul(a, b), step = r->state[x->a] == FLAT ? wrap_mul(a, w) : wrap_mul(u, b);
+    }
+    r->scratch[i] = base;
+    int_place(r, i)[-1] = step;
+    r->state[i] = LINE;
+    return true;
+}
+
+#define ROW(expression)                                                                                                \
+    for (uint32_t j = 0; j < width; j++) to[j] = (expression);
+
+FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *restrict to) {
+    const uint32_t width = r->width;
+    if (node->op == MC_LOAD || node->op == MC_LOAD2) {
+        load_ints(r, node, to);
+        return;
+    }
+    if (node->op == MC_IF_I) {
+        const uint8_t *restrict p = bool_vector(r, node->a, 2);
+        const int64_t *restrict x = int_vector(r, node->b, 0), *restrict y = int_vector(r, node->c, 1);
+        ROW(p[j] ? x[j] : y[j])
+        return;
+    }
+    const int64_t *restrict x = int_vector(r, node->a, 0);
+    if ((node->op == MC_DIV || node->op == MC_MOD) && r->state[node->b] == FLAT) {
+        div_row(x, r->scratch[node->b], width, node->op == MC_MOD, to);
+        return;
+    }
+    if (node->op == MC_NEG) {
+        ROW(wrap_neg(x[j]))
+        return;
+    }
+    if (node->op == MC_ABS) {
+        ROW(wrap_abs(x[j]))
+        return;
+    }
+    const int64_t *restrict y = int_vector(r, node->b, 1);
+    switch (node->op) {
+    case MC_ADD: ROW(wrap_add(x[j], y[j])) break;
+    case MC_SUB: ROW(wrap_sub(x[j], y[j])) break;
+    case MC_MUL: ROW(wrap_mul(x[j], y[j])) break;
+    case MC_DIV: ROW(mc_div(x[j], y[j])) break;
+    case MC_MOD: ROW(mc_mod(x[j], y[j])) break;
+    case MC_MIN: ROW(x[j] < y[j] ? x[j] : y[j]) break;
+    case MC_MAX: ROW(x[j] > y[j] ? x[j] : y[j]) break;
+    default: break;
+    }
+}
+
+/* Keys k0, k0 + 1, ... of one row: the bands from the first key on, one after the other. */
+static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
+    memset(to, 0, width);
+    const mc_band_rows *row = mc_band_row(bands, q);
+    if (!row || !row->count) return;
+    const mc_band *b = band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
+    for (uint64_t done = 0; b < end && done < width; b++) {
+        int64_t lo = wrap_add(b->lo, b->lo_slope ? q : 0), hi = wrap_add(b->hi, b->hi_slope ? q : 0);
+        uint64_t first = lo > k0 ? (uint64_t)lo - (uint64_t)k0 : 0, last = hi > k0 ? (uint64_t)hi - (uint64_t)k0 : 0;
+        if (first >= width) return;
+        if (first < done) first = done;
+        if (last > width) last = width;
+        if (last > first) memset(to + first, 1, (size_t)(last - first));
+        if (last > done) done = last;
+    }
+}
+
+FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *restrict to) {
+    const uint32_t width = r->width;
+    const char type = mc_ops[node->op].args[0];
+    if (type == 'f') {
+        const float *restrict x = real_vector(r, node->a, 0), *restrict y = real_vector(r, node->b, 1);
+        switch (node->op) {
+        case MC_LT_F: ROW(x[j] < y[j]) break;
+        case MC_LE_F: ROW(x[j] <= y[j]) break;
+        case MC_EQ_F: ROW(x[j] == y[j]) break;
+        default: ROW(x[j] != y[j]) break;
+        }
+        return;
+    }
+    if (type == 'i') {
+        const int64_t *restrict x = int_vector(r, node->a, 0), *restrict y = int_vector(r, node->b, 1);
+        switch (node->op) {
+        case MC_EQ: ROW(x[j] == y[j]) break;
+        case MC_NE: ROW(x[j] != y[j]) break;
+        case MC_LT: ROW(x[j] < y[j]) break;
+        case MC_LE: ROW(x[j] <= y[j]) break;
+        case MC_BANDS: {
+            const mc_bands *bands = &r->env->bands[node->imm];
+            bool run = r->state[node->a] == FLAT && width > 0; /* one row, keys that follow one another */
+            for (uint32_t j = 1; j < width && run; j++) run = y[j] == wrap_add(y[0], j);
+            if (run) bands_row(bands, x[0], y[0], width, to);
+            else ROW(mc_in_bands(bands, x[j], y[j]))
+            break;
+        }
+        default: break;
+        }
+        return;
+    }
+    const uint8_t *restrict x = bool_vector(r, node->a, 0);
+    if (node->op == MC_NOT) {
+        ROW(x[j] ^ 1)
+        return;
+    }
+    const uint8_t *restrict y = bool_vector(r, node->b, 1);
+    if (node->op == MC_IF_B) {
+        const uint8_t *restrict z = bool_vector(r, node->c, 2);
+        ROW((uint8_t)((x[j] & y[j]) | ((x[j] ^ 1) & z[j])))
+        return;
+    }
+    switch (node->op) {
+    case MC_AND: ROW(x[j] & y[j]) break;
+    case MC_OR: ROW(x[j] | y[j]) break;
+    case MC_IFF: ROW(x[j] ^ y[j] ^ 1) break;
+    default: break;
+    }
+}
+
+/* Integers to floats, rounded once: over 32 bits, where they fit, for which there are vectors. */
+FCP_CLONES static void to_floats(const rows *r, uint32_t i, float *restrict to) {
+    const uint32_t width = r->width;
+    int64_t first, last;
+    if (is_line(r, i) && ends_of(r, i, &first, &last) && first == (int32_t)first && last == (int32_t)last) {
+        const uint32_t base = (uint32_t)first, step = (uint32_t)step_of(r, i);
+        ROW((float)(int32_t)(base + j * step))
+        return;
+    }
+    const int64_t *restrict x = int_vector(r, i, 0);
+    uint64_t beyond = 0;
+    for (uint32_t j = 0; j < width; j++) beyond |= ((uint64_t)x[j] + 0x80000000u) >> 32;
+    if (beyond) ROW((float)x[j])
+    else ROW((float)(int32_t)x[j])
+}
+
+FCP_CLONES static void real_row(const rows *r, const mc_node *node, float *restrict to) {
+    const uint32_t width = r->width;
+    if (node->op == MC_TO_F) {
+        to_floats(r, node->a, to);
+        return;
+    }
+    if (node->op == MC_LOAD_F || node->op == MC_LOAD2_F) {
+        load_reals(r, node, to);
+        return;
+    }
+    if (node->op == MC_IF_F) {
+        const uint8_t *restrict p = bool_vector(r, node->a, 2);
+        const float *restrict x = real_vector(r, node->b, 0), *restrict y = real_vector(r, node->c, 1);
+        ROW(p[j] ? x[j] : y[j])
+        return;
+    }
+    const float *restrict x = real_vector(r, node->a, 0);
+    const float *restrict y = mc_ops[node->op].arity > 1 ? real_vector(r, node->b, 1) : x;
+    switch (node->op) {
+    case MC_ADD_F: ROW(x[j] + y[j]) break;
+    case MC_SUB_F: ROW(x[j] - y[j]) break;
+    case MC_MUL_F: ROW(x[j] * y[j]) break;
+    case MC_DIV_F: ROW(x[j] / y[j]) break;
+    case MC_MIN_F: ROW(y[j] < x[j] ? y[j] : x[j]) break;
+    case MC_MAX_F: ROW(y[j] > x[j] ? y[j] : x[j]) break;
+    case MC_NEG_F: ROW(-x[j]) break;
+    case MC_ABS_F: ROW(fabsf(x[j])) break;
+    case MC_FLOOR_F: ROW(mc_fast_floor(x[j])) break;
+    case MC_SQRT_F: ROW(sqrtf(x[j])) break;
+    case MC_EXP_F: ROW(mc_fast_exp(x[j])) break;
+    case MC_EXP2_F: ROW(mc_fast_exp2(x[j])) break;
+    case MC_LOG_F: ROW(mc_fast_log(x[j])) break;
+    case MC_LOG2_F: ROW(mc_fast_log2(x[j])) break;
+    case MC_TANH_F: ROW(mc_fast_tanh(x[j])) break;
+    default: break;
+    }
+}
+
+/* --- rows and tiles ----------------------------------------------------------------------------------------------- */
+
+/* The nodes of the levels from `from` to `to`. */
+static void eval_nodes(const rows *r, enum level from, enum level to) {
+    for (uint32_t i = 0; i < r->code.count; i++) {
+        const mc_node *x = &r->code.nodes[i];
+        if (r->level[i] < from || r->level[i] > to) continue;
+        if (r->state[i] == FLAT) r->scratch[i] = mc_eval_node(x, r->env, &r->at, r->scratch);
+        else if (mc_ops[x->op].type == 'b') bool_row(r, x, bool_place(r, i));
+        else if (mc_ops[x->op].type == 'f' && x->op != MC_S) real_row(r, x, real_place(r, i));
+        else if (mc_ops[x->op].type == 'i' && !line_row(r, i)) int_row(r, x, int_place(r, i));
+    }
+}
+
+void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
+                 uint8_t *out) {
+    rows r = begin(code, env, h, scratch);
+    uint32_t root = code.count - 1;
+    r.width = width > MC_ROW ? MC_ROW : width;
+    r.at.q = q;
+    r.at.k = k0;
+    eval_nodes(&r, OF_TILE, OF_ROWS);
+    memcpy(out, bool_vector(&r, root, 0), r.width);
+}
+
+FCP_CLONES static void times(const float *x, float factor, uint32_t width, float *out) {
+    for (uint32_t j = 0; j < width; j++) out[j] = x[j] * factor;
+}
+
+void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
+                        int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out) {
+    rows r = begin(code, env, h, scratch);
+    uint32_t root = code.count - 1;
+    eval_nodes(&r, OF_TILE, OF_TILE);
+    for (uint32_t c = 0; c < keys; c += MC_ROW) {
+        r.width = keys - c < MC_ROW ? keys - c : MC_ROW;
+        r.at.k = wrap_add(k0, c);
+        eval_nodes(&r, OF_KEYS, OF_KEYS);
+        for (uint32_t i = 0; i < row_count; i++) {
+            r.at.q = wrap_add(q0, i);
+            r.s = s + i * ld + c;
+            eval_nodes(&r, OF_ROWS, OF_ROWS);
+            times(real_vector(&r, root, 0), factor, r.width, out + i * ld + c);
+        }
+    }
+}
+
+void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
+                       const float *s, int64_t *scratch, float *out) {
+    if (width > MC_ROW) width = MC_ROW;
+    mc_eval_score_tile(code, env, q, 1, k0, width, h, s, 0, 1, scratch, out);
+}

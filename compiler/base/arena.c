@@ -1,0 +1,94 @@
+/* arena.c: bump allocation in chunks that grow; big requests get a chunk of their own size. */
+#include "compiler/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_REDZONE 16
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_REDZONE 16
+#endif
+#endif
+#ifdef ARENA_REDZONE
+#include <sanitizer/asan_interface.h>
+#else
+#define ARENA_REDZONE 0
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)0)
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)0)
+#endif
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t size;
+    _Alignas(16) char bytes[];
+};
+
+enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22 };
+
+void *arena_alloc(arena *a, size_t count, size_t size, size_t align) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2) return NULL;
+    size_t at = (a->used + align - 1) & ~(align - 1);
+    if (!a->chunk || at > a->size || bytes + ARENA_REDZONE > a->size - at) {
+        size_t grow = a->total < FIRST_CHUNK ? FIRST_CHUNK : a->total / 2;
+        if (grow > LAST_CHUNK) grow = LAST_CHUNK;
+        size_t need = bytes + ARENA_REDZONE;
+        if (need > grow) grow = need;
+        struct arena_chunk *c, **link = &a->spare;
+        while (*link && (*link)->size < need) link = &(*link)->next;
+        if ((c = *link)) {
+            *link = c->next;
+        } else {
+            if (!(c = malloc(sizeof *c + grow))) return NULL;
+            c->size = grow;
+            a->total += grow;
+        }
+        c->next = a->chunk;
+        ASAN_POISON_MEMORY_REGION(c->bytes, c->size);
+        a->chunk = c;
+        a->size = c->size;
+        at = 0;
+    }
+    a->used = at + bytes + ARENA_REDZONE;
+    void *p = a->chunk->bytes + at;
+    ASAN_UNPOISON_MEMORY_REGION(p, bytes);
+    return p;
+}
+
+void *arena_zalloc(arena *a, size_t count, size_t size, size_t align) {
+    void *p = arena_alloc(a, count, size, align);
+    return p ? memset(p, 0, count * size) : NULL;
+}
+
+char *arena_copy(arena *a, const char *text, size_t length) {
+    char *p = arena_alloc(a, length + 1, 1, 1);
+    if (!p) return NULL;
+    memcpy(p, text, length);
+    p[length] = 0;
+    return p;
+}
+
+void arena_reset(arena *a) {
+    while (a->chunk) {
+        struct arena_chunk *c = a->chunk, **link = &a->spare;
+        a->chunk = c->next;
+        while (*link && (*link)->size < c->size) link = &(*link)->next; /* by size: the smallest that fits is taken */
+        c->next = *link;
+        *link = c;
+    }
+    a->used = a->size = 0;
+}
+
+void arena_free(arena *a) {
+    arena_reset(a);
+    a->chunk = a->spare;
+    while (a->chunk) {
+        struct arena_chunk *c = a->chunk;
+        a->chunk = c->next;
+        ASAN_UNPOISON_MEMORY_REGION(c->bytes, c->size);
+        free(c);
+    }
+    *a = (arena){0};
+}

@@ -1,0 +1,415 @@
+/* diag.c: diagnostics: kept as byte ranges of registered sources, turned into lines, columns and pictures when asked.
+ *
+ * Requires: spans whose source number came from diag_source of the same object, or SPAN_NONE. Offsets are clamped.
+ * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order reported; the same error at the
+ *           same place is kept once. The first error's code is known even when nothing could be allocated.
+ * Cost:     a line map per source, O(size); a picture is O(line), and lines beyond WINDOW bytes are shown in part.
+ * Units:    columns count bytes from 1, as editors' jump-to does; pictures advance one column per code point.
+ */
+#include "compiler/base/diag.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/arena.h"
+#include "compiler/fcpc.h"
+#include "compiler/sema/program.h"
+#include "compiler/base/text.h"
+
+enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, NAME_LIMIT = 48 };
+
+typedef struct source {
+    const char *name, *text;
+    uint32_t size, line_count;
+    const uint32_t *lines; /* offset of each line's first byte */
+    bool builtin;
+} source;
+
+/* A second place or a hint, in order. */
+typedef struct note {
+    struct note *next;
+    const char *text;
+    span at; /* SPAN_NONE: a hint */
+} note;
+
+typedef struct diagnostic {
+    bool warning;
+    fcp_code code;
+    span at;
+    const char *message;
+    note *first, *last;
+} diagnostic;
+
+struct fcpc_diagnostics {
+    arena arena;
+    source *sources;
+    uint32_t source_count, source_room;
+    diagnostic kept[KEPT];
+    size_t count, errors, warnings, hidden;
+    diagnostic *newest; /* NULL: the newest was not kept */
+    fcp_code first;
+};
+
+/* --- collecting --------------------------------------------------------------------------------------------------- */
+
+uint32_t diag_source_count(const diags *d) { return d->source_count; }
+
+void diag_source_get(const diags *d, uint32_t number, const char **name, const char **bytes, size_t *size,
+                     bool *builtin) {
+    const source *s = &d->sources[number];
+    *name = s->name;
+    *bytes = s->text;
+    *size = s->size;
+    *builtin = s->builtin;
+}
+
+/* Formats into the arena; control characters become '?', so that hostile input cannot drive a terminal. */
+static const char *format_text(diags *d, const char *format, va_list args) {
+    char line[1024];
+    int size = vsnprintf(line, sizeof line, format, args);
+    if (size < 0) return NULL;
+    if ((size_t)size >= sizeof line) {
+        size = sizeof line - 1;
+        memcpy(line + size - 3, "...", 3);
+    }
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    return arena_copy(&d->arena, line, (size_t)size);
+}
+
+static bool same_span(span a, span b) { return a.source == b.source && a.begin == b.begin && a.end == b.end; }
+
+static void add(diags *d, bool warning, fcp_code code, span at, const char *format, va_list args) {
+    d->newest = NULL;
+    for (size_t i = 0; i < d->count; i++) {
+        const diagnostic *k = &d->kept[i];
+        if (k->warning == warning && k->code == code && same_span(k->at, at) && at.source != UINT32_MAX) return;
+    }
+    if (!warning && !d->errors++) d->first = code;
+    if (warning) d->warnings++;
+    if ((warning ? d->warnings > DIAG_MAX_WARNINGS : d->errors > DIAG_MAX_ERRORS)) {
+        d->hidden++;
+        return;
+    }
+    const char *message = format_text(d, format, args);
+    d->newest = &d->kept[d->count++];
+    *d->newest = (diagnostic){.warning = warning, .code = code, .at = at,
+                              .message = message ? message : fcp_code_text(code)};
+}
+
+static void add_note(diags *d, span at, const char *format, va_list args) {
+    if (!d->newest) return;
+    note *n = ARENA_ZNEW(&d->arena, note, 1);
+    const char *message = format_text(d, format, args);
+    if (!n || !message) return;
+    n->at = at;
+    n->text = message;
+    if (d->newest->last) d->newest->last->next = n;
+    else d->newest->first = n;
+    d->newest->last = n;
+}
+
+uint32_t diag_source(diags *d, const char *name, const char *bytes, size_t size, bool builtin) {
+    if (size > UINT32_MAX / 2 || d->source_count == UINT32_MAX / 2) return UINT32_MAX;
+    if (d->source_count == d->source_room) {
+        uint32_t room = d->source_room ? d->source_room * 2 : 4;
+        source *grown = realloc(d->sources, room * sizeof *grown);
+        if (!grown) return UINT32_MAX;
+        d->sources = grown;
+        d->source_room = room;
+    }
+    uint32_t lines = 1;
+    for (const char *p = bytes, *end = bytes + size; p < end && (p = memchr(p, '\n', (size_t)(end - p))); p++) lines++;
+    uint32_t *map = ARENA_NEW(&d->arena, uint32_t, lines);
+    char *copy = arena_copy(&d->arena, size ? bytes : "", size);
+    char *name_copy = arena_copy(&d->arena, name, strlen(name));
+    if (!map || !copy || !name_copy) return UINT32_MAX;
+    uint32_t line = 0;
+    map[line++] = 0;
+    for (uint32_t i = 0; i < size && line < lines; i++) {
+        const char *p = memchr(copy + i, '\n', size - i);
+        if (!p) break;
+        i = (uint32_t)(p - copy);
+        map[line++] = i + 1;
+    }
+    for (char *c = name_copy; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    d->sources[d->source_count] =
+        (source){.name = name_copy, .text = copy, .size = (uint32_t)size, .lines = map, .line_count = lines,
+                 .builtin = builtin};
+    return d->source_count++;
+}
+
+void diag_error(diags *d, fcp_code code, span at, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add(d, false, code, at, format, args);
+    va_end(args);
+}
+
+void diag_warning(diags *d, span at, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add(d, true, FCP_OK, at, format, args);
+    va_end(args);
+}
+
+void diag_also(diags *d, span at, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (at.source != UINT32_MAX) add_note(d, at, format, args);
+    va_end(args);
+}
+
+void diag_hint(diags *d, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_note(d, SPAN_NONE, format, args);
+    va_end(args);
+}
+
+size_t diag_errors(const diags *d) { return d->errors; }
+fcp_code diag_first_code(const diags *d) { return d->first; }
+
+/* --- the nearest name --------------------------------------------------------------------------------------------- */
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string alignment:
+ * Damerau, "A technique for computer detection and correction of spelling errors", 1964). Lengths <= NAME_LIMIT. */
+static size_t distance(const char *a, size_t n, const char *b, size_t m) {
+    size_t rows[3][NAME_LIMIT + 1];
+    size_t *before = rows[0], *last = rows[1], *now = rows[2];
+    for (size_t j = 0; j <= m; j++) last[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) best = least(best, before[j - 2] + 1);
+            now[j] = best;
+        }
+        size_t *spare = before;
+        before = last;
+        last = now;
+        now = spare;
+    }
+    return last[m];
+}
+
+const char *diag_nearest(const char *name, size_t length, const char *const *names, size_t count) {
+    if (!length || length > NAME_LIMIT) return NULL;
+    const char *nearest = NULL;
+    size_t best = length / 3 + 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t m = strlen(names[i]);
+        if (m > NAME_LIMIT) continue;
+        size_t edits = distance(name, length, names[i], m);
+        if (edits < best) {
+            best = edits;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+static const source *source_of(const diags *d, span at) {
+    return at.source < d->source_count ? &d->sources[at.source] : NULL;
+}
+
+/* Line (from 0) of an offset. */
+static uint32_t line_of(const source *s, uint32_t offset) {
+    uint32_t low = 0, high = s->line_count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (s->lines[middle] <= offset) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column) {
+    const source *s = source_of(d, at);
+    *file = s ? s->name : "";
+    *line = *column = 0;
+    if (!s) return;
+    uint32_t begin = at.begin < s->size ? at.begin : s->size;
+    *line = line_of(s, begin) + 1;
+    *column = begin - s->lines[*line - 1] + 1;
+}
+
+/* --- pictures ----------------------------------------------------------------------------------------------------- */
+
+typedef struct palette {
+    const char *error, *warning, *note, *hint, *bold, *mark, *off;
+} palette;
+static const palette plain = {"", "", "", "", "", "", ""};
+static const palette ansi = {"\033[1;31m", "\033[1;35m", "\033[1;36m", "\033[1;32m",
+                             "\033[1m",    "\033[1;32m", "\033[0m"};
+
+/* Bytes of the well-formed UTF-8 sequence at p, 0 if it is none. */
+static size_t code_point(const unsigned char *p, size_t left) {
+    size_t size = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    if (!size || size > left) return 0;
+    for (size_t i = 1; i < size; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+        (p[0] == 0xf4 && p[1] > 0x8f) || (p[0] == 0xc2 && p[1] < 0xa0))
+        return 0;
+    return size;
+}
+
+/* The part of a line that is shown: all of it, or a window around the primary span. */
+static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *from, uint32_t *to) {
+    uint32_t begin = s->lines[line];
+    uint32_t end = line + 1 < s->line_count ? s->lines[line + 1] - 1 : s->size;
+    if (end > begin && s->text[end - 1] == '\r') end--;
+    *from = begin;
+    *to = end;
+    if (end - begin <= WINDOW) return;
+    if (focus > end) focus = end;
+    if (focus - begin > WINDOW / 2) *from = focus - WINDOW / 2;
+    while (*from > begin && ((unsigned char)s->text[*from] & 0xc0) == 0x80) --*from;
+    if (end - *from > WINDOW) *to = *from + WINDOW;
+    while (*to < end && ((unsigned char)s->text[*to] & 0xc0) == 0x80) ++*to;
+}
+
+/* Mark of the column at `offset`: '^' in the primary span, '~' in a secondary one, ' ' otherwise. */
+static char mark_at(const diagnostic *g, span primary, char primary_mark, uint32_t offset, bool others) {
+    if (offset >= primary.begin && (offset < primary.end || (offset == primary.begin && primary.end <= primary.begin)))
+        return primary_mark;
+    for (const note *n = others ? g->first : NULL; n; n = n->next)
+        if (n->at.source == primary.source && offset >= n->at.begin &&
+            (offset < n->at.end || (offset == n->at.begin && n->at.end <= n->at.begin)))
+            return '~';
+    return ' ';
+}
+
+/* The source line of `at` and a line of marks below it; `others`: notes on the same line are marked as well. */
+static void picture(text *out, const diags *d, const diagnostic *g, span at, char primary_mark, bool others,
+                    const palette *p) {
+    const source *s = source_of(d, at);
+    if (!s) return;
+    uint32_t size = s->size;
+    if (at.begin > size) at.begin = size;
+    uint32_t line = line_of(s, at.begin), from, to;
+    window(s, line, at.begin, &from, &to);
+    if (at.begin > to) at.begin = to; /* at the line's end: one column after it */
+    if (at.end < at.begin) at.end = at.begin;
+    text marks = {0};
+    text_printf(out, "%5u | ", line + 1);
+    if (from > s->lines[line]) {
+        text_puts(out, "...");
+        text_puts(&marks, "   ");
+    }
+    for (uint32_t i = from; i <= to;) {
+        char mark = mark_at(g, at, primary_mark, i, others);
+        if (i == to) {
+            text_pad(&marks, mark, 1);
+            break;
+        }
+        const unsigned char *c = (const unsigned char *)s->text + i;
+        size_t bytes = code_point(c, to - i);
+        if (*c == '\t') {
+            text_puts(out, "\t");
+            text_puts(&marks, "\t");
+        } else {
+            if (!bytes || *c < 0x20 || *c == 0x7f) text_puts(out, "?");
+            else text_add(out, s->text + i, bytes);
+            text_pad(&marks, mark, 1);
+        }
+        i += bytes ? (uint32_t)bytes : 1;
+    }
+    uint32_t line_end = line + 1 < s->line_count ? s->lines[line + 1] - 1 : size;
+    if (to < line_end && !(to + 1 == line_end && s->text[to] == '\r')) text_puts(out, "...");
+    while (marks.size && (marks.at[marks.size - 1] == ' ' || marks.at[marks.size - 1] == '\t')) marks.size--;
+    text_printf(out, "\n      | %s", p->mark);
+    text_add(out, marks.at, marks.size);
+    text_printf(out, "%s\n", p->off);
+    if (marks.failed) out->failed = true;
+    text_free(&marks);
+}
+
+static void place_text(text *out, const diags *d, span at, const palette *p) {
+    const char *file;
+    uint32_t line, column;
+    diag_place(d, at, &file, &line, &column);
+    if (line) text_printf(out, "%s%s:%u:%u:%s ", p->bold, file, line, column, p->off);
+}
+
+static void render_one(text *out, const diags *d, const diagnostic *g, const palette *p) {
+    const char *hue = g->warning ? p->warning : p->error;
+    place_text(out, d, g->at, p);
+    if (g->warning) text_printf(out, "%swarning:%s ", hue, p->off);
+    else text_printf(out, "%serror[%s]:%s ", hue, fcp_code_name(g->code), p->off);
+    text_printf(out, "%s%s%s\n", p->bold, g->message, p->off);
+    picture(out, d, g, g->at, '^', true, p);
+    const source *home = source_of(d, g->at);
+    uint32_t line = home ? line_of(home, g->at.begin) : 0;
+    for (const note *n = g->first; n; n = n->next) {
+        if (n->at.source == UINT32_MAX) continue;
+        place_text(out, d, n->at, p);
+        text_printf(out, "%snote:%s %s\n", p->note, p->off, n->text);
+        const source *s = source_of(d, n->at);
+        bool shown = s && s == home && line_of(s, n->at.begin) == line;
+        if (!shown) picture(out, d, g, n->at, '~', false, p);
+    }
+    for (const note *n = g->first; n; n = n->next)
+        if (n->at.source == UINT32_MAX) text_printf(out, "      = %shint:%s %s\n", p->hint, p->off, n->text);
+}
+
+/* --- public ------------------------------------------------------------------------------------------------------- */
+
+fcpc_diagnostics *fcpc_diagnostics_new(void) { return calloc(1, sizeof(fcpc_diagnostics)); }
+
+void fcpc_diagnostics_free(fcpc_diagnostics *d) {
+    if (!d) return;
+    free(d->sources);
+    arena_free(&d->arena);
+    free(d);
+}
+
+size_t fcpc_diagnostics_count(const fcpc_diagnostics *d) { return d->count; }
+
+void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *out) {
+    *out = (fcpc_diagnostic){.message = "", .file = ""};
+    if (i >= d->count) return;
+    const diagnostic *g = &d->kept[i];
+    out->warning = g->warning;
+    out->code = g->code;
+    out->message = g->message;
+    diag_place(d, g->at, &out->file, &out->line, &out->column);
+}
+
+char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour) {
+    text out = {0};
+    for (size_t i = 0; i < d->count; i++) render_one(&out, d, &d->kept[i], colour ? &ansi : &plain);
+    if (d->hidden) text_printf(&out, "(%zu more not shown)\n", d->hidden);
+    return text_take(&out);
+}
+
+uint32_t program_attach(const fcpc_program *program, diags *d) {
+    uint32_t count = program->source_count;
+    for (uint32_t base = 0; base + count <= d->source_count; base++) {
+        uint32_t same = 0;
+        while (same < count) {
+            const source *s = &d->sources[base + same];
+            const struct program_source *t = &program->sources[same];
+            if (s->size != t->size || strcmp(s->name, t->name) || memcmp(s->text, t->text, t->size)) break;
+            same++;
+        }
+        if (same == count) return base;
+    }
+    uint32_t base = d->source_count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct program_source *t = &program->sources[i];
+        if (diag_source(d, t->name, t->text, t->size, t->builtin) == UINT32_MAX) {
+            d->source_count = base;
+            return UINT32_MAX - count; /* out of memory: spans point nowhere */
+        }
+    }
+    return base;
+}

@@ -1,0 +1,140 @@
+/* json.c: a writer of JSON text into memory.
+ *
+ * Requires: calls in the order of the text; every json_object and json_array closed by json_end.
+ * Gives:    one line of text, members separated by ", ".
+ * Cost:     linear in the text.
+ * Source:   RFC 8259. Numbers are printed so that reading them back gives the same double.
+ */
+#include "compiler/base/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Length of the UTF-8 sequence at s (1 to 4), 0 if there is none (RFC 3629: no overlong forms, no surrogates). */
+static size_t utf8_length(const unsigned char *s) {
+    if (s[0] < 0x80) return 1;
+    size_t n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
+        (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+static void put_string(json *j, const char *string) {
+    text_add(&j->out, "\"", 1);
+    const unsigned char *s = (const unsigned char *)string;
+    while (*s) {
+        char escape[8];
+        size_t n = utf8_length(s);
+        if (n == 0) {
+            text_add(&j->out, "\\ufffd", 6);
+            n = 1;
+        } else if (*s == '"' || *s == '\\') {
+            text_add(&j->out, (char[]){'\\', (char)*s}, 2);
+        } else if (*s < 0x20 || *s == 0x7F) {
+            snprintf(escape, sizeof escape, "\\u%04x", *s);
+            text_add(&j->out, escape, 6);
+        } else {
+            text_add(&j->out, (const char *)s, n);
+        }
+        s += n;
+    }
+    text_add(&j->out, "\"", 1);
+}
+
+/* What stands before a value: a comma where one is due, and the key. */
+static void begin_value(json *j, const char *key) {
+    if (j->depth > 0) {
+        if (j->filled[j->depth - 1]) text_add(&j->out, ", ", 2);
+        j->filled[j->depth - 1] = true;
+    }
+    if (key) {
+        put_string(j, key);
+        text_add(&j->out, ": ", 2);
+    }
+}
+
+static void open(json *j, const char *key, char bracket, char close) {
+    begin_value(j, key);
+    text_add(&j->out, &bracket, 1);
+    if (j->depth == JSON_MAX_DEPTH) {
+        j->wrong = true;
+        return;
+    }
+    j->filled[j->depth] = false;
+    j->close[j->depth++] = close;
+}
+
+void json_object(json *j, const char *key) { open(j, key, '{', '}'); }
+void json_array(json *j, const char *key) { open(j, key, '[', ']'); }
+
+void json_end(json *j) {
+    if (j->depth == 0) {
+        j->wrong = true;
+        return;
+    }
+    text_add(&j->out, &j->close[--j->depth], 1);
+}
+
+void json_u64(json *j, const char *key, uint64_t value) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRIu64, value);
+    begin_value(j, key);
+    text_add(&j->out, digits, (size_t)n);
+}
+
+void json_i64(json *j, const char *key, int64_t value) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRId64, value);
+    begin_value(j, key);
+    text_add(&j->out, digits, (size_t)n);
+}
+
+void json_double(json *j, const char *key, double value) {
+    if (!(value - value == 0)) { /* NaN or infinite */
+        json_null(j, key);
+        return;
+    }
+    char digits[40];
+    int n = 0;
+    for (int precision = 6; precision <= 17; precision++) { /* the shortest of a few that reads back the same */
+        n = snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) break;
+    }
+    for (int i = 0; i < n; i++)
+        if (digits[i] == ',') digits[i] = '.'; /* a locale's decimal comma */
+    begin_value(j, key);
+    text_add(&j->out, digits, (size_t)n);
+}
+
+void json_bool(json *j, const char *key, bool value) {
+    begin_value(j, key);
+    text_add(&j->out, value ? "true" : "false", value ? 4 : 5);
+}
+
+void json_null(json *j, const char *key) {
+    begin_value(j, key);
+    text_add(&j->out, "null", 4);
+}
+
+void json_string(json *j, const char *key, const char *string) {
+    if (!string) {
+        json_null(j, key);
+        return;
+    }
+    begin_value(j, key);
+    put_string(j, string);
+}
+
+const char *json_text(json *j) {
+    text_add(&j->out, "", 1);
+    return j->out.failed || j->wrong || j->depth != 0 ? NULL : j->out.at;
+}
+
+void json_free(json *j) {
+    text_free(&j->out);
+    *j = (json){0};
+}

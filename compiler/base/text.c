@@ -1,0 +1,91 @@
+/* text.c: a growing string, and files read into one: room doubles, so n bytes cost O(n). */
+#include "compiler/base/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 14 }; /* the least that is read of a file at once */
+
+/* Makes room for `more` bytes and a NUL. */
+static bool grow(text *t, size_t more) {
+    if (t->failed) return false;
+    if (more < t->room - t->size) return true;
+    if (more > SIZE_MAX / 4 || t->size > SIZE_MAX / 4) {
+        t->failed = true;
+        return false;
+    }
+    size_t room = t->room ? t->room * 2 : 256;
+    if (room < t->size + more + 1) room = t->size + more + 1;
+    char *at = realloc(t->at, room);
+    if (!at) {
+        t->failed = true;
+        return false;
+    }
+    t->at = at;
+    t->room = room;
+    return true;
+}
+
+void text_add(text *t, const char *bytes, size_t size) {
+    if (!size || !grow(t, size)) return;
+    memcpy(t->at + t->size, bytes, size);
+    t->size += size;
+}
+
+void text_puts(text *t, const char *string) { text_add(t, string, strlen(string)); }
+
+void text_pad(text *t, char c, size_t count) {
+    if (!count || !grow(t, count)) return;
+    memset(t->at + t->size, c, count);
+    t->size += count;
+}
+
+void text_printf(text *t, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (size < 0) t->failed = true;
+    else if (grow(t, (size_t)size)) {
+        vsnprintf(t->at + t->size, (size_t)size + 1, format, again);
+        t->size += (size_t)size;
+    }
+    va_end(again);
+}
+
+int text_read(text *t, const char *path, size_t most) {
+    FILE *f = fopen(path, "rb");
+    if (!f) return errno ? errno : EIO;
+    int why = 0;
+    for (size_t wanted = 1, got = 1; got == wanted && t->size <= most && grow(t, CHUNK);) {
+        wanted = t->room - t->size - 1 > most - t->size ? most - t->size + 1 : t->room - t->size - 1;
+        errno = 0;
+        got = fread(t->at + t->size, 1, wanted, f);
+        t->size += got;
+        if (ferror(f)) why = errno ? errno : EIO;
+    }
+    fclose(f);
+    return why;
+}
+
+char *text_take(text *t) {
+    if (!grow(t, 0)) {
+        text_free(t);
+        return NULL;
+    }
+    char *at = t->at;
+    at[t->size] = 0;
+    *t = (text){0};
+    return at;
+}
+
+void text_free(text *t) {
+    free(t->at);
+    *t = (text){0};
+}

@@ -1,0 +1,429 @@
+/* box_array.c: facts about arrays: least and greatest values, few values, runs, ranks.
+ *
+ * Requires: arrays whose elements stay as they are until the next sequence is bound.
+ * Gives: box_array.h.
+ * Cost: binding O(elements), little more than reading them where they lie in runs; a question O(log elements + BLOCK),
+ *      or O(log elements) where it asks for whole blocks or the elements lie in runs.
+ * Units: elements.
+ * How: blocks of elements are the leaves of a tree of intervals. Elements in arithmetic progression are runs: ids of
+ *      documents, positions, their starts and ends. A field of constant runs that do not ascend (documents in any
+ *      order) gets ranks: its values numbered as they first come, so that unlike documents have unlike ranges of ranks.
+ *      The contents of an array that is not read at q and k themselves (a table) have a number, the same whenever they
+ *      come again, as long as they are small: found by comparing them whole. */
+#include "compiler/box/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef __int128 wide;
+
+enum {
+    BLOCK = 128,
+    RUN_LEAST = 16,   /* runs are kept if there is one for so many elements, or */
+    RUNS_FEW = 64,    /* so few */
+    KEEP_MAX = 4096,  /* elements of an array whose contents are kept */
+    KEPT_MAX = 64
+};
+
+typedef struct kept_array {
+    mc_array array; /* data: our own */
+    uint64_t content;
+} kept_array;
+
+/* --- elements ----------------------------------------------------------------------------------------------------- */
+
+static void copy_elements(const mc_array *a, uint64_t from, uint32_t count, int64_t *out) {
+    switch (a->width) {
+#define COPY(type)                                                                                                     \
+    for (uint32_t i = 0; i < count; i++) out[i] = ((const type *)a->data)[from + i];                                   \
+    break
+    case MC_I8: COPY(int8_t);
+    case MC_I16: COPY(int16_t);
+    case MC_I32: COPY(int32_t);
+    case MC_I64: memcpy(out, (const int64_t *)a->data + from, count * sizeof *out); break;
+#undef COPY
+    default: memset(out, 0, count * sizeof *out); break;
+    }
+}
+
+static void add_facts(array_facts *to, const array_facts *x) {
+    if (x->lo < to->lo) to->lo = x->lo;
+    if (x->hi > to->hi) to->hi = x->hi;
+    to->set |= x->set;
+}
+
+static const array_facts NOTHING = {INT64_MAX, INT64_MIN, 0};
+
+/* Of `count` elements from v on, `s` apart, none beyond int64. */
+static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
+    int64_t last = (int64_t)((uint64_t)v + (uint64_t)s * (count - 1));
+    array_facts f = {v < last ? v : last, v < last ? last : v, 0};
+    uint64_t x = (uint64_t)v;
+    for (uint64_t i = 0; i < count && i < 64; i++, x += (uint64_t)s) f.set |= (uint64_t)1 << (x & 63);
+    return f;
+}
+
+/* --- learning ----------------------------------------------------------------------------------------------------- */
+
+/* The run under way, from element `start`, of `length` elements so far; its step is known from two on. */
+typedef struct learner {
+    box_array *a;
+    uint64_t start, length;
+    int64_t v, s, last;
+    bool runs, up, down; /* are runs kept; does the array never fall, never rise? */
+} learner;
+
+static bool end_run(learner *l) {
+    box_array *a = l->a;
+    if (!l->runs) return true;
+    if (a->run_count == a->run_room) {
+        uint32_t room = a->run_room ? 2 * a->run_room : 64;
+        array_run *runs = realloc(a->runs, room * sizeof *runs);
+        if (!runs) return false;
+        a->runs = runs;
+        a->run_room = room;
+    }
+    a->runs[a->run_count++] = (array_run){l->start, l->v, l->length > 1 ? l->s : 0};
+    if (a->run_count > RUNS_FEW && a->run_count > a->total / RUN_LEAST) l->runs = false;
+    return true;
+}
+
+static bool next_element(learner *l, uint64_t at, int64_t x) {
+    int64_t step;
+    bool fits = !__builtin_sub_overflow(x, l->last, &step);
+    l->up &= x >= l->last;
+    l->down &= x <= l->last;
+    if (fits && (l->length == 1 || step == l->s)) {
+        l->s = step;
+        l->length++;
+    } else if (fits && l->length == 2 && l->s != 0) { /* two unlike ones: the second may begin a run */
+        l->length = 1;
+        if (!end_run(l)) return false;
+        l->start = at - 1;
+        l->v = l->last;
+        l->s = step;
+        l->length = 2;
+    } else {
+        if (!end_run(l)) return false;
+        l->start = at;
+        l->v = x;
+        l->length = 1;
+    }
+    l->last = x;
+    return true;
+}
+
+/* Do elements x[0 .. count) go on with the run? */
+static bool goes_on(const learner *l, const int64_t *x, uint32_t count) {
+    if (l->length < 2 || (wide)x[count - 1] - l->last != (wide)l->s * count) return false;
+    uint64_t other = ((uint64_t)x[0] - (uint64_t)l->last) ^ (uint64_t)l->s;
+    for (uint32_t i = 1; i < count; i++) other |= ((uint64_t)x[i] - (uint64_t)x[i - 1]) ^ (uint64_t)l->s;
+    return other == 0;
+}
+
+static bool learn_block(learner *l, uint32_t block) {
+    box_array *a = l->a;
+    int64_t x[BLOCK];
+    uint64_t from = (uint64_t)block * BLOCK;
+    uint32_t count = a->total - from < BLOCK ? (uint32_t)(a->total - from) : BLOCK;
+    array_facts *f = &a->tree[a->blocks + block];
+    copy_elements(&a->array, from, count, x);
+    if (goes_on(l, x, count)) {
+        *f = run_facts(x[0], l->s, count);
+        l->length += count;
+        l->last = x[count - 1];
+        if (l->s < 0) l->up = false;
+        if (l->s > 0) l->down = false;
+        return true;
+    }
+    int64_t lo = x[0], hi = x[0];
+    uint64_t set = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+    }
+    for (uint32_t i = 0; i < count; i++) set |= (uint64_t)1 << (x[i] & 63);
+    *f = (array_facts){lo, hi, set};
+    uint32_t i = 0;
+    if (block == 0) l->start = 0, l->v = l->last = x[0], l->length = 1, i = 1;
+    for (; i < count && (l->runs || l->up || l->down); i++)
+        if (!next_element(l, from + i, x[i])) return false;
+    l->last = x[count - 1];
+    return true;
+}
+
+typedef struct value_order {
+    int64_t value;
+    uint32_t run;
+} value_order;
+
+static int by_value(const void *x, const void *y) { /* no two are equal */
+    const value_order *a = x, *b = y;
+    if (a->value != b->value) return a->value < b->value ? -1 : 1;
+    return a->run < b->run ? -1 : 1;
+}
+
+/* Numbers the values of constant runs as they first come. */
+static bool make_ranks(box_array *a) {
+    if (a->rank_room < 2 * a->blocks) {
+        rank_range *ranks = realloc(a->ranks, 2 * (size_t)a->blocks * sizeof *ranks);
+        if (!ranks) return false;
+        a->ranks = ranks;
+        a->rank_room = 2 * a->blocks;
+    }
+    if (a->rank_of_room < a->run_count) {
+        uint32_t *of = realloc(a->run_rank, a->run_count * sizeof *of);
+        if (!of) return false;
+        a->run_rank = of;
+        a->rank_of_room = a->run_count;
+    }
+    value_order *order = malloc(a->run_count * sizeof *order);
+    if (!order) return false;
+    for (uint32_t i = 0; i < a->run_count; i++) order[i] = (value_order){a->runs[i].v, i};
+    qsort(order, a->run_count, sizeof *order, by_value);
+    for (uint32_t i = 0, first = 0; i < a->run_count; i++) { /* the first run of a value stands for it */
+        if (order[i].value != order[first].value) first = i;
+        a->run_rank[order[i].run] = order[first].run;
+    }
+    free(order);
+    for (uint32_t b = 0; b < a->blocks; b++) {
+        rank_range *r = &a->ranks[a->blocks + b];
+        uint32_t run = a->run_of[b];
+        r->lo = r->hi = a->run_rank[run];
+        for (run++; run < a->run_count && a->runs[run].start < (uint64_t)(b + 1) * BLOCK; run++) {
+            if (a->run_rank[run] < r->lo) r->lo = a->run_rank[run];
+            if (a->run_rank[run] > r->hi) r->hi = a->run_rank[run];
+        }
+    }
+    for (uint32_t i = a->blocks; i-- > 1;) {
+        const rank_range *x = &a->ranks[2 * i], *y = x + 1;
+        a->ranks[i] = (rank_range){x->lo < y->lo ? x->lo : y->lo, x->hi > y->hi ? x->hi : y->hi};
+    }
+    return true;
+}
+
+static void find_blocks(box_array *a) {
+    for (uint32_t b = 0, run = 0; b < a->blocks; b++) {
+        while (run + 1 < a->run_count && a->runs[run + 1].start <= (uint64_t)b * BLOCK) run++;
+        a->run_of[b] = run;
+    }
+}
+
+static bool learn(box_array *a) {
+    uint64_t blocks = (a->total + BLOCK - 1) / BLOCK;
+    if (blocks > UINT32_MAX / 4) return false;
+    a->run_count = 0;
+    a->blocks = (uint32_t)blocks;
+    if (blocks == 0) return true;
+    if (a->block_room < blocks) {
+        array_facts *tree = realloc(a->tree, 2 * (size_t)blocks * sizeof *tree);
+        if (tree) a->tree = tree;
+        uint32_t *run_of = realloc(a->run_of, (size_t)blocks * sizeof *run_of);
+        if (run_of) a->run_of = run_of;
+        if (!tree || !run_of) return false;
+        a->block_room = (uint32_t)blocks;
+    }
+    learner l = {.a = a, .runs = true, .up = true, .down = true};
+    for (uint32_t b = 0; b < blocks; b++)
+        if (!learn_block(&l, b)) return false;
+    if (!end_run(&l)) return false;
+    for (uint32_t i = a->blocks; i-- > 1;) {
+        a->tree[i] = a->tree[2 * i];
+        add_facts(&a->tree[i], &a->tree[2 * i + 1]);
+    }
+    if (!l.runs) a->run_count = 0;
+    if (a->run_count) find_blocks(a);
+    bool ranked = a->run_count && !l.up && !l.down;
+    for (uint32_t i = 0; i < a->run_count && ranked; i++) ranked = a->runs[i].s == 0;
+    if (ranked) return make_ranks(a);
+    free(a->ranks);
+    a->ranks = NULL;
+    a->rank_room = 0;
+    return true;
+}
+
+/* --- contents ----------------------------------------------------------------------------------------------------- */
+
+static size_t element_bytes(const mc_array *a) { return a->width == MC_F64 ? 8 : (size_t)a->width; }
+
+static bool same_contents(const mc_array *a, const mc_array *b, uint64_t total) {
+    return a->first == b->first && a->count == b->count && a->columns == b->columns && a->width == b->width &&
+           (total == 0 || memcmp(a->data, b->data, total * element_bytes(a)) == 0);
+}
+
+/* The number of an array's contents; false when out of memory. */
+static bool number_contents(box_arrays *all, const mc_array *array, uint64_t total, uint64_t *out) {
+    for (uint32_t i = 0; i < all->kept_count && total <= KEEP_MAX; i++)
+        if (same_contents(&all->kept[i].array, array, total)) {
+            *out = all->kept[i].content;
+            return true;
+        }
+    *out = ++all->contents;
+    if (total > KEEP_MAX || all->kept_count == KEPT_MAX) return true;
+    kept_array *kept = all->kept ? all->kept : malloc(KEPT_MAX * sizeof *kept);
+    if (!kept) return false;
+    all->kept = kept;
+    size_t bytes = total * element_bytes(array);
+    void *copy = malloc(bytes ? bytes : 1);
+    if (!copy) return false;
+    if (bytes) memcpy(copy, array->data, bytes);
+    kept[all->kept_count] = (kept_array){*array, *out};
+    kept[all->kept_count++].array.data = copy;
+    return true;
+}
+
+/* --- the interface ------------------------------------------------------------------------------------------------ */
+
+bool box_arrays_new(box_arrays *a, mc_code mask) {
+    *a = (box_arrays){0};
+    for (uint32_t i = 0; i < mask.count; i++) {
+        const mc_node *x = &mask.nodes[i];
+        if ((x->op == MC_LOAD || x->op == MC_LOAD2) && x->imm >= a->count) a->count = (uint32_t)x->imm + 1;
+    }
+    if (a->count == 0) return true;
+    a->at = calloc(a->count, sizeof *a->at);
+    if (!a->at) return false;
+    for (uint32_t i = 0; i < mask.count; i++) {
+        const mc_node *x = &mask.nodes[i];
+        if (x->op != MC_LOAD && x->op != MC_LOAD2) continue;
+        uint32_t index = mask.nodes[x->a].op;
+        a->at[x->imm].used = true;
+        if (index != MC_Q && index != MC_K) a->at[x->imm].again = true;
+    }
+    return true;
+}
+
+void box_arrays_free(box_arrays *a) {
+    for (uint32_t i = 0; i < a->count; i++) {
+        free(a->at[i].tree);
+        free(a->at[i].ranks);
+        free(a->at[i].runs);
+        free(a->at[i].run_of);
+        free(a->at[i].run_rank);
+    }
+    for (uint32_t i = 0; i < a->kept_count; i++) free((void *)a->kept[i].array.data);
+    free(a->kept);
+    free(a->at);
+    *a = (box_arrays){0};
+}
+
+bool box_arrays_bind(box_arrays *all, const mc_env *env) {
+    for (uint32_t i = 0; i < all->count; i++) {
+        box_array *a = &all->at[i];
+        if (!a->used) continue;
+        uint64_t content = 0, before = a->content;
+        const mc_array *array = &env->arrays[i];
+        uint64_t total = (uint64_t)array->count * (array->columns ? array->columns : 1);
+        if (!a->again) content = ++all->contents;
+        else if (!number_contents(all, array, total, &content)) return false;
+        a->array = *array;
+        a->total = total;
+        a->content = 0;
+        if (content != before && !learn(a)) return false;
+        a->content = content;
+    }
+    return true;
+}
+
+size_t box_arrays_bytes(const box_arrays *all) {
+    size_t bytes = all->count * sizeof *all->at;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const box_array *a = &all->at[i];
+        bytes += a->block_room * (2 * sizeof *a->tree + sizeof *a->run_of) + a->rank_room * sizeof *a->ranks;
+        bytes += a->run_room * sizeof *a->runs + a->rank_of_room * sizeof *a->run_rank;
+    }
+    if (all->kept) bytes += KEPT_MAX * sizeof *all->kept;
+    for (uint32_t i = 0; i < all->kept_count; i++) {
+        const mc_array *a = &all->kept[i].array;
+        bytes += (size_t)a->count * (a->columns ? a->columns : 1) * element_bytes(a);
+    }
+    return bytes;
+}
+
+const array_run *box_array_run(const box_array *a, uint64_t at, uint64_t *out_end) {
+    if (!a->run_count) return NULL;
+    uint32_t run = a->run_of[at / BLOCK];
+    while (run + 1 < a->run_count && a->runs[run + 1].start <= at) run++;
+    *out_end = run + 1 < a->run_count ? a->runs[run + 1].start : a->total;
+    return &a->runs[run];
+}
+
+void box_array_copy(const box_array *a, uint64_t from, uint32_t count, int64_t *out) {
+    copy_elements(&a->array, from, count, out);
+}
+
+/* Part of one block. */
+static void few_facts(const box_array *a, uint64_t from, uint64_t to, array_facts *out) {
+    uint64_t end;
+    const array_run *r = box_array_run(a, from, &end);
+    if (!r) {
+        int64_t x[BLOCK];
+        uint32_t count = (uint32_t)(to - from);
+        copy_elements(&a->array, from, count, x);
+        for (uint32_t i = 0; i < count; i++) {
+            out->lo = x[i] < out->lo ? x[i] : out->lo;
+            out->hi = x[i] > out->hi ? x[i] : out->hi;
+        }
+        for (uint32_t i = 0; i < count; i++) out->set |= (uint64_t)1 << (x[i] & 63);
+        return;
+    }
+    for (;; r++) {
+        uint64_t stop = end < to ? end : to;
+        array_facts f = run_facts(run_at(r, from), r->s, stop - from);
+        add_facts(out, &f);
+        if (stop == to) return;
+        from = stop;
+        end = r + 2 < a->runs + a->run_count ? r[2].start : a->total;
+    }
+}
+
+array_facts box_array_facts(const box_array *a, uint64_t from, uint64_t to) {
+    array_facts f = NOTHING;
+    uint64_t first = (from + BLOCK - 1) / BLOCK, last = to / BLOCK; /* whole blocks */
+    if (to == a->total) last = a->blocks;
+    if (first >= last) {
+        uint64_t middle = first * BLOCK; /* at most one edge of blocks in between */
+        if (from < middle && middle < to) {
+            few_facts(a, from, middle, &f);
+            from = middle;
+        }
+        few_facts(a, from, to, &f);
+        return f;
+    }
+    if (from < first * BLOCK) few_facts(a, from, first * BLOCK, &f);
+    if (last * BLOCK < to) few_facts(a, last * BLOCK, to, &f);
+    for (first += a->blocks, last += a->blocks; first < last; first /= 2, last /= 2) {
+        if (first & 1) add_facts(&f, &a->tree[first++]);
+        if (last & 1) add_facts(&f, &a->tree[--last]);
+    }
+    return f;
+}
+
+static void add_ranks(rank_range *to, rank_range x) {
+    if (x.lo < to->lo) to->lo = x.lo;
+    if (x.hi > to->hi) to->hi = x.hi;
+}
+
+static void few_ranks(const box_array *a, uint64_t from, uint64_t to, rank_range *out) {
+    uint64_t end;
+    const array_run *r = box_array_run(a, from, &end);
+    for (uint32_t run = (uint32_t)(r - a->runs); run < a->run_count && (a->runs[run].start < to); run++)
+        add_ranks(out, (rank_range){a->run_rank[run], a->run_rank[run]});
+}
+
+bool box_array_ranks(const box_array *a, uint64_t from, uint64_t to, rank_range *out) {
+    if (!a->ranks) return false;
+    *out = (rank_range){UINT32_MAX, 0};
+    uint64_t first = (from + BLOCK - 1) / BLOCK, last = to / BLOCK;
+    if (first >= last) {
+        few_ranks(a, from, to, out);
+        return true;
+    }
+    if (from < first * BLOCK) few_ranks(a, from, first * BLOCK, out);
+    if (last * BLOCK < to) few_ranks(a, last * BLOCK, to, out);
+    for (first += a->blocks, last += a->blocks; first < last; first /= 2, last /= 2) {
+        if (first & 1) add_ranks(out, a->ranks[first++]);
+        if (last & 1) add_ranks(out, a->ranks[--last]);
+    }
+    return true;
+}

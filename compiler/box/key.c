@@ -1,0 +1,283 @@
+/* box_key.c: where a specialised program turns, and how it is named independent of where its box lies.
+ *
+ * Requires: a program specialised to the box (box.c).
+ * Gives: box_turn, box_period and box_key of box.h.
+ * Cost: box_turn O(nodes + log of the box's side); box_period and box_key O(nodes).
+ * Units: positions in tokens, heads by number.
+ */
+#include "compiler/box/box.h"
+#include "compiler/box/bands.h"
+
+/* --- turns ------------------------------------------------------------------------------------------------------ */
+
+enum { TURNS_MAX = 3 };
+
+static bool only_on(const form *f, int dim) {
+    for (int d = 0; d < BOX_DIMS; d++)
+        if ((f->x[d] != 0) != (d == dim)) return false;
+    return true;
+}
+
+/* The first position in (lo, hi) at which floor(f / m) is not what it is at lo. False if there is none or the quotient
+ * changes more than TURNS_MAX times. */
+static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
+    int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
+    int64_t first = mc_div(wrap_add(f->c, wrap_mul(x, lo)), m), last = mc_div(wrap_add(f->c, wrap_mul(x, hi)), m);
+    wide turns = (wide)last - first;
+    if (turns == 0 || turns > TURNS_MAX || turns < -TURNS_MAX) return false;
+    while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
+        int64_t middle = lo + (hi - lo) / 2;
+        if (mc_div(wrap_add(f->c, wrap_mul(x, middle)), m) == first) lo = middle;
+        else hi = middle;
+    }
+    *at = hi;
+    return true;
+}
+
+/* The zero of f, or the position after it where the zero is at lo. */
+static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
+    int64_t v = wrap_add(f->c, wrap_mul(f->x[dim], b->lo[dim]));
+    wide steps = -(wide)v / f->x[dim];
+    if (-(wide)v % f->x[dim] != 0 || steps < 0 || steps >= b->hi[dim] - b->lo[dim]) return false;
+    *at = b->lo[dim] + (int64_t)steps + (steps == 0);
+    return *at < b->hi[dim];
+}
+
+/* The first position after lo at which the element's run is another, of few. */
+static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
+    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim]));
+    int64_t hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
+    int64_t least = x > 0 ? lo : hi, most = x > 0 ? hi : lo, first = a->array.first;
+    uint64_t end;
+    if ((x != 1 && x != -1) || least < first || (wide)most - first >= a->array.count) return false;
+    const array_run *r = box_array_run(a, (uint64_t)(least - first), &end);
+    uint32_t turns = 0;
+    uint64_t last = 0, next = 0;
+    for (; r && end <= (uint64_t)(most - first) && turns <= TURNS_MAX; turns++) {
+        if (turns == 0) next = end;
+        last = end;
+        box_array_run(a, last, &end);
+    }
+    if (turns == 0 || turns > TURNS_MAX) return false;
+    *at = b->lo[dim] + (x > 0 ? (int64_t)next - (least - first) : (most - first) - (int64_t)last + 1);
+    return true;
+}
+
+bool box_turn(const box_program *program, const box *b, int dim, int64_t *at) {
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        const box_node *u = x->a != MC_NONE ? &program->nodes[x->a] : NULL;
+        const box_node *v = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
+        form f;
+        int64_t m = INT64_MAX, lo, hi; /* floor(f / INT64_MAX) tells f < 0 from f >= 0 */
+        switch (x->op) {
+        case BOX_GE: f = x->f; break;
+        case BOX_EQ:
+        case BOX_NE:
+            if (only_on(&x->f, dim) && zero_turn(&x->f, b, dim, at)) return true;
+            continue;
+        case MC_DIV:
+        case MC_MOD:
+            if (u->op != BOX_LINEAR || v->op != BOX_LINEAR || !form_is_const(&v->f) || v->f.c == 0) continue;
+            f = u->f;
+            m = v->f.c;
+            break;
+        case MC_ABS:
+            if (u->op != BOX_LINEAR) continue;
+            f = u->f;
+            break;
+        case MC_LOAD:
+            if (u->op == BOX_LINEAR && only_on(&u->f, dim) && run_turn(&program->arrays[x->f.c], &u->f, b, dim, at))
+                return true;
+            continue;
+        case MC_MIN:
+        case MC_MAX:
+            if (u->op != BOX_LINEAR || v->op != BOX_LINEAR || !form_sub(&u->f, &v->f, &f) ||
+                !form_range_checked(&f, b, &lo, &hi))
+                continue;
+            break;
+        default: continue;
+        }
+        if (only_on(&f, dim) && first_turn(&f, m, b, dim, at)) return true;
+    }
+    return false;
+}
+
+bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at) {
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i], *u = x->op == MC_LOAD ? &program->nodes[x->a] : NULL;
+        if (!u || u->op != BOX_LINEAR || !only_on(&u->f, dim) || u->f.x[dim] != 1) continue;
+        const box_array *a = &program->arrays[x->f.c];
+        const int64_t apart = wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
+        const int64_t lo = wrap_add(b->lo[dim], apart), hi = wrap_add(b->hi[dim], apart);
+        uint64_t end;
+        if (lo < 0 || hi <= lo || (uint64_t)hi > a->total) continue;
+        const int64_t middle = lo + (hi - lo) / 2;
+        const array_run *r = box_array_run(a, (uint64_t)middle, &end);
+        if (!r) continue;
+        const int64_t before = (int64_t)r->start, after = (int64_t)end;
+        if (before <= lo && after >= hi) continue;
+        bool first = before > lo && (after >= hi || middle - before < after - middle);
+        *at = (first ? before : after) - apart;
+        return true;
+    }
+    return false;
+}
+
+/* --- periods ---------------------------------------------------------------------------------------------------- */
+
+enum { CHAIN_MAX = 8 }; /* x / a / b % c: quotients of quotients looked through */
+
+/* The period of node i, x / m or x % m, and a step of it; 0 if it has none that is seen. */
+static int64_t node_period(const box_program *program, uint32_t i, int dim, int64_t *step) {
+    int64_t period = 1;
+    for (int depth = 0; depth < CHAIN_MAX; depth++) {
+        const box_node *x = &program->nodes[i];
+        if (x->op == BOX_LINEAR) {
+            int64_t a = x->f.x[dim];
+            if ((a != 1 && a != -1) || !only_on(&x->f, dim) || x->f.c <= INT64_MIN + 1 || x->f.c == INT64_MAX) return 0;
+            *step = a > 0 ? -x->f.c : x->f.c + 1; /* floor((c - t) / m) turns after the multiple */
+            return period;
+        }
+        if (x->op != MC_DIV && x->op != MC_MOD) return 0;
+        const box_node *m = &program->nodes[x->b];
+        if (m->op != BOX_LINEAR || !form_is_const(&m->f) || m->f.c <= 0) return 0;
+        bool counts = depth == 0 || x->op == MC_DIV; /* in x % a / b, b alone */
+        if (counts && __builtin_mul_overflow(period, m->f.c, &period)) return 0;
+        i = x->a;
+    }
+    return 0;
+}
+
+int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first) {
+    int64_t side = b->hi[dim] - b->lo[dim], longest = 0, step;
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        if (x->op != MC_DIV && x->op != MC_MOD) continue;
+        int64_t period = node_period(program, i, dim, &step);
+        if (period <= longest || period >= side) continue;
+        longest = period;
+        *first = mc_mod(step, period);
+    }
+    return longest;
+}
+
+/* --- keys ------------------------------------------------------------------------------------------------------- */
+
+enum { KEY_WORDS = 6 };
+
+size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
+
+/* Each int node's value is written as its offset plus a function of the shifted variables alone, both true integers. A
+ * parent then keeps only what of its operands' offsets it cannot pass on. Where that does not fit int64, or a node may
+ * overflow, its operands' offsets are written whole and its own is 0. */
+size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
+    int64_t *w = out;
+    *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        unsigned op = x->op;
+        int64_t offset = 0, apart;
+        if (op >= BOX_LINEAR) {
+            int64_t at = form_at(&x->f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
+            *w++ = op;
+            for (int d = 0; d < BOX_DIMS; d++) *w++ = x->f.x[d];
+            if (op == BOX_LINEAR) offset = at;
+            else *w++ = at;
+            offsets[i] = offset;
+            continue;
+        }
+        if (box_bands_leaf(x)) {
+            w += box_bands_key(program, x, b, w);
+            offsets[i] = 0;
+            continue;
+        }
+        int64_t *head = w++;
+        uint64_t tag = op | (uint64_t)x->flags << 8;
+        *w++ = (int64_t)((uint64_t)x->a << 32 | x->b);
+        if (x->c != MC_NONE || x->guard != MC_NONE) {
+            tag |= 1 << 16;
+            *w++ = (int64_t)((uint64_t)x->c << 32 | x->guard);
+        }
+        const box_node *y = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
+        int64_t u = x->a != MC_NONE ? offsets[x->a] : 0, v = y ? offsets[x->b] : 0;
+        bool constant = y && y->op == BOX_LINEAR && form_is_const(&y->f);
+        bool safe = x->flags & BOX_SAFE, whole = false;
+        switch (op) {
+        case MC_CONST_B: *w++ = x->f.c; break;
+        case MC_ADD:
+            whole = !safe || __builtin_add_overflow(u, v, &offset);
+            break;
+        case MC_SUB:
+            whole = !safe || __builtin_sub_overflow(u, v, &offset);
+            break;
+        case MC_NEG:
+            whole = !safe || __builtin_sub_overflow((int64_t)0, u, &offset);
+            break;
+        case MC_MUL:
+            if (safe && constant && !__builtin_mul_overflow(u, v, &offset)) {
+                *w++ = v;
+                tag |= 1 << 17;
+            } else {
+                whole = true;
+            }
+            break;
+        case MC_DIV:
+        case MC_MOD:
+            if (safe && constant && v != 0 && v != -1) {
+                offset = op == MC_DIV ? mc_div(u, v) : 0;
+                *w++ = v;
+                *w++ = mc_mod(u, v);
+                tag |= 1 << 17;
+            } else {
+                whole = true;
+            }
+            break;
+        case MC_MIN:
+        case MC_MAX:
+        case MC_EQ:
+        case MC_NE:
+        case MC_LT:
+        case MC_LE:
+            if (!__builtin_sub_overflow(v, u, &apart)) {
+                *w++ = apart;
+                tag |= 1 << 17;
+                if (op == MC_MIN || op == MC_MAX) offset = u;
+            } else {
+                whole = true;
+            }
+            break;
+        case MC_IF_I: /* offsets of b and c */
+            if (!__builtin_sub_overflow(offsets[x->c], v, &apart)) {
+                *w++ = apart;
+                tag |= 1 << 17;
+                offset = v;
+            } else {
+                u = offsets[x->c];
+                whole = true;
+            }
+            break;
+        case MC_ABS: whole = true; break;
+        case MC_LOAD:
+        case MC_LOAD2: /* elements are not moved: the index whole */
+            tag |= (uint64_t)x->f.c << 32;
+            *w++ = (int64_t)program->arrays[x->f.c].content;
+            whole = true;
+            break;
+        case MC_BANDS:
+            *w++ = x->f.c;
+            whole = true;
+            break;
+        default: break; /* bools of bools */
+        }
+        if (whole) {
+            offset = 0;
+            *w++ = u;
+            *w++ = v;
+            tag |= 1 << 18;
+        }
+        *head = (int64_t)tag;
+        offsets[i] = offset;
+    }
+    return (size_t)(w - out);
+}

@@ -1,0 +1,514 @@
+/* lanes.c: programs evaluated at many positions at once.
+ *
+ * Requires: a program made for a box that holds the positions.
+ * Gives: lanes.h.
+ * Cost: along a dimension O(nodes * positions), in plain loops. A cell: O(nodes * (rows + keys)) words of bits: of the
+ *      rows * keys elements none is evaluated alone.
+ * Units: positions in tokens; bit j of a row is its j-th key.
+ * How: a cell's integers are sums x(q) + y(k). A comparison of two sums is one of some a(q) with some b(k): the keys of
+ *      a row are found by its a in a table made from all b: by value where b's range is small or where they must be
+ *      equal, else in order. |x| <= y is x <= y and -x <= y. What is left is `and`, `or`, `not` of rows of bits. */
+#include "compiler/box/lanes.h"
+
+#include "compiler/box/bands.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 }; /* FAR: values are below 2^FAR */
+
+typedef struct bits {
+    uint64_t w[2];
+} bits;
+
+/* A node of a cell. */
+typedef struct cell_node {
+    uint8_t on;      /* Q | K: what it depends on */
+    bool absolute;   /* int: the absolute value of the sum */
+    int64_t *x, *y;  /* int: the value at row i and key j is x[i] + y[j]; NULL stands for zeros */
+    bits *rows;      /* bool */
+} cell_node;
+
+typedef struct slot {
+    int64_t value;
+    uint32_t stamp;
+    bits keys;
+} slot;
+
+struct lanes {
+    const box_program *program;
+    uint32_t root, room;
+    int64_t (*v)[LANES]; /* by node */
+    bool *needed;
+    /* of a cell */
+    cell_node *nodes;
+    int64_t (*sums)[LANES];
+    bits (*rows)[LANES];
+    uint32_t cell_room, sums_used, rows_used;
+    uint32_t height, width, stamp;
+    slot slots[SLOTS];
+    bits near[NEAR];
+    bits direct[DIRECT + 1]; /* by value; zeros between uses */
+};
+
+lanes *lanes_new(void) { return calloc(1, sizeof(lanes)); }
+
+void lanes_free(lanes *l) {
+    if (!l) return;
+    free(l->v);
+    free(l->needed);
+    free(l->nodes);
+    free(l->sums);
+    free(l->rows);
+    free(l);
+}
+
+size_t lanes_bytes(const lanes *l) {
+    return sizeof *l + l->room * (sizeof *l->v + sizeof *l->needed) +
+           l->cell_room * (sizeof *l->nodes + 2 * sizeof *l->sums + sizeof *l->rows);
+}
+
+/* --- along one dimension ------------------------------------------------------------------------------------------ */
+
+static bool reserve(lanes *l, uint32_t count) {
+    if (count <= l->room) return true;
+    free(l->v);
+    free(l->needed);
+    l->room = 0;
+    l->v = malloc(count * sizeof *l->v);
+    l->needed = malloc(count * sizeof *l->needed);
+    if (!l->v || !l->needed) return false;
+    l->room = count;
+    return true;
+}
+
+static void need(lanes *l, uint32_t i) {
+    if (i != MC_NONE) l->needed[i] = true;
+}
+
+bool lanes_plan(lanes *l, const box_program *program, uint32_t root) {
+    if (!reserve(l, program->count)) return false;
+    l->program = program;
+    l->root = root;
+    memset(l->needed, 0, program->count * sizeof *l->needed);
+    l->needed[root] = true;
+    for (uint32_t i = root + 1; i-- > 0;) {
+        if (!l->needed[i]) continue;
+        need(l, program->nodes[i].a);
+        need(l, program->nodes[i].b);
+        need(l, program->nodes[i].c);
+    }
+    return true;
+}
+
+static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bool steps, uint32_t count, int64_t *v) {
+    uint64_t at, end;
+    if (steps && mc_place(&a->array, x[0], 0, &at) && mc_place(&a->array, x[count - 1], 0, &end)) {
+        box_array_copy(a, at, count, v);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y ? y[i] : 0);
+}
+
+#define EACH(value)                                                                                                    \
+    for (uint32_t i = 0; i < count; i++) v[i] = (value);                                                               \
+    break
+
+/* A node's lane from its operands'. */
+static bool lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS],
+                 int64_t *v) {
+    const int64_t *x = n->a != MC_NONE ? l->v[n->a] : NULL, *y = n->b != MC_NONE ? l->v[n->b] : NULL;
+    const int64_t *z = n->c != MC_NONE ? l->v[n->c] : NULL;
+    int64_t p[BOX_DIMS] = {at[BOX_Q], at[BOX_K], at[BOX_H]};
+    p[d] = from;
+    const int64_t first = form_at(&n->f, p[BOX_Q], p[BOX_K], p[BOX_H]), step = n->f.x[d];
+    const box_array *a = n->op == MC_LOAD || n->op == MC_LOAD2 ? &l->program->arrays[n->f.c] : NULL;
+#define FORM ((int64_t)((uint64_t)first + (uint64_t)step * i))
+    switch (n->op) {
+    case MC_CONST_B: EACH(n->f.c);
+    case BOX_LINEAR: EACH(FORM);
+    case BOX_GE: EACH(FORM >= 0);
+    case BOX_EQ: EACH(FORM == 0);
+    case BOX_NE: EACH(FORM != 0);
+    case MC_LOAD: {
+        const box_node *index = &l->program->nodes[n->a];
+        load_lane(a, x, NULL, index->op == BOX_LINEAR && index->f.x[d] == 1, count, v);
+        break;
+    }
+    case MC_LOAD2: load_lane(a, x, y, false, count, v); break;
+    case MC_ADD: EACH(wrap_add(x[i], y[i]));
+    case MC_SUB: EACH((int64_t)((uint64_t)x[i] - (uint64_t)y[i]));
+    case MC_MUL: EACH(wrap_mul(x[i], y[i]));
+    case MC_DIV: EACH(mc_div(x[i], y[i]));
+    case MC_MOD: EACH(mc_mod(x[i], y[i]));
+    case MC_NEG: EACH((int64_t)(0 - (uint64_t)x[i]));
+    case MC_ABS: EACH(x[i] < 0 ? (int64_t)(0 - (uint64_t)x[i]) : x[i]);
+    case MC_MIN: EACH(x[i] < y[i] ? x[i] : y[i]);
+    case MC_MAX: EACH(x[i] > y[i] ? x[i] : y[i]);
+    case MC_IF_I:
+    case MC_IF_B: EACH(x[i] ? y[i] : z[i]);
+    case MC_EQ:
+    case MC_IFF: EACH(x[i] == y[i]);
+    case MC_NE: EACH(x[i] != y[i]);
+    case MC_LT: EACH(x[i] < y[i]);
+    case MC_LE: EACH(x[i] <= y[i]);
+    case MC_NOT: EACH(!x[i]);
+    case MC_AND: EACH(x[i] & y[i]);
+    case MC_OR: EACH(x[i] | y[i]);
+    default: return false;
+    }
+#undef FORM
+    return true;
+}
+#undef EACH
+
+const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {
+    for (uint32_t i = 0; i <= l->root; i++)
+        if (l->needed[i] && !lane(l, &l->program->nodes[i], d, from, count, at, l->v[i])) return NULL;
+    return l->v[l->root];
+}
+
+/* --- a cell: comparisons ------------------------------------------------------------------------------------------ */
+
+static bits low_bits(uint32_t n) {
+    bits b = {{n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1, 0}};
+    if (n > 64) b.w[1] = n >= 128 ? UINT64_MAX : ((uint64_t)1 << (n - 64)) - 1;
+    return b;
+}
+
+static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 63); }
+
+/* The slot of a value, or the one that it would get. */
+static slot *find_slot(lanes *l, int64_t value, uint32_t stamp) {
+    slot *s = &l->slots[(uint64_t)value * 0x9e3779b97f4a7c15u >> 55]; /* of 2^9 */
+    while (s->stamp == stamp && s->value != value) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
+    return s;
+}
+
+/* Row i: the keys j of b[j] == a[i]. */
+static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
+    int64_t lo = b[0], hi = b[0];
+    for (uint32_t j = 1; j < l->width; j++) {
+        lo = b[j] < lo ? b[j] : lo;
+        hi = b[j] > hi ? b[j] : hi;
+    }
+    if (hi - lo < DIRECT) {
+        const uint64_t range = (uint64_t)(hi - lo) + 1;
+        for (uint32_t j = 0; j < l->width; j++) add_bit(&l->direct[b[j] - lo], j);
+        for (uint32_t i = 0; i < l->height; i++) {
+            const uint64_t x = (uint64_t)a[i] - (uint64_t)lo;
+            rows[i] = l->direct[x < range ? x : DIRECT];
+        }
+        for (uint32_t j = 0; j < l->width; j++) l->direct[b[j] - lo] = (bits){{0}};
+        return;
+    }
+    const uint32_t stamp = ++l->stamp;
+    if (stamp == 0) { /* come round */
+        memset(l->slots, 0, sizeof l->slots);
+        l->stamp = 0;
+        rows_equal(l, a, b, rows);
+        return;
+    }
+    slot *s = NULL;
+    for (uint32_t j = 0; j < l->width; j++) {
+        if (!s || s->value != b[j]) {
+            s = find_slot(l, b[j], stamp);
+            if (s->stamp != stamp) *s = (slot){b[j], stamp, {{0}}};
+        }
+        add_bit(&s->keys, j);
+    }
+    for (uint32_t i = 0; i < l->height; i++) {
+        if (i && a[i] == a[i - 1]) {
+            rows[i] = rows[i - 1];
+            continue;
+        }
+        s = find_slot(l, a[i], stamp);
+        rows[i] = s->stamp == stamp ? s->keys : (bits){{0}};
+    }
+}
+
+typedef struct ordered {
+    int64_t value;
+    uint32_t key;
+} ordered;
+
+/* Ascending, by merging. */
+static void sort_keys(ordered *list, ordered *other, uint32_t count) {
+    for (uint32_t run = 1; run < count; run *= 2) {
+        for (uint32_t lo = 0; lo < count; lo += 2 * run) {
+            uint32_t middle = lo + run < count ? lo + run : count, hi = lo + 2 * run < count ? lo + 2 * run : count;
+            for (uint32_t i = lo, j = middle, to = lo; to < hi; to++)
+                other[to] = j >= hi || (i < middle && list[i].value <= list[j].value) ? list[i++] : list[j++];
+        }
+        memcpy(list, other, count * sizeof *list);
+    }
+}
+
+/* Row i: the keys j of b[j] <= a[i]. */
+static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
+    int64_t lo = b[0], hi = b[0], a_lo = a[0], a_hi = a[0];
+    for (uint32_t j = 1; j < l->width; j++) {
+        lo = b[j] < lo ? b[j] : lo;
+        hi = b[j] > hi ? b[j] : hi;
+    }
+    for (uint32_t i = 1; i < l->height; i++) {
+        a_lo = a[i] < a_lo ? a[i] : a_lo;
+        a_hi = a[i] > a_hi ? a[i] : a_hi;
+    }
+    if (lo < a_lo) lo = a_lo; /* all below are alike, and all above */
+    if (hi > a_hi + 1) hi = a_hi + 1;
+    if (hi - lo < NEAR) {
+        if (hi < lo) hi = lo;
+        memset(l->near, 0, (size_t)(hi - lo + 1) * sizeof *l->near);
+        for (uint32_t j = 0; j < l->width; j++) {
+            int64_t x = b[j] < lo ? lo : b[j] > hi ? hi : b[j];
+            add_bit(&l->near[x - lo], j);
+        }
+        for (int64_t x = 1; x <= hi - lo; x++)
+            for (int w = 0; w < 2; w++) l->near[x].w[w] |= l->near[x - 1].w[w];
+        for (uint32_t i = 0; i < l->height; i++)
+            rows[i] = a[i] < lo ? (bits){{0}} : l->near[(a[i] < hi ? a[i] : hi) - lo];
+        return;
+    }
+    ordered list[LANES], other[LANES];
+    bits below[LANES + 1] = {{{0}}};
+    for (uint32_t j = 0; j < l->width; j++) list[j] = (ordered){b[j], j};
+    sort_keys(list, other, l->width);
+    for (uint32_t j = 0; j < l->width; j++) {
+        below[j + 1] = below[j];
+        add_bit(&below[j + 1], list[j].key);
+    }
+    for (uint32_t i = 0; i < l->height; i++) {
+        uint32_t from = 0, to = l->width; /* how many are at most a[i] */
+        while (from < to) {
+            uint32_t middle = (from + to) / 2;
+            if (list[middle].value <= a[i]) from = middle + 1;
+            else to = middle;
+        }
+        rows[i] = below[from];
+    }
+}
+
+/* --- a cell: nodes ------------------------------------------------------------------------------------------------ */
+
+static bool reserve_cell(lanes *l, uint32_t count) {
+    if (!reserve(l, count)) return false;
+    if (count <= l->cell_room) return true;
+    free(l->nodes);
+    free(l->sums);
+    free(l->rows);
+    l->cell_room = 0;
+    l->nodes = malloc(count * sizeof *l->nodes);
+    l->sums = malloc(2 * (size_t)count * sizeof *l->sums);
+    l->rows = malloc(count * sizeof *l->rows);
+    if (!l->nodes || !l->sums || !l->rows) return false;
+    l->cell_room = count;
+    return true;
+}
+
+static bool near_zero(const int64_t *v, uint32_t count) {
+    uint64_t far = 0;
+    for (uint32_t i = 0; i < count; i++) far |= (uint64_t)(v[i] < 0 ? ~v[i] : v[i]);
+    return far >> FAR == 0;
+}
+
+/* to = x + sign y, NULL standing for zeros. */
+static int64_t *add_lanes(lanes *l, const int64_t *x, const int64_t *y, int64_t sign, uint32_t count) {
+    if (!x && !y) return NULL;
+    int64_t *to = l->sums[l->sums_used++];
+    for (uint32_t i = 0; i < count; i++) to[i] = (x ? x[i] : 0) + (y ? sign * y[i] : 0);
+    return to;
+}
+
+static bool sum_is_near(const lanes *l, const cell_node *n) {
+    return (!n->x || near_zero(n->x, l->height)) && (!n->y || near_zero(n->y, l->width));
+}
+
+/* n = x + sign y. */
+static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node *y, int64_t sign) {
+    if ((x && x->absolute) || y->absolute) return false;
+    n->x = add_lanes(l, x ? x->x : NULL, y->x, sign, l->height);
+    n->y = add_lanes(l, x ? x->y : NULL, y->y, sign, l->width);
+    return sum_is_near(l, n);
+}
+
+/* Rows of x + s x' <= y, or ==; sums within 2^FAR, so differences do not overflow. */
+static void compare_sums(lanes *l, unsigned op, int64_t s, const cell_node *x, const cell_node *y, bits *rows) {
+    int64_t a[LANES] = {0}, b[LANES] = {0}; /* s (x.x + x.y) <= y.x + y.y: b = s x.y - y.y is at most a = y.x - s x.x */
+    for (uint32_t i = 0; i < l->height; i++) a[i] = (y->x ? y->x[i] : 0) - (x->x ? s * x->x[i] : 0);
+    for (uint32_t j = 0; j < l->width; j++) b[j] = (x->y ? s * x->y[j] : 0) - (y->y ? y->y[j] : 0);
+    if (op == MC_EQ || op == MC_NE) {
+        rows_equal(l, a, b, rows);
+        return;
+    }
+    if (op == MC_LT)
+        for (uint32_t i = 0; i < l->height; i++) a[i]--;
+    rows_at_most(l, a, b, rows);
+}
+
+static void complement(lanes *l, bits *rows) {
+    const bits all = low_bits(l->width);
+    for (uint32_t i = 0; i < l->height; i++)
+        for (int w = 0; w < 2; w++) rows[i].w[w] ^= all.w[w];
+}
+
+/* A comparison of two sums, of which one may be an absolute value. */
+static bool compare(lanes *l, unsigned op, const cell_node *x, const cell_node *y, bits *rows) {
+    if (!x->absolute && !y->absolute) {
+        compare_sums(l, op, 1, x, y, rows);
+        if (op == MC_NE) complement(l, rows);
+        return true;
+    }
+    if ((x->absolute && y->absolute) || op == MC_EQ || op == MC_NE) return false;
+    if (y->absolute) { /* x < |y| is not |y| <= x */
+        if (!compare(l, op == MC_LT ? MC_LE : MC_LT, y, x, rows)) return false;
+        complement(l, rows);
+        return true;
+    }
+    bits other[LANES];
+    compare_sums(l, op, 1, x, y, rows);
+    compare_sums(l, op, -1, x, y, other);
+    for (uint32_t i = 0; i < l->height; i++)
+        for (int w = 0; w < 2; w++) rows[i].w[w] &= other[i].w[w];
+    return true;
+}
+
+/* A form as a sum, c and the head's part with q's. False if it is far from zero. */
+static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
+    form q = *f, k = {.x[BOX_K] = f->x[BOX_K]};
+    int64_t lo, hi;
+    q.x[BOX_K] = 0;
+    for (int i = 0; i < 2; i++)
+        if (!form_range_checked(i ? &k : &q, b, &lo, &hi) || lo < -((int64_t)1 << FAR) || hi > (int64_t)1 << FAR)
+            return false;
+    n->x = l->sums[l->sums_used++];
+    n->y = l->sums[l->sums_used++];
+    const int64_t x = form_at(&q, b->lo[BOX_Q], 0, b->lo[BOX_H]), y = form_at(&k, 0, b->lo[BOX_K], 0);
+    for (uint32_t i = 0; i < l->height; i++) n->x[i] = x + f->x[BOX_Q] * i;
+    for (uint32_t j = 0; j < l->width; j++) n->y[j] = y + f->x[BOX_K] * j;
+    return true;
+}
+
+/* Rows of a form of +k or -k that is at least 0: from some key on, or up to one. */
+static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
+    const bits all = low_bits(l->width);
+    const bool first = f->x[BOX_K] < 0;
+    int64_t v = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
+    for (uint32_t i = 0; i < l->height; i++, v = wrap_add(v, f->x[BOX_Q])) {
+        const int64_t keys = first ? v : v < -LANES ? LANES : -v - 1; /* up to which: allowed, or not allowed */
+        bits r = low_bits(keys < 0 ? 0 : keys < l->width ? (uint32_t)keys + 1 : l->width);
+        for (int w = 0; w < 2; w++) rows[i].w[w] = first ? r.w[w] : r.w[w] ^ all.w[w];
+    }
+}
+
+static unsigned depends_on(const lanes *l, const box_node *x) {
+    unsigned on = 0;
+    if (x->op >= BOX_LINEAR) on = (x->f.x[BOX_Q] != 0 ? Q : 0) | (x->f.x[BOX_K] != 0 ? K : 0);
+    if (x->a != MC_NONE) on |= l->nodes[x->a].on;
+    if (x->b != MC_NONE) on |= l->nodes[x->b].on;
+    if (x->c != MC_NONE) on |= l->nodes[x->c].on;
+    return on;
+}
+
+static bool is_bool(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
+
+/* A node of one variable, from its lane. */
+static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v) {
+    const bool rows = n->on & Q;
+    if (!is_bool(x->op)) {
+        *(rows ? &n->x : &n->y) = (int64_t *)v;
+        return near_zero(v, rows ? l->height : l->width);
+    }
+    n->rows = l->rows[l->rows_used++];
+    bits keys = {{0}}, all = low_bits(l->width);
+    for (uint32_t j = 0; j < l->width && !rows; j++) keys.w[j >> 6] |= (uint64_t)v[j] << (j & 63);
+    for (uint32_t i = 0; i < l->height; i++) n->rows[i] = !rows ? keys : v[i] ? all : (bits){{0}};
+    return true;
+}
+
+/* A node of both. */
+static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) {
+    const cell_node *u = x->a != MC_NONE ? &l->nodes[x->a] : NULL, *v = x->b != MC_NONE ? &l->nodes[x->b] : NULL;
+    const cell_node *w = x->c != MC_NONE ? &l->nodes[x->c] : NULL;
+    const cell_node zero = {0};
+    cell_node f = {0};
+    switch (x->op) {
+    case BOX_LINEAR: return form_sum(l, n, &x->f, b);
+    case MC_ADD: return x->flags & BOX_SAFE && add_sums(l, n, u, v, 1);
+    case MC_SUB: return x->flags & BOX_SAFE && add_sums(l, n, u, v, -1);
+    case MC_NEG: return x->flags & BOX_SAFE && add_sums(l, n, NULL, u, -1);
+    case MC_ABS:
+        n->x = u->x;
+        n->y = u->y;
+        n->absolute = true;
+        return x->flags & BOX_SAFE;
+    default: break;
+    }
+    if (!is_bool(x->op)) return false;
+    n->rows = l->rows[l->rows_used++];
+    switch (x->op) {
+    case BOX_GE:
+        if (x->f.x[BOX_K] != 1 && x->f.x[BOX_K] != -1)
+            return form_sum(l, &f, &x->f, b) && compare(l, MC_LE, &zero, &f, n->rows);
+        line_rows(l, &x->f, b, n->rows);
+        return true;
+    case BOX_EQ:
+    case BOX_NE: return form_sum(l, &f, &x->f, b) && compare(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
+    case MC_EQ:
+    case MC_NE:
+    case MC_LT:
+    case MC_LE: return compare(l, x->op, u, v, n->rows);
+    case MC_NOT:
+        memcpy(n->rows, u->rows, l->height * sizeof *n->rows);
+        complement(l, n->rows);
+        return true;
+    case MC_AND:
+    case MC_OR:
+    case MC_IFF:
+    case MC_IF_B: break;
+    default: return false;
+    }
+    for (uint32_t i = 0; i < l->height; i++)
+        for (int j = 0; j < 2; j++) {
+            const uint64_t p = u->rows[i].w[j], r = v->rows[i].w[j];
+            n->rows[i].w[j] = x->op == MC_AND   ? p & r
+                              : x->op == MC_OR  ? p | r
+                              : x->op == MC_IFF ? p ^ r
+                                                : (p & r) | (~p & w->rows[i].w[j]);
+        }
+    if (x->op == MC_IFF) complement(l, n->rows);
+    return true;
+}
+
+bool lanes_cell(lanes *l, const box_program *program, const box *b, uint64_t *out_pairs, bool *out_known) {
+    *out_known = false;
+    if (box_reads_bands(program)) return true;
+    if (!reserve_cell(l, program->count)) return false;
+    l->program = program;
+    l->height = (uint32_t)(b->hi[BOX_Q] - b->lo[BOX_Q]);
+    l->width = (uint32_t)(b->hi[BOX_K] - b->lo[BOX_K]);
+    l->sums_used = l->rows_used = 0;
+    for (uint32_t i = 0; i < program->count; i++) {
+        const box_node *x = &program->nodes[i];
+        cell_node *n = &l->nodes[i];
+        *n = (cell_node){.on = (uint8_t)depends_on(l, x)};
+        if (n->on == (Q | K)) {
+            if (!joint_node(l, x, n, b)) return true;
+            continue;
+        }
+        const int d = n->on & Q ? BOX_Q : BOX_K;
+        /* the lanes of operands that depend on nothing are along k: make them anew along q, where they are needed */
+        const uint32_t count = d == BOX_Q ? l->height : l->width, operand[3] = {x->a, x->b, x->c};
+        for (int o = 0; o < 3 && d == BOX_Q; o++)
+            if (operand[o] != MC_NONE && l->nodes[operand[o]].on == 0)
+                for (uint32_t j = l->width; j < count; j++) l->v[operand[o]][j] = l->v[operand[o]][0];
+        if (!lane(l, x, d, b->lo[d], count, b->lo, l->v[i]) || !plain_node(l, x, n, l->v[i])) return true;
+    }
+    const bits *rows = l->nodes[program->root].rows;
+    uint64_t pairs = 0;
+    for (uint32_t i = 0; i < l->height; i++)
+        pairs += (uint64_t)__builtin_popcountll(rows[i].w[0]) + (uint64_t)__builtin_popcountll(rows[i].w[1]);
+    *out_pairs = pairs;
+    *out_known = true;
+    return true;
+}

@@ -1,0 +1,25 @@
+/* blind.h: the queries of a sequence that see no key at all. */
+#ifndef FCPC_BLIND_H
+#define FCPC_BLIND_H
+#include "compiler/cells/cells.h"
+
+typedef struct blind blind;
+
+/* The mask is borrowed and must not fault within any length that is asked for. `effort`: boxes and rows that it may
+ * evaluate, in all, before it gives up. NULL: out of memory. */
+blind *blind_new(mc_code mask, uint32_t heads, uint64_t effort);
+void blind_free(blind *b);
+
+/* Of a sequence: rows are counted from its first query. Where the mask names h, a row is a query of one head. */
+typedef struct blind_rows {
+    uint64_t rows;         /* how many see nothing */
+    uint64_t first, end;   /* the first stretch of them, */
+    uint32_t head;         /* of this head */
+    bool at_least;         /* the search was given up: there may be more */
+} blind_rows;
+
+fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out); /* FCP_E_NO_MEMORY */
+
+/* After a call that found none: is it certain that no shorter sequence has any? */
+bool blind_never(const blind *b);
+#endif

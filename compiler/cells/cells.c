@@ -1,0 +1,319 @@
+/* cells.c: from a mask to cells and tiles, exactly, at a cost that follows the mask's boundary and not its area.
+ *
+ * Requires: mask code that mc_check accepts; cuts that ascend.
+ * Gives: cells.h.
+ * How: a box of pairs is evaluated abstractly (box.h). NONE and FULL boxes are done, however large; a MIXED box gets
+ *      the mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that
+ *      lists come out in order; rectangles in quarters where only counts are asked, at whole periods where x / m and
+ *      x % m give the mask some. A MIXED cell is solved by rows (rows.h). Every MIXED rectangle, piece pair and cell is
+ *      first looked up by its specialised mask, written relative to its corner: what depends only on q - k meets itself
+ *      along the diagonal, what has a period meets itself once a period (an image's rows, a film's pictures: all of
+ *      them are the first few), and what is cut by one straight line meets itself all along that line, in this
+ *      sequence and in later ones.
+ * Cost: cells_count: O(unlike boxes * nodes), for a mask of q - k O(log n) boxes; cells_grid: O(pieces on the boundary
+ *      * (nodes + log pieces) + entries); the cells inside a piece pair once for each unlike pair.
+ * Units: positions in tokens; pairs summed over heads where the mask names h.
+ * Method: quadtree decomposition with shared subtrees, as in Gosper's Hashlife (1984), the key being symbolic.
+ */
+#include "compiler/cells/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
+
+/* --- counting --------------------------------------------------------------------------------------------------- */
+
+/* A rectangle of cells; by BOX_Q, BOX_K. */
+typedef struct cell_rect {
+    uint64_t lo[2], hi[2];
+} cell_rect;
+
+static box rect_box(const cells *c, const cell_rect *r) {
+    const int64_t first = c->env.q_first, queries = c->env.queries, n = c->env.n;
+    int64_t q1 = (int64_t)(r->hi[BOX_Q] * FCP_CELL), k1 = (int64_t)(r->hi[BOX_K] * FCP_CELL);
+    return make_box(c, first + (int64_t)(r->lo[BOX_Q] * FCP_CELL), first + (q1 < queries ? q1 : queries),
+                    (int64_t)(r->lo[BOX_K] * FCP_CELL), k1 < n ? k1 : n);
+}
+
+static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
+
+/* A cell to split [lo, hi) at, of those that hold a step (`first` and every `period` positions from there): 0 if only
+ * the cell at lo does, or none. Of 2^i steps or more, but not 2^(i + 1), the 2^i-th: whole periods fall into halves. */
+static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
+    uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
+    uint64_t from = after > first ? (after - first + period - 1) / period : 0;
+    uint64_t to = end > first ? (end - first + period - 1) / period : 0;
+    return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
+}
+
+/* Where to split a rectangle of more than one cell in dimension d. Where the mask has a period, after whole periods
+ * that begin alike in their cells, else after whole periods; else after the largest power of two cells. */
+static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
+    int64_t first, period = box_period(p, b, d, &first);
+    uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
+    if (p->placed) return lo + split_cells(b, p, d);
+    if (period > 0) {
+        first = mc_mod(first - (b->lo[d] - (int64_t)(lo * FCP_CELL)), period); /* counted from the first cell */
+        uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
+        if (alike < box_side(b, d)) at = split_at_step(lo, hi, (uint64_t)first, alike);
+        if (!at) at = split_at_step(lo, hi, (uint64_t)first, step);
+    }
+    return at ? at : lo + high_bit(hi - lo - 1);
+}
+
+/* Adds the counts of a rectangle of cells. */
+static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, uint64_t sum[3]) {
+    uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K], here[3] = {0};
+    box b = rect_box(c, r);
+    box_class cls;
+    stack_mark mark = stack_here(&c->stack);
+    fcp_code code = classify(c, &b, &p, &cls);
+    if (code != FCP_OK || cls == BOX_NONE) goto done;
+    if (cls == BOX_FULL) {
+        here[0] = down * across;
+        code = box_area(&b, &here[2]);
+    } else if (down == 1 && across == 1) {
+        uint64_t area;
+        code = box_area(&b, &area);
+        if (code == FCP_OK) code = cell_pairs(c, &b, p, &here[2]);
+        if (code != FCP_OK) goto done;
+        here[0] = here[2] == area;
+        here[1] = here[2] > 0 && here[2] < area;
+    } else {
+        bool whole;
+        if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
+        if (code == FCP_OK) code = count_whole(c, &b, p, here, &whole);
+        if (code != FCP_OK || whole) goto sum;
+        bool few = down * across <= FEW_CELLS; /* which are remembered one by one */
+        size_t words = few ? 0 : box_words(c, ANSWER_CELLS, &b, p);
+        uint64_t hash;
+        const memo_entry *known = find_words(c, c->key, words, &hash);
+        if (known) {
+            memcpy(here, known->answer, sizeof here);
+        } else {
+            int64_t *key = keep_words(c, words);
+            if (!key) code = FCP_E_NO_MEMORY;
+            uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
+            if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
+            if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
+            for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
+                cell_rect part = *r;
+                for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
+                if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
+            }
+            if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
+                code = FCP_E_NO_MEMORY;
+        }
+    }
+sum:
+    for (int i = 0; i < 3 && code == FCP_OK; i++)
+        if (__builtin_add_overflow(sum[i], here[i], &sum[i])) code = FCP_E_PLAN_SIZE;
+done:
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+/* --- whole grids ------------------------------------------------------------------------------------------------ */
+
+/* Binds the program to the environment's bands. */
+static void bind_bands(cells *c, const mc_env *env) {
+    if (!(c->uses & MC_USES_BANDS)) return;
+    if (c->bound != env->bands || !c->bands) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < c->mask.count; i++)
+            if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count)
+                count = (uint32_t)c->mask.nodes[i].imm + 1;
+        bands_index_free(c->bands);
+        c->bands = bands_index_new(env->bands, count);
+        c->bound = env->bands;
+    }
+    c->base->bands = env->bands;
+    c->base->index = c->bands;
+}
+
+fcp_code set_sequence(cells *c, const mc_env *env) {
+    c->env = *env;
+    if (!box_arrays_bind(&c->arrays, env)) {
+        c->base_n = -1;
+        return FCP_E_NO_MEMORY;
+    }
+    if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
+        box_program_make(c->mask, env, &c->arrays, c->base);
+    bind_bands(c, env);
+    c->base_n = env->n;
+    return FCP_OK;
+}
+
+/* *out is 0 where what the mask reads comes but once. */
+static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                           uint32_t k_pieces, size_t *out) {
+    bool same = q_pieces == k_pieces &&
+                (q_cuts == k_cuts || memcmp(q_cuts, k_cuts, ((size_t)q_pieces + 1) * sizeof *q_cuts) == 0);
+    size_t need = 6 + c->arrays.count + (size_t)q_pieces + (same ? 0 : (size_t)k_pieces + 1);
+    *out = 0;
+    for (uint32_t i = 0; i < c->arrays.count; i++)
+        if (c->arrays.at[i].used && !c->arrays.at[i].again) return FCP_OK;
+    if (need > c->key_room) {
+        int64_t *key = realloc(c->key, need * sizeof *key);
+        if (!key) return FCP_E_NO_MEMORY;
+        c->key = key;
+        c->key_room = need;
+    }
+    int64_t *w = c->key;
+    *w++ = ANSWER_GRID;
+    *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
+    *w++ = c->uses & MC_USES_N ? c->env.n : -1;
+    *w++ = c->env.q_first;
+    for (uint32_t i = 0; i < c->arrays.count; i++) *w++ = (int64_t)c->arrays.at[i].content;
+    *w++ = same;
+    memcpy(w, q_cuts, ((size_t)q_pieces + 1) * sizeof *w);
+    w += (size_t)q_pieces + 1;
+    if (!same) memcpy(w, k_cuts, ((size_t)k_pieces + 1) * sizeof *w);
+    *out = need;
+    return FCP_OK;
+}
+
+/* Keeps the entries just made under the key, if it was asked for before and while there is room for it. */
+static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash) {
+    uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
+    if (*seen != hash) {
+        *seen = hash;
+        return FCP_OK;
+    }
+    size_t bytes = c->entry_count * sizeof *c->entries + words * sizeof *key;
+    if (bytes > GRID_BYTES_MAX - c->grid_bytes) return FCP_OK;
+    cell_entry *copy = ARENA_NEW(&c->keys, cell_entry, c->entry_count);
+    if (!copy || !RESERVE(c->grids, c->grid_room, c->grid_count, 1)) return FCP_E_NO_MEMORY;
+    if (c->entry_count) memcpy(copy, c->entries, c->entry_count * sizeof *copy);
+    const uint64_t answer[3] = {c->grid_count};
+    c->grids[c->grid_count++] = (kept_grid){copy, c->entry_count};
+    c->grid_bytes += bytes;
+    return memo_add(&c->memo, &c->keys, key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+/* --- the interface ---------------------------------------------------------------------------------------------- */
+
+cells *cells_new(mc_code mask, uint32_t heads) {
+    cells *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->mask = mask;
+    c->uses = mc_uses(mask);
+    c->heads = c->uses & MC_USES_H ? heads : 1;
+    c->base_n = -1;
+    c->key_room = box_key_room(mask.count) + 4;
+    bool arrays = box_arrays_new(&c->arrays, mask);
+    c->base = malloc(box_program_size(mask.count));
+    c->values = malloc(mask.count * sizeof *c->values);
+    c->numbers = malloc(mask.count * sizeof *c->numbers);
+    c->offsets = malloc(mask.count * sizeof *c->offsets);
+    c->eval_scratch = malloc(mask.count * sizeof *c->eval_scratch);
+    c->depends = malloc(mask.count);
+    c->lanes = lanes_new();
+    c->key = malloc(c->key_room * sizeof *c->key);
+    c->rows = rows_new();
+    if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends ||
+        !c->lanes || !c->key || !c->rows) {
+        cells_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void cells_free(cells *c) {
+    if (!c) return;
+    box_arrays_free(&c->arrays);
+    free(c->base);
+    bands_index_free(c->bands);
+    free(c->values);
+    free(c->numbers);
+    free(c->offsets);
+    free(c->eval_scratch);
+    free(c->depends);
+    lanes_free(c->lanes);
+    free(c->key);
+    rows_free(c->rows);
+    stack_free(&c->stack);
+    free(c->spans);
+    arena_free(&c->keys);
+    memo_free(&c->memo);
+    free(c->grids);
+    free(c->diagonals);
+    free(c->found);
+    free(c->entries);
+    free(c->row_runs);
+    free(c->shapes);
+    free(c->runs);
+    free(c->shape_table);
+    free(c);
+}
+
+void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
+
+fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                    uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
+    for (uint32_t i = 0; i < q_pieces; i++)
+        if (q_cuts[i + 1] - q_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
+    for (uint32_t i = 0; i < k_pieces; i++)
+        if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
+    size_t words;
+    fcp_code code = set_sequence(c, env);
+    if (code == FCP_OK) code = grid_words(c, q_cuts, q_pieces, k_cuts, k_pieces, &words);
+    if (code != FCP_OK) return code;
+    uint64_t hash;
+    const memo_entry *known = find_words(c, c->key, words, &hash);
+    if (known) {
+        *out_entries = c->grids[known->answer[0]].entries;
+        *out_count = c->grids[known->answer[0]].count;
+        return FCP_OK;
+    }
+    stack_mark mark = stack_here(&c->stack);
+    int64_t *key = keep_words(c, words);
+    if (!key) return FCP_E_NO_MEMORY;
+    c->entry_count = 0;
+    code = walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
+    if (code == FCP_OK && words) code = keep_grid(c, key, words, hash);
+    stack_back(&c->stack, mark);
+    if (fault && is_fault(code)) *fault = c->fault;
+    if (code != FCP_OK) return code;
+    *out_entries = c->entries;
+    *out_count = c->entry_count;
+    return FCP_OK;
+}
+
+const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,
+                                  uint32_t *out_run_count) {
+    *out_count = (uint32_t)c->shape_count;
+    *out_runs = c->runs;
+    *out_run_count = (uint32_t)c->run_count;
+    return c->shapes;
+}
+
+fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
+    uint64_t all, sum[3] = {0};
+    if (__builtin_mul_overflow(down, across, &all)) return FCP_E_PLAN_SIZE;
+    const cell_rect square = {.hi = {down, across}};
+    fcp_code code = set_sequence(c, env);
+    if (code == FCP_OK && all) code = count_rect(c, &square, c->base, sum);
+    if (fault && is_fault(code)) *fault = c->fault;
+    if (code != FCP_OK) return code;
+    *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
+    return FCP_OK;
+}
+
+void cells_get_stats(const cells *c, cells_stats *out) {
+    *out = c->stats;
+    size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
+    size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total;
+    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes);
+    bytes += bands_index_bytes(c->bands);
+    bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
+    bytes += box_program_size(c->mask.count) + c->mask.count * per_node;
+    bytes += c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids;
+    bytes += c->diagonals_room * sizeof *c->diagonals + c->found_room * sizeof *c->found;
+    bytes += c->entry_room * sizeof *c->entries + c->row_run_room * sizeof *c->row_runs;
+    bytes += c->shape_room * sizeof *c->shapes + c->run_room * sizeof *c->runs;
+    out->bytes = bytes + c->shape_table_size * sizeof *c->shape_table;
+}

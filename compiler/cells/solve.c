@@ -1,0 +1,195 @@
+/* cells_solve.c: one box of the mask analysis: classify it, name it by key, and solve it if it is a MIXED cell.
+ *
+ * Requires, gives, units: as in cells.c.
+ * Cost: classify O(nodes of the program); a cell that was met before O(nodes); a new one as rows.c says, after its
+ *      heads have been halved while that decides something, and it has been cut where integers of one dimension turn.
+ */
+#include "compiler/cells/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size) {
+    if (more <= *room - count) return true;
+    size_t grown = *room ? *room * 2 : 64;
+    if (grown < count + more) grown = count + more;
+    if (grown > SIZE_MAX / size) return false;
+    void *p = realloc(*array, grown * size);
+    if (!p) return false;
+    *array = p;
+    *room = grown;
+    return true;
+}
+
+fcp_code box_area(const box *b, uint64_t *out) {
+    if (__builtin_mul_overflow(box_side(b, BOX_Q), box_side(b, BOX_K), out) ||
+        __builtin_mul_overflow(*out, box_side(b, BOX_H), out))
+        return FCP_E_PLAN_SIZE;
+    return FCP_OK;
+}
+
+/* The element of the result faults: what and where, by the mask's own code. */
+static fcp_code raise_fault(cells *c, const rows_result *r) {
+    bool ignored;
+    c->fault = (cells_fault){.n = c->base_n, .q = r->q, .k = r->k, .h = r->h};
+    c->fault.kind = mc_eval_checked(c->mask, &c->env, r->q, r->k, r->h, c->eval_scratch, &ignored, &c->fault.node);
+    if (c->fault.kind == MC_OK) return FCP_E_INTERNAL;
+    return c->fault.kind == MC_DIV_ZERO   ? FCP_E_MASK_DIV_ZERO
+           : c->fault.kind == MC_INDEX    ? FCP_E_MASK_INDEX
+                                          : FCP_E_MASK_OVERFLOW;
+}
+
+fcp_code classify(cells *c, const box *b, const box_program **program, box_class *out) {
+    const box_program *p = *program;
+    bool simpler;
+    c->stats.boxes++;
+    *out = box_evaluate(p, b, c->values, &simpler);
+    if (*out != BOX_MIXED || !simpler) return FCP_OK;
+    box_program *special = stack_take(&c->stack, box_program_size(p->count));
+    if (!special) return FCP_E_NO_MEMORY;
+    box_specialise(p, c->values, c->numbers, special);
+    stack_trim(&c->stack, special, box_program_size(special->count));
+    *program = special;
+    return FCP_OK;
+}
+
+size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p) {
+    if (p->placed) return 0;
+    c->key[0] = kind;
+    c->key[1] = (int64_t)box_side(b, BOX_Q);
+    c->key[2] = (int64_t)box_side(b, BOX_K);
+    c->key[3] = (int64_t)box_side(b, BOX_H);
+    return 4 + box_key(p, b, c->offsets, c->key + 4);
+}
+
+const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash) {
+    *out_hash = words ? memo_hash(key, words) : 0;
+    const memo_entry *known = words ? memo_find(&c->memo, key, words, *out_hash) : NULL;
+    c->stats.memo_hits += known != NULL;
+    return known;
+}
+
+int64_t *keep_words(cells *c, size_t words) {
+    int64_t *key = stack_take(&c->stack, words * sizeof *key);
+    return key ? memcpy(key, c->key, words * sizeof *key) : NULL;
+}
+
+uint64_t split_cells(const box *b, const box_program *p, int d) {
+    const uint64_t count = (box_side(b, d) + FCP_CELL - 1) / FCP_CELL;
+    int64_t at;
+    if (box_run_turn(p, b, d, &at)) {
+        uint64_t cell = (uint64_t)(at - b->lo[d]) / FCP_CELL; /* it holds the place, or begins there */
+        return cell > 0 ? cell : 1;
+    }
+    return (uint64_t)1 << (63 - __builtin_clzll(count - 1));
+}
+
+enum { TURN_DEPTH = 6 }; /* a cell is cut at turns into at most 2^6 boxes */
+
+static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs);
+
+/* Both sides of position `at` in dimension d. */
+static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d, int64_t at, unsigned depth,
+                            uint64_t *pairs) {
+    for (int i = 0; i < 2; i++) {
+        box part = *b;
+        if (i) part.lo[d] = at;
+        else part.hi[d] = at;
+        stack_mark mark = stack_here(&c->stack);
+        const box_program *special = p;
+        box_class cls;
+        uint64_t area;
+        fcp_code code = classify(c, &part, &special, &cls);
+        if (code == FCP_OK && cls == BOX_MIXED) code = solve(c, &part, special, depth, pairs);
+        else if (code == FCP_OK && cls == BOX_FULL && (code = box_area(&part, &area)) == FCP_OK) *pairs += area;
+        stack_back(&c->stack, mark);
+        if (code != FCP_OK) return code;
+    }
+    return FCP_OK;
+}
+
+/* Where the mask is one of q - k, all rows are windows of one: that of the last q, over keys from the first to as many
+ * past the last as there are rows above. Each of its keys stands for a diagonal of the box. */
+static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
+    uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
+    for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {
+        uint64_t bits[2];
+        box row = *b;
+        row.lo[BOX_K] += (int64_t)from;
+        row.hi[BOX_K] = row.lo[BOX_K] + (int64_t)(length - from < ROWS_WIDTH ? length - from : ROWS_WIDTH);
+        if (!rows_one(c->rows, p, &row, b->hi[BOX_Q] - 1, b->lo[BOX_H], bits, &c->stats.elements))
+            return FCP_E_NO_MEMORY;
+        c->stats.rows++;
+        for (int w = 0; w < 2; w++)
+            for (uint64_t left = bits[w]; left; left &= left - 1) {
+                uint64_t t = from + (uint64_t)w * 64 + (uint64_t)__builtin_ctzll(left), u = length - t;
+                uint64_t many = t + 1 < u ? t + 1 : u;
+                if (many > width) many = width;
+                sum += many < height ? many : height;
+            }
+    }
+    *pairs += sum * box_side(b, BOX_H);
+    return FCP_OK;
+}
+
+/* Adds the pairs of a MIXED box of at most a cell. */
+static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
+    int64_t at;
+    if (p->on_h && box_side(b, BOX_H) > 1)
+        return solve_parts(c, b, p, BOX_H, b->lo[BOX_H] + (b->hi[BOX_H] - b->lo[BOX_H]) / 2, depth, pairs);
+    if (p->on_q && p->diagonal && !p->loose && !p->placed) return solve_diagonals(c, b, p, pairs);
+    if (box_bands_only(p)) {
+        *pairs += box_bands_pairs(p, b) * box_side(b, BOX_H);
+        return FCP_OK;
+    }
+    if (!p->loose && p->placed) {
+        box one = *b;
+        bool known;
+        uint64_t found, whole[3] = {0};
+        fcp_code code = count_whole(c, b, p, whole, &known);
+        if (code != FCP_OK || known) {
+            *pairs += whole[2];
+            return code;
+        }
+        one.hi[BOX_H] = one.lo[BOX_H] + 1;
+        if (!lanes_cell(c->lanes, p, &one, &found, &known)) return FCP_E_NO_MEMORY;
+        if (known) {
+            c->stats.rows += box_side(b, BOX_Q);
+            *pairs += found * box_side(b, BOX_H);
+            return FCP_OK;
+        }
+    }
+    if (p->on_q && p->count > 1 && depth < TURN_DEPTH) {
+        if (box_turn(p, b, BOX_Q, &at)) return solve_parts(c, b, p, BOX_Q, at, depth + 1, pairs);
+        if (box_turn(p, b, BOX_K, &at)) return solve_parts(c, b, p, BOX_K, at, depth + 1, pairs);
+    }
+    rows_result r;
+    if (!rows_solve(c->rows, p, b, &r)) return FCP_E_NO_MEMORY;
+    c->stats.rows += r.rows;
+    c->stats.elements += r.elements;
+    if (r.fault) return raise_fault(c, &r);
+    *pairs += r.pairs;
+    return FCP_OK;
+}
+
+fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
+    if (line_pairs(b, p, out)) return FCP_OK;
+    if (box_bands_only(p)) { /* sooner counted than looked up */
+        *out = box_bands_pairs(p, b) * box_side(b, BOX_H);
+        return FCP_OK;
+    }
+    size_t words = box_words(c, ANSWER_CELLS, b, p);
+    uint64_t hash;
+    const memo_entry *known = find_words(c, c->key, words, &hash);
+    if (known) {
+        *out = known->answer[2];
+        return FCP_OK;
+    }
+    *out = 0;
+    uint64_t area;
+    fcp_code code = box_area(b, &area);
+    if (code == FCP_OK) code = solve(c, b, p, 0, out);
+    if (code != FCP_OK || words == 0) return code;
+    const uint64_t answer[3] = {*out == area, *out > 0 && *out < area, *out};
+    return memo_add(&c->memo, &c->keys, c->key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
+}

@@ -1,0 +1,255 @@
+/* cells_walk.c: the cells of a piece pair, or the piece pairs of a sequence, listed in order.
+ *
+ * Requires, units: as in cells.c.
+ * Gives: entries by (query piece, key piece), or runs by (row, column).
+ * How: rows are split in two; with each part the stretches of columns that are still undecided are refined, until they
+ *      are no wider than the rows are many. What is decided is handed down as it is, so when one row is left, every
+ *      stretch is FULL, solved or one unit, and the row is emitted from left to right. Rows and columns are split
+ *      where an integer of one dimension turns, else in the middle: a block mask then falls into plain parts at once.
+ *      A stretch whose mask does not depend on q is solved for one query and holds for all; one that does not depend
+ *      on k is solved for one key.
+ * Cost: O((boundary + rows) * nodes).
+ */
+#include "compiler/cells/parts.h"
+
+typedef struct walk {
+    cells *c;
+    units rows, cols;
+    uint64_t unit; /* all units are this long, but that the last of a side may be shorter; 0: they are not */
+    bool pieces;
+} walk;
+
+enum { TURN_DEPTH = 40 }; /* deeper than this, splits are in the middle: that bounds the depth */
+
+/* --- units ------------------------------------------------------------------------------------------------------ */
+
+static int64_t unit_at(const units *u, uint32_t i) {
+    if (u->cuts) return u->start + (int64_t)u->cuts[i];
+    int64_t at = u->start + (int64_t)i * FCP_CELL;
+    return at < u->end ? at : u->end;
+}
+
+/* The unit of [first, end) that holds a position. */
+static uint32_t unit_of(const units *u, uint32_t first, uint32_t end, int64_t position) {
+    const uint64_t after = (uint64_t)(position - u->start);
+    if (!u->cuts) return (uint32_t)(after / FCP_CELL);
+    while (end - first > 1) {
+        uint32_t middle = first + (end - first) / 2;
+        if (u->cuts[middle] <= after) first = middle;
+        else end = middle;
+    }
+    return first;
+}
+
+static units cell_units(int64_t start, int64_t end) {
+    return (units){.start = start, .end = end, .count = (uint32_t)((end - start + FCP_CELL - 1) / FCP_CELL)};
+}
+
+static box units_box(const walk *w, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1) {
+    return make_box(w->c, unit_at(&w->rows, r0), unit_at(&w->rows, r1), unit_at(&w->cols, c0), unit_at(&w->cols, c1));
+}
+
+/* Where to split units [first, end), at least two, of a box in dimension d: first < result < end. */
+static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_program *p, const box *b, int d,
+                      unsigned depth) {
+    int64_t at;
+    if (p && depth < TURN_DEPTH && box_turn(p, b, d, &at)) {
+        uint32_t unit = unit_of(u, first, end, at);
+        return unit > first ? unit : first + 1;
+    }
+    return first + (end - first) / 2;
+}
+
+/* --- emitting --------------------------------------------------------------------------------------------------- */
+
+fcp_code add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area) {
+    uint32_t cls = pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
+    if (__builtin_add_overflow(c->shape_pairs, pairs, &c->shape_pairs)) return FCP_E_PLAN_SIZE;
+    if (c->row_run_count) {
+        fcp_run *last = &c->row_runs[c->row_run_count - 1];
+        if (last->row == row && last->cls == cls && last->col + last->count == col) {
+            last->count += count;
+            return FCP_OK;
+        }
+    }
+    if (!RESERVE(c->row_runs, c->row_run_room, c->row_run_count, 1)) return FCP_E_NO_MEMORY;
+    c->row_runs[c->row_run_count++] = (fcp_run){.row = row, .col = col, .count = count, .cls = cls};
+    return FCP_OK;
+}
+
+static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
+    cells *c = w->c;
+    box b = units_box(w, row, row + 1, s->first, s->end);
+    uint64_t pairs, area;
+    fcp_code code = box_area(&b, &area);
+    if (code != FCP_OK) return code;
+    if (s->kind == SPAN_FULL) {
+        pairs = area;
+    } else if (s->kind == SPAN_ALIKE) {
+        pairs = s->pairs * box_side(&b, BOX_Q);
+    } else { /* one cell, or cells that differ in nothing but where the last ends */
+        box cell = units_box(w, row, row + 1, s->first, s->first + 1);
+        code = cell_pairs(c, &cell, s->program, &pairs);
+        if (code != FCP_OK) return code;
+        if (s->end - s->first > 1) pairs = pairs / box_side(&cell, BOX_K) * box_side(&b, BOX_K);
+    }
+    return pairs ? add_cells(c, row, s->first, s->end - s->first, pairs, area) : FCP_OK;
+}
+
+fcp_code add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape) {
+    if (!RESERVE(c->entries, c->entry_room, c->entry_count, count)) return FCP_E_NO_MEMORY;
+    cell_entry *to = c->entries + c->entry_count;
+    for (uint32_t i = 0; i < count; i++) to[i] = (cell_entry){.q_piece = row, .k_piece = col + i, .shape = shape};
+    c->entry_count += count;
+    return FCP_OK;
+}
+
+static fcp_code emit_pieces(walk *w, uint32_t row, const span *s) {
+    cells *c = w->c;
+    const uint64_t *cuts = w->cols.cuts;
+    uint32_t q_length = (uint32_t)(w->rows.cuts[row + 1] - w->rows.cuts[row]), shape = FCP_NONE;
+    if (s->kind == SPAN_OPEN) {
+        box b = units_box(w, row, row + 1, s->first, s->end);
+        fcp_code code = pair_shape(c, &b, s->program, &shape);
+        return code != FCP_OK || shape == FCP_NONE ? code : add_entries(c, row, s->first, 1, shape);
+    }
+    for (uint32_t i = s->first, end; i < s->end; i = end) { /* as many as are of one length */
+        uint64_t k_length = cuts[i + 1] - cuts[i];
+        for (end = i + 1; end < s->end && cuts[end + 1] - cuts[end] == k_length;) end++;
+        fcp_code code = full_shape(c, q_length, (uint32_t)k_length, &shape);
+        if (code == FCP_OK) code = add_entries(c, row, i, end - i, shape);
+        if (code != FCP_OK) return code;
+    }
+    return FCP_OK;
+}
+
+static fcp_code emit_stretch(walk *w, uint32_t row, const span *s) {
+    const diagonal_row d = {.c = w->c, .b = units_box(w, row, row + 1, s->first, s->end), .program = s->program,
+                            .unit = w->unit, .pieces = w->pieces, .number = s->number, .row = row, .col = s->first,
+                            .r = (int64_t)row - s->row};
+    return emit_diagonals(&d);
+}
+
+/* --- splitting -------------------------------------------------------------------------------------------------- */
+
+/* Appends a span, joined to the last one of this level (those from `base` on) if both are FULL. */
+static fcp_code add_span(cells *c, size_t base, span s) {
+    if (s.kind == SPAN_FULL && c->span_count > base) {
+        span *last = &c->spans[c->span_count - 1];
+        if (last->kind == SPAN_FULL && last->end == s.first) {
+            last->end = s.end;
+            return FCP_OK;
+        }
+    }
+    if (!RESERVE(c->spans, c->span_room, c->span_count, 1)) return FCP_E_NO_MEMORY;
+    c->spans[c->span_count++] = s;
+    return FCP_OK;
+}
+
+/* A stretch of cells whose mask does not depend on q: one cell, or any number if it does not depend on k either. */
+static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
+    box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
+    uint64_t pairs;
+    fcp_code code = cell_pairs(w->c, &cell, s.program, &pairs);
+    if (code != FCP_OK || pairs == 0) return code;
+    s.kind = SPAN_ALIKE;
+    s.pairs = pairs / box_side(&cell, BOX_Q);
+    if (s.end - s.first > 1) s.pairs = s.pairs / box_side(&cell, BOX_K) * box_side(&b, BOX_K);
+    if (s.pairs == box_side(&b, BOX_K) * box_side(&b, BOX_H)) s.kind = SPAN_FULL;
+    return add_span(w->c, base, s);
+}
+
+/* Refines columns [c0, c1) for rows [r0, r1), appending spans. */
+static fcp_code refine(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1, const box_program *p,
+                       unsigned depth) {
+    cells *c = w->c;
+    box b = units_box(w, r0, r1, c0, c1);
+    box_class cls;
+    fcp_code code = classify(c, &b, &p, &cls);
+    if (code != FCP_OK || cls == BOX_NONE) return code;
+    if (cls == BOX_FULL) return add_span(c, base, (span){.first = c0, .end = c1, .kind = SPAN_FULL});
+    span s = {.first = c0, .end = c1, .program = p};
+    if (w->unit && p->diagonal && p->on_q && !p->loose && (r1 - r0 > 1 || c1 - c0 > 1)) {
+        s.kind = SPAN_DIAGONAL;
+        s.row = r0;
+        code = find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
+        return code != FCP_OK ? code : add_span(c, base, s);
+    }
+    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q; /* may columns, rows, stay together? */
+    if (c1 - c0 > 1 && !whole && (alike || c1 - c0 > r1 - r0)) {
+        uint32_t middle = split(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
+        code = refine(w, base, r0, r1, c0, middle, p, depth + 1);
+        return code != FCP_OK ? code : refine(w, base, r0, r1, middle, c1, p, depth + 1);
+    }
+    return alike ? solve_span(w, base, r0, s) : add_span(c, base, s);
+}
+
+/* Rows [r0, r1), given the spans [first, end) of a level above. */
+static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_t end, unsigned depth) {
+    cells *c = w->c;
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
+    stack_mark mark = stack_here(&c->stack);
+    size_t base = c->span_count;
+    fcp_code code = FCP_OK;
+    for (size_t i = first; i < end && code == FCP_OK; i++) {
+        span s = c->spans[i];
+        if (s.kind == SPAN_OPEN) code = refine(w, base, r0, r1, s.first, s.end, s.program, depth);
+        else code = add_span(c, base, s);
+    }
+    size_t top = c->span_count, open = base;
+    while (open < top && c->spans[open].kind != SPAN_OPEN) open++;
+    if (code == FCP_OK && (open == top || r1 - r0 == 1)) {
+        for (uint32_t row = r0; row < r1; row++)
+            for (size_t i = base; i < top && code == FCP_OK; i++) {
+                span s = c->spans[i];
+                if (s.kind == SPAN_DIAGONAL) code = emit_stretch(w, row, &s);
+                else code = w->pieces ? emit_pieces(w, row, &s) : emit_cells(w, row, &s);
+            }
+    } else if (code == FCP_OK) {
+        span s = c->spans[open];
+        box b = units_box(w, r0, r1, s.first, s.end);
+        uint32_t middle = split(&w->rows, r0, r1, s.program->on_q ? s.program : NULL, &b, BOX_Q, depth);
+        code = walk_rows(w, r0, middle, base, top, depth + 1);
+        if (code == FCP_OK) code = walk_rows(w, middle, r1, base, top, depth + 1);
+    }
+    c->span_count = base;
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+/* All rows and columns under one program. */
+static fcp_code walk_all(walk *w, const box_program *p) {
+    cells *c = w->c;
+    size_t base = c->span_count;
+    if (w->rows.count == 0 || w->cols.count == 0) return FCP_OK;
+    if (!RESERVE(c->spans, c->span_room, base, 1)) return FCP_E_NO_MEMORY;
+    c->spans[c->span_count++] = (span){.first = 0, .end = w->cols.count, .program = p};
+    fcp_code code = walk_rows(w, 0, w->rows.count, base, base + 1, 0);
+    c->span_count = base;
+    return code;
+}
+
+/* Are all pieces `unit` long, but that the last may be shorter? */
+static bool even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
+    for (uint32_t i = 0; i + 1 < pieces; i++)
+        if (cuts[i + 1] - cuts[i] != unit) return false;
+    return cuts[pieces] - cuts[pieces - 1] <= unit;
+}
+
+fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces) {
+    walk w = {.c = c, .rows = {.cuts = q_cuts, .start = c->env.q_first, .count = q_pieces},
+              .cols = {.cuts = k_cuts, .count = k_pieces}, .pieces = true};
+    if (q_pieces && k_pieces) {
+        uint64_t unit = q_pieces > 1 ? q_cuts[1] - q_cuts[0] : k_cuts[1] - k_cuts[0];
+        if (even(q_cuts, q_pieces, unit) && (k_cuts == q_cuts || even(k_cuts, k_pieces, unit))) w.unit = unit;
+    }
+    return walk_all(&w, c->base);
+}
+
+fcp_code walk_cells(cells *c, const box *b, const box_program *p) {
+    walk w = {.c = c, .rows = cell_units(b->lo[BOX_Q], b->hi[BOX_Q]),
+              .cols = cell_units(b->lo[BOX_K], b->hi[BOX_K]), .unit = FCP_CELL};
+    c->row_run_count = 0;
+    c->shape_pairs = 0;
+    return walk_all(&w, p);
+}

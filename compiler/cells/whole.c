@@ -1,0 +1,399 @@
+/* cells_whole.c: rectangles of cells that are counted whole, without being split down to their cells.
+ *
+ * Requires, units: as in cells.c; a MIXED rectangle, its program specialised to it.
+ * Gives: the counts of its cells, where its program is of one of these kinds:
+ *      - it depends on q alone, or on k alone: one column of cells, or one row, stands for all;
+ *      - `and`, `or` of one that depends on q alone and one that depends on k alone: a cell is what its row and its
+ *        column are;
+ *      - q - k beyond a bound: a row of cells is FULL up to some column and NONE from some other on;
+ *      - a bound on q for every k (or on k for every q), as in q < e[k]: a column of cells is FULL where all of its
+ *        bounds say so and NONE where none does; `and` of one of these and one on q - k.
+ * Cost: O(nodes * positions of its sides + cells of one side + cells on which two bounds meet).
+ */
+#include "compiler/cells/parts.h"
+
+typedef unsigned __int128 wide_count;
+
+/* --- what nodes depend on ----------------------------------------------------------------------------------------- */
+
+enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
+
+/* False where an operation is not one that lanes know. */
+static bool find_dependence(cells *c, const box_program *p) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        const box_node *x = &p->nodes[i];
+        uint8_t on = 0;
+        if (x->op >= BOX_LINEAR)
+            for (int d = 0; d < BOX_DIMS; d++) on |= (uint8_t)(x->f.x[d] != 0) << d;
+        if (x->a != MC_NONE) on |= c->depends[x->a];
+        if (x->b != MC_NONE) on |= c->depends[x->b];
+        if (x->c != MC_NONE) on |= c->depends[x->c];
+        c->depends[i] = on;
+        if (x->op >= MC_BANDS && x->op < BOX_LINEAR) return false;
+    }
+    return true;
+}
+
+/* --- strips ------------------------------------------------------------------------------------------------------- */
+
+/* The cells of a line of positions: some of one dimension, one of the other. */
+typedef struct strip {
+    uint64_t full, partial, count; /* cells */
+    uint64_t allowed;              /* positions */
+} strip;
+
+static uint64_t cells_in(uint64_t positions) { return (positions + FCP_CELL - 1) / FCP_CELL; }
+
+/* Adds the cells of box b, one position wide but in dimension d, where they begin at its first. */
+static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p, strip *out) {
+    const uint64_t side = box_side(b, d), cell_count = cells_in(side);
+    stack_mark mark = stack_here(&c->stack);
+    box_class cls;
+    fcp_code code = classify(c, b, &p, &cls);
+    if (code == FCP_OK && cls == BOX_FULL) {
+        out->full += cell_count;
+        out->allowed += side;
+    } else if (code == FCP_OK && cls == BOX_MIXED && cell_count == 1) {
+        uint64_t allowed = 0;
+        const int64_t *v = NULL;
+        if (!lanes_plan(c->lanes, p, p->root)) code = FCP_E_NO_MEMORY;
+        else if (!(v = lanes_run(c->lanes, d, b->lo[d], (uint32_t)side, b->lo))) code = FCP_E_INTERNAL;
+        for (uint64_t i = 0; v && i < side; i++) allowed += (uint64_t)v[i];
+        c->stats.rows++;
+        out->full += allowed == side;
+        out->partial += allowed > 0 && allowed < side;
+        out->allowed += allowed;
+    } else if (code == FCP_OK && cls == BOX_MIXED) {
+        const int64_t middle = b->lo[d] + (int64_t)(split_cells(b, p, d) * FCP_CELL);
+        for (int i = 0; i < 2 && code == FCP_OK; i++) {
+            box part = *b;
+            *(i ? &part.lo[d] : &part.hi[d]) = middle;
+            code = count_strip(c, &part, d, p, out);
+        }
+    }
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+/* The cells of node `root` of a program that depends on no dimension but d. */
+static fcp_code node_strip(cells *c, const box *b, int d, const box_program *p, uint32_t root, strip *out) {
+    box line = *b;
+    for (int i = 0; i < BOX_DIMS; i++)
+        if (i != d) line.hi[i] = line.lo[i] + 1;
+    *out = (strip){.count = cells_in(box_side(b, d))};
+    stack_mark mark = stack_here(&c->stack);
+    box_program *part = stack_take(&c->stack, box_program_size(p->count));
+    if (!part) return FCP_E_NO_MEMORY;
+    box_part(p, root, c->numbers, part);
+    fcp_code code = count_strip(c, &line, d, part, out);
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+static fcp_code add_product(uint64_t a, uint64_t b, uint64_t *sum) {
+    uint64_t product;
+    bool bad = __builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(*sum, product, sum);
+    return bad ? FCP_E_PLAN_SIZE : FCP_OK;
+}
+
+static fcp_code count_one_dimension(cells *c, const box *b, int d, const box_program *p, uint64_t out[3]) {
+    strip s;
+    const int other = BOX_K - d;
+    fcp_code code = node_strip(c, b, d, p, p->root, &s);
+    const uint64_t across = cells_in(box_side(b, other));
+    out[0] += s.full * across;
+    out[1] += s.partial * across;
+    return code == FCP_OK ? add_product(s.allowed, box_side(b, other) * box_side(b, BOX_H), &out[2]) : code;
+}
+
+static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32_t on_q, uint32_t on_k,
+                            uint64_t out[3]) {
+    strip q, k;
+    fcp_code code = node_strip(c, b, BOX_Q, p, on_q, &q);
+    if (code == FCP_OK) code = node_strip(c, b, BOX_K, p, on_k, &k);
+    if (code != FCP_OK) return code;
+    const uint64_t heads = box_side(b, BOX_H), width = box_side(b, BOX_K);
+    if (p->nodes[p->root].op == MC_AND) {
+        out[0] += q.full * k.full;
+        out[1] += (q.full + q.partial) * (k.full + k.partial) - q.full * k.full;
+        return add_product(q.allowed * k.allowed, heads, &out[2]);
+    }
+    const uint64_t q_none = q.count - q.full - q.partial, k_none = k.count - k.full - k.partial;
+    const uint64_t full = q.full * k.count + (q.count - q.full) * k.full;
+    out[0] += full;
+    out[1] += q.count * k.count - full - q_none * k_none;
+    return add_product(q.allowed * width + (box_side(b, BOX_Q) - q.allowed) * k.allowed, heads, &out[2]);
+}
+
+/* --- bounds ------------------------------------------------------------------------------------------------------- */
+
+/* On the position in dimension `dim`, at every position of the other. */
+typedef struct bound {
+    uint32_t less, more; /* allowed where value(more) - value(less) - strict >= 0 */
+    bool strict, up;     /* up: that grows with dim, so that the last positions are allowed; else the first */
+    int dim;
+} bound;
+
+static bool is_bound(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
+
+/* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
+static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
+    const box_node *x = &p->nodes[i];
+    int64_t u, v;
+    *out = 0;
+    if (!(c->depends[i] >> d & 1)) return true;
+    if (x->op == BOX_LINEAR) {
+        *out = x->f.x[d];
+        return true;
+    }
+    if (!(x->flags & BOX_SAFE)) return false;
+    if (x->op == MC_ADD || x->op == MC_SUB) {
+        if (!slope(c, p, x->a, d, &u) || !slope(c, p, x->b, d, &v)) return false;
+        return !(x->op == MC_ADD ? __builtin_add_overflow(u, v, out) : __builtin_sub_overflow(u, v, out));
+    }
+    return false;
+}
+
+/* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
+static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
+    const box_node *x = &p->nodes[i];
+    if (!is_bound(x)) return false;
+    const box_value *u = &c->values[x->a], *v = &c->values[x->b];
+    const int64_t far = (int64_t)1 << 60;
+    if (u->lo < -far || u->hi > far || v->lo < -far || v->hi > far) return false;
+    for (int d = 0; d < 2; d++) {
+        int64_t less, more;
+        if (!slope(c, p, x->a, d, &less) || !slope(c, p, x->b, d, &more)) continue;
+        int64_t s;
+        if (__builtin_sub_overflow(more, less, &s) || (s != 1 && s != -1)) continue;
+        *out = (bound){.less = x->a, .more = x->b, .strict = x->op == MC_LT, .up = s > 0, .dim = d};
+        return true;
+    }
+    return false;
+}
+
+static uint64_t clamp(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
+
+/* How many positions of the bound's dimension are allowed at each of `count` positions of the other. False: unknown, or
+ * out of memory (*code). */
+static bool bound_lane(cells *c, const box *b, const box_program *p, const bound *x, int64_t from, uint32_t count,
+                       int64_t *out, fcp_code *code) {
+    const int along = BOX_K - x->dim;
+    for (int i = 0; i < 2; i++) {
+        if (!lanes_plan(c->lanes, p, i ? x->more : x->less)) return *code = FCP_E_NO_MEMORY, false;
+        const int64_t *v = lanes_run(c->lanes, along, from, count, b->lo);
+        if (!v) return false;
+        if (i) for (uint32_t j = 0; j < count; j++) out[j] = v[j] - out[j];
+        else for (uint32_t j = 0; j < count; j++) out[j] = v[j];
+    }
+    /* value at the first position; up: from position -value on */
+    const int64_t side = (int64_t)box_side(b, x->dim), add = (x->up ? side : 1) - x->strict;
+    for (uint32_t j = 0; j < count; j++) {
+        int64_t allowed = out[j] + add;
+        allowed = allowed < 0 ? 0 : allowed;
+        out[j] = allowed > side ? side : allowed;
+    }
+    return true;
+}
+
+/* The cells of a column of `side` positions: [out[0], out[1]) FULL, of [out[2], out[3]) none NONE, if `least` to `most`
+ * positions are allowed, the first or the last ones. */
+static void bound_cells(uint64_t side, bool up, uint64_t least, uint64_t most, uint64_t out[4]) {
+    const uint64_t all = cells_in(side);
+    if (up) {
+        out[0] = cells_in(side - least), out[1] = all;
+        out[2] = most ? (side - most) / FCP_CELL : all, out[3] = all;
+    } else {
+        out[0] = 0, out[1] = least == side ? all : least / FCP_CELL;
+        out[2] = 0, out[3] = cells_in(most);
+    }
+}
+
+static void least_most(const int64_t *v, uint32_t count, uint64_t *least, uint64_t *most, uint64_t *sum) {
+    int64_t lo = v[0], hi = v[0], all = 0;
+    for (uint32_t j = 0; j < count; j++) {
+        lo = v[j] < lo ? v[j] : lo;
+        hi = v[j] > hi ? v[j] : hi;
+        all += v[j];
+    }
+    *least = (uint64_t)lo;
+    *most = (uint64_t)hi;
+    *sum = (uint64_t)all;
+}
+
+/* One column of cells under one bound. */
+static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, uint32_t count, uint64_t out[3]) {
+    uint64_t least, most, sum, at[4];
+    least_most(v, count, &least, &most, &sum);
+    bound_cells(box_side(b, x->dim), x->up, least, most, at);
+    const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
+    out[0] += full;
+    out[1] += at[3] - at[2] - full;
+    return add_product(sum, box_side(b, BOX_H), &out[2]);
+}
+
+/* One column of cells under a bound and a line; v and w: how many positions each allows. */
+static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
+                               uint32_t count, uint64_t out[3]) {
+    const int64_t side = (int64_t)box_side(b, x->dim);
+    uint64_t least, most, sum, line[4], at[4];
+    least_most(w, count, &least, &most, &sum);
+    bound_cells((uint64_t)side, up, least, most, line);
+    least_most(v, count, &least, &most, &sum);
+    bound_cells((uint64_t)side, x->up, least, most, at);
+    fcp_code code = FCP_OK;
+    uint64_t i = line[2] > at[2] ? line[2] : at[2];
+    const uint64_t end = line[3] < at[3] ? line[3] : at[3];
+    for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
+        const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
+        stop = !free ? i + 1 : line[1] < end ? line[1] : end;
+        const int64_t lo = (int64_t)(i * FCP_CELL);
+        const int64_t hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
+        uint64_t allowed = 0;
+        for (uint32_t j = 0; j < count; j++) { /* of positions lo .. hi - 1 */
+            int64_t first = x->up ? side - v[j] : 0, last = x->up ? side : v[j];
+            const int64_t from = up ? side - w[j] : 0, to = up ? side : w[j];
+            first = first > from ? first : from;
+            last = last < to ? last : to;
+            first = first > lo ? first : lo;
+            last = last < hi ? last : hi;
+            allowed += last > first ? (uint64_t)(last - first) : 0;
+        }
+        if (free) {
+            const uint64_t from = at[0] > i ? at[0] : i, to = at[1] < stop ? at[1] : stop;
+            const uint64_t full = to > from ? to - from : 0;
+            out[0] += full;
+            out[1] += stop - i - full;
+        } else {
+            out[0] += allowed == (uint64_t)(hi - lo) * count;
+            out[1] += allowed > 0 && allowed < (uint64_t)(hi - lo) * count;
+        }
+        code = add_product(allowed, box_side(b, BOX_H), &out[2]);
+    }
+    return code;
+}
+
+static bool is_line(const box_node *x) {
+    const int64_t q = x->f.x[BOX_Q], k = x->f.x[BOX_K];
+    return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
+}
+
+/* A rectangle under a bound, and a line if `line` is not NULL. */
+static fcp_code count_bound(cells *c, const box *b, const box_program *p, const bound *x, const box_node *line,
+                            uint64_t out[3], bool *out_known) {
+    const int along = BOX_K - x->dim;
+    const int64_t side = (int64_t)box_side(b, x->dim);
+    fcp_code code = FCP_OK;
+    uint64_t here[3] = {0};
+    for (int64_t from = b->lo[along]; from < b->hi[along] && code == FCP_OK; from += FCP_CELL) {
+        const uint32_t count = b->hi[along] - from < FCP_CELL ? (uint32_t)(b->hi[along] - from) : FCP_CELL;
+        int64_t v[LANES];
+        if (cells_stopped(c)) return FCP_E_INTERRUPTED;
+        if (!bound_lane(c, b, p, x, from, count, v, &code)) return code; /* before the first column is counted */
+        if (!line) {
+            code = column_of_bound(b, x, v, count, here);
+            continue;
+        }
+        const form *f = &line->f;
+        const bool up = f->x[x->dim] > 0;
+        int64_t at[BOX_DIMS] = {0}, w[LANES] = {0};
+        at[x->dim] = b->lo[x->dim];
+        at[along] = from;
+        const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
+        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp(first + step * j, (uint64_t)side);
+        code = column_of_both(b, x, v, up, w, count, here);
+    }
+    for (int i = 0; i < 3; i++)
+        if (__builtin_add_overflow(out[i], here[i], &out[i])) return FCP_E_PLAN_SIZE;
+    *out_known = true;
+    return code;
+}
+
+/* --- a line ------------------------------------------------------------------------------------------------------- */
+
+/* The sum over q of min(max(q, 0), most), for q in [first, end). */
+static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
+    wide_count sum = 0;
+    int64_t from = first > 0 ? first : 0, to = end < most ? end : most;
+    if (from < to) sum += (wide_count)(from + to - 1) * (wide_count)(to - from) / 2;
+    if (from < most) from = most;
+    if (from < end) sum += (wide_count)(end - from) * (wide_count)most;
+    return sum;
+}
+
+bool line_pairs(const box *b, const box_program *p, uint64_t *out) {
+    if (p->count != 1 || !is_line(p->nodes)) return false;
+    const form *f = &p->nodes->f;
+    const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
+    /* of row q the first f + 1 keys, or all but the first -f */
+    int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0), height = (int64_t)box_side(b, BOX_Q);
+    if (first > limit || first < -limit || width > limit || height > limit) return false;
+    wide_count sum;
+    if (f->x[BOX_Q] > 0) sum = clamped_sum(first + 1, first + 1 + height, width);
+    else sum = clamped_sum(first + width - height + 1, first + width + 1, width); /* first - i + width keys in row i */
+    sum *= box_side(b, BOX_H);
+    *out = (uint64_t)sum;
+    return sum <= UINT64_MAX;
+}
+
+static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
+    uint64_t pairs;
+    if (!line_pairs(b, p, &pairs)) return FCP_OK;
+    const form *f = &p->nodes->f;
+    const bool up = f->x[BOX_Q] < 0; /* in a row, the last keys */
+    const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
+    const int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
+    for (uint64_t r = 0; r < down; r++) {
+        uint64_t last = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height, at[4];
+        const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1;
+        uint64_t x = clamp(first + step * (int64_t)(r * FCP_CELL) + add, width);
+        uint64_t y = clamp(first + step * (int64_t)(last - 1) + add, width);
+        bound_cells(width, up, x < y ? x : y, x < y ? y : x, at);
+        const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
+        out[0] += full;
+        out[1] += at[3] - at[2] - full;
+    }
+    *out_known = true;
+    return __builtin_add_overflow(out[2], pairs, &out[2]) ? FCP_E_PLAN_SIZE : FCP_OK;
+}
+
+/* --- which -------------------------------------------------------------------------------------------------------- */
+
+fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
+    *out_known = false;
+    if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
+    if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
+    if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
+    const bool one = !p->on_q || !p->on_k;
+    const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
+    const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
+    const bool bound_alone = is_bound(root);
+    const bool bound_and_line = (is_line(u) && is_bound(v)) || (is_line(v) && is_bound(u));
+    if (!one && root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
+    if (!find_dependence(c, p)) return FCP_OK;
+    if (one) {
+        *out_known = true;
+        return count_one_dimension(c, b, p->on_q ? BOX_Q : BOX_K, p, out);
+    }
+    if (root->op == MC_AND || root->op == MC_OR) {
+        const uint8_t on[2] = {c->depends[root->a], c->depends[root->b]};
+        if ((on[0] == ON_Q && on[1] == ON_K) || (on[0] == ON_K && on[1] == ON_Q)) {
+            *out_known = true;
+            return count_apart(c, b, p, on[0] == ON_Q ? root->a : root->b, on[0] == ON_Q ? root->b : root->a, out);
+        }
+    }
+    if (!bound_alone && !(root->op == MC_AND && bound_and_line)) return FCP_OK;
+    bool simpler;
+    bound x;
+    box_evaluate(p, b, c->values, &simpler);
+    if (bound_alone) return find_bound(c, p, p->root, &x) ? count_bound(c, b, p, &x, NULL, out, out_known) : FCP_OK;
+    for (int i = 0; i < 2; i++) {
+        const uint32_t line = i ? root->b : root->a, other = i ? root->a : root->b;
+        const form *f = &p->nodes[line].f;
+        int64_t lo, hi;
+        if (!is_line(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
+        if (!form_range_checked(f, b, &lo, &hi) || lo < -((int64_t)1 << 60) || hi > (int64_t)1 << 60) continue;
+        return count_bound(c, b, p, &x, &p->nodes[line], out, out_known);
+    }
+    return FCP_OK;
+}

@@ -1,0 +1,258 @@
+/* cmd_args.c: the command line: reading it, and help.
+ *
+ * Requires: argv as main gets it.
+ * Gives:    a cmd_line whose texts point into argv; or E001 (E210 for a command of a later version).
+ * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first
+ *           other argument is a command or, failing that, the file to compile. An option given twice: the last one
+ *           counts (-D and --field: all of them, in order). A position of `explain` may be negative: no letter is a
+ *           digit.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/cli/cmd.h"
+#include "compiler/base/diag.h"
+
+static const struct command { const char *name, *synopsis, *help; } commands[CMD_COUNT] = {
+#define X(id, name, function, synopsis, help) [CMD_##id] = {name, synopsis, help},
+    CMD_COMMANDS(X)
+#undef X
+};
+
+static const struct option { const char *name; char letter; const char *metavar; unsigned commands; const char *help; }
+    options[OPT_COUNT] = {
+#define X(id, name, letter, metavar, commands, help) [OPT_##id] = {name, letter, metavar, commands, help},
+        CMD_OPTIONS(X)
+#undef X
+};
+
+static const char *const later[] = {"sim"};
+
+/* One name that was typed, against all of a kind; NULL when none is near. */
+static const char *near_option(const char *name, size_t length) {
+    const char *names[OPT_COUNT];
+    for (int i = 0; i < OPT_COUNT; i++) names[i] = options[i].name;
+    return diag_nearest(name, length, names, OPT_COUNT);
+}
+
+static const char *near_command(const char *name) {
+    const char *names[CMD_COUNT + 1];
+    for (int i = 0; i < CMD_COUNT; i++) names[i] = commands[i].name;
+    names[CMD_COUNT] = "help";
+    return diag_nearest(name, strlen(name), names, CMD_COUNT + 1);
+}
+
+/* Takes the option at argv[*i] (and its value, which may be argv[*i + 1]). */
+static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_error *err) {
+    const char *arg = argv[*i], *value = NULL;
+    int found = -1;
+    if (arg[1] == '-') {
+        const char *name = arg + 2, *equals = strchr(name, '=');
+        size_t length = equals ? (size_t)(equals - name) : strlen(name);
+        for (int o = 0; o < OPT_COUNT; o++)
+            if (strlen(options[o].name) == length && memcmp(options[o].name, name, length) == 0) found = o;
+        if (found < 0) {
+            const char *near = near_option(name, length);
+            return fcp_fail(err, FCP_E_USAGE,
+                            near ? "unknown option --%.*s; did you mean --%s?" : "unknown option --%.*s",
+                            (int)(length < 100 ? length : 100), name, near);
+        }
+        if (equals) value = equals + 1;
+        if (value && !options[found].metavar)
+            return fcp_fail(err, FCP_E_USAGE, "--%s takes no value", options[found].name);
+    } else {
+        for (int o = 0; o < OPT_COUNT; o++)
+            if (options[o].letter && options[o].letter == arg[1]) found = o;
+        if (found < 0) return fcp_fail(err, FCP_E_USAGE, "unknown option -%.100s", arg + 1);
+        if (arg[2]) {
+            if (!options[found].metavar) return fcp_fail(err, FCP_E_USAGE, "-%c takes no value", arg[1]);
+            value = arg + 2;
+        }
+    }
+    if (options[found].metavar && !value) {
+        if (*i + 1 >= argc)
+            return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", options[found].name, options[found].name,
+                            options[found].metavar);
+        value = argv[++*i];
+    }
+    if (options[found].metavar && !*value)
+        return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", options[found].name, options[found].name,
+                        options[found].metavar);
+    out->value[found] = value ? value : "";
+    if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
+    if (found == OPT_FIELD) out->fields[out->field_count++] = value;
+    return FCP_OK;
+}
+
+/* Sorts out the positional arguments: [command] [file], or `help [topic]`. */
+static fcp_code take_words(cmd_line *out, const char *const *words, int count, fcp_error *err) {
+    int at = 0;
+    if (count > 0 && strcmp(words[0], "help") == 0) {
+        out->help = true;
+        out->help_topic = count > 1 ? words[1] : NULL;
+        return count > 2 ? fcp_fail(err, FCP_E_USAGE, "help takes one command") : FCP_OK;
+    }
+    for (size_t i = 0; count > 0 && i < sizeof later / sizeof *later; i++)
+        if (strcmp(words[0], later[i]) == 0)
+            return fcp_fail(err, FCP_E_UNSUPPORTED, "the command '%s' is not built into this version", later[i]);
+    out->command = CMD_COMPILE;
+    for (int c = 0; count > 0 && c < CMD_COUNT; c++)
+        if (strcmp(words[0], commands[c].name) == 0) {
+            out->command = (cmd_command)c;
+            at = 1;
+        }
+    if (out->value[OPT_HELP]) {
+        out->help = true;
+        out->help_topic = at ? words[0] : NULL;
+        return FCP_OK;
+    }
+    if (out->value[OPT_VERSION]) return FCP_OK;
+    if (at == count)
+        return fcp_fail(err, FCP_E_USAGE, "%s needs a file: fcpc %s%s%s; fcpc --help says more",
+                        at ? words[0] : "fcpc", at ? words[0] : "", at ? " " : "", commands[out->command].synopsis);
+    out->file = words[at];
+    if (at == 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) { /* not a file: a command misspelt? */
+        const char *near = near_command(words[0]);
+        if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
+        if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);
+    }
+    if (at && out->command == CMD_EXPLAIN) {
+        if (count != at + 3)
+            return fcp_fail(err, FCP_E_USAGE, "explain needs a mask and two positions: fcpc explain %s",
+                            commands[CMD_EXPLAIN].synopsis);
+        out->more[0] = words[at + 1];
+        out->more[1] = words[at + 2];
+        return FCP_OK;
+    }
+    if (count > at + 1)
+        return fcp_fail(err, FCP_E_USAGE, "one file at a time: '%.100s' is surplus", words[at + 1]);
+    return FCP_OK;
+}
+
+fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0) out->json = true;
+        if (strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0) out->quiet = true;
+    }
+    size_t room = (size_t)argc + 1;
+    const char **words = calloc(room, sizeof *words);
+    out->defines = calloc(room, sizeof *out->defines);
+    out->fields = calloc(room, sizeof *out->fields);
+    fcp_code code = words && out->defines && out->fields ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    int count = 0;
+    bool only_words = false;
+    for (int i = 1; i < argc && code == FCP_OK; i++) {
+        const bool digit = argv[i][0] == '-' && argv[i][1] >= '0' && argv[i][1] <= '9';
+        const bool word = only_words || (digit && count && !strcmp(words[0], "explain"));
+        if (!only_words && strcmp(argv[i], "--") == 0) only_words = true;
+        else if (!word && argv[i][0] == '-' && argv[i][1]) code = take_option(argc, argv, &i, out, err);
+        else words[count++] = argv[i];
+    }
+    if (code == FCP_OK) code = take_words(out, words, count, err);
+    if (code == FCP_OK && !out->help && !out->value[OPT_VERSION]) {
+        for (int o = 0; o < OPT_COUNT && code == FCP_OK; o++)
+            if (out->value[o] && !(options[o].commands & 1u << out->command))
+                code = fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s", options[o].name,
+                                commands[out->command].name);
+        if (code == FCP_OK && out->value[OPT_CHECK] && out->value[OPT_NO_CHECK])
+            code = fcp_fail(err, FCP_E_USAGE, "--check and --no-check exclude each other");
+    }
+    free(words);
+    out->json = out->value[OPT_JSON] != NULL || (code != FCP_OK && out->json);
+    out->quiet = out->value[OPT_QUIET] != NULL || (code != FCP_OK && out->quiet);
+    return code;
+}
+
+void cmd_line_free(cmd_line *line) {
+    free(line->defines);
+    line->defines = NULL;
+    free(line->fields);
+    line->fields = NULL;
+}
+
+fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
+                    uint64_t *out, fcp_error *err) {
+    const char *typed = line->value[option];
+    if (!typed) {
+        *out = fallback;
+        return FCP_OK;
+    }
+    uint64_t value = 0;
+    bool good = *typed != 0;
+    for (const char *s = typed; *s && good; s++)
+        good = *s >= '0' && *s <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
+               !__builtin_add_overflow(value, (uint64_t)(*s - '0'), &value);
+    if (!good || value < low || value > high)
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", options[option].name,
+                        typed, (unsigned long long)low, (unsigned long long)high);
+    *out = value;
+    return FCP_OK;
+}
+
+fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err) {
+    uint64_t value = 0;
+    const char *at = typed;
+    bool good = *at >= '0' && *at <= '9';
+    for (; *at >= '0' && *at <= '9' && good; at++)
+        good = !__builtin_mul_overflow(value, 10, &value) &&
+               !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
+    static const char suffixes[] = "KMG";
+    const char *suffix = *at ? strchr(suffixes, *at) : NULL;
+    if (suffix) at++, good &= !__builtin_mul_overflow(value, UINT64_C(1) << 10 * (suffix - suffixes + 1), &value);
+    if (!good || *at || value > INT64_MAX)
+        return fcp_fail(err, FCP_E_USAGE, "%s is %.60s: expected a whole number, perhaps with K, M or G", what, typed);
+    *out = value;
+    return FCP_OK;
+}
+
+fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err) {
+    const char *typed = line->value[option], *dots = typed ? strstr(typed, "..") : NULL;
+    char first[32] = "";
+    *from = *to = 0;
+    if (!typed) return FCP_OK;
+    if (dots && (size_t)(dots - typed) < sizeof first) memcpy(first, typed, (size_t)(dots - typed));
+    if (!dots || (first[0] && cmd_position(options[option].name, first, from, NULL) != FCP_OK) ||
+        (dots[2] && cmd_position(options[option].name, dots + 2, to, NULL) != FCP_OK) || (dots[2] && *from >= *to))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", options[option].name, typed);
+    return FCP_OK;
+}
+
+static void print_options(unsigned wanted) {
+    for (int o = 0; o < OPT_COUNT; o++) {
+        if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands < CMD_BATCH)) continue;
+        char left[64], letter[8] = "    ";
+        if (options[o].letter) snprintf(letter, sizeof letter, "-%c, ", options[o].letter);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, options[o].name, options[o].metavar ? " " : "",
+                 options[o].metavar ? options[o].metavar : "");
+        printf("  %-28s %s\n", left, options[o].help);
+    }
+}
+
+fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
+    for (int c = 0; line->help_topic && c < CMD_COUNT; c++) {
+        if (strcmp(commands[c].name, line->help_topic) != 0) continue;
+        printf("usage: fcpc %s%s%s\n\n%s\n\noptions:\n", c == CMD_COMPILE ? "" : commands[c].name,
+               c == CMD_COMPILE ? "" : " ", commands[c].synopsis, commands[c].help);
+        print_options(1u << c);
+        if (c == CMD_RUN)
+            printf(
+                "\nTensors are .npy files over the packed batch, float32 for a plan of fp32, float16 for fp16, and with\n"
+                "--bf16 uint16 for bf16; KV tensors have kv_heads heads. A program is accepted in place of a plan.\n");
+        return cmd_flush(err);
+    }
+    if (line->help_topic)
+        return fcp_fail(err, FCP_E_USAGE, "there is no command '%.100s'; fcpc --help lists them", line->help_topic);
+    printf("fcpc %s: a compiler for context-parallel attention\n\nusage:\n", FCPC_VERSION);
+    for (int c = 0; c < CMD_COUNT; c++) {
+        char left[96];
+        snprintf(left, sizeof left, "fcpc %s%s%s", c == CMD_COMPILE ? "" : commands[c].name,
+                 c == CMD_COMPILE ? "" : " ", commands[c].synopsis);
+        printf("  %s\n        %s\n", left, commands[c].help);
+    }
+    printf(
+        "  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
+    print_options(CMD_ALL);
+    printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
+    return cmd_flush(err);
+}

@@ -1,0 +1,195 @@
+/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or
+ * compiled to a cubin.
+ *
+ * Requires: NVRTC where a cubin is asked for, and no GPU.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/kernels/jit.h"
+#include "runtime/kernels/source.h"
+#include "compiler/cli/cmd.h"
+
+typedef struct emission {
+    unsigned passes, skeletons, backward;
+    char *source;
+    const char *arch; /* that is named; NULL: none */
+    bool compiled;    /* the cubin is asked for, not the source */
+    fcp_jit *jit;
+    fcp_cubin cubin;
+    bool cached;
+    double seconds;
+    emit_kernel kernels[EMIT_KERNELS]; /* what the skeletons say */
+    uint32_t kernel_count;
+} emission;
+
+static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsigned *out, fcp_error *err) {
+    const char *typed = line->value[OPT_PASS];
+    *out = plan->problem->passes;
+    if (!typed || strcmp(typed, "forward,backward") == 0 || strcmp(typed, "backward,forward") == 0) {
+        if (typed) *out = 1u << FCP_FORWARD | 1u << FCP_BACKWARD;
+        return FCP_OK;
+    }
+    if (strcmp(typed, "forward") == 0) *out = 1u << FCP_FORWARD;
+    else if (strcmp(typed, "backward") == 0) *out = 1u << FCP_BACKWARD;
+    else return fcp_fail(err, FCP_E_USAGE, "--pass is forward, backward or forward,backward, not '%.100s'", typed);
+    return FCP_OK;
+}
+
+static const struct {
+    const char *name;
+    unsigned skeletons; /* for sm_90a, and on mma.sync */
+} backwards[] = {{"ordered", EMIT_ORDERED | EMIT_ORDERED_SM90},
+                 {"unordered", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
+                 {"split", EMIT_SPLIT}};
+enum { BACKWARDS = sizeof backwards / sizeof *backwards };
+
+/* What --backward names; 0: the plan's own. */
+static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *err) {
+    const char *typed = line->value[OPT_BACKWARD], *pass = line->value[OPT_PASS];
+    *out = 0;
+    if (!typed) return FCP_OK;
+    if (pass && strcmp(pass, "forward") == 0)
+        return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
+    for (int i = 0; i < BACKWARDS; i++)
+        if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeletons;
+    return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
+}
+
+static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
+    if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
+    /* ordered and unordered are on sm_90a the skeletons for it, where they have the head_dim */
+    bool there = emit_backward(p->head_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
+    if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
+    if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward;
+    return fcp_kernel_source(plan, e->skeletons, &e->source, err);
+}
+
+static fcp_code compile(emission *e, fcp_error *err) {
+    double start = cmd_now();
+    fcp_code code = fcp_jit_open(NULL, &e->jit, err);
+    cmd_doing("compiling kernels");
+    if (code == FCP_OK) code = fcp_jit_compile(e->jit, "fcpc.cu", e->source, e->arch, NULL, &e->cubin, &e->cached, err);
+    cmd_done();
+    e->seconds = cmd_now() - start;
+    return code;
+}
+
+static const fcp_kernel_cost *cost_of(const emission *e, const char *name) {
+    for (uint32_t i = 0; i < e->cubin.kernel_count; i++)
+        if (strcmp(e->cubin.kernels[i].name, name) == 0) return &e->cubin.kernels[i];
+    return NULL;
+}
+
+static void print_text(const emission *e) {
+    for (uint32_t i = 0; i < e->kernel_count; i++) {
+        const emit_kernel *k = &e->kernels[i];
+        const fcp_kernel_cost *c = cost_of(e, k->name);
+        if (!c) continue;
+        fprintf(stderr,
+                "%-19s %3" PRIu32 " registers of %3" PRIu32 ", %" PRIu32 " threads, %" PRIu32
+                " bytes of shared memory, %" PRIu32 " bytes spilled", k->name, c->registers, k->registers, k->threads,
+                k->shared + c->shared, c->spill_stores + c->spill_loads);
+        uint32_t resident = emit_resident(e->arch, k->threads, c->registers, k->shared + c->shared);
+        if (resident) fprintf(stderr, ", %" PRIu32 " block%s a multiprocessor", resident, resident == 1 ? "" : "s");
+        fputc('\n', stderr);
+    }
+    fprintf(stderr, "%s, %zu bytes, %s in %.3f s\n", e->arch, e->cubin.size, e->cached ? "from the cache" : "compiled",
+            e->seconds);
+}
+
+static fcp_code print_json(const cmd_input *input, const emission *e, bool with_source, fcp_error *err) {
+    json j = {0};
+    json_object(&j, NULL);
+    json_array(&j, "passes");
+    if (e->passes & 1u << FCP_FORWARD) json_string(&j, NULL, "forward");
+    if (e->passes & 1u << FCP_BACKWARD) json_string(&j, NULL, "backward");
+    json_end(&j);
+    for (int i = 0; i < BACKWARDS; i++)
+        if (backwards[i].skeletons & e->backward) json_string(&j, "backward", backwards[i].name);
+    json_u64(&j, "source_bytes", strlen(e->source));
+    json_string(&j, "arch", e->arch);
+    json_array(&j, "kernels");
+    for (uint32_t i = 0; i < e->kernel_count; i++) {
+        const emit_kernel *k = &e->kernels[i];
+        const fcp_kernel_cost *c = cost_of(e, k->name);
+        json_object(&j, NULL);
+        json_string(&j, "name", k->name);
+        json_u64(&j, "threads", k->threads);
+        json_u64(&j, "shared_bytes", k->shared + (c ? c->shared : 0));
+        json_u64(&j, "registers_budget", k->registers);
+        if (c) {
+            json_u64(&j, "registers", c->registers);
+            json_u64(&j, "spill_bytes", c->spill_stores + c->spill_loads);
+            json_u64(&j, "stack_bytes", c->stack);
+            json_u64(&j, "barriers", c->barriers);
+            uint32_t resident = emit_resident(e->arch, k->threads, c->registers, k->shared + c->shared);
+            if (resident) json_u64(&j, "blocks_per_multiprocessor", resident);
+            else json_null(&j, "blocks_per_multiprocessor");
+        }
+        json_end(&j);
+    }
+    json_end(&j);
+    if (e->compiled) {
+        json_u64(&j, "cubin_bytes", e->cubin.size);
+        json_u64(&j, "serialisation_notes", e->cubin.notes);
+        json_bool(&j, "cached", e->cached);
+        json_double(&j, "seconds", e->seconds);
+        json_string(&j, "cache_warning", *fcp_jit_warning(e->jit) ? fcp_jit_warning(e->jit) : NULL);
+    }
+    if (with_source) json_string(&j, "source", e->source);
+    cmd_json_warnings(&j, input->diagnostics);
+    json_end(&j);
+    return cmd_json_print(&j, err);
+}
+
+static fcp_code write_file(const char *path, const void *bytes, size_t size, fcp_error *err) {
+    cmd_file f;
+    fcp_code code = cmd_file_open(&f, path, err);
+    if (code != FCP_OK) return code;
+    fwrite(bytes, 1, size, f.stream);
+    return cmd_file_commit(&f, err);
+}
+
+static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fcp_error *err) {
+    const char *path = line->value[OPT_OUTPUT];
+    fcp_code code = cmd_check_outputs(line, (cmd_option[]){OPT_OUTPUT}, 1, err);
+    e->arch = line->value[OPT_ARCH];
+    if (code == FCP_OK) code = wanted_backward(line, &e->backward, err);
+    if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
+    e->compiled = e->arch && !line->value[OPT_SOURCE];
+    if (code == FCP_OK && e->compiled && !path && !line->json && isatty(STDOUT_FILENO))
+        code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");
+    if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
+    if (code == FCP_OK) code = make_source(input->plan, line->value[OPT_MMA_SYNC] != NULL, e, err);
+    if (code == FCP_OK && e->compiled) code = compile(e, err);
+    if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
+    if (code != FCP_OK) return code;
+    e->kernel_count =
+        emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
+    const void *bytes = e->compiled ? e->cubin.bytes : e->source;
+    size_t size = e->compiled ? e->cubin.size : strlen(e->source);
+    if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)
+        fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
+    if (path) code = write_file(path, bytes, size, err);
+    else if (!line->json) fwrite(bytes, 1, size, stdout);
+    if (code == FCP_OK && e->compiled && !line->quiet) print_text(e);
+    if (code == FCP_OK) code = line->json ? print_json(input, e, !e->compiled && !path, err) : cmd_flush(err);
+    return code;
+}
+
+fcp_code cmd_emit_kernels(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    emission e = {0};
+    fcp_code code = emit_all(line, input, &e, err);
+    fcp_cubin_free(&e.cubin);
+    fcp_jit_close(e.jit);
+    free(e.source);
+    return code;
+}

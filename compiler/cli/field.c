@@ -1,0 +1,86 @@
+/* cmd_field.c: are the files that a plan's fields and tables came from still what they were?
+ *
+ * Requires: a checked plan. Gives: nothing where a file is the one that was read, or is not there; else E322. A file is
+ *           looked for where --field says, else beside the plan and in the current folder.
+ * Cost:     each file is read once.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/cli/cmd.h"
+#include "runtime/base/sha256.h"
+
+/* The file that --field gives for an array; NULL: none. The last one counts. */
+static const char *given_file(const cmd_line *line, const char *name) {
+    size_t length = strlen(name);
+    const char *found = NULL;
+    for (size_t i = 0; i < line->field_count; i++)
+        if (!strncmp(line->fields[i], name, length) && line->fields[i][length] == '=')
+            found = line->fields[i] + length + 1;
+    return found;
+}
+
+/* Each --field names an array that came from a file. */
+static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
+    for (size_t i = 0; i < line->field_count; i++) {
+        const char *typed = line->fields[i], *equals = strchr(typed, '=');
+        if (!equals || equals == typed || !equals[1])
+            return fcp_fail(err, FCP_E_USAGE, "--field %.60s: expected a name and a file, --field doc=doc.npy", typed);
+        const fcp_array *found = NULL;
+        for (uint64_t a = 0; a < plan->arrays_count; a++) {
+            const char *name = plan->names + plan->arrays[a].name;
+            if (strlen(name) == (size_t)(equals - typed) && !memcmp(name, typed, strlen(name)))
+                found = &plan->arrays[a];
+        }
+        if (!found) return fcp_fail(err, FCP_E_USAGE, "the plan reads no field '%.*s'", (int)(equals - typed), typed);
+        if (found->file == FCP_NONE)
+            return fcp_fail(err, FCP_E_USAGE, "field '%.*s' of the plan came from no file", (int)(equals - typed),
+                            typed);
+    }
+    return FCP_OK;
+}
+
+/* Compares a file's hash. `needed`: it must be there. *out_there: it was. */
+static fcp_code check_file(const char *path, const char *name, const fcp_array *a, bool needed, bool *out_there,
+                           fcp_error *err) {
+    uint8_t hash[sizeof a->hash];
+    int why = sha256_file(path, hash);
+    *out_there = why == 0;
+    if (why && (needed || why == ENOMEM)) {
+        fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
+        snprintf(err->file, sizeof err->file, "%s", path);
+        return FCP_E_READ;
+    }
+    if (why || !memcmp(hash, a->hash, sizeof hash)) return FCP_OK;
+    fcp_fail(err, FCP_E_FIELD_CHANGED,
+             "%s '%.60s' was read from another file than this when the plan was made; compile again",
+             a->kind == FCP_TABLE ? "table" : "field", name);
+    snprintf(err->file, sizeof err->file, "%s", path);
+    return FCP_E_FIELD_CHANGED;
+}
+
+fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
+    fcp_code code = check_names(line, plan, err);
+    const char *slash = strrchr(line->file, '/');
+    size_t folder = slash ? (size_t)(slash - line->file) + 1 : 0;
+    for (uint64_t i = 0; i < plan->arrays_count && code == FCP_OK; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        const char *name = plan->names + a->name;
+        if (a->file == FCP_NONE) continue;
+        const char *file = plan->names + a->file, *given = given_file(line, name);
+        bool there = false;
+        if (given) {
+            code = check_file(given, name, a, true, &there, err);
+            continue;
+        }
+        char *beside = malloc(folder + strlen(file) + 1);
+        if (!beside) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        memcpy(beside, line->file, folder);
+        strcpy(beside + folder, file);
+        if (file[0] != '/' && folder) code = check_file(beside, name, a, false, &there, err);
+        if (code == FCP_OK && !there) code = check_file(file, name, a, false, &there, err);
+        free(beside);
+    }
+    return code;
+}

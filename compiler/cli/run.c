@@ -1,0 +1,398 @@
+/* cmd_run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on drawn ones, and judges the result.
+ *
+ * Order: inputs are read and everything about outputs that can be known is checked first; then the passes run; then the
+ * check; then outputs are written, so that a result that was found wrong is never written.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/npy.h"
+#include "runtime/judge/reference.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "compiler/cli/cmd.h"
+#include "compiler/show/summary.h"
+
+enum { BIT_Q = 1 << FCP_TENSOR_Q, BIT_K = 1 << FCP_TENSOR_K, BIT_V = 1 << FCP_TENSOR_V, BIT_DO = 1 << FCP_TENSOR_DO };
+
+/* Which option names the file of a tensor. */
+static const cmd_option tensor_option[FCP_TENSORS] = {
+    [FCP_TENSOR_Q] = OPT_Q,   [FCP_TENSOR_K] = OPT_K,     [FCP_TENSOR_V] = OPT_V,   [FCP_TENSOR_DO] = OPT_DO,
+    [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
+    [FCP_TENSOR_DV] = OPT_DV};
+static const char *const pass_name[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
+
+typedef struct job {
+    fcp_shape shape;
+    bool drawn, check, pass[FCP_PASSES];
+    unsigned outputs; /* bit per tensor that is to be written */
+    double seconds[FCP_PASSES], check_seconds;
+    uint64_t seed, threads, timeout;
+    fcp_packed packed;
+    fcp_check_report report;
+    fcp_partition partition; /* asked for, then taken */
+    char backend[32], transport[32], partition_why[400], warning[400];
+    bool nccl;             /* this process is one rank of several, or the only one */
+    uint32_t first, count; /* the ranks of this process */
+    fcp_session *session;
+} job;
+
+/* --- what is to be done ------------------------------------------------------------------------------------------- */
+
+static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_error *err) {
+    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        size_t length = strcspn(s, ",");
+        int found = -1;
+        for (int p = 0; p < FCP_PASSES; p++)
+            if (strlen(pass_name[p]) == length && memcmp(pass_name[p], s, length) == 0) found = p;
+        if (length == 4 && memcmp(s, "both", 4) == 0) wanted[FCP_FORWARD] = wanted[FCP_BACKWARD] = true;
+        else if (found < 0)
+            return fcp_fail(err, FCP_E_USAGE, "--pass %.60s: expected forward, backward or both", list);
+        else wanted[found] = true;
+    }
+    return FCP_OK;
+}
+
+/* What can be wrong with the command line alone, before anything is read. */
+static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_PASSES], fcp_error *err) {
+    unsigned inputs = 0;
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (line->value[tensor_option[t]]) {
+            bool output = t == FCP_TENSOR_O || t == FCP_TENSOR_LSE || t >= FCP_TENSOR_DQ;
+            if (output) work->outputs |= 1u << t;
+            else inputs |= 1u << t;
+        }
+    work->drawn = inputs == 0;
+    work->check = line->value[OPT_CHECK] || (work->drawn && !line->value[OPT_NO_CHECK]);
+    unsigned qkv = BIT_Q | BIT_K | BIT_V;
+    if (!work->drawn && (inputs & qkv) != qkv)
+        return fcp_fail(err, FCP_E_USAGE, "--%s is missing: q, k and v come together",
+                        !(inputs & BIT_Q) ? "q" : !(inputs & BIT_K) ? "k" : "v");
+    unsigned gradients = 1u << FCP_TENSOR_DQ | 1u << FCP_TENSOR_DK | 1u << FCP_TENSOR_DV;
+    if (!work->drawn && !(inputs & BIT_DO) && work->outputs & gradients)
+        return fcp_fail(err, FCP_E_USAGE, "gradients need --do, the gradient of the output");
+    fcp_code code = FCP_OK;
+    if (line->value[OPT_PASS]) code = parse_passes(line->value[OPT_PASS], wanted, err);
+    if (code == FCP_OK && line->value[OPT_PASS] && !wanted[FCP_BACKWARD] && work->outputs & gradients)
+        return fcp_fail(err, FCP_E_USAGE, "gradients need the backward pass: --pass forward,backward");
+    if (code == FCP_OK && wanted[FCP_BACKWARD] && !work->drawn && !(inputs & BIT_DO))
+        return fcp_fail(err, FCP_E_USAGE, "the backward pass needs --do, the gradient of the output");
+    if (code == FCP_OK && !line->value[OPT_PASS] && inputs & BIT_DO) wanted[FCP_FORWARD] = wanted[FCP_BACKWARD] = true;
+    if (code == FCP_OK && !line->value[OPT_PASS] && work->outputs & gradients) wanted[FCP_BACKWARD] = true;
+    if (code == FCP_OK && !line->value[OPT_PASS] && !work->drawn) wanted[FCP_FORWARD] = true;
+    if (code == FCP_OK) code = cmd_number(line, OPT_SEED, 0, UINT64_MAX, 1, &work->seed, err);
+    if (code == FCP_OK) code = cmd_number(line, OPT_THREADS, 1, 4096, 0, &work->threads, err);
+    const char *partition = line->value[OPT_SM_PARTITION];
+    if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
+        return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
+    if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
+    if (code == FCP_OK)
+        code = cmd_check_outputs(line, (cmd_option[]){OPT_OUT, OPT_LSE, OPT_DQ, OPT_DK, OPT_DV}, 5, err);
+    return code;
+}
+
+/* Settles which passes run. The backward pass needs what the forward pass computes, so it brings it along. */
+static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PASSES], fcp_error *err) {
+    bool any = wanted[FCP_FORWARD] || wanted[FCP_BACKWARD];
+    for (int p = 0; p < FCP_PASSES; p++) {
+        if (wanted[p] && !work->shape.has_pass[p])
+            return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", pass_name[p]);
+        work->pass[p] = any ? wanted[p] : work->shape.has_pass[p];
+    }
+    if (work->pass[FCP_BACKWARD]) {
+        if (!work->shape.has_pass[FCP_FORWARD])
+            return fcp_fail(err, FCP_E_PASS, "the plan has no forward pass, whose results the backward pass reads");
+        work->pass[FCP_FORWARD] = true;
+    }
+    bool files = !work->drawn || work->outputs & ~(1u << FCP_TENSOR_LSE);
+    if (files && work->shape.dtype == FCP_BF16 && !line->value[OPT_BF16])
+        return fcp_fail(
+            err, FCP_E_TENSOR,
+            "the plan's tensors are bf16: say --bf16 to pass them as uint16, or compile with -D model.dtype=fp32");
+    if (line->value[OPT_BF16] && work->shape.dtype != FCP_BF16)
+        return fcp_fail(err, FCP_E_TENSOR, "--bf16, but the plan's tensors are %s", fcp_dtype_name(work->shape.dtype));
+    return FCP_OK;
+}
+
+static uint64_t tokens_of(const fcp_shape *shape, int t) {
+    uint64_t dims[3];
+    fcp_tensor_shape(shape, (fcp_tensor)t, dims);
+    return dims[0];
+}
+
+/* Whether this process is one rank of many: those but rank 0 say nothing but what is wrong. */
+static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
+    const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
+    const fcp_problem *p = input->plan->problem;
+    fcp_place place;
+    work->nccl = transport && strcmp(transport, "nccl") == 0 && backend && strcmp(backend, "cuda") == 0;
+    if (!work->nccl && line->value[OPT_ID_FILE])
+        return fcp_fail(err, FCP_E_USAGE, "--id-file is for --backend cuda --transport nccl");
+    if (!work->nccl) return FCP_OK;
+    fcp_code code = fcp_place_find(NULL, p->ranks, p->gpus, &place, err);
+    if (code) return code;
+    input->json_told = place.rank != 0;
+    return FCP_OK;
+}
+
+/* Refuses what the machine cannot hold, rather than to die of it: tensors, and as much again cut by rank. */
+static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
+    double need = 0, pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (set & 1u << t)
+            need += 2.0 * (double)fcp_tensor_token_bytes(&work->shape, (fcp_tensor)t) *
+                    (double)tokens_of(&work->shape, t);
+    if (pages <= 0 || need <= pages * page) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "the tensors alone need %.1f GB, this machine has %.1f GB", need / 1e9,
+                    pages * page / 1e9);
+}
+
+/* --- doing it ----------------------------------------------------------------------------------------------------- */
+
+static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_error *err) {
+    unsigned all = set;
+    for (int p = 0; p < FCP_PASSES; p++)
+        if (work->pass[p]) all |= fcp_pass_outputs((fcp_pass)p);
+    fcp_code code = check_memory(work, all, err);
+    if (code != FCP_OK) return code;
+    if (work->drawn) {
+        code = fcp_packed_alloc(&work->shape, set, &work->packed, err);
+        if (code == FCP_OK) fcp_packed_draw(&work->shape, set, work->seed, &work->packed);
+    }
+    for (int t = 0; !work->drawn && t < FCP_TENSORS && code == FCP_OK; t++) {
+        if (!(set & 1u << t)) continue;
+        uint64_t dims[3];
+        uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
+        code = fcp_npy_load(line->value[tensor_option[t]], fcp_npy_type_of(work->shape.dtype), count, dims,
+                            &work->packed.t[t], err);
+    }
+    if (code == FCP_OK) code = fcp_packed_alloc(&work->shape, all, &work->packed, err);
+    return code;
+}
+
+static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
+    static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
+    const fcp_start start = {.id_file = line->value[OPT_ID_FILE]};
+    fcp_session_options options = {.backend = line->value[OPT_BACKEND],
+                                   .transport = line->value[OPT_TRANSPORT],
+                                   .start = &start,
+                                   .compute_threads = (uint32_t)work->threads,
+                                   .timeout_s = (uint32_t)work->timeout,
+                                   .host_tensors = true,
+                                   .partition = work->partition,
+                                   .mma_sync = line->value[OPT_MMA_SYNC] != NULL};
+    fcp_code code = fcp_session_create(plan, &options, &work->session, err);
+    if (code != FCP_OK) return code;
+    fcp_session *session = work->session;
+    work->count = fcp_session_ranks(session, &work->first);
+    snprintf(work->backend, sizeof work->backend, "%s", fcp_session_backend(session));
+    snprintf(work->transport, sizeof work->transport, "%s", fcp_session_transport(session));
+    const char *why;
+    work->partition = fcp_session_partition(session, &why);
+    snprintf(work->partition_why, sizeof work->partition_why, "%s", why);
+    snprintf(work->warning, sizeof work->warning, "%s", fcp_session_warning(session));
+    if (*work->warning && !line->quiet && !line->json) fprintf(stderr, "fcpc: warning: %s\n", work->warning);
+    for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++) {
+        if (!work->pass[p]) continue;
+        cmd_doing(doing[p]);
+        code = fcp_session_run_packed(session, plan, (fcp_pass)p, &work->packed, &work->seconds[p], err);
+        cmd_done();
+    }
+    return code;
+}
+
+static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
+    work->report = FCP_CHECK_START;
+    if (!work->check) return FCP_OK;
+    double start = cmd_now();
+    cmd_doing("checking against the definition");
+    cmd_polled();
+    unsigned passes = 0;
+    for (int p = 0; p < FCP_PASSES; p++) passes |= (unsigned)work->pass[p] << p;
+    fcp_code code = fcp_check_ranks(plan, work->first, work->count, passes, &work->packed, (unsigned)work->threads, cmd_stop(),
+                                    &work->report, err);
+    cmd_unpolled();
+    cmd_done();
+    work->check_seconds = cmd_now() - start;
+    return code;
+}
+
+/* What each process found, to all: the report becomes that of all ranks; *out_wrong: the first rank with a wrong tensor. */
+static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
+    uint32_t processes = fcp_session_processes(work->session);
+    fcp_check *all = calloc(processes, sizeof *all);
+    fcp_code code = all ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", processes);
+    _Static_assert(sizeof *all <= FCP_GATHER_BYTES, "a check is gathered at once");
+    *out_wrong = work->first;
+    for (int t = FCP_TENSORS - 1; t >= 0 && code == FCP_OK && processes > 1; t--) {
+        fcp_check *c = &work->report.tensor[t];
+        if (!c->checked) continue; /* the same in all processes */
+        code = fcp_session_gather(work->session, c, sizeof *c, all, err);
+        for (uint32_t r = processes; r-- > 0 && code == FCP_OK;) {
+            if (!all[r].ok) *out_wrong = r;
+            c->ok &= all[r].ok;
+            if (all[r].max_abs_error > c->max_abs_error) {
+                c->max_abs_error = all[r].max_abs_error;
+                c->worst = all[r].worst;
+            }
+        }
+        work->report.ok &= c->ok;
+        if (c->max_abs_error > work->report.max_abs_error) work->report.max_abs_error = c->max_abs_error;
+    }
+    free(all);
+    return code;
+}
+
+/* All of them, or none: every file is complete before the first takes its name. */
+static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
+    fcp_beside file[FCP_TENSORS];
+    fcp_code code = FCP_OK;
+    int opened = 0;
+    cmd_polled();
+    for (int t = 0; t < FCP_TENSORS; t++) file[t] = (fcp_beside){.fd = -1};
+    for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
+        if (!(work->outputs & 1u << t)) continue;
+        const char *path = line->value[tensor_option[t]];
+        uint64_t dims[3];
+        uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
+        fcp_npy_type type = fcp_npy_type_of(fcp_tensor_dtype(&work->shape, (fcp_tensor)t));
+        int why = fcp_beside_open(&file[t], path);
+        code = why ? cmd_cannot_write(path, why, err)
+                   : fcp_npy_write(&file[t], type, count, dims, work->packed.t[t], err);
+        opened = t + 1;
+    }
+    cmd_unpolled();
+    if (code == FCP_OK && *cmd_stop()) code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+    for (int t = 0; t < opened; t++) {
+        int why = code == FCP_OK && (work->outputs & 1u << t) ? fcp_beside_commit(&file[t]) : 0;
+        if (why) code = cmd_cannot_write(line->value[tensor_option[t]], why, err);
+        fcp_beside_abandon(&file[t]);
+    }
+    return code;
+}
+
+/* --- telling it --------------------------------------------------------------------------------------------------- */
+
+static void print_text(const cmd_line *line, const fcp_plan *plan, const job *work) {
+    summary_figures f = summary_derive(plan);
+    double flops[FCP_PASSES] = {f.flops_forward, f.flops_backward};
+    char number[SUMMARY_NUMBER];
+    char tokens[64];
+    if (fcp_plan_split(plan))
+        snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", work->shape.tokens,
+                 work->shape.key_tokens);
+    else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", work->shape.tokens);
+    printf("%s: %s, %" PRIu32 ":%" PRIu32 " heads of %" PRIu32 ", %s, on %" PRIu32 " %s rank%s over %s; inputs %s\n",
+           line->file, tokens, work->shape.heads, work->shape.kv_heads, work->shape.head_dim,
+           fcp_dtype_name(work->shape.dtype), work->shape.ranks, work->backend, work->shape.ranks == 1 ? "" : "s",
+           work->transport, work->drawn ? "drawn" : "from files");
+    for (int p = 0; p < FCP_PASSES; p++)
+        if (work->pass[p])
+            printf("  %-8s %8.3f s  %s in all\n", pass_name[p], work->seconds[p],
+                   summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
+    if (strcmp(work->backend, "cuda") == 0)
+        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);
+    if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
+    if (!work->check) return;
+    printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        const fcp_check *c = &work->report.tensor[t];
+        if (c->checked)
+            printf("    %-4s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
+                   fcp_tensor_name((fcp_tensor)t), c->max_abs_error, c->reference_error, c->tolerance,
+                   c->ok ? "right" : "WRONG");
+    }
+}
+
+static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *wrong, fcp_error *err) {
+    json j = {0};
+    json_object(&j, NULL);
+    json_string(&j, "backend", work->backend);
+    json_string(&j, "transport", work->transport);
+    if (strcmp(work->backend, "cuda") == 0) {
+        json_string(&j, "sm_partition", fcp_partition_name(work->partition));
+        json_string(&j, "sm_partition_why", work->partition_why);
+        json_string(&j, "session_warning", *work->warning ? work->warning : NULL);
+    }
+    json_u64(&j, "ranks", work->shape.ranks);
+    json_bool(&j, "ok", work->report.ok);
+    json_bool(&j, "checked", work->check);
+    if (work->check) {
+        json_double(&j, "max_abs_error", work->report.max_abs_error);
+        json_double(&j, "reference_error", work->report.reference_error);
+    } else {
+        json_null(&j, "max_abs_error");
+        json_null(&j, "reference_error");
+    }
+    json_double(&j, "seconds", work->seconds[FCP_FORWARD] + work->seconds[FCP_BACKWARD]);
+    for (int p = 0; p < FCP_PASSES; p++)
+        if (work->pass[p]) json_double(&j, p == FCP_FORWARD ? "seconds_forward" : "seconds_backward", work->seconds[p]);
+    json_object(&j, "tensors");
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        const fcp_check *c = &work->report.tensor[t];
+        if (!c->checked) continue;
+        json_object(&j, fcp_tensor_name((fcp_tensor)t));
+        json_bool(&j, "ok", c->ok);
+        json_double(&j, "max_abs_error", c->max_abs_error);
+        json_double(&j, "reference_error", c->reference_error);
+        json_double(&j, "tolerance", c->tolerance);
+        json_end(&j);
+    }
+    json_end(&j);
+    if (wrong) cmd_json_error(&j, wrong);
+    cmd_json_warnings(&j, input->diagnostics);
+    json_end(&j);
+    input->json_told = true;
+    return cmd_json_print(&j, err);
+}
+
+static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
+    bool wanted[FCP_PASSES] = {false};
+    fcp_code code = check_options(line, work, wanted, err);
+    if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code != FCP_OK) return code;
+    if (!input->compiled) code = cmd_check_fields(line, input->plan, err);
+    if (code != FCP_OK) return code;
+    fcp_plan_shape(input->plan, &work->shape);
+    code = find_rank(line, input, work, err);
+    if (code == FCP_OK) code = settle(line, work, wanted, err);
+    unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);
+    if (code == FCP_OK) code = get_inputs(line, work, set, err);
+    if (code == FCP_OK) code = execute(line, input->plan, work, err);
+    if (code == FCP_OK) code = check(input->plan, work, err);
+    if (code != FCP_OK) return code;
+    fcp_error wrong = {0};
+    uint32_t wrong_rank = 0;
+    char who[32] = "";
+    if (work->check) code = share_report(work, &wrong_rank, err);
+    if (code == FCP_OK && work->report.ok && work->outputs)
+        code = fcp_session_collect_packed(work->session, input->plan, work->outputs, &work->packed, err);
+    fcp_session_free(work->session);
+    work->session = NULL;
+    if (code != FCP_OK) return code;
+    if (work->nccl && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
+    for (int t = 0; t < FCP_TENSORS && wrong.code == FCP_OK; t++)
+        if (work->report.tensor[t].checked && !work->report.tensor[t].ok)
+            fcp_fail(&wrong, FCP_E_MISMATCH, "%s%s differs from the definition of attention by %.3g, allowed is %.3g", who,
+                     fcp_tensor_name((fcp_tensor)t), work->report.tensor[t].max_abs_error,
+                     work->report.tensor[t].tolerance);
+    if (wrong.code == FCP_OK && work->first == 0) code = write_outputs(line, work, err);
+    if (code != FCP_OK) return code;
+    if (!line->quiet && !line->json && work->first == 0) print_text(line, input->plan, work);
+    if (line->json && work->first == 0) code = print_json(input, work, wrong.code != FCP_OK ? &wrong : NULL, err);
+    if (code == FCP_OK) code = cmd_flush(err);
+    if (code == FCP_OK && wrong.code != FCP_OK) {
+        *err = wrong;
+        code = wrong.code;
+    }
+    return code;
+}
+
+fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    job work = {.report = FCP_CHECK_START};
+    fcp_code code = run_job(line, input, &work, err);
+    fcp_session_free(work.session);
+    fcp_packed_free(&work.packed);
+    return code;
+}

@@ -1,0 +1,671 @@
+/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came
+ * to.
+ *
+ * Requires: a program that checks. Gives: the steps of the evaluation, in order; the conditions that decide the answer.
+ * Meaning: that of the language: from left to right, stopping where the answer is known, a fault only where it is
+ *      reached. An argument that faults makes its call fault if the body uses it at all, reached or not; that is found
+ *      out by asking the mask code, which is what a plan holds, and with which the answer must agree in any case.
+ * Cost: O(distinct calls x size of their bodies), with the text of a step as long as its expression.
+ */
+#include "compiler/explain/explain.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "compiler/explain/where.h"
+#include "compiler/expr/expr.h"
+#include "compiler/base/memo.h"
+#include "compiler/base/real.h"
+#include "compiler/expr/slice_sources.h"
+
+enum { TEXT_MAX = 2000 };
+
+typedef struct known {
+    explain_kind kind;
+    int64_t value; /* of a real, its bits */
+} known;
+
+/* Where an expression stands: as in expr.h, with values that are known. */
+typedef struct scene {
+    const mask *m;
+    const known *args;
+    const definition *def;
+    const known *def_args;
+    known s; /* of a score */
+} scene;
+
+typedef struct explaining {
+    sema *s;
+    explanation *out;
+    size_t room;
+    memo memo, quiet; /* of bodies; quiet: of those that were not told */
+    const whereabouts *where;
+    uint32_t in_index; /* inside [ ], where `/` rounds down */
+    bool strict; /* a call with an argument that faults faults */
+    bool lazy;   /* such a call did not, as it is not strict */
+    bool failed;
+} explaining;
+
+static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
+static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+static const char *keep(explaining *x, text *t) {
+    const char *copy =
+        t->failed ? NULL : arena_copy(&x->out->arena, t->at ? t->at : "", t->size < TEXT_MAX ? t->size : TEXT_MAX);
+    text_free(t);
+    if (!copy) x->failed = true;
+    return copy ? copy : "";
+}
+
+/* Begins a step; its number, or SIZE_MAX where it is not kept. */
+static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_rule rule) {
+    explanation *o = x->out;
+    if (x->failed) return SIZE_MAX;
+    if (o->count == EXPLAIN_STEPS) {
+        o->left_out++;
+        return SIZE_MAX;
+    }
+    if (o->count == x->room) {
+        size_t room = x->room ? x->room * 2 : 64;
+        explain_step *grown = ARENA_NEW(&o->arena, explain_step, room);
+        if (!grown) {
+            x->failed = true;
+            return SIZE_MAX;
+        }
+        if (o->count) memcpy(grown, o->steps, o->count * sizeof *grown);
+        o->steps = grown;
+        x->room = room;
+    }
+    text t = {0};
+    expr_print(e, &t);
+    explain_step *s = &o->steps[o->count];
+    *s = (explain_step){.depth = depth, .rule = rule, .kind = EXPLAIN_UNREACHED, .with = ""};
+    s->text = keep(x, &t);
+    diag_place(x->s->d, e->at, &s->file, &s->line, &s->column);
+    const char *copy = arena_copy(&o->arena, s->file, strlen(s->file));
+    if (!copy) x->failed = true;
+    s->file = copy ? copy : "";
+    const char *name, *bytes;
+    size_t size;
+    if (e->at.source < diag_source_count(x->s->d))
+        diag_source_get(x->s->d, e->at.source, &name, &bytes, &size, &s->builtin);
+    return o->count++;
+}
+
+static known end_step(explaining *x, size_t step, known v, text *with) {
+    const char *kept = with ? keep(x, with) : "";
+    if (step == SIZE_MAX) return v;
+    explain_step *s = &x->out->steps[step];
+    s->kind = v.kind;
+    if (v.kind == EXPLAIN_REAL) memcpy(&s->real, &v.value, sizeof s->real);
+    else s->value = v.value;
+    s->with = kept;
+    return v;
+}
+
+static void print_known(const explaining *x, text *t, known v) {
+    double shown;
+    memcpy(&shown, &v.value, sizeof shown);
+    if (v.kind == EXPLAIN_ARRAY) text_puts(t, x->s->arrays[v.value]->name);
+    else if (v.kind == EXPLAIN_REAL) real_print_short(shown, t);
+    else if (v.kind == EXPLAIN_NUMBER) text_printf(t, "%" PRId64, v.value);
+    else if (v.kind == EXPLAIN_CONDITION) text_puts(t, v.value ? "true" : "false");
+    else text_puts(t, "?");
+}
+
+static known fault(void) { return (known){EXPLAIN_FAULT, 0}; }
+static known array(uint32_t a) { return (known){EXPLAIN_ARRAY, a}; }
+static known number(int64_t v) { return (known){EXPLAIN_NUMBER, v}; }
+static known real(double v) {
+    known k = {EXPLAIN_REAL, 0};
+    memcpy(&k.value, &v, sizeof v);
+    return k;
+}
+static double real_of(known v) {
+    double x;
+    memcpy(&x, &v.value, sizeof x);
+    return v.kind == EXPLAIN_REAL ? x : (double)v.value;
+}
+static known condition(bool v) { return (known){EXPLAIN_CONDITION, v}; }
+
+/* --- operators ---------------------------------------------------------------------------------------------------- */
+
+static known apply_real(expr_op op, double x, double y) {
+    switch (op) {
+    case OP_LT: return condition(x < y);
+    case OP_LE: return condition(x <= y);
+    case OP_GT: return condition(x > y);
+    case OP_GE: return condition(x >= y);
+    case OP_EQ: return condition(x == y);
+    case OP_NE: return condition(x != y);
+    case OP_ADD: return real(x + y);
+    case OP_SUB: return real(x - y);
+    case OP_MUL: return real(x * y);
+    case OP_DIV: return real(x / y);
+    default: return fault();
+    }
+}
+
+static known apply(expr_op op, known a, known b) {
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) return apply_real(op, real_of(a), real_of(b));
+    int64_t v = 0, x = a.value, y = b.value;
+    switch (op) {
+    case OP_LT: return condition(x < y);
+    case OP_LE: return condition(x <= y);
+    case OP_GT: return condition(x > y);
+    case OP_GE: return condition(x >= y);
+    case OP_EQ: return condition(x == y);
+    case OP_NE: return condition(x != y);
+    case OP_ADD: return __builtin_add_overflow(x, y, &v) ? fault() : number(v);
+    case OP_SUB: return __builtin_sub_overflow(x, y, &v) ? fault() : number(v);
+    case OP_MUL: return __builtin_mul_overflow(x, y, &v) ? fault() : number(v);
+    case OP_DIV: return y == 0 || (x == INT64_MIN && y == -1) ? fault() : number(mc_div(x, y));
+    case OP_MOD: return y == 0 ? fault() : number(mc_mod(x, y));
+    default: return fault();
+    }
+}
+
+/* a op b op c ..., of one precedence and without parentheses, as one step. `and` and `or` stop where they may. */
+static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t depth, bool told) {
+    expr_op kind = (expr_op)top->op;
+    bool logic = kind == OP_AND || kind == OP_OR, done = false;
+    const expr *e = top;
+    while (e->a->kind == EXPR_BINARY && !e->a->parens && op_precedence((expr_op)e->a->op) == op_precedence(kind))
+        e = e->a;
+    size_t step = told ? begin_step(x, top, depth,
+                                    kind == OP_AND  ? EXPLAIN_AND
+                                    : kind == OP_OR ? EXPLAIN_OR
+                                                    : EXPLAIN_LEAF)
+                       : SIZE_MAX;
+    text with = {0};
+    known v = eval(x, e->a, f, depth + 1, told);
+    if (!logic) print_known(x, &with, v);
+    for (;; e = e->up) {
+        if (logic && !done) done = v.kind == EXPLAIN_FAULT || (v.value != 0) == (kind == OP_OR);
+        if (logic && done) {
+            if (told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF); /* stays not reached */
+        } else {
+            known b = eval(x, e->b, f, depth + 1, told);
+            if (!logic) {
+                text_printf(&with, " %s ", op_spelling((expr_op)e->op));
+                print_known(x, &with, b);
+            }
+            /* two whole numbers under a score's `/` are branches of an `if` that is real */
+            if (e->op == OP_DIV && f->m->score && !x->in_index && v.kind == EXPLAIN_NUMBER) v = real(real_of(v));
+            v = logic ? b : apply((expr_op)e->op, v, b);
+        }
+        if (e == top) break;
+    }
+    return end_step(x, step, v, &with);
+}
+
+static known eval_unary(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    bool is_not = e->op == OP_NOT;
+    size_t step = told ? begin_step(x, e, depth, is_not ? EXPLAIN_NOT : EXPLAIN_LEAF) : SIZE_MAX;
+    known v = eval(x, e->a, f, depth + 1, told);
+    text with = {0};
+    if (!is_not) {
+        text_puts(&with, "-");
+        print_known(x, &with, v);
+    }
+    if (v.kind == EXPLAIN_CONDITION) v = condition(!v.value);
+    else if (v.kind == EXPLAIN_NUMBER) v = apply(OP_SUB, number(0), v);
+    else if (v.kind == EXPLAIN_REAL) v = real(-real_of(v));
+    return end_step(x, step, v, &with);
+}
+
+static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_IF) : SIZE_MAX;
+    known c = eval(x, e->a, f, depth + 1, told), v = fault();
+    if (c.kind == EXPLAIN_CONDITION) {
+        if (!c.value && told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF);
+        v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
+        if (c.value && told) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF);
+        /* a whole number is real where the other branch is */
+        if (f->m->score && v.kind == EXPLAIN_NUMBER &&
+            eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
+            v = real(real_of(v));
+    }
+    return end_step(x, step, v, NULL);
+}
+
+static known real_function(uint32_t which, double x) {
+    switch (which) {
+    case BUILTIN_EXP: return real(exp(x));
+    case BUILTIN_EXP2: return real(exp2(x));
+    case BUILTIN_LOG: return real(log(x));
+    case BUILTIN_LOG2: return real(log2(x));
+    case BUILTIN_TANH: return real(tanh(x));
+    case BUILTIN_SQRT: return real(sqrt(x));
+    default: return real(floor(x));
+    }
+}
+
+/* min or max so far, and one more. */
+static known extreme(bool least, known a, known b) {
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) {
+        double u = real_of(a), w = real_of(b);
+        return real((least ? w < u : w > u) ? w : u);
+    }
+    return (least ? b.value < a.value : b.value > a.value) ? b : a;
+}
+
+static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    if (e->index == BUILTIN_RUN) return eval_run(x, e, f, depth, told);
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    known v = {EXPLAIN_UNREACHED, 0};
+    text with = {0};
+    text_printf(&with, "%s(", e->name);
+    for (const arg *a = e->args; a; a = a->next) {
+        known b = eval(x, a->value, f, depth + 1, told);
+        if (a != e->args) text_puts(&with, ", ");
+        print_known(x, &with, b);
+        if (e->index >= MASK_BUILTINS) v = b.kind == EXPLAIN_FAULT ? b : real_function(e->index, real_of(b));
+        else if (e->index == BUILTIN_ABS && b.kind == EXPLAIN_REAL) v = real(fabs(real_of(b)));
+        else if (e->index == BUILTIN_ABS) v = b.kind == EXPLAIN_NUMBER && b.value < 0 ? apply(OP_SUB, number(0), b) : b;
+        else if (a == e->args) v = b;
+        else if (e->index != BUILTIN_EXACT) v = extreme(e->index == BUILTIN_MIN, v, b);
+        else if (v.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) v = fault();
+        else v = b.value && mc_mod(v.value, b.value) ? fault() : apply(OP_DIV, v, b);
+    }
+    text_puts(&with, ")");
+    return end_step(x, step, v, &with);
+}
+
+static known eval_rect(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    return end_step(x, step, eval(x, e->target, f, depth + 1, told), NULL);
+}
+
+/* Which slices allow the pair: the first, and how many. */
+static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    const slice_source *from = e->target;
+    const slice *first = NULL;
+    uint64_t others = 0;
+    for (size_t i = 0; i < from->count; i++) {
+        if (!slice_allows(&from->at[i], x->out->q, x->out->k)) continue;
+        others += first != NULL;
+        if (!first) first = &from->at[i];
+    }
+    text with = {0};
+    if (!from->count) { /* of a plan, which has their union alone */
+        bool in = mc_in_bands(&x->s->out->slices[from->number], x->out->q, x->out->k);
+        text_puts(&with, in ? "in one of the plan's bands" : "in none of the plan's bands");
+        return end_step(x, step, condition(in), &with);
+    }
+    if (first) {
+        text_printf(&with, "%s %u: %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", from->path ? "line" : "number",
+                    first->line, first->q0, first->q1, first->k0, first->k1, slice_kinds[first->kind]);
+        if (others) text_printf(&with, ", and %" PRIu64 " more", others);
+    } else text_printf(&with, "none of the %zu", from->count);
+    return end_step(x, step, condition(first != NULL), &with);
+}
+
+/* --- fields and tables -------------------------------------------------------------------------------------------- */
+
+/* An array as the sequence explained sees it. */
+static mc_array bound_array(const program_array *a, const whereabouts *w) {
+    const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
+    return fcp_array_part(&a->record, a->data, w->first, &env);
+}
+
+/* The same of a declared one, loaded if need be. */
+static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
+    sema *s = x->s;
+    if (!load_array(s, number_of)) return false;
+    const array_decl *a = s->arrays[number_of];
+    if (!a->array.data) {
+        diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->name);
+        diag_hint(s->d, "--field %s=FILE gives them", a->name);
+        return false;
+    }
+    *out = bound_array(&a->array, x->where);
+    return true;
+}
+
+static known read_element(explaining *x, known a, known i, known j, text *with) {
+    mc_array bound;
+    if (a.kind != EXPLAIN_ARRAY || !bind_array(x, (uint32_t)a.value, &bound)) {
+        x->failed = true;
+        return fault();
+    }
+    text_printf(with, "%s[", x->s->arrays[a.value]->name);
+    print_known(x, with, i);
+    if (bound.columns) {
+        text_puts(with, ", ");
+        print_known(x, with, j);
+    }
+    text_puts(with, "]");
+    uint64_t at;
+    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at))
+        return fault();
+    if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value));
+    return number(mc_int_at(&bound, at));
+}
+
+static known eval_index(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    x->in_index++;
+    known a = eval(x, e->a, f, depth + 1, false), i = eval(x, e->b, f, depth + 1, told);
+    known j = e->c ? eval(x, e->c, f, depth + 1, told) : number(0);
+    x->in_index--;
+    text with = {0};
+    known v = x->failed ? fault() : read_element(x, a, i, j, &with);
+    return end_step(x, step, v, &with);
+}
+
+static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
+    text with = {0};
+    uint32_t derived =
+        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : derive_run(x->s, (uint32_t)a.value);
+    if (derived == ARRAY_ANY) x->failed = true;
+    known v = x->failed ? fault() : read_element(x, array(derived), t, number(0), &with);
+    return end_step(x, step, v, &with);
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+static known variable(const explaining *x, uint32_t index) {
+    const explanation *o = x->out;
+    return number(index == 0 ? o->q : index == 1 ? o->k : index == 2 ? o->n : o->h);
+}
+
+/* Is it a number or the name of one, which is no step? */
+static bool is_plain(const expr *e, const scene *f) {
+    if (e->kind == EXPR_INT || e->kind == EXPR_FLOAT) return true;
+    if (e->kind != EXPR_NAME) return false;
+    if (e->ref == REF_ARRAY) return true;
+    if (e->ref == REF_PARAM) return f->args[e->index].kind != EXPLAIN_CONDITION;
+    return e->ref == REF_VAR || e->ref == REF_MODEL ||
+           (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
+}
+
+/* Is there an argument that faults, and does that count? */
+static bool argument_faults(explaining *x, const known *args, uint32_t count) {
+    bool found = false;
+    for (uint32_t i = 0; i < count; i++) found |= args[i].kind == EXPLAIN_FAULT;
+    x->lazy |= found;
+    return found && x->strict;
+}
+
+/* Evaluates a body with its arguments in place; what was told before is not told again. */
+static known eval_body(explaining *x, const void *what, const expr *body, const scene *inner, uint32_t count,
+                       size_t step, uint32_t depth, bool told) {
+    uint32_t own = inner->def ? inner->def->param_count : 0, words = 3 + 2 * (own + count);
+    int64_t *key = ARENA_NEW(x->s->scratch, int64_t, words);
+    if (!key) {
+        x->failed = true;
+        return fault();
+    }
+    uint32_t w = 0;
+    key[w++] = (int64_t)(uintptr_t)what;
+    for (uint32_t i = 0; i < own; i++) key[w++] = inner->def_args[i].kind, key[w++] = inner->def_args[i].value;
+    for (uint32_t i = 0; i < count; i++) key[w++] = inner->args[i].kind, key[w++] = inner->args[i].value;
+    key[w++] = inner->s.kind;
+    key[w++] = inner->s.value;
+    uint64_t hash = memo_hash(key, words);
+    memo *known_before = told ? &x->memo : &x->quiet;
+    const memo_entry *before = memo_find(known_before, key, words, hash);
+    if (before) {
+        if (step != SIZE_MAX) x->out->steps[step].again = true;
+        return (known){(explain_kind)before->answer[0], (int64_t)before->answer[1]};
+    }
+    uint32_t in_index = x->in_index;
+    x->in_index = 0;
+    known v = eval(x, body, inner, depth + 1, told);
+    x->in_index = in_index;
+    const uint64_t answer[3] = {v.kind, (uint64_t)v.value, 0};
+    if (!memo_add(known_before, x->s->scratch, key, words, hash, answer)) x->failed = true;
+    return v;
+}
+
+static void print_args(const explaining *x, text *t, const arg *params, const known *values) {
+    for (const arg *p = params; p; p = p->next, values++) {
+        text_printf(t, "%s%s = ", p == params ? "" : ", ", p->name);
+        print_known(x, t, *values);
+    }
+}
+
+static known eval_definition(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    const definition *d = e->target;
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    known *args = ARENA_NEW(x->s->scratch, known, d->param_count + 1);
+    if (!args) {
+        x->failed = true;
+        return fault();
+    }
+    uint32_t i = 0;
+    for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
+        args[i++] = eval(x, a->value, f, depth + 1, told);
+    text with = {0};
+    print_args(x, &with, d->params, args);
+    scene inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
+    if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
+    known v = eval_body(x, d, d->body, &inner, f->m->param_count, step, depth, told);
+    return end_step(x, step, v, &with);
+}
+
+static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    const mask *m = e->target;
+    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    arg **given = ARENA_NEW(x->s->scratch, arg *, m->param_count + 1);
+    known *args = ARENA_NEW(x->s->scratch, known, m->param_count + 1);
+    if (!given || !args || !bind_args(x->s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) {
+        x->failed = true;
+        return fault();
+    }
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        int64_t v = 0;
+        figure n;
+        if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told && !p->as);
+        else if (p->as) args[i] = array(array_argument(x->s, p, p->value));
+        else if (m->score && p->value->kind != EXPR_BOOL) {
+            if (!eval_number(x->s, p->value, p->name, &n)) x->failed = true;
+            else args[i] = n.real ? real(n.value) : number(n.integer);
+        } else if (p->value->kind == EXPR_BOOL) args[i] = condition(p->value->integer);
+        else if (eval_constant(x->s, p->value, p->name, &v)) args[i] = number(v);
+        else x->failed = true;
+        if (m->score && !x->failed && score_param_type(p) == TYPE_REAL && args[i].kind == EXPLAIN_NUMBER)
+            args[i] = real(real_of(args[i]));
+    }
+    text with = {0};
+    print_args(x, &with, m->params, args);
+    scene inner = {.m = m, .args = args, .s = f->s};
+    if (m->score && given[i]) {
+        inner.s = eval(x, given[i]->value, f, depth + 1, told);
+        if (inner.s.kind == EXPLAIN_NUMBER) inner.s = real(real_of(inner.s));
+        text_puts(&with, i ? ", s = " : "s = ");
+        print_known(x, &with, inner.s);
+    }
+    if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
+    known v = eval_body(x, m, m->body, &inner, m->param_count, step, depth, told);
+    if (m->score && v.kind == EXPLAIN_NUMBER) v = real(real_of(v));
+    return end_step(x, step, v, &with);
+}
+
+static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    if (x->failed) return fault();
+    if (is_plain(e, f)) told = false;
+    known v;
+    switch ((expr_kind)e->kind) {
+    case EXPR_INT: return number(e->integer);
+    case EXPR_FLOAT: {
+        double exact;
+        return real_parse(e->name, &exact) ? real(exact) : fault(); /* which was refused before */
+    }
+    case EXPR_BOOL:
+        v = condition(e->integer);
+        return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
+    case EXPR_UNARY:
+        return eval_unary(x, e, f, depth,
+                          told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
+    case EXPR_BINARY: return eval_chain(x, e, f, depth, told);
+    case EXPR_IF: return eval_if(x, e, f, depth, told);
+    case EXPR_NAME:
+    case EXPR_CALL:
+        switch (e->ref) {
+        case REF_VAR: return e->index == VARIABLE_S ? f->s : variable(x, e->index);
+        case REF_MODEL: return number(e->index == 0 ? x->s->out->heads : x->s->out->kv_heads);
+        case REF_PARAM:
+        case REF_DEF_PARAM:
+            v = e->ref == REF_PARAM ? f->args[e->index] : f->def_args[e->index];
+            return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
+        case REF_ARRAY: return array(e->index);
+        case REF_DEF: return eval_definition(x, e, f, depth, told);
+        case REF_MASK:
+        case REF_SCORE: return eval_mask(x, e, f, depth, told);
+        case REF_BUILTIN:
+            if (e->index == BUILTIN_RECT) return eval_rect(x, e, f, depth, told);
+            if (e->index == BUILTIN_SLICES) return eval_slices(x, e, depth, told);
+            return eval_builtin(x, e, f, depth, told);
+        default: break;
+        }
+        break;
+    case EXPR_INDEX: return eval_index(x, e, f, depth, told);
+    default: break;
+    }
+    diag_error(x->s->d, FCP_E_UNSUPPORTED, e->at, "explain does not know this kind of expression");
+    x->failed = true;
+    return fault();
+}
+
+/* --- because ------------------------------------------------------------------------------------------------------ */
+
+/* Notes the conditions that decide step i. */
+static void because(explaining *x, size_t i) {
+    explanation *o = x->out;
+    const explain_step *s = &o->steps[i];
+    bool inner = false;
+    for (size_t j = i + 1; j < o->count && o->steps[j].depth > s->depth && s->kind == EXPLAIN_CONDITION; j++) {
+        const explain_step *c = &o->steps[j];
+        if (c->depth != s->depth + 1 || c->kind != EXPLAIN_CONDITION) continue;
+        if (s->rule == EXPLAIN_LEAF || ((s->rule == EXPLAIN_AND || s->rule == EXPLAIN_OR) && c->value != s->value))
+            continue;
+        if (s->rule == EXPLAIN_BODY) { /* the last one: before it come arguments */
+            size_t next = j + 1;
+            while (next < o->count && o->steps[next].depth > c->depth) next++;
+            if (next < o->count && o->steps[next].depth == c->depth) continue;
+        }
+        inner = true;
+        because(x, j);
+    }
+    if (inner || s->kind != EXPLAIN_CONDITION) return;
+    if (o->reasons == sizeof o->because / sizeof *o->because) return;
+    text t = {0};
+    text_printf(&t, "%s is %s%s%s%s", s->text, s->value ? "true" : "false", *s->with ? " (" : "", s->with,
+                *s->with ? ")" : "");
+    o->because[o->reasons++] = keep(x, &t);
+}
+
+/* --- the pair ----------------------------------------------------------------------------------------------------- */
+
+/* What the code sees of the sequence explained. */
+static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
+    mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
+    if (!arrays) return false;
+    for (uint32_t i = 0; i < p->array_count; i++) arrays[i] = bound_array(&p->arrays[i], w);
+    *out = (mc_env){.n = w->n, .q_first = w->q_first, .queries = w->queries, .arrays = arrays, .bands = p->slices};
+    return true;
+}
+
+/* Is the answer that of the mask code? */
+static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch,
+                   bool *out) {
+    int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
+    bool allowed = false;
+    uint32_t node;
+    mc_env env;
+    if (!values || !bind_program(p, w, scratch, &env)) return false;
+    mc_fault f = mc_eval_checked(p->mask, &env, o->q, o->k, o->h, values, &allowed, &node);
+    *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
+    return true;
+}
+
+/* The plan's score, told after the mask. */
+static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, size_t room) {
+    const struct fcpc_program *p = s->out;
+    const mask *m = s->plan_score;
+    explaining x = {.s = s, .out = o, .where = w, .room = room, .strict = true};
+    known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
+    int64_t *values = ARENA_NEW(s->scratch, int64_t, p->score.count + (size_t)1);
+    o->score = arena_copy(&o->arena, p->score_name, strlen(p->score_name));
+    if (!args || !values || !o->score) return FCP_E_NO_MEMORY;
+    uint32_t i = 0;
+    for (const arg *a = m->params; a; a = a->next, i++) {
+        const figure *n = &s->plan_numbers[i];
+        args[i] = a->as                              ? array((uint32_t)n->integer)
+                  : score_param_type(a) == TYPE_BOOL ? condition(n->integer)
+                  : n->real                          ? real(n->value)
+                                                     : number(n->integer);
+    }
+    const scene f = {.m = m, .args = args, .s = real(o->s)};
+    o->score_first = o->count;
+    known v = eval(&x, m->body, &f, 0, true);
+    memo_free(&x.memo);
+    memo_free(&x.quiet);
+    if (x.failed) return diag_errors(s->d) ? diag_first_code(s->d) : FCP_E_NO_MEMORY;
+    o->score_faults = v.kind == EXPLAIN_FAULT;
+    if (o->score_faults) return FCP_OK;
+    o->scored = real_of(v);
+    mc_env env;
+    if (!bind_program(p, w, s->scratch, &env)) return FCP_E_NO_MEMORY;
+    double made = p->score.count ? mc_eval_score(p->score, &env, o->q, o->k, o->h, o->s, values) : o->s;
+    if (made == o->scored || (isnan(made) && isnan(o->scored))) return FCP_OK;
+    diag_error(s->d, FCP_E_INTERNAL, p->score_span,
+               "the score's code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
+    return FCP_E_INTERNAL;
+}
+
+static fcp_code explain_mask(sema *s, void *context) {
+    explanation *o = context;
+    const struct fcpc_program *p = s->out;
+    const mask *m = s->plan_mask;
+    whereabouts w;
+    fcp_code code = explain_where(s, o, &w);
+    if (code != FCP_OK) return code;
+    explaining x;
+    known *args = ARENA_NEW(s->scratch, known, m->param_count + 1);
+    o->mask = arena_copy(&o->arena, p->mask_name, strlen(p->mask_name));
+    if (!args || !o->mask) return FCP_E_NO_MEMORY;
+    uint32_t i = 0;
+    for (const arg *a = m->params; a; a = a->next, i++)
+        args[i] = a->as ? array((uint32_t)s->plan_values[i])
+                  : a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i]) : number(s->plan_values[i]);
+    scene f = {.m = m, .args = args};
+    o->by_head = mc_uses(p->mask) & MC_USES_H;
+    bool same = false;
+    for (int strict = 0; strict < 2 && !same; strict++) {
+        x = (explaining){.s = s, .out = o, .strict = strict, .where = &w};
+        o->count = o->left_out = o->reasons = 0;
+        known v = eval(&x, m->body, &f, 0, true);
+        memo_free(&x.memo);
+        memo_free(&x.quiet);
+        o->kind = v.kind;
+        o->allowed = v.kind == EXPLAIN_CONDITION && v.value;
+        if (!x.failed && o->count) because(&x, 0);
+        if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
+        if (x.failed || !agrees(p, o, &w, s->scratch, &same)) return FCP_E_NO_MEMORY;
+        if (!x.lazy) break;
+    }
+    if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
+    diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
+               "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
+    return FCP_E_INTERNAL;
+}
+
+fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
+                      explanation *out) {
+    fcpc_program *p = NULL;
+    fcp_code code = sema_text(name, bytes, size, options, out->plan, d, &p, explain_mask, out);
+    fcpc_program_free(p);
+    return code;
+}

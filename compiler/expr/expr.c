@@ -1,0 +1,655 @@
+/* expr.c: types and meaning of masks and scores: from typed expressions to mask code, by inlining. What reals add is in
+ * score.c.
+ *
+ * Names are those of names.c. In the prelude's own masks a mask's name means the prelude's, whatever the program
+ * defines.
+ *
+ * Two walks with one function. Checking (no builder) computes types only: every mask of the program, with its
+ * parameters as declared, and every definition once with parameters of any type. Building emits mask code for one mask
+ * with constant arguments. Both remember what they inlined (expr_inline.c).
+ *
+ * Meaning. Definitions without parameters are evaluated where they are used, arguments before the call. A node is
+ * reached under its guard: the right side of `and` under the left, of `or` under its negation, branches under the
+ * condition.
+ *
+ * Requires: trees from parse.c, NEST_MAX deep at most. Cost: O(size of the inlined expression); at most STEPS_MAX steps
+ * and MC_MAX_NODES nodes, LOWER_MAX levels of C recursion, else an error.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/expr/expr.h"
+#include "compiler/expr/slice_sources.h"
+
+enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
+
+static const value poison = {TYPE_POISON, 0};
+
+static const mc_op variable_ops[SCORE_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H, MC_S};
+
+static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
+
+/* --- emitting ----------------------------------------------------------------------------------------------------- */
+
+/* Reports once that the builder cannot go on. */
+static void builder_failed(sema *s, span at) {
+    if (s->failed) return;
+    uint32_t count;
+    mc_builder_nodes(s->builder, &count);
+    if (count >= MC_MAX_NODES - 1) {
+        diag_error(s->d, FCP_E_TOO_LARGE, at, "this %s needs more than %u operations when expanded",
+                   s->plan_score ? "score" : "mask", MC_MAX_NODES);
+        s->failed = true;
+    } else no_memory(s);
+}
+
+uint32_t expr_place(sema *s, span at) {
+    if (s->place_count == s->place_room) {
+        uint32_t room = s->place_room ? s->place_room * 2 : 256;
+        span *grown = realloc(s->places, room * sizeof *grown);
+        if (!grown) {
+            no_memory(s);
+            return 0;
+        }
+        s->places = grown;
+        s->place_room = room;
+        if (!s->place_count) s->places[s->place_count++] = SPAN_NONE;
+    }
+    s->places[s->place_count] = at;
+    return s->place_count++;
+}
+
+/* The number of an expression's span, for diagnostics of later passes. */
+static uint32_t place_of(sema *s, expr *e) { return e->place ? e->place : (e->place = expr_place(s, e->at)); }
+
+static uint32_t emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard) {
+    if (!s->builder || s->failed) return 0;
+    uint32_t node = mc_emit(s->builder, op, a, b, c, imm, guard, place_of(s, e));
+    if (node == MC_NONE) {
+        builder_failed(s, e->at);
+        return 0;
+    }
+    if (mc_op_faults(op)) {
+        uint32_t count;
+        const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+        if (guard == MC_NONE ? nodes[node].op != MC_CONST_I
+                             : nodes[guard].op == MC_CONST_B || nodes[node].guard != MC_NONE)
+            s->guarded++;
+    }
+    if (op >= MC_LT_F) score_finite(s, e, op, node, a, b, guard);
+    return node;
+}
+
+uint32_t expr_emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard) {
+    return emit(s, e, op, a, b, c, imm, guard);
+}
+
+static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t guard) {
+    return emit(s, e, op, a, b, MC_NONE, 0, guard);
+}
+
+/* What of a condition no real decides: a guard that holds wherever the condition does. MC_NONE: nothing. */
+static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
+    if (!mc_builder_real(s->builder, node)) return node;
+    uint32_t count;
+    const mc_node x = mc_builder_nodes(s->builder, &count)[node];
+    if (x.op != MC_AND) return MC_NONE;
+    uint32_t a = whole_part(s, e, x.a), b = whole_part(s, e, x.b);
+    return a == MC_NONE ? b : b == MC_NONE ? a : emit2(s, e, MC_AND, a, b, MC_NONE);
+}
+
+/* The guard of what is reached only where `guard` and `node` (negated: not node) hold. */
+static uint32_t both(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
+    if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
+    uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
+    if (s->failed || (node = whole_part(s, e, node)) == MC_NONE) return guard;
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    if (nodes[node].op == MC_CONST_B) return nodes[node].imm ? guard : node;
+    return guard == MC_NONE ? node : emit2(s, e, MC_AND, guard, node, MC_NONE);
+}
+
+static value constant_value(sema *s, expr *e, value_type type, int64_t imm) {
+    return (value){type,
+                   emit(s, e, type == TYPE_INT ? MC_CONST_I : MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, imm, MC_NONE)};
+}
+
+/* --- types -------------------------------------------------------------------------------------------------------- */
+
+const char *expr_type_text(uint32_t type) {
+    return type == TYPE_BOOL ? "a condition" : type == TYPE_REAL ? "a real number"
+           : type == TYPE_ARRAY ? "a field or table" : "a number";
+}
+
+static void hint_array(sema *s, value v, const expr *e) {
+    if (v.type == TYPE_ARRAY && e->kind == EXPR_NAME)
+        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+}
+
+/* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
+static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
+    if (v.type == type || v.type == TYPE_ANY) return true;
+    if (v.type == TYPE_POISON) return false;
+    const char *wanted = type == TYPE_INT && v.type == TYPE_REAL ? "a whole number" : expr_type_text(type);
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s needs %s, this is %s", who, wanted, expr_type_text(v.type));
+    hint_array(s, v, e);
+    if (type == TYPE_BOOL && v.type != TYPE_ARRAY)
+        diag_hint(s->d, "numbers are not conditions: compare, for instance with != 0");
+    return false;
+}
+
+bool expr_needs(sema *s, value v, value_type type, const expr *e, const char *who) { return needs(s, v, type, e, who); }
+
+static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
+    static const mc_op codes[OP_COUNT] = {[OP_OR] = MC_OR, [OP_AND] = MC_AND, [OP_LT] = MC_LT, [OP_LE] = MC_LE,
+                                          [OP_GT] = MC_LT, [OP_GE] = MC_LE, [OP_EQ] = MC_EQ, [OP_NE] = MC_NE,
+                                          [OP_ADD] = MC_ADD, [OP_SUB] = MC_SUB, [OP_MUL] = MC_MUL, [OP_DIV] = MC_DIV,
+                                          [OP_MOD] = MC_MOD};
+    char who[8] = {'\''};
+    strcat(strcat(who, op_spelling((expr_op)e->op)), "'");
+    bool logic = e->op == OP_AND || e->op == OP_OR;
+    bool equality = e->op == OP_EQ || e->op == OP_NE;
+    value_type result = logic || op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
+    if (equality) {
+        if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
+        if (a.type == TYPE_ARRAY || b.type == TYPE_ARRAY) {
+            needs(s, a, TYPE_INT, e->a, who);
+            needs(s, b, TYPE_INT, e->b, who);
+            return (value){TYPE_BOOL, 0};
+        }
+        if (a.type != TYPE_ANY && b.type != TYPE_ANY && a.type != b.type) {
+            diag_error(s->d, FCP_E_TYPE, e->at, "%s compares two values of one type; these are %s and %s", who,
+                       expr_type_text(a.type), expr_type_text(b.type));
+            return (value){TYPE_BOOL, 0};
+        }
+        if (a.type == TYPE_BOOL) {
+            uint32_t node = emit2(s, e, MC_IFF, a.node, b.node, MC_NONE);
+            if (e->op == OP_NE) node = emit(s, e, MC_NOT, node, MC_NONE, MC_NONE, 0, MC_NONE);
+            return (value){TYPE_BOOL, node};
+        }
+        return (value){TYPE_BOOL, emit2(s, e, codes[e->op], a.node, b.node, MC_NONE)};
+    }
+    value_type operands = logic ? TYPE_BOOL : TYPE_INT;
+    bool left = needs(s, a, operands, e->a, who), right = needs(s, b, operands, e->b, who);
+    if (!left || !right) return s->builder ? poison : (value){result, 0};
+    bool swap = e->op == OP_GT || e->op == OP_GE;
+    return (value){result, emit2(s, e, codes[e->op], swap ? b.node : a.node, swap ? a.node : b.node, guard)};
+}
+
+/* --- walking ------------------------------------------------------------------------------------------------------ */
+
+static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
+    expr *e = top;
+    while (e->a->kind == EXPR_BINARY) e = e->a;
+    value left = lower(s, e->a, f, guard);
+    for (;; e = e->up) {
+        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? both(s, e->a, guard, left, e->op == OP_OR) : guard;
+        value right = lower(s, e->b, f, inner);
+        left = f->m->score ? score_binary(s, e, left, right, guard) : apply_binary(s, e, left, right, guard);
+        if (e == top || s->failed) return s->failed ? poison : left;
+    }
+}
+
+static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
+    value c = lower(s, e->a, f, guard);
+    bool condition = needs(s, c, TYPE_BOOL, e->a, "'if'");
+    value a = lower(s, e->b, f, both(s, e->a, guard, c, false));
+    value b = lower(s, e->c, f, both(s, e->a, guard, c, true));
+    if (a.type == TYPE_POISON || b.type == TYPE_POISON) return a.type == TYPE_POISON ? b : a;
+    if (f->m->score) score_branches(s, e, &a, &b);
+    uint32_t type = a.type == TYPE_ANY ? b.type : a.type;
+    if (type == TYPE_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "'if' chooses between numbers or conditions, not fields or tables");
+        hint_array(s, a, e->b);
+        return poison;
+    }
+    if (b.type != TYPE_ANY && b.type != type) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "the branches of 'if' differ: %s and %s", expr_type_text(a.type),
+                   expr_type_text(b.type));
+        return poison;
+    }
+    if (!condition) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e,
+                              type == TYPE_BOOL   ? MC_IF_B
+                              : type == TYPE_REAL ? MC_IF_F
+                                                  : MC_IF_I,
+                              c.node, a.node, b.node, 0, MC_NONE)};
+}
+
+/* What a name means from here; remembered in the node. */
+static int resolve(sema *s, expr *e, const frame *f) {
+    if (e->ref != REF_NONE) return e->ref;
+    span at = e->kind == EXPR_CALL ? e->name_at : e->at;
+    const char *name = e->name;
+    const symbol *found;
+    bool score = f->m->score;
+    int variable = find_word(mask_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, name),
+        builtin = find_word(mask_builtins, score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    if (variable >= 0) {
+        e->index = (uint32_t)variable;
+        return e->ref = REF_VAR;
+    }
+    if (builtin >= 0) {
+        e->index = (uint32_t)builtin;
+        return e->ref = REF_BUILTIN;
+    }
+    if (f->def && (found = find_symbol(s, f->def, name))) {
+        e->index = found->index;
+        return e->ref = REF_DEF_PARAM;
+    }
+    if ((found = find_symbol(s, f->m, name))) {
+        definition *d = found->target;
+        if (!d) {
+            e->index = found->index;
+            return e->ref = REF_PARAM;
+        }
+        if (!f->def || d->number < f->def->number) {
+            e->target = d;
+            return e->ref = REF_DEF;
+        }
+        if (d == f->def) {
+            diag_error(s->d, FCP_E_RECURSION, at, "'%s' is defined by itself", name);
+            diag_hint(s->d, "definitions are not recursive: each sees the ones before it");
+        } else {
+            diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is defined only further down", name);
+            diag_also(s->d, d->name_at, "defined here");
+            diag_hint(s->d, "definitions see the ones before them");
+        }
+        return e->ref = REF_WRONG;
+    }
+    uint32_t array = f->m->builtin ? ARRAY_ANY : find_array(s, name);
+    if (array != ARRAY_ANY) {
+        e->index = array;
+        return e->ref = REF_ARRAY;
+    }
+    mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
+    if (m && m->score && !score) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score; a mask is made of whole numbers and conditions", name);
+        return e->ref = REF_WRONG;
+    }
+    if (m) {
+        e->target = m;
+        return e->ref = m->score ? REF_SCORE : REF_MASK;
+    }
+    int of_model = find_word(model_figures, MODEL_FIGURES, name);
+    if (of_model >= 0) {
+        e->index = (uint32_t)of_model;
+        return e->ref = REF_MODEL;
+    }
+    array = e->kind == EXPR_NAME ? unread_array(s, name) : ARRAY_ANY;
+    if (array != ARRAY_ANY) {
+        e->index = array;
+        return e->ref = REF_ARRAY;
+    }
+    if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
+        diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
+    } else if (e->kind == EXPR_CALL && find_word(mask_builtins, SCORE_BUILTINS, name) >= 0) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
+        diag_hint(s->d, "masks are in whole numbers");
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
+        const char *nearest = nearest_name(s, name, f->m, f->def);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+    return e->ref = REF_WRONG;
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). compile.c knows it again by
+ * this shape; what constants decide is reported here. */
+uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
+    if (!s->builder || s->failed) return 0;
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    const mc_node x = nodes[a], y = nodes[b]; /* the array moves as it grows */
+    if (guard == MC_NONE && x.op == MC_CONST_I && y.op == MC_CONST_I && y.imm && mc_mod(x.imm, y.imm)) {
+        diag_error(s->d, FCP_E_MASK_EXACT, e->at, "%" PRId64 " is not a multiple of %" PRId64, x.imm, y.imm);
+        s->failed = true;
+        return 0;
+    }
+    uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
+    uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
+    return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
+}
+
+/* name[i], name[i, j] */
+static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
+    s->in_index++;
+    const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
+    value a = lower(s, e->a, f, guard);
+    if (first && e->a->ref == REF_WRONG && !nearest_name(s, e->a->name, f->m, f->def))
+        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
+                  e->a->name);
+    value i = lower(s, e->b, f, guard);
+    value j = e->c ? lower(s, e->c, f, guard) : (value){TYPE_INT, MC_NONE};
+    s->in_index--;
+    mc_op op = MC_LOAD;
+    bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
+    good = needs(s, i, TYPE_INT, e->b, "an index") && good;
+    good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
+    if (good && a.type == TYPE_ARRAY) good = index_array(s, a.node, e, f->m->score, &op);
+    /* what a table that is not known yet holds, only its values tell */
+    bool unknown = f->m->score && (!good || a.node == ARRAY_ANY);
+    value_type type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
+    if (!good) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
+}
+
+/* run(field, t): where the run of equal values that holds position t begins. */
+static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const value result = {TYPE_INT, 0};
+    if (e->arg_count != 2 || e->args->name || e->args->next->name) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "'run' takes a field and a position: run(doc, k)");
+        return result;
+    }
+    value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
+    bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
+    const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
+    if (of && (of->table || of->array.record.kind == FCP_FIELD_QUERIES)) {
+        diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
+                   of->table ? "a table" : "over queries");
+        good = false;
+    }
+    good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
+    if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
+    uint32_t array = derive_run(s, a.node);
+    if (array == ARRAY_ANY) return poison;
+    return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
+}
+
+static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (e->index == BUILTIN_RUN) return lower_run(s, e, f, guard);
+    bool is_abs = e->index == BUILTIN_ABS, is_exact = e->index == BUILTIN_EXACT;
+    if (is_abs ? e->arg_count != 1 : is_exact ? e->arg_count != 2 : e->arg_count < 2) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, is_abs ? "'%s' takes one number" : is_exact ? "'%s' takes two numbers"
+                   : "'%s' takes two numbers or more", e->name);
+        return (value){TYPE_INT, 0};
+    }
+    value result = poison;
+    bool good = true;
+    for (arg *a = e->args; a; a = a->next) {
+        if (a->name) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "'%s' takes numbers without names", e->name);
+            return (value){TYPE_INT, 0};
+        }
+        value v = lower(s, a->value, f, guard);
+        if (!needs(s, v, TYPE_INT, a->value, e->name)) good = false;
+        if (!good) continue;
+        if (is_abs) result.node = emit(s, e, MC_ABS, v.node, MC_NONE, MC_NONE, 0, guard);
+        else if (a == e->args) result.node = v.node;
+        else if (is_exact) result.node = expr_exact(s, e, result.node, v.node, guard);
+        else result.node = emit2(s, e, e->index == BUILTIN_MIN ? MC_MIN : MC_MAX, result.node, v.node, MC_NONE);
+        result.type = TYPE_INT;
+    }
+    return good || s->builder ? result : (value){TYPE_INT, 0};
+}
+
+/* rect(...) is the comparisons it means; slices(...) an entry of the program's slices. */
+static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
+    const value result = {TYPE_BOOL, 0};
+    if (e->index == BUILTIN_RECT) {
+        expr *all = expand_rect(s, e);
+        return all ? lower(s, all, f, guard) : s->builder ? poison : result;
+    }
+    if (!s->builder) return check_slices_call(s, e), result;
+    const slice_source *from = load_slices(s, e);
+    if (!from) s->failed = true;
+    if (s->failed) return poison;
+    uint32_t q = emit(s, e, MC_Q, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    uint32_t k = emit(s, e, MC_K, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    return (value){TYPE_BOOL, emit(s, e, MC_BANDS, q, k, MC_NONE, from->number, MC_NONE)};
+}
+
+/* Lowers arguments into `out`, or into new memory when there are more than FEW. */
+static value *lower_args(sema *s, const arg *first, uint32_t count, value *few, const frame *f, uint32_t guard) {
+    value *out = count <= FEW ? few : ARENA_NEW(s->scratch, value, count);
+    if (!out) {
+        no_memory(s);
+        return NULL;
+    }
+    uint32_t i = 0;
+    for (const arg *a = first; a; a = a->next) out[i++] = lower(s, a->value, f, guard);
+    return out;
+}
+
+static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) {
+    definition *d = (definition *)e->target;
+    bool call = e->kind == EXPR_CALL;
+    if (call != d->function) {
+        if (call) diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is not a function", e->name);
+        else diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is a function and needs its arguments", e->name);
+        diag_also(s->d, d->name_at, "defined here");
+        return poison;
+    }
+    value few[FEW], *args = NULL;
+    if (call) {
+        for (const arg *a = e->args; a; a = a->next) {
+            if (!a->name) continue;
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "functions of 'where' take arguments without names");
+            return poison;
+        }
+        if (e->arg_count != d->param_count) {
+            diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' takes %u argument%s, not %u", e->name, d->param_count,
+                       d->param_count == 1 ? "" : "s", e->arg_count);
+            diag_also(s->d, d->name_at, "defined here");
+            return poison;
+        }
+        args = lower_args(s, e->args, e->arg_count, few, f, guard);
+        if (!args) return poison;
+        for (uint32_t i = 0; i < e->arg_count; i++)
+            if (args[i].type == TYPE_POISON) return poison;
+    }
+    if (d->broken) return poison;
+    frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
+    /* a definition means something else for other arguments of its mask: those are part of what is remembered */
+    const void *what = d;
+    if (s->builder && (f->m->param_count || f->m->score)) {
+        uint32_t own = d->param_count, all = own + f->m->param_count + f->m->score;
+        value some[2 * FEW], *key = all <= 2 * FEW ? some : ARENA_NEW(s->scratch, value, all);
+        if (!key) {
+            no_memory(s);
+            return poison;
+        }
+        if (own) memcpy(key, args, own * sizeof *key);
+        if (f->m->param_count) memcpy(key + own, f->args, f->m->param_count * sizeof *key);
+        if (f->m->score) key[all - 1] = f->s;
+        return expr_inline(s, what, d->body, key, all, &inner, guard);
+    }
+    size_t errors = diag_errors(s->d);
+    value result = expr_inline(s, what, d->body, args, d->param_count, &inner, guard);
+    if (diag_errors(s->d) > errors && call) diag_also(s->d, e->at, "called here");
+    return result;
+}
+
+/* The type of a parameter is its default's. */
+value_type mask_param_type(const arg *p) {
+    return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
+}
+
+/* The constant value of an argument or default. */
+bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
+    if (mask_param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+    if (param->as) {
+        uint32_t array = array_argument(s, param, e);
+        *out = array;
+        return array != ARRAY_ANY;
+    }
+    if (e->kind != EXPR_BOOL) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", param->name);
+        return false;
+    }
+    *out = e->integer;
+    return true;
+}
+
+/* A constant argument as a value. */
+value mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
+    if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
+    return constant_value(s, e, mask_param_type(param), v);
+}
+
+static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
+    mask *m = (mask *)e->target;
+    const value result = {TYPE_BOOL, 0};
+    if (!s->builder) {
+        if (m->state == MASK_BUSY) {
+            diag_error(s->d, FCP_E_RECURSION, e->kind == EXPR_CALL ? e->name_at : e->at,
+                       "mask '%s' is defined by itself", m->name);
+            diag_also(s->d, m->name_at, "defined here");
+            return result;
+        }
+        check_mask(s, m);
+    }
+    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
+    if (!given) {
+        no_memory(s);
+        return poison;
+    }
+    if (!bind_args(s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) return s->builder ? poison : result;
+    value few[FEW], *args = m->param_count <= FEW ? few : ARENA_NEW(s->scratch, value, m->param_count);
+    if (!args) {
+        no_memory(s);
+        return poison;
+    }
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        if (given[i]) {
+            args[i] = lower(s, given[i]->value, f, guard);
+            bool good = needs(s, args[i], mask_param_type(p), given[i]->value, p->name);
+            if (good && args[i].type == TYPE_ARRAY) good = fits_param(s, p, args[i].node, given[i]->value->at);
+            if (!good && s->builder) return poison;
+        } else {
+            int64_t constant_default = 0;
+            if (s->builder && !mask_constant(s, p, p->value, &constant_default)) return poison;
+            args[i] = mask_argument(s, p->value, p, constant_default);
+        }
+    }
+    if (!s->builder || s->failed) return result;
+    frame inner = {.m = m, .args = args};
+    return expr_inline(s, m, m->body, args, m->param_count, &inner, guard);
+}
+
+static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
+    int ref = resolve(s, e, f);
+    bool call = e->kind == EXPR_CALL;
+    if (call && (ref == REF_VAR || ref == REF_MODEL || ref == REF_PARAM || ref == REF_DEF_PARAM)) {
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is not a function", e->name);
+        return poison;
+    }
+    if (call && ref == REF_ARRAY) {
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, array_word(s, e->index));
+        diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
+        return poison;
+    }
+    switch (ref) {
+    case REF_VAR:
+        if (e->index == VARIABLE_S) return f->s;
+        return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
+    case REF_PARAM: return f->args[e->index];
+    case REF_DEF_PARAM: return f->def_args[e->index];
+    case REF_ARRAY: return (value){TYPE_ARRAY, e->index};
+    case REF_DEF: return lower_definition(s, e, f, guard);
+    case REF_MASK: return lower_mask(s, e, f, guard);
+    case REF_SCORE: return score_call(s, e, f, guard);
+    case REF_MODEL: return constant_value(s, e, TYPE_INT, e->index == 0 ? s->out->heads : s->out->kv_heads);
+    case REF_BUILTIN:
+        if (call && (e->index == BUILTIN_RECT || e->index == BUILTIN_SLICES)) return lower_piece(s, e, f, guard);
+        if (call && e->index != BUILTIN_RUN && f->m->score) return score_builtin(s, e, f, guard);
+        if (call) return lower_builtin(s, e, f, guard);
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is a function and needs its arguments", e->name);
+        return poison;
+    default: return poison;
+    }
+}
+
+static value lower_unary(sema *s, expr *e, const frame *f, uint32_t guard) {
+    value a = lower(s, e->a, f, guard);
+    bool is_not = e->op == OP_NOT;
+    if (f->m->score && !is_not) return score_negate(s, e, a, guard);
+    value_type type = is_not ? TYPE_BOOL : TYPE_INT;
+    if (!needs(s, a, type, e->a, is_not ? "'not'" : "'-'")) return s->builder ? poison : (value){type, 0};
+    return (value){type, emit(s, e, is_not ? MC_NOT : MC_NEG, a.node, MC_NONE, MC_NONE, 0, guard)};
+}
+
+static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (s->failed) return poison;
+    if (s->depth >= LOWER_MAX) {
+        diag_error(s->d, FCP_E_DEPTH, e->at, "definitions nested too deep when expanded");
+        s->failed = true;
+        return poison;
+    }
+    if (++s->steps > STEPS_MAX) {
+        diag_error(s->d, FCP_E_TOO_LARGE, f->m->name_at, "%s '%s' is too large when expanded",
+                   f->m->score ? "score" : "mask", f->m->name);
+        s->failed = true;
+        return poison;
+    }
+    s->depth++;
+    value v = poison;
+    switch ((expr_kind)e->kind) {
+    case EXPR_INT: v = constant_value(s, e, TYPE_INT, e->integer); break;
+    case EXPR_BOOL: v = constant_value(s, e, TYPE_BOOL, e->integer); break;
+    case EXPR_NAME:
+    case EXPR_CALL: v = lower_name(s, e, f, guard); break;
+    case EXPR_UNARY: v = lower_unary(s, e, f, guard); break;
+    case EXPR_BINARY: v = lower_binary(s, e, f, guard); break;
+    case EXPR_IF: v = lower_if(s, e, f, guard); break;
+    case EXPR_FLOAT:
+        if (f->m->score) v = score_literal(s, e);
+        else {
+            diag_error(s->d, FCP_E_TYPE, e->at, "masks are in whole numbers");
+            diag_hint(s->d, "a number with a point has its place in a score");
+        }
+        break;
+    case EXPR_QUANTITY:
+        diag_error(s->d, FCP_E_UNIT, e->at, "numbers in a %s have no units", f->m->score ? "score" : "mask");
+        break;
+    case EXPR_INDEX: v = lower_index(s, e, f, guard); break;
+    case EXPR_STRING:
+    case EXPR_RANGE:
+    case EXPR_REPEAT:
+    case EXPR_PAIR:
+    case EXPR_LIST:
+    case EXPR_TUPLE:
+        diag_error(s->d, FCP_E_TYPE, e->at, "a %s is made of numbers and conditions", f->m->score ? "score" : "mask");
+        break;
+    }
+    s->depth--;
+    return v;
+}
+
+value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
+
+/* --- the code ----------------------------------------------------------------------------------------------------- */
+
+bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans) {
+    mc_node *nodes = NULL;
+    uint32_t *places = NULL, count = 0;
+    bool good = mc_extract(b, root, &nodes, &places, &count);
+    mc_node *own = good ? ARENA_NEW(&s->out->arena, mc_node, count) : NULL;
+    span *spans = good ? ARENA_NEW(&s->out->arena, span, count) : NULL;
+    if (own && spans) {
+        memcpy(own, nodes, count * sizeof *own);
+        for (uint32_t i = 0; i < count; i++) spans[i] = places[i] < s->place_count ? s->places[places[i]] : SPAN_NONE;
+        *out = (mc_code){own, count};
+        *out_spans = spans;
+    }
+    free(nodes);
+    free(places);
+    return own && spans ? true : no_memory(s);
+}
+
+bool expr_begin(sema *s) {
+    expr_forget(s);
+    s->steps = 0;
+    s->builder = mc_builder_new();
+    return s->builder ? true : no_memory(s);
+}
+
+void expr_end(sema *s) {
+    mc_builder_free(s->builder);
+    s->builder = NULL;
+}

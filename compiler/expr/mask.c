@@ -1,0 +1,119 @@
+/* mask_plan.c: masks and scores checked; and the mask of a plan: its code, its name, its parameters.
+ *
+ * Requires: names declared. Gives: for each mask and score whether it is sound, its definitions too, whatever the
+ *      program uses; of the program mask, mask_spans, mask_name, mask_span and mask_params.
+ * Cost: O(size of the inlined expression).
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "compiler/expr/expr.h"
+
+void check_mask(sema *s, mask *m) {
+    if (m->state != MASK_NEW || s->builder || s->failed) return;
+    m->state = MASK_BUSY;
+    if (!s->depth) s->steps = 0;
+    size_t before = diag_errors(s->d);
+    value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
+    if (!args) {
+        no_memory(s);
+        return;
+    }
+    uint32_t i = 0;
+    for (arg *p = m->params; p; p = p->next) {
+        int64_t ignored;
+        figure unused;
+        args[i++] = (value){m->score ? score_param_type(p) : mask_param_type(p), p->as ? ARRAY_ANY : 0};
+        if (!p->value || (m->score && p->value->kind == EXPR_BOOL)) continue;
+        if (m->score && !p->as) eval_number(s, p->value, p->name, &unused);
+        else mask_constant(s, p, p->value, &ignored);
+    }
+    for (definition *d = m->definitions; d; d = d->next) {
+        value *any = ARENA_NEW(s->scratch, value, d->param_count + 1);
+        if (!any) {
+            no_memory(s);
+            return;
+        }
+        for (uint32_t j = 0; j < d->param_count; j++) any[j] = (value){TYPE_ANY, 0};
+        size_t errors = diag_errors(s->d);
+        frame f = {.m = m, .args = args, .def = d, .def_args = any, .s = {TYPE_REAL, 0}};
+        expr_lower(s, d->body, &f, MC_NONE);
+        d->broken = diag_errors(s->d) > errors;
+    }
+    frame f = {.m = m, .args = args, .s = {TYPE_REAL, 0}};
+    value body = expr_lower(s, m->body, &f, MC_NONE);
+    if (m->score && (body.type == TYPE_BOOL || body.type == TYPE_ARRAY)) {
+        diag_error(s->d, FCP_E_TYPE, m->body->at, "a score is a number, this is %s", expr_type_text(body.type));
+        diag_hint(s->d, "say what becomes of s, for instance if k <= q then s else s - 1.0");
+    } else if (!m->score && (body.type == TYPE_INT || body.type == TYPE_ARRAY)) {
+        diag_error(s->d, FCP_E_TYPE, m->body->at, "a mask is a condition, this is %s", expr_type_text(body.type));
+        diag_hint(s->d, "say which pairs (q, k) are allowed, for instance k <= q");
+    }
+    m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
+}
+
+/* "lambda(sink = 64, window = 8192)" */
+static const char *call_text(sema *s, const mask *m, const int64_t *values) {
+    text t = {0};
+    text_puts(&t, m->name);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
+        if (p->as) text_puts(&t, s->arrays[values[i]]->name);
+        else if (mask_param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
+        else text_printf(&t, "%" PRId64, values[i]);
+    }
+    if (i) text_puts(&t, ")");
+    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
+    text_free(&t);
+    return copy;
+}
+
+/* What the parameters of the plan's mask are, for warnings of the batch. */
+static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
+    struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p && kept; p = p->next, i++) {
+        kept[i] = (struct program_param){.value = values[i], .is_number = mask_param_type(p) == TYPE_INT,
+                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
+        kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
+        if (!kept[i].name) kept = NULL;
+    }
+    s->out->mask_params = kept;
+    s->out->mask_param_count = kept ? m->param_count : 0;
+    s->out->mask_own = !m->builtin && !m->adopted;
+    return kept ? true : no_memory(s);
+}
+
+bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
+    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
+    value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
+    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
+    if (!given || !values || !numbers) return no_memory(s);
+    if (!bind_args(s, m, args, call, given)) return false;
+    bool good = true;
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++)
+        good &= mask_constant(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
+    if (!good || m->state != MASK_GOOD) return false;
+    s->plan_mask = m;
+    s->plan_values = numbers;
+    if (!keep_params(s, m, given, numbers, call)) return false;
+
+    if (!expr_begin(s)) return false;
+    i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++)
+        values[i] = mask_argument(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
+    frame f = {.m = m, .args = values};
+    value root = expr_lower(s, m->body, &f, MC_NONE);
+    if (!s->failed && root.type != TYPE_BOOL) {
+        diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
+        s->failed = true;
+    }
+    if (!s->failed) expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans);
+    expr_end(s);
+    s->out->mask_name = call_text(s, m, numbers);
+    s->out->mask_span = call;
+    if (!s->out->mask_name) no_memory(s);
+    return !s->failed;
+}

@@ -1,0 +1,401 @@
+/* score_plan.c: the score of a plan: its code, the code that finds its faults, its derivative; and the plan's sinks.
+ *
+ * Requires: a checked score; the plan's mask lowered, its model and passes known. Gives: of the program,
+ *      score    the score without guards; empty where it is s
+ *      slope    its derivative by s
+ *      check    a condition that is the mask, and faults wherever the mask does or the score would, for a pair that the
+ *               mask allows; the mask itself where the score cannot fault
+ *      sink     a logit for each head
+ * Method: the mask's code is copied into a builder and the score lowered under it as its guard. Each of its nodes that
+ *      may fault is then hung into the condition where it decides nothing: mask and (true or node == 0). An element of
+ *      a table of reals is there an element of whole numbers: masks have no reals, and its index is what may fault.
+ * Cost: O(score + mask).
+ */
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/expr/expr.h"
+#include "compiler/base/real.h"
+
+/* --- parameters --------------------------------------------------------------------------------------------------- */
+
+/* The constant value of an argument or default; a condition's as an integer, of a field or table its number. */
+static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out) {
+    value_type type = score_param_type(p);
+    if (type == TYPE_ARRAY) {
+        *out = (figure){.integer = array_argument(s, p, e)};
+        return out->integer != ARRAY_ANY;
+    }
+    if (type == TYPE_BOOL) {
+        *out = (figure){.integer = e->integer, .value = (double)e->integer};
+        if (e->kind == EXPR_BOOL) return true;
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", p->name);
+        return false;
+    }
+    if (!eval_number(s, e, p->name, out)) return false;
+    if (type == TYPE_REAL) out->real = true;
+    return true;
+}
+
+/* "softcap(c = 50.0)" */
+static const char *call_text(sema *s, const mask *m, const figure *values) {
+    text t = {0};
+    text_puts(&t, m->name);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
+        if (p->as) text_puts(&t, s->arrays[values[i].integer]->name);
+        else if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
+        else if (values[i].real) real_print(values[i].value, &t);
+        else text_printf(&t, "%" PRId64, values[i].integer);
+    }
+    if (i) text_puts(&t, ")");
+    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
+    text_free(&t);
+    return copy;
+}
+
+static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
+    int64_t bits = n->integer;
+    if (p->as) return (value){TYPE_ARRAY, (uint32_t)bits};
+    value_type type = score_param_type(p) == TYPE_BOOL ? TYPE_BOOL : n->real ? TYPE_REAL : TYPE_INT;
+    if (type == TYPE_REAL) memcpy(&bits, &n->value, sizeof bits);
+    mc_op op = type == TYPE_BOOL ? MC_CONST_B : type == TYPE_REAL ? MC_CONST_F : MC_CONST_I;
+    return (value){type, expr_emit(s, e, op, MC_NONE, MC_NONE, MC_NONE, bits, MC_NONE)};
+}
+
+/* --- code to code ------------------------------------------------------------------------------------------------- */
+
+static bool failed(sema *s, const mc_builder *b, span at) {
+    if (!mc_builder_failed(b)) return s->failed;
+    uint32_t count;
+    mc_builder_nodes(b, &count);
+    if (!s->failed && count >= MC_MAX_NODES - 1) {
+        diag_error(s->d, FCP_E_TOO_LARGE, at, "this score needs more than %u operations when expanded", MC_MAX_NODES);
+        s->failed = true;
+    } else no_memory(s);
+    return true;
+}
+
+/* Emits code into a builder; the place of node i is places[i], or that of spans[i]. Its root, or MC_NONE: failed. */
+static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, const uint32_t *places,
+                          const span *spans) {
+    uint32_t *map = calloc(code.count + (size_t)1, sizeof *map), root = MC_NONE;
+    for (uint32_t i = 0; i < code.count && map; i++) {
+        const mc_node *x = &code.nodes[i];
+        uint32_t place = places ? places[i] : expr_place(s, spans[i]);
+        root = mc_emit(b, (mc_op)x->op, x->a == MC_NONE ? MC_NONE : map[x->a], x->b == MC_NONE ? MC_NONE : map[x->b],
+                       x->c == MC_NONE ? MC_NONE : map[x->c], x->imm,
+                       guards && x->guard != MC_NONE ? map[x->guard] : MC_NONE, place);
+        if (root == MC_NONE) break;
+        map[i] = root;
+    }
+    if (!map) no_memory(s);
+    free(map);
+    return root;
+}
+
+/* Marks the nodes that `root` needs, guards apart. malloc'd; NULL: no memory. */
+static bool *reached(const mc_builder *b, uint32_t root) {
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(b, &count);
+    bool *marks = calloc((size_t)root + 1, sizeof *marks);
+    if (!marks) return NULL;
+    marks[root] = true;
+    for (uint32_t i = root + 1; i-- > 0;) {
+        if (!marks[i]) continue;
+        if (nodes[i].a != MC_NONE) marks[nodes[i].a] = true;
+        if (nodes[i].b != MC_NONE) marks[nodes[i].b] = true;
+        if (nodes[i].c != MC_NONE) marks[nodes[i].c] = true;
+    }
+    return marks;
+}
+
+/* Copies what the root needs without its guards: what is left of a score once it is known not to fault. */
+static uint32_t copy_plain(sema *s, const mc_builder *from, uint32_t root, mc_builder *to) {
+    uint32_t count, *places = malloc(((size_t)root + 1) * sizeof *places),
+                    *map = malloc(((size_t)root + 1) * sizeof *map);
+    bool *marks = reached(from, root);
+    const mc_node *nodes = mc_builder_nodes(from, &count);
+    uint32_t made = MC_NONE;
+    for (uint32_t i = 0; i <= root && places && map && marks; i++) {
+        if (!marks[i]) continue;
+        const mc_node *x = &nodes[i];
+        made = mc_emit(to, (mc_op)x->op, x->a == MC_NONE ? MC_NONE : map[x->a], x->b == MC_NONE ? MC_NONE : map[x->b],
+                       x->c == MC_NONE ? MC_NONE : map[x->c], x->imm, MC_NONE, mc_builder_place(from, i));
+        if (made == MC_NONE) break;
+        map[i] = made;
+    }
+    if (!places || !map || !marks) no_memory(s);
+    free(places);
+    free(map);
+    free(marks);
+    return made;
+}
+
+static bool is_zero(const mc_node *x) {
+    double constant;
+    memcpy(&constant, &x->imm, sizeof constant);
+    return x->op == MC_CONST_F && constant == 0;
+}
+
+/* The root without what softmax does not see: adding 0.0 turns -0.0 into 0.0 and changes nothing else. */
+static uint32_t without_zero(const mc_builder *b, uint32_t root) {
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(b, &count);
+    while (nodes[root].op == MC_ADD_F && (is_zero(&nodes[nodes[root].a]) || is_zero(&nodes[nodes[root].b])))
+        root = is_zero(&nodes[nodes[root].a]) ? nodes[root].b : nodes[root].a;
+    return root;
+}
+
+/* --- what must hold ----------------------------------------------------------------------------------------------- */
+
+/* Kernels compute in float: a constant must fit one. */
+static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
+    for (uint32_t i = 0; i < code.count; i++) {
+        double x;
+        memcpy(&x, &code.nodes[i].imm, sizeof x);
+        if (code.nodes[i].op != MC_CONST_F || isfinite((float)x)) continue;
+        text t = {0};
+        real_print(x, &t);
+        text_add(&t, "", 1);
+        diag_error(s->d, FCP_E_SCORE, spans ? spans[i] : at, "%s%s is beyond the largest number of a kernel, 3.4e38",
+                   spans ? "" : "the derivative's constant ", t.failed ? "this" : t.at);
+        text_free(&t);
+        s->failed = true;
+        return false;
+    }
+    return true;
+}
+
+/* So must the tables that it reads. */
+static bool check_tables(sema *s, mc_code code) {
+    for (uint32_t i = 0; i < code.count; i++) {
+        if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
+        const array_decl *a = s->arrays[code.nodes[i].imm];
+        const double *values = a->array.data;
+        const uint64_t count = fcp_array_bytes(&a->array.record) / sizeof *values;
+        for (uint64_t at = 0; at < count; at++) {
+            if (isfinite((float)values[at])) continue;
+            diag_error(s->d, FCP_E_FIELD, a->at,
+                       "a value of table '%s' is beyond the largest number of a kernel, 3.4e38", a->name);
+            diag_hint(s->d, "element %" PRIu64 ", from 0 and row by row", at);
+            s->failed = true;
+            return false;
+        }
+    }
+    return true;
+}
+
+static span place_at(const sema *s, uint32_t place, span otherwise) {
+    return place && place < s->place_count ? s->places[place] : otherwise;
+}
+
+/* Adds to the condition `all` a node that may fault, where it decides nothing. MC_NONE: reported. */
+static uint32_t hang(sema *s, mc_builder *b, uint32_t node, uint32_t all, span at) {
+    uint32_t count;
+    const mc_node x = mc_builder_nodes(b, &count)[node];
+    uint32_t place = mc_builder_place(b, node);
+    bool real = mc_builder_real(b, x.a) || (x.b != MC_NONE && mc_builder_real(b, x.b));
+    if (real) {
+        diag_error(s->d, FCP_E_TYPE, place_at(s, place, at),
+                   "this may fail (overflow, a zero, an index), and depends on a comparison of real numbers");
+        diag_hint(s->d, "the compiler proves that nothing fails from q, k, n and h alone: keep reals out of it");
+        s->failed = true;
+        return MC_NONE;
+    }
+    if (x.op == MC_LOAD_F) node = mc_emit(b, MC_LOAD, x.a, MC_NONE, MC_NONE, x.imm, x.guard, place);
+    else if (x.op == MC_LOAD2_F) node = mc_emit(b, MC_LOAD2, x.a, x.b, MC_NONE, x.imm, x.guard, place);
+    if (node == MC_NONE) return MC_NONE;
+    uint32_t zero = mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, place);
+    uint32_t yes = mc_emit(b, MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, 1, MC_NONE, place);
+    if (zero == MC_NONE || yes == MC_NONE) return MC_NONE;
+    uint32_t test = mc_emit(b, MC_EQ, node, zero, MC_NONE, 0, MC_NONE, place);
+    if (test == MC_NONE || (test = mc_emit(b, MC_OR, yes, test, MC_NONE, 0, MC_NONE, place)) == MC_NONE) return MC_NONE;
+    return mc_emit(b, MC_AND, all, test, MC_NONE, 0, MC_NONE, place);
+}
+
+/* The condition that faults where the mask does, or the score where the mask holds. */
+static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root, span at) {
+    uint32_t count, all = mask_root;
+    bool *marks = reached(b, root);
+    if (!marks) return no_memory(s);
+    for (uint32_t i = 0; i <= root && all != MC_NONE; i++) {
+        if (!marks[i] || !mc_builder_loose(b, i)) continue;
+        mc_op op = (mc_op)mc_builder_nodes(b, &count)[i].op;
+        if (mc_op_faults(op)) all = hang(s, b, i, all, at);
+    }
+    free(marks);
+    if (failed(s, b, at)) return false;
+    return expr_extract(s, b, all, &s->out->check, &s->out->check_spans);
+}
+
+/* --- the plan's score --------------------------------------------------------------------------------------------- */
+
+/* From the lowered score to what the program keeps; `plain` is an empty builder. */
+static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, span at) {
+    struct fcpc_program *p = s->out;
+    if (mc_builder_loose(s->builder, root) && !make_check(s, s->builder, mask_root, root, at)) return false;
+    uint32_t own = copy_plain(s, s->builder, root, plain), count;
+    if (own == MC_NONE || failed(s, plain, at)) return failed(s, plain, at), false;
+    own = without_zero(plain, own);
+    if (mc_builder_nodes(plain, &count)[own].op == MC_S) return true;
+    const span *ignored;
+    uint32_t slope, bad;
+    if (!expr_extract(s, plain, own, &p->score, &p->score_spans)) return false;
+    if (!derive(plain, own, !p->passes[FCP_BACKWARD], &slope, &bad)) {
+        if (bad == MC_NONE) return failed(s, plain, at) ? false : no_memory(s);
+        diag_error(s->d, FCP_E_SCORE, place_at(s, mc_builder_place(plain, bad), at),
+                   "floor of what depends on s cannot be differentiated");
+        diag_hint(s->d, "the backward pass needs the derivative; with passes = forward it does not");
+        s->failed = true;
+        return false;
+    }
+    if (!expr_extract(s, plain, slope, &p->slope, &ignored)) return false;
+    return check_constants(s, p->score, p->score_spans, at) && check_constants(s, p->slope, NULL, at) &&
+           check_tables(s, p->score);
+}
+
+bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
+    struct fcpc_program *p = s->out;
+    arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
+    value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
+    figure *numbers = ARENA_ZNEW(s->scratch, figure, m->param_count + 1);
+    if (!given || !values || !numbers) return no_memory(s);
+    if (!bind_args(s, m, args, call, given)) return false;
+    bool good = true;
+    uint32_t i = 0;
+    for (const arg *a = m->params; a; a = a->next, i++)
+        good &= constant_argument(s, a, given[i] ? given[i]->value : a->value, &numbers[i]);
+    if (given[i]) {
+        diag_error(s->d, FCP_E_ARGUMENT, given[i]->name_at, "in a plan, s is the logit itself");
+        diag_hint(s->d, "a score may give another score its s: score both = softcap(s = alibi)");
+        return false;
+    }
+    if (!good || m->state != MASK_GOOD || !p->mask.count || s->failed) return false;
+    s->plan_score = m;
+    s->plan_numbers = numbers;
+    p->score_span = call;
+    p->score_name = call_text(s, m, numbers);
+    if (!p->score_name || !expr_begin(s)) return no_memory(s);
+
+    size_t errors = diag_errors(s->d);
+    uint32_t mask_root = copy_code(s, s->builder, p->mask, true, NULL, p->mask_spans), count;
+    uint32_t guard = MC_NONE;
+    mc_builder *plain = mc_builder_new();
+    if (!plain) no_memory(s);
+    else if (mask_root == MC_NONE) failed(s, s->builder, call);
+    if (!s->failed) {
+        const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+        if (nodes[mask_root].op != MC_CONST_B || !nodes[mask_root].imm) guard = mask_root;
+        i = 0;
+        for (const arg *a = m->params; a; a = a->next, i++)
+            values[i] = parameter(s, a, given[i] ? given[i]->value : a->value, &numbers[i]);
+        const value logit = {TYPE_REAL, expr_emit(s, m->body, MC_S, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
+        const frame f = {.m = m, .args = values, .s = logit};
+        value root = expr_lower(s, m->body, &f, guard);
+        if (root.type == TYPE_INT)
+            root = (value){TYPE_REAL, expr_emit(s, m->body, MC_TO_F, root.node, MC_NONE, MC_NONE, 0, MC_NONE)};
+        if (!s->failed && root.type != TYPE_REAL && diag_errors(s->d) == errors)
+            diag_error(s->d, FCP_E_INTERNAL, call, "a checked score did not lower");
+        if (!s->failed && diag_errors(s->d) == errors) keep(s, plain, mask_root, root.node, call);
+    }
+    mc_builder_free(plain);
+    expr_end(s);
+    if (m->builtin && diag_errors(s->d) > errors) diag_also(s->d, call, "of this score");
+    return !s->failed && diag_errors(s->d) == errors;
+}
+
+/* --- sinks -------------------------------------------------------------------------------------------------------- */
+
+static bool sink_value(sema *s, const expr *e, double *out) {
+    figure n;
+    if (!eval_number(s, e, "sink", &n)) return false;
+    *out = n.value;
+    if (isfinite((float)n.value)) return true;
+    diag_error(s->d, FCP_E_SCORE, e->at, "this is beyond the largest number of a kernel, 3.4e38");
+    return false;
+}
+
+/* The elements of a list; as many as heads. */
+static bool sink_list(sema *s, const expr *list, double *out) {
+    const uint32_t heads = s->out->heads;
+    uint64_t count = 0;
+    for (const arg *a = list->args; a; a = a->next) {
+        const expr *e = a->value;
+        int64_t many = 1;
+        double x;
+        if (e->kind == EXPR_REPEAT) {
+            if (!eval_constant(s, e->b, "the number of repeats", &many)) return false;
+            if (many < 1) {
+                diag_error(s->d, FCP_E_VALUE, e->b->at, "a value is repeated once at least");
+                return false;
+            }
+            e = e->a;
+        }
+        if (!sink_value(s, e, &x)) return false;
+        for (uint64_t i = count; i < heads && i - count < (uint64_t)many; i++) out[i] = x;
+        if ((uint64_t)many > UINT32_MAX || (count += (uint64_t)many) > UINT32_MAX) count = UINT32_MAX;
+    }
+    if (count == heads) return true;
+    diag_error(s->d, FCP_E_HEADS, list->at, "sink has %s%" PRIu64 " value%s, the model has %u heads",
+               count == UINT32_MAX ? "at least " : "", count, count == 1 ? "" : "s", heads);
+    diag_hint(s->d, "one for each query head, or a single number for all: sink = 0.5, sink = [0.5 x %u]", heads);
+    return false;
+}
+
+/* file("sink.npy"): one dimension, as many as heads. */
+static bool sink_file(sema *s, const expr *e, double *out) {
+    const uint32_t heads = s->out->heads;
+    if (e->arg_count != 1 || e->args->name || e->args->value->kind != EXPR_STRING) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "file takes a path: file(\"sink.npy\")");
+        return false;
+    }
+    if (s->plan && s->plan->sink_count == heads) { /* a plan has its sinks, whatever has become of the file */
+        memcpy(out, s->plan->sink, heads * sizeof *out);
+        return true;
+    }
+    program_array a = {0};
+    if (!read_table(s, "sink", e, &a)) return false;
+    if (a.record.columns || a.record.count != heads) {
+        if (a.record.columns) diag_error(s->d, FCP_E_HEADS, e->at, "sink has two dimensions");
+        else
+            diag_error(s->d, FCP_E_HEADS, e->at, "sink has %" PRIu64 " value%s, the model has %u heads", a.record.count,
+                       a.record.count == 1 ? "" : "s", heads);
+        diag_hint(s->d, "one value for each query head");
+        return false;
+    }
+    const mc_array values = {.data = a.data, .count = heads, .width = (mc_width)a.record.width};
+    for (uint32_t h = 0; h < heads; h++) {
+        out[h] = values.width == MC_F64 ? mc_load_real(&values, h, 0) : (double)mc_load(&values, h, 0);
+        if (isfinite((float)out[h])) continue;
+        diag_error(s->d, FCP_E_SCORE, e->at, "the sink of head %u is beyond the largest number of a kernel, 3.4e38", h);
+        return false;
+    }
+    return true;
+}
+
+void lower_plan_sink(sema *s, const expr *e) {
+    struct fcpc_program *p = s->out;
+    double *sink = ARENA_NEW(&p->arena, double, p->heads);
+    if (!sink) {
+        no_memory(s);
+        return;
+    }
+    if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) {
+        if (!sink_file(s, e, sink)) return;
+    } else if (e->kind == EXPR_LIST) {
+        if (!sink_list(s, e, sink)) return;
+    } else if (e->kind == EXPR_TUPLE) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "the sinks of the heads stand in brackets");
+        diag_hint(s->d, "sink = [0.5, -1.0, ...]");
+        return;
+    } else {
+        if (!sink_value(s, e, sink)) return;
+        for (uint32_t h = 1; h < p->heads; h++) sink[h] = sink[0];
+    }
+    p->sink = sink;
+}

@@ -1,0 +1,476 @@
+/* place_fcp.c: the fcp strategy: balanced work, tokens under the cap, few transfers, no busy sender.
+ *
+ * requires  tokens[b] <= block, less than 2^40 tokens in all; work that adds up within 64 bits; reads ascending.
+ * gives     a home for every block. Tokens of every rank <= floor(mean) + block. Work of every rank at most half a
+ *           percent over the mean or the heaviest block, where exchanges of blocks reach that; never worse than a
+ *           repaired LPT by more than a thousandth. Among such placements one that moves few tokens. No rank is empty
+ *           while another has two blocks.
+ * cost      O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
+ * units     work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
+ * source    ours. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is best
+ *           fit decreasing with affinity, in two dimensions.
+ *
+ * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at one
+ * of its readers. So with U(r) the set of KV blocks that rank r's blocks read,
+ *
+ *     transfers = sum over r of |U(r)|  -  number of blocks,
+ *
+ * and all that can be saved is in making the sets small. Two facts follow.
+ *
+ * 1. Blocks that (transitively) share reads form clusters: a long sequence, or a few short ones whose remainders share
+ *    a block. U of a rank is a disjoint union over clusters, and a cluster that lies on one rank moves nothing. So
+ *    light clusters are packed whole, and split only when no rank takes them.
+ * 2. Within a causal sequence the reads are nested: block i reads 0 .. i. A rank that holds block i has paid for all
+ *    earlier ones, and the sequence costs, over its ranks, the sum of (largest index held + 1). So its blocks come
+ *    heaviest first, each to a rank that has a later block and still fits (a marginal cost of zero), tightest fit
+ *    first; and a rank is opened only when none fits. The readers of block j are then about as many as the ranks that
+ *    the work of blocks >= j must fill. Other masks go the same way: the rank whose blocks share most reads is
+ *    preferred.
+ *
+ * Why that is not enough. A rank full of a long sequence's last blocks has its work in two or three blocks; all its
+ * other room must be filled with blocks of hardly any work, and these are not many. Greedy affinity alone gives them
+ * away early and ends, on real batches, 2 to 6 % over the mean: two blocks of half the limit each fit one rank
+ * perfectly, and leave fourteen blocks of room that nothing may fill. Hence place_need.c: a rank takes a block only if
+ * the rest can still be placed under both limits. What comes later is judged by its density, so items come from the
+ * densest (work per token) to the lightest: blocks of heavy clusters one by one, light clusters whole.
+ *
+ * Each item goes, in this order of preference, to a rank that reads most of it already; with all that is left of its
+ * cluster to one rank; to the neediest rank. A rank that would have to send more than any block receives at most
+ * gives way to the others, at the price of reading a short prefix again. The result may be over the limit here and
+ * there, when blocks are too coarse for what is left: place_repair.c exchanges blocks until it is not. place_spread.c
+ * then moves homes away from the busiest senders, and place_nodes.c renumbers ranks so that those of a cluster share
+ * nodes.
+ */
+#include <string.h>
+
+#include "compiler/place/fcp/fcp.h"
+#include "compiler/base/sort.h"
+
+typedef struct node {
+    uint32_t rank, next; /* of the same cluster */
+    uint32_t top, last;  /* of its blocks there: the one with most reads, the newest */
+} node;
+
+/* Blocks first .. first + count - 1 of `member`: a light cluster, or one block. */
+typedef struct item {
+    uint32_t first, count;
+} item;
+
+typedef struct packing {
+    place_state s;
+    needs n;
+    item *items;
+    need_item *sizes;
+    uint32_t item_count;
+    uint64_t *sequence; /* items in the order they are placed */
+    /* per cluster: its ranks, and what is not placed yet */
+    uint32_t *nodes_first, *nodes_count, *blocks_left;
+    int64_t *work_left, *tokens_left;
+    node *nodes;
+    uint32_t node_count;
+    uint64_t *sends; /* per rank: transfers it must send, so far */
+    uint64_t most_sends;
+    uint64_t total_tokens;
+} packing;
+
+uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b) {
+    const place_run *x = s->runs + s->run_start[a], *x_end = s->runs + s->run_start[a + 1];
+    const place_run *y = s->runs + s->run_start[b], *y_end = s->runs + s->run_start[b + 1];
+    uint32_t common = 0;
+    while (x < x_end && y < y_end) {
+        uint32_t from = x->first > y->first ? x->first : y->first, to = x->end < y->end ? x->end : y->end;
+        if (from < to) common += to - from;
+        if (x->end < y->end) x++;
+        else y++;
+    }
+    return common;
+}
+
+/* --- setup -------------------------------------------------------------------------------------------------------- */
+
+static uint32_t find(uint32_t *parent, uint32_t x) {
+    while (parent[x] != x) x = parent[x] = parent[parent[x]];
+    return x;
+}
+
+static void join(uint32_t *parent, uint32_t a, uint32_t b) {
+    a = find(parent, a);
+    b = find(parent, b);
+    if (a < b) parent[b] = a;
+    else parent[a] = b;
+}
+
+/* Runs of reads, and clusters. A run joins its reader with its first block and each block of it with the next; which
+ * neighbours are joined already is remembered (`linked`), so that the cost does not grow with the length of runs. */
+static fcp_code find_clusters(packing *p, arena *scratch) {
+    const place_input *in = p->s.in;
+    uint32_t n = in->blocks, runs = 0;
+    uint32_t *parent = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint32_t *linked = ARENA_NEW(scratch, uint32_t, n + (size_t)1); /* j .. linked[j] are joined; a forest */
+    p->s.run_start = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    if (!parent || !linked || !p->s.run_start) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b <= n; b++) parent[b] = linked[b] = b;
+    for (uint32_t pass = 0; pass < 2; pass++) { /* count, then fill */
+        runs = 0;
+        for (uint32_t b = 0; b < n; b++) {
+            const uint32_t *read = in->reads + in->reads_start[b], *end = in->reads + in->reads_start[b + 1];
+            if (!pass && end - read > p->s.most_reads) p->s.most_reads = (uint32_t)(end - read);
+            if (pass) p->s.run_start[b] = runs;
+            while (read < end) {
+                uint32_t first = *read;
+                if (end[-1] - first == end - read - 1) {
+                    read = end;
+                } else {
+                    for (read++; read < end && *read == read[-1] + 1; read++) {}
+                }
+                uint32_t last = read[-1];
+                if (pass) {
+                    p->s.runs[runs] = (place_run){first, last + 1};
+                    join(parent, b, first);
+                    for (uint32_t j = find(linked, first); j < last; j = find(linked, j)) {
+                        join(parent, j, j + 1);
+                        linked[j] = j + 1;
+                    }
+                }
+                runs++;
+            }
+        }
+        if (!pass && !(p->s.runs = ARENA_NEW(scratch, place_run, runs + (size_t)1))) return FCP_E_NO_MEMORY;
+    }
+    p->s.run_start[n] = runs;
+    for (uint32_t b = 0; b < n; b++) parent[b] = find(parent, b);
+    p->s.cluster = parent;
+
+    p->s.member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    p->s.member_start = ARENA_ZNEW(scratch, uint32_t, n + (size_t)1);
+    p->s.member_end = ARENA_ZNEW(scratch, uint32_t, n + (size_t)1);
+    if (!p->s.member || !p->s.member_start || !p->s.member_end) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < n; b++) p->s.member_end[parent[b]]++;
+    for (uint32_t c = 0, at = 0; c < n; c++) {
+        p->s.member_start[c] = at;
+        at += p->s.member_end[c];
+        p->s.member_end[c] = p->s.member_start[c];
+    }
+    for (uint32_t b = 0; b < n; b++) p->s.member[p->s.member_end[parent[b]]++] = b;
+    return FCP_OK;
+}
+
+/* What the busiest rank may have: half a percent over the mean or the heaviest block; more only where it must, because
+ * some rank holds k + 1 of the k ranks + 1 heaviest blocks, and so at least the k + 1 lightest of those. */
+static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
+    uint32_t n = in->blocks, ranks = in->ranks;
+    uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
+    uint64_t *other = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
+    if (!sorted || !other) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < n; b++) sorted[b] = UINT64_MAX - work[b];
+    sort_u64(sorted, other, n);
+    uint64_t *sum = other, most = 0; /* of the heaviest blocks */
+    sum[0] = 0;
+    for (uint32_t b = 0; b < n; b++) sum[b + 1] = sum[b] + (UINT64_MAX - sorted[b]);
+    for (uint64_t k = 1; k * ranks < n; k++) {
+        uint64_t last = k * ranks, least = sum[last + 1] - sum[last - k];
+        if (least > most) most = least;
+    }
+    uint64_t base = sum[n] / ranks + (sum[n] % ranks != 0);
+    if (sum[1] > base) base = sum[1];
+    if (__builtin_add_overflow(base, base / 200, &base)) base = UINT64_MAX;
+    *out_limit = base > most ? base : most;
+    return FCP_OK;
+}
+
+/* Items: light clusters whole, the others block by block; the order in which they are placed; what is to come. */
+static fcp_code list_items(packing *p, arena *scratch) {
+    const place_input *in = p->s.in;
+    uint32_t n = in->blocks, count = 0;
+    p->items = ARENA_NEW(scratch, item, n + (size_t)1);
+    p->sizes = ARENA_NEW(scratch, need_item, n + (size_t)1);
+    p->sequence = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
+    need_item *light = ARENA_NEW(scratch, need_item, n + (size_t)1);
+    uint64_t *other = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
+    if (!p->items || !p->sizes || !p->sequence || !light || !other) return FCP_E_NO_MEMORY;
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t from = p->s.member_start[c], to = p->s.member_end[c];
+        need_item all = {0, 0};
+        for (uint32_t i = from; i < to; i++) {
+            all.work += p->s.work[p->s.member[i]];
+            all.tokens += in->tokens[p->s.member[i]];
+        }
+        if (all.work <= PLACE_ONE / 4 && all.tokens <= p->n.cap / 2) {
+            if (from == to) continue;
+            p->items[count] = (item){from, to - from};
+            p->sizes[count++] = all;
+        } else {
+            for (uint32_t i = from; i < to; i++) {
+                p->items[count] = (item){i, 1};
+                p->sizes[count++] = (need_item){p->s.work[p->s.member[i]], in->tokens[p->s.member[i]]};
+            }
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t tokens = p->sizes[i].tokens ? (uint64_t)p->sizes[i].tokens : 1;
+        uint64_t density = (uint64_t)p->sizes[i].work * 1024 / tokens;
+        if (density > UINT32_MAX) density = UINT32_MAX;
+        p->sequence[i] = (UINT32_MAX - density) << 32 | i;
+    }
+    sort_u64(p->sequence, other, count);
+    for (uint32_t i = 0; i < count; i++) light[i] = p->sizes[(uint32_t)p->sequence[count - 1 - i]];
+    needs_supply(&p->n, light, count);
+    p->item_count = count;
+    return FCP_OK;
+}
+
+static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_t *home) {
+    uint32_t n = in->blocks;
+    uint64_t total = 0, limit = 0, cap = place_token_cap(in);
+    uint64_t *weight = NULL;
+    *p = (packing){.s = {.in = in, .home = home}};
+    for (uint32_t b = 0; b < n; b++) {
+        total += in->work[b];
+        p->total_tokens += in->tokens[b];
+    }
+    if (!total) { /* nothing to compute: balance tokens */
+        if (!(weight = ARENA_NEW(scratch, uint64_t, n + (size_t)1))) return FCP_E_NO_MEMORY;
+        for (uint32_t b = 0; b < n; b++) weight[b] = in->tokens[b];
+    }
+    const uint64_t *work = weight ? weight : in->work;
+    p->s.work = ARENA_NEW(scratch, int64_t, n + (size_t)1);
+    if (!p->s.work) return FCP_E_NO_MEMORY;
+    fcp_code code = find_limit(in, scratch, work, &limit);
+    if (!code) code = needs_init(&p->n, scratch, in, cap, p->total_tokens);
+    if (code) return code;
+    unsigned shift = 0;
+    while (limit >> shift >> 33) shift++;
+    limit >>= shift;
+    for (uint32_t b = 0; b < n; b++) {
+        uint64_t w = (work[b] >> shift) + (shift && work[b] & ((UINT64_C(1) << shift) - 1));
+        p->s.work[b] = limit ? (int64_t)(((w << 30) + limit - 1) / limit) : 0;
+    }
+    p->s.left = p->n.left;
+    p->s.room = p->n.room;
+    if ((code = find_clusters(p, scratch))) return code;
+
+    p->nodes_first = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    p->nodes_count = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    p->blocks_left = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    p->work_left = ARENA_NEW(scratch, int64_t, n + (size_t)1);
+    p->tokens_left = ARENA_NEW(scratch, int64_t, n + (size_t)1);
+    p->nodes = ARENA_NEW(scratch, node, n + (size_t)1);
+    p->sends = ARENA_NEW(scratch, uint64_t, in->ranks + (size_t)1);
+    if (!p->nodes_first || !p->nodes_count || !p->blocks_left || !p->work_left || !p->tokens_left || !p->nodes ||
+        !p->sends)
+        return FCP_E_NO_MEMORY;
+    p->most_sends = p->s.most_reads;
+    return list_items(p, scratch);
+}
+
+/* --- packing ------------------------------------------------------------------------------------------------------ */
+
+/* Nodes of a cluster that are looked at: all of a long sequence's, but bounded work over all its blocks. */
+static uint32_t nodes_seen(const packing *p, uint32_t c) {
+    uint32_t blocks = p->s.member_end[c] - p->s.member_start[c];
+    return blocks < 1024 ? 4096 : blocks < 8192 ? (1u << 19) / blocks : 64;
+}
+
+static void put(packing *p, uint32_t b, uint32_t rank) {
+    uint32_t c = p->s.cluster[b], looks = nodes_seen(p, c);
+    p->s.home[b] = rank;
+    for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
+        node *d = &p->nodes[i];
+        if (d->rank != rank) continue;
+        d->last = b;
+        const uint32_t *start = p->s.in->reads_start;
+        if (start[b + 1] - start[b] > start[d->top + 1] - start[d->top]) d->top = b;
+        return;
+    }
+    p->nodes[p->node_count] = (node){rank, p->nodes_first[c], b, b};
+    p->nodes_first[c] = p->node_count++;
+    p->nodes_count[c]++;
+}
+
+/* Ranks other than `rank` that read b by now. */
+static uint32_t readers(const packing *p, uint32_t b, uint32_t rank) {
+    uint32_t c = p->s.cluster[b], looks = nodes_seen(p, c), count = 0;
+    for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
+        const node *d = &p->nodes[i];
+        if (d->rank == rank) continue;
+        for (uint32_t k = p->s.run_start[d->top]; k < p->s.run_start[d->top + 1]; k++)
+            if (p->s.runs[k].first <= b && b < p->s.runs[k].end) {
+                count++;
+                break;
+            }
+    }
+    return count;
+}
+
+enum {
+    TRIES = 24,            /* allowed ranks looked for, at most so many */
+    LIGHT = (1 << 30) / 32 /* blocks below this share of the limit go to the rank that sends least */
+};
+
+static void place_block(packing *p, uint32_t b) {
+    place_state *s = &p->s;
+    needs *n = &p->n;
+    int64_t work = s->work[b], tokens = s->in->tokens[b];
+    uint32_t c = s->cluster[b], looks = nodes_seen(p, c), sends = readers(p, b, FCP_NONE);
+    uint32_t best = FCP_NONE, best_common = 0;
+    bool best_busy = false;
+    int64_t best_value = 0, keep = n->keep;
+    if (work >= LIGHT) n->keep = 0;
+    for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
+        const node *d = &p->nodes[i];
+        uint32_t r = d->rank;
+        if (n->room[r] < tokens || n->left[r] < work) continue;
+        uint32_t common = place_overlap(s, b, d->top);
+        if (d->last != d->top) {
+            uint32_t other = place_overlap(s, b, d->last);
+            if (other > common) common = other;
+        }
+        if (!common || common < best_common) continue;
+        bool busy = p->sends[r] + sends > p->most_sends + 1;
+        int64_t value = work < LIGHT || busy ? -(int64_t)p->sends[r]
+                                             : -(int64_t)needs_density(n, n->left[r] - work, n->room[r] - tokens);
+        if (best != FCP_NONE && common == best_common &&
+            (busy > best_busy || (busy == best_busy && value <= best_value)))
+            continue;
+        if (!needs_allow(n, r, work, tokens)) continue;
+        best = r;
+        best_common = common;
+        best_busy = busy;
+        best_value = value;
+    }
+    if (best == FCP_NONE && p->blocks_left[c] > 1 && p->work_left[c] <= PLACE_ONE && p->tokens_left[c] <= n->cap) {
+        uint64_t rest = (uint64_t)p->blocks_left[c] * p->nodes_count[c];
+        n->keep = 0;
+        uint32_t r = rest > p->most_sends ? FCP_NONE
+                                          : needs_best(n, p->work_left[c], p->tokens_left[c], TRIES, p->sends,
+                                                       p->most_sends - rest);
+        if (r != FCP_NONE) { /* all that is left of the cluster */
+            for (uint32_t i = p->s.member_start[c]; i < p->s.member_end[c]; i++)
+                if (s->home[p->s.member[i]] == FCP_NONE) put(p, p->s.member[i], r);
+            needs_take(n, r, p->work_left[c], p->tokens_left[c]);
+            p->sends[r] += rest;
+            p->work_left[c] = p->tokens_left[c] = p->blocks_left[c] = 0;
+            n->keep = keep;
+            return;
+        }
+        n->keep = work >= LIGHT ? 0 : keep;
+    }
+    uint32_t reads = s->in->reads_start[b + 1] - s->in->reads_start[b];
+    if (best == FCP_NONE || (best_busy && reads <= sends)) { /* reading it all costs less than sending it all */
+        uint32_t r = needs_best(n, work, tokens, TRIES, p->sends, p->most_sends > sends ? p->most_sends - sends : 0);
+        if (r != FCP_NONE) best = r;
+    }
+    if (best == FCP_NONE) best = needs_any(n, work, tokens);
+    n->keep = keep;
+    put(p, b, best);
+    needs_take(n, best, work, tokens);
+    p->sends[best] += readers(p, b, best);
+    p->work_left[c] -= work;
+    p->tokens_left[c] -= tokens;
+    p->blocks_left[c]--;
+}
+
+static fcp_code pack(packing *p) {
+    const place_input *in = p->s.in;
+    needs *n = &p->n;
+    memset(p->s.home, 0xff, in->blocks * sizeof *p->s.home);
+    memset(p->nodes_first, 0xff, in->blocks * sizeof *p->nodes_first);
+    memset(p->nodes_count, 0, in->blocks * sizeof *p->nodes_count);
+    memset(p->sends, 0, in->ranks * sizeof *p->sends);
+    p->node_count = 0;
+    for (uint32_t c = 0; c < in->blocks; c++) {
+        p->work_left[c] = p->tokens_left[c] = 0;
+        p->blocks_left[c] = p->s.member_end[c] - p->s.member_start[c];
+    }
+    for (uint32_t b = 0; b < in->blocks; b++) {
+        p->work_left[p->s.cluster[b]] += p->s.work[b];
+        p->tokens_left[p->s.cluster[b]] += in->tokens[b];
+    }
+    int64_t open = n->cap * in->ranks;
+    needs_reset(n, open - (int64_t)p->total_tokens);
+    for (uint32_t i = 0; i < p->item_count; i++) {
+        if (in->stop && !(i & 1023) && *in->stop) return FCP_E_INTERRUPTED;
+        uint32_t which = (uint32_t)p->sequence[i];
+        uint32_t *block = p->s.member + p->items[which].first, count = p->items[which].count;
+        need_item size = p->sizes[which];
+        int64_t keep = (open / in->ranks - in->block) / 10;
+        n->keep = keep > 0 ? keep : 0;
+        open -= size.tokens;
+        uint32_t c = p->s.cluster[*block];
+        if (p->s.member_end[c] - p->s.member_start[c] == count) { /* a whole cluster */
+            uint32_t r = count > 1 ? needs_best(n, size.work, size.tokens, TRIES, NULL, 0)
+                                   : needs_any(n, size.work, size.tokens);
+            if (r == FCP_NONE) r = needs_like(n, size.work, size.tokens);
+            if (r != FCP_NONE) {
+                for (uint32_t k = 0; k < count; k++) p->s.home[block[k]] = r;
+                needs_take(n, r, size.work, size.tokens);
+                continue;
+            }
+            for (uint32_t k = 1; k < count; k++) { /* it must be split: heaviest blocks first */
+                uint32_t b = block[k], j = k;
+                for (; j > 0 && p->s.work[block[j - 1]] < p->s.work[b]; j--) block[j] = block[j - 1];
+                block[j] = b;
+            }
+        }
+        for (uint32_t k = 0; k < count; k++)
+            if (p->s.home[block[k]] == FCP_NONE) place_block(p, block[k]);
+    }
+    return FCP_OK;
+}
+
+/* --- the strategy ------------------------------------------------------------------------------------------------- */
+
+/* Work left on the busiest rank if it is over the limit (negative), else 0. */
+static int64_t least_left(const place_state *s) {
+    int64_t least = 0;
+    for (uint32_t r = 0; r < s->in->ranks; r++)
+        if (s->left[r] < least) least = s->left[r];
+    return least;
+}
+
+/* Blocks too coarse for the limit: plain LPT, repaired in the same way, if it is better balanced by a thousandth. */
+static fcp_code try_lpt(packing *p, place_lists *lists, arena *scratch) {
+    const place_input *in = p->s.in;
+    place_state other = p->s;
+    place_lists other_lists;
+    other.home = ARENA_NEW(scratch, uint32_t, in->blocks);
+    other.left = ARENA_NEW(scratch, int64_t, in->ranks);
+    other.room = ARENA_NEW(scratch, int64_t, in->ranks);
+    if (!other.home || !other.left || !other.room) return FCP_E_NO_MEMORY;
+    fcp_code code = place_lpt(in, scratch, other.home);
+    if (code) return code;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        other.left[r] = PLACE_ONE;
+        other.room[r] = p->n.cap;
+    }
+    for (uint32_t b = 0; b < in->blocks; b++) {
+        other.left[other.home[b]] -= other.work[b];
+        other.room[other.home[b]] -= in->tokens[b];
+    }
+    if ((code = place_lists_init(&other_lists, &other, scratch))) return code;
+    if ((code = place_repair(&other, &other_lists, scratch))) return code;
+    if (least_left(&other) <= least_left(&p->s) + PLACE_ONE / 1000) return FCP_OK;
+    memcpy(p->s.home, other.home, in->blocks * sizeof *other.home);
+    other.home = p->s.home;
+    p->s = other;
+    *lists = other_lists;
+    return FCP_OK;
+}
+
+fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
+    packing p;
+    place_lists lists;
+    if (!in->blocks || !in->ranks) return FCP_OK;
+    if (in->ranks == 1) {
+        memset(out_home, 0, in->blocks * sizeof *out_home);
+        return FCP_OK;
+    }
+    fcp_code code = setup(&p, in, scratch, out_home);
+    if (!code) code = pack(&p);
+    if (!code) code = place_lists_init(&lists, &p.s, scratch);
+    if (!code) code = place_repair(&p.s, &lists, scratch);
+    if (!code && least_left(&p.s) < 0) code = try_lpt(&p, &lists, scratch);
+    if (!code) code = place_spread(&p.s, &lists, scratch);
+    if (!code) code = place_group_nodes(&p.s, scratch);
+    return code;
+}

@@ -1,0 +1,281 @@
+/* place_repair.c: exchanges blocks between ranks until none is over the limit; the lists that exchanges work on.
+ *
+ * requires  a home for every block; left and room of every rank (left < 0: over the limit).
+ * gives     the same placement with a few blocks exchanged: fewer ranks over the limit, the busiest less busy, the
+ *           token cap kept, and as few transfers more as the exchanges looked at allow. Then no rank without a block
+ *           where another has two.
+ * cost      a bounded number of looks, each linear in the blocks of two ranks; nothing when no rank is over.
+ * units     work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
+ *
+ * A rank over the limit by e and a partner with room for f more look for a block a here and b there (or none) with
+ * e <= work(a) - work(b) <= f: with both lists by falling work, that is a window that only moves forward. Among the
+ * exchanges that end the excess the cheapest is taken, else the one that relieves most. Partners are tried by falling
+ * room; ranks that find little look at twice as many in the next round, later also at exchanges that leave the partner
+ * over by less than the rank was (the excess wanders to where it can be absorbed), and last at pairs of blocks against
+ * pairs.
+ */
+#include <string.h>
+
+#include "compiler/place/fcp/fcp.h"
+#include "compiler/base/sort.h"
+
+enum { PARTNERS = 8, ROUNDS = 9, LOOSE_ROUND = 3, PAIR_ROUND = 5, PAIR_PARTNERS = 16, STEPS = 8, MAX_SUMS = 1024 };
+
+typedef struct repair {
+    place_state *s;
+    place_lists *l;
+    uint64_t looks; /* left to spend */
+} repair;
+
+/* One or two blocks a of a rank for none to two blocks b of a partner. */
+typedef struct swap {
+    uint32_t a[2], b[2], partner; /* FCP_NONE: none */
+    int64_t relief, price;
+} swap;
+
+static const swap NO_SWAP = {{FCP_NONE, FCP_NONE}, {FCP_NONE, FCP_NONE}, FCP_NONE, 0, 0};
+
+/* --- lists -------------------------------------------------------------------------------------------------------- */
+
+/* Lists are by falling work, over their first PLACE_MAX_HELD blocks at least. */
+static void attach(place_state *s, place_lists *l, uint32_t b, uint32_t r) {
+    uint32_t before = FCP_NONE, after = l->head[r];
+    for (uint32_t i = 0; after != FCP_NONE && s->work[after] > s->work[b] && i < PLACE_MAX_HELD; i++) {
+        before = after;
+        after = l->next[after];
+    }
+    l->previous[b] = before;
+    l->next[b] = after;
+    if (before != FCP_NONE) l->next[before] = b;
+    else l->head[r] = b;
+    if (after != FCP_NONE) l->previous[after] = b;
+    s->home[b] = r;
+}
+
+fcp_code place_lists_init(place_lists *l, place_state *s, arena *scratch) {
+    uint32_t n = s->in->blocks;
+    l->head = ARENA_NEW(scratch, uint32_t, s->in->ranks);
+    l->next = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    l->previous = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint64_t *keys = ARENA_NEW(scratch, uint64_t, n), *other = ARENA_NEW(scratch, uint64_t, n);
+    if (!l->head || !l->next || !l->previous || !keys || !other) return FCP_E_NO_MEMORY;
+    memset(l->head, 0xff, s->in->ranks * sizeof *l->head);
+    for (uint32_t b = 0; b < n; b++) keys[b] = (uint64_t)s->work[b] << 32 | b;
+    sort_u64(keys, other, n);
+    for (uint32_t i = 0; i < n; i++) attach(s, l, (uint32_t)keys[i], s->home[(uint32_t)keys[i]]);
+    return FCP_OK;
+}
+
+void place_move(place_state *s, place_lists *l, uint32_t b, uint32_t to) {
+    uint32_t from = s->home[b], t = s->in->tokens[b];
+    if (l->previous[b] != FCP_NONE) l->next[l->previous[b]] = l->next[b];
+    else l->head[from] = l->next[b];
+    if (l->next[b] != FCP_NONE) l->previous[l->next[b]] = l->previous[b];
+    attach(s, l, b, to);
+    s->left[from] += s->work[b];
+    s->room[from] += t;
+    s->left[to] -= s->work[b];
+    s->room[to] -= t;
+}
+
+uint32_t place_gather(const place_lists *l, uint32_t r, uint32_t *out) {
+    uint32_t count = 0;
+    for (uint32_t b = l->head[r]; b != FCP_NONE && count < PLACE_MAX_HELD; b = l->next[b]) out[count++] = b;
+    return count;
+}
+
+/* KV blocks of b's that another block of rank r (not `without`) reads too: at least so many. */
+static uint32_t covered(const place_state *s, const place_lists *l, uint32_t b, uint32_t r, uint32_t without) {
+    uint32_t most = 0;
+    for (uint32_t y = l->head[r]; y != FCP_NONE; y = l->next[y]) {
+        if (y == b || y == without || s->cluster[y] != s->cluster[b]) continue;
+        uint32_t common = place_overlap(s, b, y);
+        if (common > most) most = common;
+    }
+    return most;
+}
+
+int64_t place_price(const place_state *s, const place_lists *l, uint32_t a, uint32_t ra, uint32_t b, uint32_t rb) {
+    int64_t more = (int64_t)covered(s, l, a, ra, FCP_NONE) - covered(s, l, a, rb, b);
+    if (b != FCP_NONE) more += (int64_t)covered(s, l, b, rb, FCP_NONE) - covered(s, l, b, ra, a);
+    return more;
+}
+
+/* --- balance ------------------------------------------------------------------------------------------------------ */
+
+/* Block for block (or for nothing). `over`: by how much rank r is over; `room`: what the partner takes. */
+static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32_t count, int64_t over,
+                       uint32_t partner, int64_t room, swap *best) {
+    const place_state *s = x->s;
+    const uint32_t *tokens = s->in->tokens;
+    uint32_t theirs[PLACE_MAX_HELD], held = place_gather(x->l, partner, theirs), prices = 4, j = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t a = mine[i];
+        while (j < held && s->work[a] - s->work[theirs[j]] <= room) j++; /* theirs[j ..] are too light for a */
+        while (j > 0 && s->work[a] - s->work[theirs[j - 1]] > room) j--;
+        uint32_t looks = 3, from = s->work[a] <= room ? held + 1 : j;
+        for (uint32_t k = from; k-- > 0 && looks;) { /* k == held: nothing in return */
+            uint32_t b = k == held ? FCP_NONE : theirs[k];
+            int64_t relief = s->work[a] - (b == FCP_NONE ? 0 : s->work[b]);
+            int64_t more = (int64_t)tokens[a] - (b == FCP_NONE ? 0 : tokens[b]);
+            if (relief <= 0 || (relief < over && best->relief >= relief)) break;
+            if (more > s->room[partner] || -more > s->room[r]) continue;
+            looks--;
+            if (relief < over) {
+                *best = (swap){{a, FCP_NONE}, {b, FCP_NONE}, partner, relief, 0};
+                break;
+            }
+            if (!prices) break;
+            int64_t price = place_price(s, x->l, a, r, b, partner);
+            prices--;
+            if (best->relief < over || price < best->price)
+                *best = (swap){{a, FCP_NONE}, {b, FCP_NONE}, partner, relief, price};
+        }
+    }
+}
+
+/* None, one or two blocks; their work in the upper 44 bits and which in the lower 20. */
+static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out,
+                          uint64_t *other) {
+    uint32_t n = 0;
+    if (count > 44) count = 44; /* 1 + 44 + 44 * 43 / 2 < MAX_SUMS */
+    out[n++] = 1023 << 10 | 1023;
+    for (uint32_t i = 0; i < count; i++) out[n++] = (uint64_t)s->work[blocks[i]] << 20 | 1023 << 10 | i;
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            out[n++] = (uint64_t)(s->work[blocks[i]] + s->work[blocks[j]]) << 20 | i << 10 | j;
+    sort_u64(out, other, n);
+    return n;
+}
+
+static int64_t sum_tokens(const place_state *s, const uint32_t *blocks, uint64_t sum, uint32_t out[2]) {
+    uint32_t i = sum >> 10 & 1023, j = sum & 1023;
+    out[0] = j == 1023 ? FCP_NONE : blocks[j];
+    out[1] = i == 1023 ? FCP_NONE : blocks[i];
+    return (j == 1023 ? 0 : (int64_t)s->in->tokens[blocks[j]]) + (i == 1023 ? 0 : (int64_t)s->in->tokens[blocks[i]]);
+}
+
+/* Up to two blocks for up to two. The first that ends the excess, else the one that relieves most. */
+static void try_pairs(const repair *x, uint32_t r, const uint32_t *mine, const uint64_t *sums, uint32_t sum_count,
+                      int64_t over, uint32_t partner, int64_t room, uint64_t *scratch, swap *best) {
+    const place_state *s = x->s;
+    uint32_t theirs[PLACE_MAX_HELD], held = place_gather(x->l, partner, theirs), from = 0;
+    uint64_t *other = scratch, *sort = scratch + MAX_SUMS;
+    uint32_t count = list_sums(s, theirs, held, other, sort);
+    for (uint32_t i = 0; i < sum_count && best->relief < over; i++) {
+        int64_t work = (int64_t)(sums[i] >> 20);
+        while (from < count && work - (int64_t)(other[from] >> 20) > room) from++;
+        for (uint32_t k = from, looks = 4; k < count && looks; k++) {
+            int64_t relief = work - (int64_t)(other[k] >> 20);
+            if (relief <= best->relief) break;
+            swap w = {.partner = partner, .relief = relief};
+            int64_t more = sum_tokens(s, mine, sums[i], w.a) - sum_tokens(s, theirs, other[k], w.b);
+            looks--;
+            if (more > s->room[partner] || -more > s->room[r]) continue;
+            *best = w;
+            break;
+        }
+    }
+}
+
+static void apply(repair *x, uint32_t r, const swap *w) {
+    for (unsigned i = 0; i < 2; i++) {
+        if (w->a[i] != FCP_NONE) place_move(x->s, x->l, w->a[i], w->partner);
+        if (w->b[i] != FCP_NONE) place_move(x->s, x->l, w->b[i], r);
+    }
+}
+
+/* One exchange for rank r; false when there is none. */
+static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ranks, uint32_t round, uint64_t *sums) {
+    place_state *s = x->s;
+    uint32_t mine[PLACE_MAX_HELD], count = place_gather(x->l, r, mine), tried = 0;
+    int64_t over = -s->left[r];
+    swap best = NO_SWAP;
+    for (uint32_t k = 0; k < ranks && tried < (uint32_t)PARTNERS << round && x->looks; k++) {
+        uint32_t partner = (uint32_t)by_room[k];
+        int64_t room = s->left[partner] + (round >= LOOSE_ROUND ? over / 2 : 0);
+        if (room <= 0 || partner == r) continue;
+        tried++;
+        x->looks--;
+        try_blocks(x, r, mine, count, over, partner, room, &best);
+        if (best.relief >= over ? best.price <= 0 || tried >= PARTNERS : tried >= PARTNERS && best.relief >= over / 4)
+            break;
+    }
+    if (best.relief < over && round >= PAIR_ROUND) {
+        uint32_t sum_count = list_sums(s, mine, count, sums, sums + MAX_SUMS);
+        tried = 0;
+        for (uint32_t k = 0; k < ranks && tried < PAIR_PARTNERS && x->looks && best.relief < over; k++) {
+            uint32_t partner = (uint32_t)by_room[k];
+            int64_t room = s->left[partner] + (round >= LOOSE_ROUND ? over / 2 : 0);
+            if (room <= 0 || partner == r) continue;
+            tried++;
+            x->looks -= x->looks < 16 ? x->looks : 16;
+            try_pairs(x, r, mine, sums, sum_count, over, partner, room, sums + MAX_SUMS, &best);
+        }
+    }
+    if (best.partner == FCP_NONE) return false;
+    apply(x, r, &best);
+    return true;
+}
+
+static fcp_code balance(repair *x, arena *scratch) {
+    place_state *s = x->s;
+    uint32_t ranks = s->in->ranks;
+    uint64_t *by_room = ARENA_NEW(scratch, uint64_t, ranks), *other = ARENA_NEW(scratch, uint64_t, ranks);
+    uint64_t *sums = ARENA_NEW(scratch, uint64_t, 3 * MAX_SUMS);
+    if (!by_room || !other || !sums) return FCP_E_NO_MEMORY;
+    x->looks = 256 * (uint64_t)ranks + 65536;
+    for (uint32_t round = 0; round < ROUNDS && x->looks; round++) {
+        uint32_t over = 0, done = 0;
+        for (uint32_t r = 0; r < ranks; r++) {
+            int64_t left = s->left[r] < -PLACE_ONE ? -PLACE_ONE : s->left[r];
+            by_room[r] = (uint64_t)(2 * PLACE_ONE - left) << 32 | r;
+            over += left < 0;
+        }
+        if (!over) break;
+        if (s->in->stop && *s->in->stop) return FCP_E_INTERRUPTED;
+        sort_u64(by_room, other, ranks);
+        for (uint32_t i = ranks; i-- > ranks - over;) {
+            uint32_t r = (uint32_t)by_room[i];
+            for (uint32_t step = 0; step < STEPS && s->left[r] < 0; step++) {
+                if (!relieve(x, r, by_room, ranks, round, sums)) break;
+                done++;
+            }
+        }
+        if (!done && round >= PAIR_ROUND) break;
+    }
+    return FCP_OK;
+}
+
+/* Ranks without a block get one each, the lightest, from the ranks with most tokens that have two or more. */
+static fcp_code fill_empty(place_state *s, place_lists *l, arena *scratch) {
+    uint32_t ranks = s->in->ranks, empty = 0, given = 1;
+    while (empty < ranks && l->head[empty] != FCP_NONE) empty++;
+    if (empty == ranks) return FCP_OK;
+    uint64_t *donor = ARENA_NEW(scratch, uint64_t, ranks), *other = ARENA_NEW(scratch, uint64_t, ranks);
+    if (!donor || !other) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < ranks; r++) {
+        int64_t room = s->room[r] < 0 ? 0 : s->room[r] > UINT32_MAX ? UINT32_MAX : s->room[r];
+        donor[r] = (uint64_t)room << 32 | r;
+    }
+    sort_u64(donor, other, ranks);
+    while (empty < ranks && given) {
+        given = 0;
+        for (uint32_t i = 0; i < ranks && empty < ranks; i++) {
+            uint32_t b = l->head[(uint32_t)donor[i]], least = b;
+            if (b == FCP_NONE || l->next[b] == FCP_NONE) continue;
+            for (; b != FCP_NONE; b = l->next[b])
+                if (s->work[b] < s->work[least]) least = b;
+            place_move(s, l, least, empty);
+            given++;
+            while (empty < ranks && l->head[empty] != FCP_NONE) empty++;
+        }
+    }
+    return FCP_OK;
+}
+
+fcp_code place_repair(place_state *s, place_lists *l, arena *scratch) {
+    repair x = {.s = s, .l = l};
+    fcp_code code = balance(&x, scratch);
+    return code ? code : fill_empty(s, l, scratch);
+}

@@ -1,0 +1,95 @@
+/* place_sides.c: a problem as the strategies see it, with blocks of Q and of KV apart where the plan is split.
+ *
+ * requires  a problem with its tiles; for place_keys a home for every block.
+ * gives     tokens and reads of each block (place.h); then homes of KV blocks with readers that are not at one of them
+ *           moved to one, where a rank has room for it; no rank loses its last block by that.
+ * cost      linear in blocks and tiles.
+ * units     tokens; in a split plan by weight: a token of Q keeps Q and O at home, one of KV keeps K and V, so they
+ *           weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
+ */
+#include "compiler/place/place.h"
+
+#include "compiler/problem/problem.h"
+
+enum { WEIGHT_MAX = 64 };
+
+static uint32_t common(uint32_t a, uint32_t b) {
+    while (b) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void weigh(const problem *p, uint32_t out[FCP_SIDES]) {
+    uint64_t most = UINT64_C(1) << 40, tokens = p->tokens > p->key_tokens ? p->tokens : p->key_tokens;
+    uint32_t heads = p->program->heads, kv_heads = p->program->kv_heads, divisor = common(heads, kv_heads);
+    out[FCP_QUERIES] = heads / divisor;
+    out[FCP_KEYS] = kv_heads / divisor;
+    /* the strategies take 2^40 tokens in all: a batch of more, by weight, has them counted by number */
+    while (out[FCP_QUERIES] > WEIGHT_MAX || out[FCP_KEYS] > WEIGHT_MAX ||
+           (out[FCP_QUERIES] + out[FCP_KEYS] > 2 && tokens > most / (out[FCP_QUERIES] + out[FCP_KEYS])))
+        for (int side = 0; side < FCP_SIDES; side++) out[side] = (out[side] + 1) / 2;
+}
+
+fcp_code place_input_of(const problem *p, arena *scratch, place_input *out) {
+    uint32_t *tokens = ARENA_NEW(scratch, uint32_t, p->block_count), weight[FCP_SIDES] = {1, 1};
+    if (!tokens) return FCP_E_NO_MEMORY;
+    *out = (place_input){.ranks = p->ranks, .gpus = p->program->gpus, .blocks = p->block_count, .block = p->block,
+                         .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k,
+                         .stop = out->stop};
+    if (!p->split) {
+        for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
+        return FCP_OK;
+    }
+    weigh(p, weight);
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)1), at = 0;
+    uint32_t *reads = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)p->block_count);
+    if (!start || !reads) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        const fcp_block *k = &p->blocks[b];
+        tokens[b] = k->tokens * weight[fcp_side_of(k)];
+        start[b] = at;
+        for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) reads[at++] = p->tile_k[t];
+        if (k->holds == FCP_HOLDS_KV) reads[at++] = b;
+    }
+    start[p->block_count] = at;
+    out->reads_start = start;
+    out->reads = reads;
+    out->block = p->block * (weight[FCP_QUERIES] > weight[FCP_KEYS] ? weight[FCP_QUERIES] : weight[FCP_KEYS]);
+    return FCP_OK;
+}
+
+fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home) {
+    uint64_t *held = ARENA_ZNEW(scratch, uint64_t, p->ranks), cap = place_token_cap(in);
+    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, p->block_count + (size_t)2);
+    uint32_t *reader = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *blocks = ARENA_ZNEW(scratch, uint32_t, p->ranks);
+    if (!held || !first || !reader || !blocks) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        held[home[b]] += in->tokens[b];
+        blocks[home[b]]++;
+    }
+    for (uint32_t t = 0; t < p->tile_count; t++) first[p->tile_k[t] + 2]++;
+    for (uint32_t b = 0; b < p->block_count; b++) first[b + 2] += first[b + 1];
+    for (uint32_t q = 0; q < p->block_count; q++)
+        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) reader[first[p->tile_k[t] + 1]++] = home[q];
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        uint32_t best = FCP_NONE;
+        if (p->blocks[b].holds != FCP_HOLDS_KV || blocks[home[b]] == 1) continue;
+        for (uint32_t i = first[b]; i < first[b + 1]; i++) {
+            uint32_t r = reader[i];
+            if (r == home[b]) best = r;
+            if (best == home[b]) break;
+            if (held[r] + in->tokens[b] <= cap && (best == FCP_NONE || held[r] < held[best])) best = r;
+        }
+        if (best == FCP_NONE || best == home[b]) continue;
+        held[home[b]] -= in->tokens[b];
+        held[best] += in->tokens[b];
+        blocks[home[b]]--;
+        blocks[best]++;
+        home[b] = best;
+    }
+    return FCP_OK;
+}

@@ -1,0 +1,240 @@
+/* bind.c: the fields and tables of a program, bound to one batch.
+ *
+ * A field has the values that come with the batch; where none do and the batch is the program's own, those of its
+ * declaration.
+ *
+ * Requires: a checked program. Gives: bind.h. Cost: O(bytes of the arrays).
+ */
+#include "compiler/problem/bind.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "compiler/sema/values.h"
+
+typedef struct job {
+    const struct fcpc_program *program;
+    const fcpc_batch *batch;
+    const uint64_t *lengths[FCP_SIDES]; /* of queries, of keys */
+    size_t count;
+    uint64_t tokens[FCP_SIDES];
+    bool own; /* the batch is the program's */
+    arena *plan, *work;
+    diags *d;
+    uint32_t shift;
+    uint8_t *data;
+} job;
+
+static span place_of(const job *j, const program_array *a) {
+    span at = a->at;
+    if (at.source != SPAN_NONE.source) at.source += j->shift;
+    return at;
+}
+
+/* The values that come with the batch for a field; NULL: none do. */
+static const fcpc_field *given_values(const job *j, const char *name) {
+    for (size_t i = 0; i < j->batch->field_count; i++)
+        if (!strcmp(j->batch->fields[i].name, name)) return &j->batch->fields[i];
+    return NULL;
+}
+
+/* Names that are no fields, or come twice. */
+static fcp_code check_names(const job *j) {
+    const struct fcpc_program *g = j->program;
+    for (size_t i = 0; i < j->batch->field_count; i++) {
+        const fcpc_field *f = &j->batch->fields[i];
+        const char *name = f->name ? f->name : "";
+        bool known = false;
+        for (uint32_t k = 0; k < g->field_count; k++) known |= !strcmp(g->fields[k], name);
+        if (!known) {
+            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, "the batch has values for '%s', which is no field of the program",
+                       name);
+            const char *nearest = diag_nearest(name, strlen(name), g->fields, g->field_count);
+            if (nearest) diag_hint(j->d, "did you mean '%s'?", nearest);
+            return FCP_E_FIELD;
+        }
+        if (given_values(j, name) != f || !f->values) {
+            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, f->values ? "the batch has values for field '%s' twice"
+                                                               : "the batch has no values for field '%s'", name);
+            return FCP_E_FIELD;
+        }
+    }
+    return FCP_OK;
+}
+
+/* Checks the values that come for an array's field, and makes *out what holds them. */
+static fcp_code check_given(const job *j, const program_array *a, const char *name, const fcpc_field *f, mc_array *out,
+                            fcp_array *record) {
+    if (!f) {
+        diag_error(j->d, FCP_E_FIELD, place_of(j, a), j->own ? "field '%s' has no values"
+                                                             : "field '%s' has no values for this batch", name);
+        if (j->own) diag_hint(j->d, "--field %s=FILE gives them", name);
+        else diag_hint(j->d, "its lengths are not those of the program: values come with it, in fcpc_batch.fields");
+        return FCP_E_FIELD;
+    }
+    fcp_side side = fcp_array_side(&a->record);
+    if (f->count != j->tokens[side]) {
+        diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
+                   name, f->count, j->tokens[side],
+                   side == FCP_QUERIES                               ? "queries"
+                   : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens"
+                                                                     : "keys");
+        return FCP_E_FIELD;
+    }
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    for (uint64_t i = 0; i < f->count; i++) {
+        int64_t v = f->values[i];
+        if (a->declared && (v < a->declared_lo || v > a->declared_hi)) {
+            diag_error(j->d, FCP_E_FIELD, place_of(j, a),
+                       "element %" PRIu64 " of field '%s' is %" PRId64 ", outside %" PRId64 "..%" PRId64, i, name, v,
+                       a->declared_lo, a->declared_hi + 1);
+            return FCP_E_FIELD;
+        }
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+    }
+    *out = (mc_array){.data = f->values, .count = (int64_t)f->count, .width = MC_I64};
+    record->lo = lo;
+    record->hi = hi;
+    record->count = f->count;
+    return FCP_OK;
+}
+
+/* Of run(...): the range of what write_given writes. */
+static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
+    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
+    uint64_t first = 0;
+    record->lo = record->hi = 0;
+    for (size_t s = 0; s < j->count; first += lengths[s++]) {
+        int64_t greatest = values_runs(of, first, lengths[s], NULL, MC_I64);
+        if (greatest > record->hi) record->hi = greatest;
+    }
+}
+
+static void write_given(const job *j, const program_array *a, const mc_array *values, const fcp_array *record) {
+    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
+    void *to = j->data + record->offset;
+    uint64_t first = 0;
+    if (a->run_of)
+        for (size_t s = 0; s < j->count; first += lengths[s++])
+            values_runs(values, first, lengths[s], to, (mc_width)record->width);
+    else
+        for (uint64_t i = 0; i < record->count; i++)
+            values_put(to, (mc_width)record->width, i, ((const int64_t *)values->data)[i]);
+}
+
+static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
+    const struct fcpc_program *g = j->program;
+    size_t size = 0;
+    for (uint32_t i = 0; i < g->array_count; i++)
+        size += strlen(g->arrays[i].name) + 1 + (g->arrays[i].file ? strlen(g->arrays[i].file) + 1 : 0);
+    char *names = ARENA_NEW(j->plan, char, size + 1), *at = names;
+    if (!names) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < g->array_count; i++) {
+        const program_array *a = &g->arrays[i];
+        records[i].name = (uint32_t)(at - names);
+        at = stpcpy(at, a->name) + 1;
+        bool file = a->file && records[i].file != FCP_NONE;
+        records[i].file = file ? (uint32_t)(at - names) : FCP_NONE;
+        if (file) at = stpcpy(at, a->file) + 1;
+    }
+    out->names = names;
+    out->names_size = (size_t)(at - names);
+    return FCP_OK;
+}
+
+/* Every array's type, size and place in DATA; `values`: those that come with the batch, data NULL where none do. */
+static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_t *out_size) {
+    const struct fcpc_program *g = j->program;
+    size_t at = 0;
+    for (uint32_t i = 0; i < g->array_count; i++) {
+        const program_array *a = &g->arrays[i];
+        const char *name = a->run_of ? a->run_of : a->name;
+        const fcpc_field *f = a->record.kind == FCP_TABLE ? NULL : given_values(j, name);
+        records[i] = a->record;
+        if (f || (a->record.kind != FCP_TABLE && !(j->own && a->data))) {
+            fcp_code code = check_given(j, a, name, f, &values[i], &records[i]);
+            if (code) return code;
+            if (a->run_of) size_runs(j, &values[i], &records[i]);
+            records[i].width = values_width(records[i].lo, records[i].hi);
+            records[i].file = FCP_NONE; /* not the file's values */
+            memset(records[i].hash, 0, sizeof records[i].hash);
+        }
+        at = (at + 63) / 64 * 64;
+        records[i].offset = at;
+        at += (size_t)fcp_array_bytes(&records[i]);
+    }
+    *out_size = at;
+    return FCP_OK;
+}
+
+static fcp_code bind_all(job *j, binding *out) {
+    const struct fcpc_program *g = j->program;
+    fcp_array *records = ARENA_ZNEW(j->plan, fcp_array, g->array_count);
+    mc_array *values = ARENA_ZNEW(j->work, mc_array, g->array_count);
+    out->arrays = ARENA_ZNEW(j->work, mc_array, g->array_count);
+    bool split = j->lengths[FCP_QUERIES] != j->lengths[FCP_KEYS];
+    out->first[FCP_KEYS] = ARENA_NEW(j->work, uint64_t, j->count + 1);
+    out->first[FCP_QUERIES] = split ? ARENA_NEW(j->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
+    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES])
+        return FCP_E_NO_MEMORY;
+    fcp_code code = bind_records(j, records, values, &out->data_size);
+    if (!code) code = bind_names(j, records, out);
+    if (code) return code;
+    j->data = arena_alloc(j->plan, 1, out->data_size + 64, 64);
+    if (!j->data) return FCP_E_NO_MEMORY;
+    size_t end = 0;
+    for (uint32_t i = 0; i < g->array_count; i++) {
+        const program_array *a = &g->arrays[i];
+        memset(j->data + end, 0, records[i].offset - end);
+        if (values[i].data) write_given(j, a, &values[i], &records[i]);
+        else memcpy(j->data + records[i].offset, a->data, fcp_array_bytes(&a->record));
+        end = records[i].offset + fcp_array_bytes(&records[i]);
+    }
+    for (int side = 0; side < FCP_SIDES; side++)
+        for (uint64_t s = 0, first = 0; s <= j->count; s++) {
+            out->first[side][s] = first;
+            if (s < j->count) first += j->lengths[side][s];
+        }
+    out->records = records;
+    out->data = j->data;
+    return FCP_OK;
+}
+
+fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
+                    uint32_t shift, binding *out) {
+    bool given = batch->lengths != NULL;
+    const uint64_t *keys = given ? batch->lengths : program->lengths;
+    const uint64_t *queries = given ? batch->queries : program->queries;
+    if (!queries) queries = keys;
+    job j = {.program = program, .batch = batch, .plan = plan, .work = work, .d = d, .shift = shift,
+             .lengths = {[FCP_QUERIES] = queries, [FCP_KEYS] = keys},
+             .count = given ? batch->count : program->length_count};
+    *out = (binding){.program = program, .lengths = keys, .queries = queries};
+    fcp_code code = check_names(&j);
+    if (code || !program->array_count) return code;
+    for (int side = 0; side < FCP_SIDES; side++)
+        for (size_t s = 0; s < j.count; s++)
+            if (__builtin_add_overflow(j.tokens[side], j.lengths[side][s], &j.tokens[side]))
+                return FCP_OK; /* problem_build says so */
+    size_t bytes = j.count * sizeof *keys;
+    const uint64_t *own = program->queries ? program->queries : program->lengths;
+    j.own = !given || (program->lengths && j.count == program->length_count && !memcmp(keys, program->lengths, bytes) &&
+                       !memcmp(queries, own, bytes));
+    return bind_all(&j, out);
+}
+
+static void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
+    if (!b->arrays) return;
+    const uint64_t first[FCP_SIDES] = {[FCP_QUERIES] = b->first[FCP_QUERIES][s], [FCP_KEYS] = b->first[FCP_KEYS][s]};
+    for (uint32_t i = 0; i < b->program->array_count; i++)
+        b->arrays[i] = fcp_array_part(&b->records[i], b->data + b->records[i].offset, first, env);
+    env->arrays = b->arrays;
+}
+
+mc_env bind_sequence(const binding *b, uint32_t s) {
+    mc_env env = {.n = (int64_t)b->lengths[s], .queries = (int64_t)b->queries[s], .bands = b->program->slices};
+    if (b->program->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    bind_arrays(b, s, &env);
+    return env;
+}

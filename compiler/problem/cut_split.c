@@ -1,0 +1,146 @@
+/* problem_split.c: blocks of the fcp strategy for sequences that have more or fewer queries than keys.
+ *
+ * requires  a batch with such a sequence; a block size.
+ * gives     blocks of Q alone and of KV alone, at most `block` tokens each, that hold every query and every key once.
+ * cost      sorting the remainders, then O(sequences * OPEN).
+ * units     tokens; work in positions: queries times keys, whatever the mask leaves of them.
+ * source    Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
+ *
+ * Each side of a sequence is cut at multiples of `block`. What remains of both sides is packed together: a bin takes
+ * the remainders of some sequences, at most a block of queries and a block of keys, and becomes a Q block and a KV
+ * block of the same sequences, so that such a Q block reads no more KV blocks than it must. Remainders come by the
+ * larger of their two sides, falling, ties by sequence index; each goes to the bin, of those that are open, in which it
+ * leaves least room on that side (ties: the oldest).
+ *
+ * A query may see a whole long sequence: a thousand sequences that decode one token each have a thousand queries and
+ * all the work of the batch. So a bin takes no more than one of SHARE equal parts of a rank's work, or one remainder.
+ */
+#include "compiler/problem/problem.h"
+
+#include <string.h>
+
+#include "compiler/base/sort.h"
+
+enum { OPEN = 64, SHARE = 8 };
+
+typedef struct bin {
+    uint32_t number, room[FCP_SIDES];
+    uint64_t work; /* it still takes */
+} bin;
+
+typedef struct packing {
+    problem *p;
+    bin open[OPEN];
+    uint32_t count; /* open ones, oldest first */
+    uint32_t bins;
+    uint64_t most_work;
+} packing;
+
+static void close_bin(packing *x, uint32_t i) {
+    x->count--;
+    memmove(x->open + i, x->open + i + 1, (x->count - i) * sizeof *x->open);
+}
+
+/* The bin that takes these remainders, of so much work. */
+static uint32_t pack(packing *x, const uint32_t rest[FCP_SIDES], uint64_t work) {
+    int side = rest[FCP_KEYS] >= rest[FCP_QUERIES] ? FCP_KEYS : FCP_QUERIES;
+    uint32_t best = OPEN, fullest = 0;
+    for (uint32_t i = 0; i < x->count; i++) {
+        const bin *b = &x->open[i];
+        if (b->room[side] < x->open[fullest].room[side]) fullest = i;
+        if (b->room[FCP_QUERIES] < rest[FCP_QUERIES] || b->room[FCP_KEYS] < rest[FCP_KEYS] || b->work < work) continue;
+        if (best == OPEN || b->room[side] < x->open[best].room[side]) best = i;
+    }
+    if (best == OPEN) {
+        if (x->count == OPEN) close_bin(x, fullest);
+        best = x->count++;
+        x->open[best] = (bin){x->bins++, {x->p->block, x->p->block}, x->most_work > work ? x->most_work : work};
+    }
+    bin *b = &x->open[best];
+    uint32_t number = b->number;
+    for (int i = 0; i < FCP_SIDES; i++) b->room[i] -= rest[i];
+    b->work -= work;
+    if (!b->room[side]) close_bin(x, best);
+    return number;
+}
+
+static void add_piece(problem *p, uint32_t sequence, uint32_t length, uint64_t start) {
+    fcp_block *b = &p->blocks[p->block_count - 1];
+    p->pieces[p->piece_count++] = (fcp_piece){
+        .sequence = sequence, .length = length, .start = start, .offset = b->tokens, .block = p->block_count - 1};
+    b->pieces++;
+    b->tokens += length;
+}
+
+static void open_block(problem *p, int side) {
+    p->blocks[p->block_count++] = (fcp_block){.first_piece = p->piece_count, .holds = 1u << side};
+}
+
+/* Bins to blocks: members of bin i are sequence[first[i] .. first[i + 1]), in the order they were packed. */
+static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uint32_t *sequence) {
+    for (uint32_t i = 0; i < bins; i++)
+        for (int side = 0; side < FCP_SIDES; side++) {
+            bool opened = false;
+            for (uint32_t j = first[i]; j < first[i + 1]; j++) {
+                uint64_t n = problem_length(p, sequence[j], (fcp_side)side);
+                uint32_t rest = (uint32_t)(n % p->block);
+                if (!rest) continue;
+                if (!opened) open_block(p, side);
+                opened = true;
+                add_piece(p, sequence[j], rest, n - rest);
+            }
+        }
+}
+
+fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratch, fcp_error *err) {
+    (void)memory;
+    uint64_t full = 0;
+    unsigned __int128 work = 0;
+    uint32_t rests = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        full += p->queries[s] / p->block + p->lengths[s] / p->block;
+        rests += p->queries[s] % p->block || p->lengths[s] % p->block;
+        work += (unsigned __int128)p->queries[s] * p->lengths[s];
+    }
+    if (full + 2 * (uint64_t)rests > UINT32_MAX / 4)
+        return fcp_fail(err, FCP_E_PLAN_SIZE, "%llu blocks of %u tokens are more than a plan holds",
+                        (unsigned long long)(full + 2 * (uint64_t)rests), p->block);
+    size_t room = (size_t)full + 2 * (size_t)rests;
+    p->pieces = ARENA_NEW(plan, fcp_piece, room);
+    p->blocks = ARENA_NEW(plan, fcp_block, room);
+    uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1),
+             *other = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
+    uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1),
+             *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
+    uint32_t *member = ARENA_NEW(scratch, uint32_t, rests + (size_t)1);
+    packing *x = ARENA_ZNEW(scratch, packing, 1);
+    if (!p->pieces || !p->blocks || !keys || !other || !bin_of || !first || !member || !x) return FCP_E_NO_MEMORY;
+
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        for (int side = 0; side < FCP_SIDES; side++) {
+            uint64_t n = problem_length(p, s, (fcp_side)side);
+            for (uint64_t start = 0; start + p->block <= n; start += p->block) {
+                open_block(p, side);
+                add_piece(p, s, p->block, start);
+            }
+        }
+        uint32_t q = (uint32_t)(p->queries[s] % p->block), k = (uint32_t)(p->lengths[s] % p->block),
+                 most = q > k ? q : k;
+        if (most) keys[count++] = (uint64_t)(p->block - most) << 32 | s;
+    }
+    sort_u64(keys, other, count);
+    work /= (unsigned __int128)SHARE * p->ranks;
+    x->p = p;
+    x->most_work = work > UINT64_MAX ? UINT64_MAX : (uint64_t)work;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t s = (uint32_t)keys[i];
+        const uint32_t rest[FCP_SIDES] = {(uint32_t)(p->queries[s] % p->block), (uint32_t)(p->lengths[s] % p->block)};
+        bin_of[i] = pack(x, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
+        first[bin_of[i] + 2]++;
+    }
+    for (uint32_t i = 2; i < x->bins + 2; i++) first[i] += first[i - 1];
+    for (uint32_t i = 0; i < count; i++) member[first[bin_of[i] + 1]++] = (uint32_t)keys[i];
+    add_bins(p, first, x->bins, member);
+    return FCP_OK;
+}

@@ -1,0 +1,276 @@
+/* warn.c: warnings of a mask over a batch.
+ *
+ * Requires: a classified problem, so a mask that faults nowhere in it.
+ * Gives: warnings in `d`; each says what is so, where, and what follows from it.
+ * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else blind.c's
+ *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
+ *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells.h).
+ */
+#include "compiler/problem/warn.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/cells/blind.h"
+#include "compiler/base/sort.h"
+
+enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+
+typedef struct batch {
+    const struct fcpc_program *program;
+    const problem *problem;
+    const volatile int *stop;
+    diags *d;
+    uint32_t shift;
+    uint64_t longest;  /* of keys */
+    uint64_t most;     /* queries or keys of a sequence: no position, and no distance, is larger */
+    bool by_data;      /* the mask reads arrays: no sequence stands for another */
+    /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
+    uint32_t *example;
+    uint32_t *times;   /* how many are */
+    uint32_t unlike, first; /* first: the longest sequence */
+    arena *scratch;
+} batch;
+
+static span place(const batch *b, span s) {
+    if (s.source != SPAN_NONE.source) s.source += b->shift;
+    return s;
+}
+
+static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
+
+/* order[s]: the sequence at place s by falling length; those equally long stay in order. */
+static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
+                       uint32_t *other) {
+    /* ranks of the distinct lengths first, so that (rank, place) fits 64 bits */
+    for (uint32_t s = 0; s < count; s++) keys[s] = UINT64_MAX - lengths[s];
+    sort_u64(keys, room, count);
+    uint32_t distinct = 0;
+    for (uint32_t s = 0; s < count; s++)
+        if (!s || keys[s] != keys[distinct - 1]) keys[distinct++] = keys[s];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t want = UINT64_MAX - lengths[order[i]];
+        uint32_t low = 0, high = distinct;
+        while (high - low > 1) {
+            uint32_t middle = low + (high - low) / 2;
+            if (keys[middle] <= want) low = middle;
+            else high = middle;
+        }
+        room[i] = (uint64_t)low << 32 | i;
+    }
+    sort_u64(room, keys, count);
+    for (uint32_t i = 0; i < count; i++) other[i] = order[(uint32_t)room[i]];
+    memcpy(order, other, count * sizeof *order);
+}
+
+static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
+    return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
+}
+
+/* The sequences that a mask has to be asked about where it depends on n: all unlike ones. */
+static fcp_code make_lengths(batch *b) {
+    if (b->example) return FCP_OK;
+    const problem *p = b->problem;
+    uint32_t count = p->sequences, *order = ARENA_NEW(b->scratch, uint32_t, count);
+    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, count);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, count), *room = ARENA_NEW(b->scratch, uint64_t, count);
+    b->times = ARENA_NEW(b->scratch, uint32_t, count);
+    if (!keys || !room || !order || !other || !b->times) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < count; s++) order[s] = s;
+    if (p->split) by_falling(p->queries, count, keys, room, order, other);
+    by_falling(p->lengths, count, keys, room, order, other);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!b->by_data && b->unlike && are_alike(p, order[b->unlike - 1], order[i])) {
+            b->times[b->unlike - 1]++;
+        } else {
+            b->times[b->unlike] = 1;
+            order[b->unlike++] = order[i];
+        }
+    }
+    b->example = order;
+    return FCP_OK;
+}
+
+/* --- nothing and everything --------------------------------------------------------------------------------------- */
+
+static bool warn_extremes(const batch *b) {
+    const struct fcpc_program *g = b->program;
+    const problem *p = b->problem;
+    bool constant = g->mask.count == 1;
+    if (!p->pairs) {
+        diag_warning(b->d, place(b, g->mask_span), "%s allows no pair in the whole batch", g->mask_name);
+        diag_hint(b->d, "every output is 0 and every gradient too; nothing is computed");
+        return true;
+    }
+    if (p->pairs < p->positions) return false;
+    if (p->split && p->tokens == p->sequences) return true; /* one query each: it sees what there is */
+    if (!constant && b->longest > 1) {
+        diag_warning(b->d, place(b, g->mask_span),
+                     "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
+                     g->mask_name, b->longest);
+        diag_hint(b->d, "over these lengths it masks nothing: `full` is the same");
+    }
+    return true;
+}
+
+/* --- queries that see nothing ------------------------------------------------------------------------------------- */
+
+static fcp_code warn_blind(batch *b, const cells *mask) {
+    const struct fcpc_program *g = b->program;
+    bool by_head = mc_uses(g->mask) & MC_USES_H, by_length = mc_uses(g->mask) & MC_USES_N;
+    cells_stats stats;
+    cells_get_stats(mask, &stats);
+    uint64_t rows = 0, sequences = 0;
+    uint32_t s = 0; /* the example's */
+    blind_rows example = {0};
+    bool at_least = false;
+    blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
+    if (!search) return FCP_E_NO_MEMORY;
+    blind_rows r;
+    mc_env env = problem_env(b->problem, b->first);
+    fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
+    if (code == FCP_OK && (by_length || b->by_data || !blind_never(search))) {
+        code = make_lengths(b);
+        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
+            env = problem_env(b->problem, b->example[i]);
+            if (i || b->example[i] != b->first) code = blind_find(search, &env, &r);
+            if (code != FCP_OK) break;
+            at_least = r.at_least;
+            if (!r.rows) continue;
+            if (!rows) example = r, s = b->example[i];
+            rows += r.rows * b->times[i];
+            sequences += b->times[i];
+        }
+    }
+    blind_free(search);
+    if (code != FCP_OK || !rows) return code;
+    const problem *p = b->problem;
+    char which[64], head[32] = "", size[80];
+    int64_t from = problem_q_first(p, s) + (int64_t)example.first, to = problem_q_first(p, s) + (int64_t)example.end;
+    if (to - from == 1) snprintf(which, sizeof which, "q = %" PRId64, from);
+    else snprintf(which, sizeof which, "q = %" PRId64 " to %" PRId64, from, to - 1);
+    if (p->queries[s] == p->lengths[s]) snprintf(size, sizeof size, "%" PRIu64 " tokens", p->lengths[s]);
+    else snprintf(size, sizeof size, "%" PRIu64 " queries, %" PRIu64 " keys", p->queries[s], p->lengths[s]);
+    if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
+    diag_warning(b->d, place(b, g->mask_span),
+                 "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
+                 g->mask_name, at_least ? "at least " : "", rows,
+                 by_head     ? "rows (query and head)"
+                 : rows == 1 ? "query"
+                             : "queries",
+                 sequences, plural(sequences), rows == 1 ? "s" : "",
+                 rows > example.end - example.first ? "for instance " : "", which, head, s, size);
+    diag_hint(b->d,
+              "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
+              g->sink ? "the sink's logit" : "-inf");
+    return FCP_OK;
+}
+
+/* --- parameters --------------------------------------------------------------------------------------------------- */
+
+static void warn_params(const batch *b) {
+    const struct fcpc_program *g = b->program;
+    for (uint32_t i = 0; i < g->mask_param_count; i++) {
+        const struct program_param *p = &g->mask_params[i];
+        if (!p->is_number || p->value <= 0 || (uint64_t)p->value <= b->most) continue;
+        diag_warning(b->d, place(b, p->at),
+                     "%s = %" PRId64 " is larger than every sequence of the batch: the longest has %" PRIu64 " %s",
+                     p->name, p->value, b->most,
+                     b->most > b->longest ? "queries" : b->most == 1 ? "token" : "tokens");
+        diag_hint(b->d, "no distance and no position reaches it: what compares with it always comes out the same");
+    }
+}
+
+/* --- symmetry ----------------------------------------------------------------------------------------------------- */
+
+/* Do a few pairs of a sequence already tell the mask from its mirror image? */
+static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *values) {
+    uint64_t n = (uint64_t)env->n, state = n;
+    for (int i = 0; i < SAMPLES; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int64_t q = (int64_t)((state >> 16) % n), k;
+        if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
+        else k = (int64_t)((state >> 40) % n);
+        if (mc_eval(mask, env, q, k, 0, values) != mc_eval(mask, env, k, q, 0, values)) return false;
+    }
+    return true;
+}
+
+/* The mask for (q, k) == the mask for (k, q), as code. */
+static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
+    mc_builder *builder = mc_builder_new();
+    uint32_t *at = malloc(mask.count * sizeof *at), *places = NULL, roots[2] = {0};
+    bool good = builder && at;
+    for (int side = 0; side < 2; side++) {
+        for (uint32_t i = 0; i < mask.count && good; i++) {
+            const mc_node *x = &mask.nodes[i];
+            const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
+            uint32_t to[4];
+            for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
+            mc_op op = !side ? (mc_op)x->op : x->op == MC_K ? MC_Q : x->op == MC_Q ? MC_K : (mc_op)x->op;
+            at[i] = mc_emit(builder, op, to[0], to[1], to[2], x->imm, to[3], 0);
+            good = at[i] != MC_NONE;
+        }
+        if (good) roots[side] = at[mask.count - 1];
+    }
+    uint32_t root = good ? mc_emit(builder, MC_IFF, roots[0], roots[1], MC_NONE, 0, MC_NONE, 0) : MC_NONE;
+    good = good && root != MC_NONE && mc_extract(builder, root, out, &places, out_count);
+    free(at);
+    free(places);
+    mc_builder_free(builder);
+    return good ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+static fcp_code warn_symmetric(batch *b) {
+    const struct fcpc_program *g = b->program;
+    if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* of a square alone it can be said */
+    int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
+    if (!values) return FCP_E_NO_MEMORY;
+    mc_env env = problem_env(b->problem, b->first);
+    if (!seems_symmetric(g->mask, &env, values)) return FCP_OK;
+    mc_node *nodes = NULL;
+    mc_code both = {0};
+    fcp_code code = FCP_OK;
+    bool each = b->by_data || mc_uses(g->mask) & MC_USES_N;
+    if (each) code = make_lengths(b);
+    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too dear to be sure of */
+    if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
+    if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
+    both.nodes = nodes;
+    cells *c = cells_new(both, g->heads);
+    code = c ? FCP_OK : FCP_E_NO_MEMORY;
+    if (c) cells_set_stop(c, b->stop);
+    uint32_t lengths = each ? b->unlike : 1;
+    uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
+    bool same = true;
+    for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
+        env = problem_env(b->problem, each ? b->example[i] : b->first);
+        cells_counts counts;
+        code = cells_count(c, &env, &counts, NULL);
+        same = code == FCP_OK && counts.pairs == (uint64_t)env.n * (uint64_t)env.n * heads;
+    }
+    cells_free(c);
+    free(nodes);
+    if (code != FCP_OK || !same) return code;
+    diag_warning(b->d, place(b, g->mask_span),
+                 "%s is symmetric: where q sees k, k sees q, so queries see what comes after them", g->mask_name);
+    diag_hint(b->d, "in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`");
+    return FCP_OK;
+}
+
+fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask,
+                    const volatile int *stop, diags *d, uint32_t shift, arena *scratch) {
+    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch,
+               .by_data = mc_uses(program->mask) & MC_USES_DATA};
+    for (uint32_t s = 0; s < p->sequences; s++)
+        if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
+    b.most = b.longest;
+    for (uint32_t s = 0; s < p->sequences; s++)
+        if (p->queries[s] > b.most) b.most = p->queries[s];
+    warn_params(&b);
+    if (warn_extremes(&b)) return FCP_OK;
+    fcp_code code = warn_blind(&b, mask);
+    return code == FCP_OK ? warn_symmetric(&b) : code;
+}

@@ -1,0 +1,341 @@
+/* colour_euler.c: colours a bipartite multigraph with exactly Delta colours by Euler splits.
+ *
+ * Requires  a set of edges between two sides of vertices.
+ * Gives     a proper colouring with Delta colours, Delta the largest degree; the same for the same input.
+ * Cost      O(E log Delta) time, O(E) memory, both with small constants: after padding at most 2 E + Delta edges.
+ *
+ * 1. Vertices of a side are merged, in order, while their degrees sum to at most Delta. A proper colouring of the
+ *    merged graph is proper for the original, and any two neighbouring groups sum to more than Delta, so at most 2 E /
+ *    Delta + 1 remain. Dummy edges then make the graph Delta-regular.
+ * 2. A d-regular graph with d even splits into two d/2-regular halves: pair the edges of every vertex; the pairs link
+ *    all edges into even cycles; alternate edges of a cycle go to different halves (Euler; Gabow 1976).
+ * 3. Where d is odd, one finished colour class is put back first, which makes it d + 1 (the idea of Gabow and Kariv,
+ *    1982, spread over the recursion: classes already found pay for evenness, so that no matching need be searched).
+ *    Each level then holds at most 2^level classes more than Delta: O(E) extra work in all.
+ * 4. Only the way to the first class finds no class to put back. There one perfect matching is taken out, by truncated
+ *    random walks over alternating paths (Goel, Kapralov, Khanna 2010: O(n log n) expected), with a seeded generator
+ *    and breadth-first search as the last resort: at most log Delta times in all.
+ *
+ * The graph is an array of right groups, `stride` for each left group: which left group an entry belongs to is its
+ * place, and edges that join the same two groups are interchangeable, so that edge numbers come back only at the end.
+ * Splits work in place and depth first: small halves stay in cache.
+ */
+#include <string.h>
+
+#include "compiler/schedule/colour_parts.h"
+
+#define NOTHING UINT32_MAX
+enum { WALKS = 2 }; /* tried before a search: each succeeds with probability 1/2 at the least, 0.98 as a rule */
+
+typedef struct splitter {
+    uint32_t n;        /* groups a side */
+    uint32_t none;     /* an entry of `mate` that stands for "no edge waits" */
+    uint32_t *mate;    /* per entry: the entry it is paired with at its right group */
+    uint32_t *waiting; /* per right group: the entry that waits for its mate, or `none` */
+    uint8_t *choice;   /* per pair of entries of a left group: which one goes to the first half */
+    uint32_t *classes; /* finished colour classes: n right groups each */
+    uint32_t class_count;
+    uint64_t seed;
+    /* the matching search, per group */
+    uint32_t *taken; /* left: the entry matched, or NOTHING */
+    uint32_t *owner; /* right: the left group matched to it, or NOTHING */
+    uint32_t *next;  /* left: the entry by which a path leaves it */
+    uint32_t *via;   /* right: the entry by which a search reached it, or NOTHING */
+    uint32_t *queue;
+} splitter;
+
+static uint32_t stride_of(uint32_t degree) { return degree == 1 ? 1 : degree + (degree & 1); }
+
+/* A number below `bound`, from a 64-bit linear congruential generator's high half. */
+static uint32_t draw(splitter *s, uint32_t bound) {
+    s->seed = s->seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((s->seed >> 32) * bound >> 32);
+}
+
+/* --- Euler split ------------------------------------------------------------------------------------------------- */
+
+/* Splits x (n groups of d entries, d even) into a and b (d / 2 entries a group, at strides). b may be x itself. */
+static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b, uint32_t stride) {
+    uint32_t m = s->n * d, none = s->none, *mate = s->mate, *waiting = s->waiting;
+    uint8_t *choice = s->choice;
+    for (uint32_t i = 0; i < m; i++) { /* without a branch: which of the two cases holds is a coin toss */
+        uint32_t v = x[i], other = waiting[v];
+        mate[i] = other;
+        mate[other] = i; /* to mate[none], which nobody reads, when none waits */
+        waiting[v] = none ^ ((i ^ none) & -(uint32_t)(other == none)); /* i or none: a ?: becomes a jump at -O3 */
+    }
+    memset(choice, 2, m / 2);
+    for (uint32_t p = 0; p < m / 2; p++) {
+        if (choice[p] != 2) continue;
+        choice[p] = 0; /* then along the cycle both ways at once, two chains of loads, until they meet */
+        for (uint32_t ahead = mate[2 * p + 1], back = mate[2 * p];;) {
+            if (choice[ahead >> 1] != 2) break;
+            choice[ahead >> 1] = (uint8_t)(ahead & 1);
+            ahead = mate[ahead ^ 1];
+            if (choice[back >> 1] != 2) break;
+            choice[back >> 1] = (uint8_t)(~back & 1);
+            back = mate[back ^ 1];
+        }
+    }
+    uint32_t h = d / 2;
+    if (h == stride) {
+        for (uint32_t p = 0; p < m / 2; p++) {
+            uint32_t pair[2] = {x[2 * p], x[2 * p + 1]}, c = choice[p];
+            a[p] = pair[c];
+            b[p] = pair[1 - c];
+        }
+        return;
+    }
+    for (uint32_t u = 0; u < s->n; u++) {
+        const uint32_t *from = x + (size_t)u * d;
+        uint32_t *to_a = a + (size_t)u * stride, *to_b = b + (size_t)u * stride;
+        for (uint32_t p = 0; p < h; p++) {
+            uint32_t pair[2] = {from[2 * p], from[2 * p + 1]}, c = choice[u * h + p];
+            to_a[p] = pair[c];
+            to_b[p] = pair[1 - c];
+        }
+    }
+}
+
+/* --- one perfect matching ---------------------------------------------------------------------------------------- */
+
+/* Flips the path that leaves `u` by next[u] and goes on until a free right group. */
+static void augment(splitter *s, const uint32_t *x, uint32_t u) {
+    for (;;) {
+        uint32_t entry = s->next[u], v = x[entry], w = s->owner[v];
+        s->taken[u] = entry;
+        s->owner[v] = u;
+        if (w == NOTHING) return;
+        u = w;
+    }
+}
+
+/* A random walk from the free left group `start`: any edge to the right, the matched edge back. Overwriting next[]
+ * cuts out loops by itself: the path of last exits is simple. */
+static bool walk(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, uint32_t start, uint32_t limit) {
+    for (uint32_t u = start, step = 0; step < limit; step++) {
+        uint32_t first = u * stride, entry;
+        if (s->taken[u] == NOTHING) {
+            entry = first + draw(s, d);
+        } else {
+            entry = first + draw(s, d - 1);
+            entry += entry >= s->taken[u];
+        }
+        s->next[u] = entry;
+        uint32_t w = s->owner[x[entry]];
+        if (w == NOTHING) return true;
+        u = w;
+    }
+    return false;
+}
+
+/* The same by breadth-first search, which always succeeds: a regular bipartite graph has a perfect matching. */
+static void search(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, uint32_t start) {
+    memset(s->via, 0xff, (size_t)s->n * sizeof *s->via);
+    uint32_t head = 0, tail = 0, v = NOTHING;
+    s->queue[tail++] = start;
+    while (head < tail && v == NOTHING) {
+        uint32_t first = s->queue[head++] * stride;
+        for (uint32_t i = first; i < first + d; i++) {
+            if (s->via[x[i]] != NOTHING) continue;
+            s->via[x[i]] = i;
+            if (s->owner[x[i]] == NOTHING) {
+                v = x[i];
+                break;
+            }
+            s->queue[tail++] = s->owner[x[i]];
+        }
+    }
+    for (uint32_t u = NOTHING; u != start;) { /* from the free group back to the start */
+        uint32_t entry = s->via[v];
+        u = entry / stride;
+        uint32_t before = s->taken[u];
+        s->next[u] = entry;
+        if (u != start) v = x[before];
+    }
+}
+
+/* Takes a perfect matching out of x (d entries a group, d odd and >= 3, at stride d + 1) into `out`; leaves d - 1
+ * entries a group at stride d - 1. */
+static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
+    uint32_t n = s->n, stride = d + 1;
+    memset(s->taken, 0xff, (size_t)n * sizeof *s->taken);
+    memset(s->owner, 0xff, (size_t)n * sizeof *s->owner);
+    for (uint32_t u = 0; u < n; u++) {
+        uint32_t limit = 4 + 2 * (n / (n - u));
+        bool found = false;
+        for (int attempt = 0; attempt < WALKS && !found; attempt++) found = walk(s, x, d, stride, u, limit);
+        if (!found) search(s, x, d, stride, u);
+        augment(s, x, u);
+    }
+    uint32_t to = 0;
+    for (uint32_t u = 0; u < n; u++) {
+        uint32_t first = u * stride;
+        out[u] = x[s->taken[u]];
+        for (uint32_t i = first; i < first + d; i++)
+            if (i != s->taken[u]) x[to++] = x[i];
+    }
+}
+
+/* --- the recursion ----------------------------------------------------------------------------------------------- */
+
+/* Colours x (d entries a group at stride_of(d)), adding its classes to the finished ones. */
+static void colour_node(splitter *s, uint32_t *x, uint32_t d, uint32_t *spare) {
+    uint32_t n = s->n;
+    if (d == 1) {
+        memcpy(s->classes + (size_t)s->class_count++ * n, x, (size_t)n * sizeof *x);
+        return;
+    }
+    if (d & 1) {
+        if (s->class_count) {
+            const uint32_t *again = s->classes + (size_t)--s->class_count * n;
+            for (uint32_t u = 0; u < n; u++) x[(size_t)u * (d + 1) + d] = again[u];
+            d++;
+        } else {
+            take_matching(s, x, d, s->classes);
+            s->class_count++;
+            d--;
+        }
+    }
+    uint32_t h = d / 2, stride = stride_of(h);
+    if (h == 1) {
+        uint32_t *a = s->classes + (size_t)s->class_count * n;
+        split(s, x, d, a, a + n, 1);
+        s->class_count += 2;
+        return;
+    }
+    split(s, x, d, spare, x, stride);
+    colour_node(s, spare, h, spare + (size_t)n * stride);
+    colour_node(s, x, h, spare);
+}
+
+/* Entries of spare space that colour_node needs for a degree. */
+static uint64_t spare_entries(uint32_t n, uint32_t degree) {
+    uint64_t entries = 0;
+    for (uint32_t d = degree + (degree & 1); d > 2;) {
+        uint32_t stride = stride_of(d / 2);
+        entries += (uint64_t)n * stride;
+        d = stride;
+    }
+    return entries;
+}
+
+/* --- from edges to entries and back ------------------------------------------------------------------------------ */
+
+/* Merges vertices in order while their degrees sum to at most `most`: degree[v] becomes v's group. Vertices without an
+ * edge go anywhere. Returns the number of groups. */
+static uint32_t merge(uint32_t *degree, uint32_t vertices, uint32_t most) {
+    uint32_t groups = 0, sum = 0;
+    for (uint32_t v = 0; v < vertices; v++) {
+        if (sum + degree[v] > most) {
+            groups++;
+            sum = 0;
+        }
+        sum += degree[v];
+        degree[v] = groups;
+    }
+    return groups + 1;
+}
+
+static uint32_t degrees(const uint32_t *end, const uint32_t *ids, uint32_t count, uint32_t *degree, uint32_t vertices) {
+    uint32_t most = 0;
+    memset(degree, 0, (size_t)vertices * sizeof *degree);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t d = ++degree[end[ids[i]]];
+        if (d > most) most = d;
+    }
+    return most;
+}
+
+/* Fills x with the right groups of every left group's edges (`order`: edges by left group, starts per group), then
+ * dummies to where each right group has `degree`. */
+static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
+                 const uint32_t *starts, uint32_t *room, uint32_t *x) {
+    uint32_t stride = stride_of(degree);
+    for (uint32_t v = 0; v < n; v++) room[v] = degree;
+    for (uint32_t u = 0; u < n; u++)
+        for (uint32_t i = starts[u], at = u * stride; i < starts[u + 1]; i++) {
+            uint32_t v = right_group[g->right[order[i]]];
+            x[at++] = v;
+            room[v]--;
+        }
+    uint32_t v = 0;
+    for (uint32_t u = 0; u < n; u++)
+        for (uint32_t at = starts[u + 1] - starts[u]; at < degree; at++) {
+            while (!room[v]) v++;
+            x[u * stride + at] = v;
+            room[v]--;
+        }
+}
+
+/* Hands the entries of the classes to edges: those of a left group, by right group. */
+static void hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
+                     const uint32_t *starts, const uint32_t *classes, uint32_t first, uint32_t *head, uint32_t *link,
+                     uint32_t *columns, uint32_t *out_colour) {
+    enum { TILE = 16 };
+    memset(head, 0xff, (size_t)n * sizeof *head);
+    for (uint32_t u0 = 0; u0 < n; u0 += TILE) {
+        uint32_t width = n - u0 < TILE ? n - u0 : TILE;
+        for (uint32_t c = 0; c < degree; c++) /* a tile of the classes, transposed */
+            for (uint32_t j = 0; j < width; j++) columns[(size_t)j * degree + c] = classes[(size_t)c * n + u0 + j];
+        for (uint32_t j = 0; j < width; j++) {
+            const uint32_t *column = columns + (size_t)j * degree;
+            for (uint32_t i = starts[u0 + j + 1]; i-- > starts[u0 + j];) {
+                uint32_t v = right_group[g->right[order[i]]];
+                link[i] = head[v];
+                head[v] = i;
+            }
+            for (uint32_t c = 0; c < degree; c++) {
+                uint32_t i = head[column[c]];
+                if (i == NOTHING) continue; /* a dummy */
+                out_colour[order[i]] = first + c;
+                head[column[c]] = link[i];
+            }
+        }
+    }
+}
+
+fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g, const uint32_t *ids, uint32_t count,
+                      uint32_t first, uint32_t *out_colour, uint32_t *out_degree) {
+    *out_degree = 0;
+    if (!count) return FCP_OK;
+    uint32_t *left_group = work->left, *right_group = work->right;
+    uint32_t degree = degrees(g->left, ids, count, left_group, g->lefts);
+    uint32_t right_degree = degrees(g->right, ids, count, right_group, g->rights);
+    if (right_degree > degree) degree = right_degree;
+    uint32_t n = merge(left_group, g->lefts, degree), rights = merge(right_group, g->rights, degree);
+    if (rights > n) n = rights;
+    uint64_t entries = (uint64_t)n * stride_of(degree);
+    if (entries >= UINT32_MAX) return FCP_E_NO_MEMORY;
+
+    splitter s = {.n = n, .none = (uint32_t)entries, .seed = 0x9e3779b97f4a7c15u};
+    uint32_t *starts = ARENA_ZNEW(scratch, uint32_t, (size_t)n + 1), *order = ARENA_NEW(scratch, uint32_t, count);
+    uint32_t *x = ARENA_NEW(scratch, uint32_t, entries),
+             *spare = ARENA_NEW(scratch, uint32_t, spare_entries(n, degree));
+    uint32_t *groups = ARENA_NEW(scratch, uint32_t, 6 * (size_t)n);
+    s.mate = ARENA_NEW(scratch, uint32_t, entries + 1);
+    s.choice = ARENA_NEW(scratch, uint8_t, entries / 2 + 1);
+    s.classes = ARENA_NEW(scratch, uint32_t, entries);
+    if (!starts || !order || !x || !spare || !groups || !s.mate || !s.choice || !s.classes) return FCP_E_NO_MEMORY;
+    s.waiting = groups;
+    s.taken = groups + n;
+    s.owner = groups + 2 * (size_t)n;
+    s.next = groups + 3 * (size_t)n;
+    s.via = groups + 4 * (size_t)n;
+    s.queue = groups + 5 * (size_t)n;
+
+    for (uint32_t i = 0; i < count; i++) starts[left_group[g->left[ids[i]]] + 1]++;
+    for (uint32_t u = 0; u < n; u++) starts[u + 1] += starts[u];
+    memcpy(s.queue, starts, (size_t)n * sizeof *starts);
+    for (uint32_t i = 0; i < count; i++) order[s.queue[left_group[g->left[ids[i]]]]++] = ids[i];
+    fill(g, n, degree, right_group, order, starts, s.taken, x);
+
+    for (uint32_t v = 0; v < n; v++) s.waiting[v] = s.none;
+    colour_node(&s, x, degree, spare);
+    /* the split's tables are free now: `mate` links edges (count <= entries), x holds transposed tiles when they fit */
+    uint32_t *columns = (uint64_t)16 * degree <= entries ? x : ARENA_NEW(scratch, uint32_t, (size_t)16 * degree);
+    if (!columns) return FCP_E_NO_MEMORY;
+    hand_out(g, n, degree, right_group, order, starts, s.classes, first, s.taken, s.mate, columns, out_colour);
+    *out_degree = degree;
+    return FCP_OK;
+}

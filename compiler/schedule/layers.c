@@ -1,0 +1,243 @@
+/* colour_layers.c: splits the edges of a bipartite multigraph into layers of like size, coloured apart at no cost in
+ * colours: so that a colour's largest edge, which is how long its round takes, is small wherever it can be.
+ *
+ * Requires  edges with sizes; any sizes.
+ * Gives     an order of the edges and where each layer starts; the largest degrees of the layers add up to Delta, so
+ *           that colouring each with its own largest degree uses Delta colours in all. Equal sizes: one layer.
+ * Cost      O(E) per split, at most 15 splits. Sizes are in any one unit.
+ *
+ * To minimise the sum over colours of the largest size is NP-hard. Identity: that sum is the integral over t of the
+ * number of colours with an edge larger than t, and at least Delta(edges larger than t) colours have one. So a layer is
+ * split where the rectangle between the bound and what it has now is largest: for a threshold t and k = D - Delta(edges
+ * > t), a light layer of k colours is sought among the edges <= t: a set F with deg(v) - (D - k) <= deg_F(v) <= k at
+ * every vertex v. Then F has degree k at most and the rest D - k. All light edges meet the lower bound; where they
+ * exceed the upper one, edges are given to the heavy layer as long as both ends can spare them, and, where one end
+ * cannot, along alternating paths. When that fails k is lowered: a set for k minus one of its colour classes is a set
+ * for k - 1, so feasible k form a range from 0.
+ */
+#include <string.h>
+
+#include "compiler/schedule/colour_parts.h"
+
+enum {
+    BUCKETS = 8,
+    MAX_DEPTH = 4,     /* of splits: at most 16 layers */
+    MIN_GAIN = 100,    /* a split must gain one part in so many */
+    MAX_ATTEMPTS = 12, /* numbers of colours tried in a split */
+    MAX_PHASES = 8     /* of the search for paths */
+};
+
+typedef struct layering {
+    const bigraph *g;
+    const uint32_t *size;
+    uint32_t *ids, *spare;
+    uint8_t *bucket;                    /* per edge */
+    uint8_t *light;                     /* per edge: 1 in the light layer */
+    uint32_t *count;                    /* per vertex (lefts, then rights): edges by bucket */
+    uint32_t *degree, *inside;          /* per vertex: of the layer; of the light set */
+    uint32_t *first, *edges_of;         /* the edges that may be light, by vertex */
+    uint32_t *cursor, *stack, *entered; /* per vertex: the search for a path */
+    uint8_t *seen;
+    uint32_t *starts;
+    uint32_t layers;
+} layering;
+
+/* Edges of buckets from i on are larger than hi * i / BUCKETS. */
+static uint32_t bucket_of(uint32_t size, uint32_t hi) {
+    return size ? (uint32_t)(((uint64_t)size * BUCKETS + hi - 1) / hi) - 1 : 0;
+}
+
+/* Fills bucket and count for a layer, and chooses the bucket below which edges are light and the number of colours they
+ * could have alone. Returns 0 when no choice is worth it. */
+static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
+    const bigraph *g = s->g;
+    uint32_t vertices = g->lefts + g->rights, hi = 0, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
+    for (uint32_t i = 0; i < edges; i++)
+        if (s->size[ids[i]] > hi) hi = s->size[ids[i]];
+    if (!hi) return 0;
+    memset(s->count, 0, (size_t)vertices * BUCKETS * sizeof *s->count);
+    for (uint32_t i = 0; i < edges; i++) {
+        uint32_t e = ids[i], b = bucket_of(s->size[e], hi);
+        s->bucket[e] = (uint8_t)b;
+        if (s->size[e] > largest[b]) largest[b] = s->size[e];
+        s->count[(size_t)g->left[e] * BUCKETS + b]++;
+        s->count[((size_t)g->lefts + g->right[e]) * BUCKETS + b]++;
+    }
+    for (uint32_t v = 0; v < vertices; v++)
+        for (uint32_t b = BUCKETS, sum = 0; b-- > 0;) {
+            sum += s->count[(size_t)v * BUCKETS + b];
+            if (sum > most[b]) most[b] = sum;
+        }
+    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
+    uint32_t colours = 0, below = largest[0];
+    for (uint32_t b = 1; b < BUCKETS; b++) {
+        uint64_t gain = (uint64_t)(degree - most[b]) * (hi - below);
+        if (gain > best) {
+            best = gain;
+            colours = degree - most[b];
+            *out_from = b;
+        }
+        if (largest[b]) below = largest[b];
+    }
+    return colours;
+}
+
+/* --- the light set ----------------------------------------------------------------------------------------------- */
+
+/* Whether vertex v has an edge of the light set to spare: its heavy edges must fit in `rest` colours. */
+static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->degree[v] - s->inside[v] < rest; }
+
+/* Starts with all light edges and gives up those of too full vertices, the largest first: first where both ends are too
+ * full, then where one is, as long as both can spare the edge. */
+static void give_up_greedily(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from, uint32_t k,
+                             uint32_t rest) {
+    const bigraph *g = s->g;
+    for (int either = 0; either < 2; either++)
+        for (uint32_t b = from; b-- > 0;)
+            for (uint32_t i = 0; i < edges; i++) {
+                uint32_t e = ids[i], l = g->left[e], r = g->lefts + g->right[e];
+                if (s->bucket[e] != b || !s->light[e]) continue;
+                bool over_l = s->inside[l] > k, over_r = s->inside[r] > k;
+                if (either ? !over_l && !over_r : !over_l || !over_r) continue;
+                if (!can_spare(s, l, rest) || !can_spare(s, r, rest)) continue;
+                s->light[e] = 0;
+                s->inside[l]--;
+                s->inside[r]--;
+            }
+}
+
+/* Lists the edges of buckets below `from` by vertex. */
+static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from) {
+    const bigraph *g = s->g;
+    uint32_t vertices = g->lefts + g->rights, sum = 0;
+    for (uint32_t v = 0; v < vertices; v++) {
+        s->first[v] = sum;
+        for (uint32_t b = 0; b < from; b++) sum += s->count[(size_t)v * BUCKETS + b];
+        s->cursor[v] = s->first[v];
+    }
+    s->first[vertices] = sum;
+    for (uint32_t i = 0; i < edges; i++) {
+        uint32_t e = ids[i];
+        if (s->bucket[e] >= from) continue;
+        s->edges_of[s->cursor[g->left[e]]++] = e;
+        s->edges_of[s->cursor[g->lefts + g->right[e]]++] = e;
+    }
+}
+
+/* Takes one edge of the light set from `start`, along a path whose edges leave and join the set in turn: depth first
+ * from where the phase's search stands. False: none is left in this phase. */
+static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
+    const bigraph *g = s->g;
+    bool start_left = start < g->lefts;
+    uint32_t depth = 0;
+    s->stack[0] = start;
+    s->seen[start] = 1;
+    for (;;) {
+        uint32_t v = s->stack[depth];
+        bool leaves = (v < g->lefts) == start_left; /* v loses an edge; else it gains one for the one it lost */
+        if (s->cursor[v] == s->first[v + 1]) {
+            if (!depth--) return false;
+            continue;
+        }
+        uint32_t e = s->edges_of[s->cursor[v]++];
+        uint32_t w = v < g->lefts ? g->lefts + g->right[e] : g->left[e];
+        if (s->light[e] != leaves || s->seen[w]) continue;
+        s->seen[w] = 1;
+        s->entered[w] = e;
+        s->stack[++depth] = w;
+        if (leaves ? !can_spare(s, w, rest) : s->inside[w] >= k) continue;
+        s->inside[start]--;
+        s->inside[w] += leaves ? UINT32_MAX : 1;
+        for (; depth; depth--) s->light[s->entered[s->stack[depth]]] ^= 1;
+        return true;
+    }
+}
+
+/* Seeks the light set for k colours among the edges of buckets below `from`. */
+static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from, uint32_t k) {
+    const bigraph *g = s->g;
+    uint32_t vertices = g->lefts + g->rights, rest = degree - k;
+    for (uint32_t v = 0; v < vertices; v++) {
+        const uint32_t *count = s->count + (size_t)v * BUCKETS;
+        s->degree[v] = s->inside[v] = 0;
+        for (uint32_t b = 0; b < BUCKETS; b++) {
+            s->degree[v] += count[b];
+            s->inside[v] += b < from ? count[b] : 0;
+        }
+    }
+    for (uint32_t i = 0; i < edges; i++) s->light[ids[i]] = s->bucket[ids[i]] < from;
+    give_up_greedily(s, ids, edges, from, k, rest);
+    list_light_edges(s, ids, edges, from);
+    for (int phase = 0; phase < MAX_PHASES; phase++) {
+        bool moved = false, over = false;
+        for (int side = 0; side < 2; side++) {
+            memset(s->seen, 0, vertices);
+            memcpy(s->cursor, s->first, vertices * sizeof *s->cursor);
+            for (uint32_t v = side ? g->lefts : 0; v < (side ? vertices : g->lefts); v++) {
+                while (s->inside[v] > k && shift_path(s, v, k, rest)) moved = true;
+                over |= s->inside[v] > k;
+            }
+        }
+        if (!over) return true;
+        if (!moved) return false;
+    }
+    return false;
+}
+
+/* --- layers ------------------------------------------------------------------------------------------------------ */
+
+static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degree, uint32_t depth) {
+    uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;
+    if (depth < MAX_DEPTH && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
+    for (int attempt = 0; k && !find_light(s, ids, edges, degree, from, k); attempt++)
+        k = attempt < MAX_ATTEMPTS ? k - (k + 15) / 16 : 0;
+    if (!k) {
+        s->starts[s->layers++] = begin;
+        return;
+    }
+    uint32_t heavy = 0, light = 0;
+    for (uint32_t i = 0; i < edges; i++) {
+        uint32_t e = ids[i];
+        if (s->light[e]) s->spare[light++] = e;
+        else ids[heavy++] = e;
+    }
+    memcpy(ids + heavy, s->spare, (size_t)light * sizeof *ids);
+    split_layer(s, begin, begin + heavy, degree - k, depth + 1);
+    split_layer(s, begin + heavy, end, k, depth + 1);
+}
+
+fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, uint32_t *ids,
+                       uint32_t starts[COLOUR_MAX_LAYERS + 1], uint32_t *out_layers) {
+    bool alike = true;
+    for (uint32_t e = 1; e < g->edges && alike; e++) alike = size[e] == size[0];
+    starts[0] = 0;
+    starts[1] = g->edges;
+    *out_layers = 1;
+    if (alike) return FCP_OK;
+    uint32_t degree = 0, vertices = g->lefts + g->rights;
+    layering s = {.g = g, .size = size, .ids = ids, .starts = starts};
+    s.spare = ARENA_NEW(scratch, uint32_t, g->edges);
+    s.bucket = ARENA_NEW(scratch, uint8_t, g->edges);
+    s.light = ARENA_NEW(scratch, uint8_t, g->edges);
+    s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * BUCKETS);
+    s.degree = ARENA_ZNEW(scratch, uint32_t, vertices);
+    s.inside = ARENA_NEW(scratch, uint32_t, vertices);
+    s.first = ARENA_NEW(scratch, uint32_t, (size_t)vertices + 1);
+    s.edges_of = ARENA_NEW(scratch, uint32_t, 2 * (size_t)g->edges);
+    s.cursor = ARENA_NEW(scratch, uint32_t, vertices);
+    s.stack = ARENA_NEW(scratch, uint32_t, vertices);
+    s.entered = ARENA_NEW(scratch, uint32_t, vertices);
+    s.seen = ARENA_NEW(scratch, uint8_t, vertices);
+    if (!s.spare || !s.bucket || !s.light || !s.count || !s.degree || !s.inside || !s.first || !s.edges_of ||
+        !s.cursor || !s.stack || !s.entered || !s.seen)
+        return FCP_E_NO_MEMORY;
+    for (uint32_t e = 0; e < g->edges; e++) {
+        uint32_t l = ++s.degree[g->left[e]], r = ++s.degree[g->lefts + g->right[e]];
+        degree = l > degree ? l : degree;
+        degree = r > degree ? r : degree;
+    }
+    split_layer(&s, 0, g->edges, degree, 0);
+    s.starts[s.layers] = g->edges;
+    *out_layers = s.layers;
+    return FCP_OK;
+}

@@ -1,0 +1,193 @@
+/* reshuffle.c: the caller's layout against the homes.
+ *
+ * requires  blocks with homes.
+ * gives     per rank the runs of tokens the caller holds, in order; and every token of every block in exactly one
+ *           segment.
+ * cost      O(pieces + runs of the layout).
+ *
+ * planned     rank r holds its home blocks, in block order.
+ * contiguous  the packed batch cut in `ranks` equal parts at floor(i T / ranks).
+ * zigzag      every sequence cut in 2 ranks chunks at floor(i n / (2 ranks)); rank r holds chunks r and 2 ranks - 1 - r
+ *             of each, sequence after sequence.
+ * Where the plan is split, the rule holds for the queries, and again, by itself, for the keys.
+ */
+#include "compiler/schedule/reshuffle.h"
+
+#include <string.h>
+
+/* One run of the layout while it is made: in order of (sequence, start). */
+typedef struct held {
+    uint32_t rank, place;
+    uint64_t start, end; /* in the sequence */
+} held;
+
+typedef struct state {
+    const problem *p;
+    const uint32_t *home;
+    reshuffle *out;
+    arena *plan, *memory, *scratch;
+    size_t room;
+    fcp_side side;    /* at hand */
+    uint64_t *filled; /* per rank: its tokens so far */
+} state;
+
+static bool of_side(const state *s, uint32_t block) { return s->p->blocks[block].holds >> s->side & 1; }
+
+static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
+    reshuffle *out = s->out;
+    bool crosses = rank != s->home[block];
+    if (crosses) out->moved[block] = true;
+    while (tokens) {
+        uint32_t length = crosses && tokens > s->p->unit ? s->p->unit : tokens;
+        if (out->count == s->room) {
+            size_t room = s->room * 2 + 64;
+            if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+            segment *grown = ARENA_NEW(s->memory, segment, room);
+            if (!grown) return FCP_E_NO_MEMORY;
+            if (out->count) memcpy(grown, out->segments, out->count * sizeof *grown);
+            out->segments = grown;
+            s->room = room;
+        }
+        out->segments[out->count++] = (segment){block, first, length, rank, place};
+        first += length;
+        place += length;
+        tokens -= length;
+    }
+    return FCP_OK;
+}
+
+static fcp_code planned(state *s) {
+    const problem *p = s->p;
+    fcp_span *spans = ARENA_NEW(s->plan, fcp_span, p->piece_count);
+    uint32_t *at = ARENA_ZNEW(s->scratch, uint32_t, p->ranks + (size_t)1), *starts = s->out->starts[s->side];
+    if (!spans || !at) return FCP_E_NO_MEMORY;
+    s->out->spans[s->side] = spans;
+    for (uint32_t b = 0; b < p->block_count; b++)
+        if (of_side(s, b)) starts[s->home[b] + 1] += p->blocks[b].pieces;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        at[r] = starts[r];
+        starts[r + 1] += starts[r];
+    }
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        const fcp_block *blk = &p->blocks[b];
+        if (!of_side(s, b)) continue;
+        uint32_t r = s->home[b];
+        for (uint32_t i = 0; i < blk->pieces; i++) {
+            const fcp_piece *piece = &p->pieces[blk->first_piece + i];
+            spans[at[r]++] = (fcp_span){piece->sequence, piece->length, piece->start};
+        }
+        fcp_code code = add_segment(s, b, 0, blk->tokens, r, (uint32_t)s->filled[r]);
+        if (code) return code;
+        s->filled[r] += blk->tokens;
+    }
+    return FCP_OK;
+}
+
+/* The runs of sequence `seq`, which begins at `offset` of the packed batch, in order of start. */
+static uint32_t runs_contiguous(state *s, uint32_t seq, uint64_t offset, uint32_t *rank, held *runs) {
+    const problem *p = s->p;
+    uint64_t n = problem_length(p, seq, s->side), all = s->side == FCP_KEYS ? p->key_tokens : p->tokens, at = 0;
+    uint32_t count = 0;
+    while (at < n) {
+        uint64_t end;
+        while ((end = (uint64_t)((unsigned __int128)all * (*rank + 1) / p->ranks)) <= offset + at) ++*rank;
+        end = end - offset < n ? end - offset : n;
+        runs[count++] = (held){*rank, (uint32_t)s->filled[*rank], at, end};
+        s->filled[*rank] += end - at;
+        at = end;
+    }
+    return count;
+}
+
+static uint32_t runs_zigzag(state *s, uint32_t seq, held *runs) {
+    const problem *p = s->p;
+    uint64_t n = problem_length(p, seq, s->side), parts = 2 * (uint64_t)p->ranks, at = 0;
+    uint32_t count = 0;
+    while (at < n) {
+        /* the chunk that holds `at`: the largest i with floor(i n / parts) <= at, that is i n < (at + 1) parts */
+        uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * parts - 1) / n);
+        uint64_t end = (uint64_t)((unsigned __int128)(i + 1) * n / parts);
+        uint32_t rank = (uint32_t)(i < p->ranks ? i : parts - 1 - i);
+        runs[count++] = (held){rank, (uint32_t)s->filled[rank], at, end};
+        s->filled[rank] += end - at; /* a rank's first chunk comes before its second */
+        at = end;
+    }
+    return count;
+}
+
+static fcp_code stated(state *s, bool zigzag) {
+    const problem *p = s->p;
+    uint32_t *starts = s->out->starts[s->side];
+    uint64_t parts = zigzag ? 2 * (uint64_t)p->ranks : p->ranks, most = 0, total = 0;
+    for (uint32_t q = 0; q < p->sequences; q++) {
+        uint64_t n = problem_length(p, q, s->side), m = n < parts ? n : parts;
+        if (m > most) most = m;
+        total += zigzag ? m : 1;
+    }
+    if (!zigzag) total += p->ranks;
+    if (total > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    held *runs = ARENA_NEW(s->scratch, held, most + 1);
+    struct tagged { fcp_span span; uint32_t rank; } *all = arena_alloc(s->scratch, total, sizeof *all, 8);
+    fcp_span *listed = ARENA_NEW(s->plan, fcp_span, total);
+    if (!runs || !all || !listed) return FCP_E_NO_MEMORY;
+    s->out->spans[s->side] = listed;
+    const uint32_t *piece_start = p->piece_start[s->side], *pieces = p->sequence_piece[s->side];
+    uint32_t spans = 0, rank = 0;
+    uint64_t offset = 0;
+    for (uint32_t q = 0; q < p->sequences; q++) {
+        uint32_t count = zigzag ? runs_zigzag(s, q, runs) : runs_contiguous(s, q, offset, &rank, runs), at = 0;
+        offset += problem_length(p, q, s->side);
+        for (uint32_t i = 0; i < count; i++) {
+            all[spans].span = (fcp_span){q, (uint32_t)(runs[i].end - runs[i].start), runs[i].start};
+            all[spans++].rank = runs[i].rank;
+            starts[runs[i].rank + 1]++;
+        }
+        for (uint32_t i = piece_start[q]; i < piece_start[q + 1]; i++) { /* pieces and runs, both in order */
+            const fcp_piece *piece = &p->pieces[pieces[i]];
+            uint64_t from = piece->start, end = piece->start + piece->length;
+            while (from < end) {
+                while (runs[at].end <= from) at++;
+                uint64_t to = runs[at].end < end ? runs[at].end : end;
+                fcp_code code = add_segment(s, piece->block, piece->offset + (uint32_t)(from - piece->start),
+                                            (uint32_t)(to - from), runs[at].rank,
+                                            runs[at].place + (uint32_t)(from - runs[at].start));
+                if (code) return code;
+                from = to;
+            }
+        }
+    }
+    uint32_t *at = ARENA_NEW(s->scratch, uint32_t, p->ranks);
+    if (!at) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        at[r] = starts[r];
+        starts[r + 1] += starts[r];
+    }
+    for (uint32_t i = 0; i < spans; i++) listed[at[all[i].rank]++] = all[i].span;
+    return FCP_OK;
+}
+
+fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, arena *memory, arena *scratch,
+                         reshuffle *out, fcp_error *err) {
+    *out = (reshuffle){0};
+    state s = {.p = p, .home = home, .out = out, .plan = plan, .memory = memory, .scratch = scratch,
+               .room = p->piece_count + (size_t)p->ranks + 16};
+    out->moved = ARENA_ZNEW(memory, bool, p->block_count);
+    out->segments = ARENA_NEW(memory, segment, s.room);
+    s.filled = ARENA_ZNEW(scratch, uint64_t, p->ranks);
+    if (!out->moved || !out->segments || !s.filled) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = FCP_OK;
+    for (int side = 0; !code && side < (p->split ? FCP_SIDES : 1); side++) {
+        s.side = (fcp_side)side;
+        memset(s.filled, 0, p->ranks * sizeof *s.filled);
+        if (!(out->starts[side] = ARENA_ZNEW(plan, uint32_t, p->ranks + (size_t)1))) code = FCP_E_NO_MEMORY;
+        else if (p->program->layout == FCP_LAYOUT_PLANNED) code = planned(&s);
+        else code = stated(&s, p->program->layout == FCP_LAYOUT_ZIGZAG);
+        for (uint32_t r = 0; !code && r < p->ranks; r++)
+            if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
+    }
+    if (code == FCP_E_PLAN_SIZE)
+        return fcp_fail(err, code,
+                        "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens on "
+                        "a rank, or 2^30 runs");
+    return code ? fcp_fail(err, code, "out of memory") : FCP_OK;
+}

@@ -1,0 +1,268 @@
+/* moves.c: the rounds of one pass.
+ *
+ * requires  the independent units' order, stages of fetches and returns (schedule.c); their slots (slots.c); segments
+ *           of the reshuffle.
+ * gives     every unit of the pass, once, with its round, in order of round; rounds in launch order: IN, then stage by
+ *           stage the dependent rounds and the independent ones, then OUT.
+ * keeps     no rank sends or receives twice in a round of a fabric; dependent rounds of a stage, IN and either part of
+ *           OUT are as many as their Delta.
+ * cost      O(units log Delta + rounds).
+ *
+ * OUT has two parts. What is done before the pass's last stage moves beside that stage, the rest after it. A block's
+ * output is done after its last visit; its gradients, when its last partial is in.
+ */
+#include "compiler/schedule/rounds.h"
+
+#include <string.h>
+
+#include "compiler/base/clock.h"
+#include "compiler/schedule/colour.h"
+#include "compiler/schedule/slots.h"
+#include "compiler/base/sort.h"
+
+bool edges_new(edges *e, arena *scratch, size_t room) {
+    *e = (edges){ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1),
+                 ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1), 0, 0, 0};
+    return e->src && e->dst && e->size && e->colour;
+}
+
+fcp_code edges_colour(edges *e, uint32_t vertices, arena *scratch) {
+    double start = now();
+    e->colours = 0;
+    fcp_code code =
+        e->count ? colour_edges(scratch, vertices, e->count, e->src, e->dst, e->size, e->colour, &e->colours) : FCP_OK;
+    e->seconds += now() - start;
+    return code;
+}
+
+typedef struct builder {
+    const problem *p;
+    const uint32_t *home;
+    const traffic *t;
+    const reshuffle *r;
+    uint32_t coalesce;
+    bool backward;
+    arena *memory, *scratch;
+    edges *edges;
+    const schedule *s;
+    const slots *slots;
+    move *moves;               /* of the pass, as they are found */
+    pass_schedule *out;
+    uint32_t *stage_start;     /* dependent moves of stage s: moves[stage_start[s] .. stage_start[s + 1]) */
+    uint32_t *stage_dependent; /* dependent rounds of stage s */
+    uint32_t *stage_base;      /* first independent round of stage s */
+    uint32_t next;             /* rounds numbered so far */
+} builder;
+
+/* Colours moves[first .. count) per fabric, numbers their rounds from b->next on; *out_rounds: how many. */
+static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
+    move *moves = b->moves + first;
+    uint32_t count = b->out->move_count - first, rounds = 0;
+    for (int fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
+        edges *e = b->edges;
+        e->count = 0;
+        for (uint32_t i = 0; i < count; i++)
+            if (moves[i].fabric == fabric) edges_add(e, moves[i].src, moves[i].dst, moves[i].tokens);
+        fcp_code code = edges_colour(e, b->p->ranks, b->scratch);
+        if (code) return code;
+        if (e->colours > rounds) rounds = e->colours;
+        for (uint32_t i = 0, at = 0; i < count; i++)
+            if (moves[i].fabric == fabric) moves[i].round = b->next + e->colour[at++];
+    }
+    *out_rounds = rounds;
+    b->next += rounds;
+    return FCP_OK;
+}
+
+/* The units of one fetch take their rounds in order: they come one after another. */
+static fcp_code order_units(builder *b, move *moves, uint32_t count) {
+    for (uint32_t i = 0, j; i < count; i = j) {
+        for (j = i + 1; j < count && moves[j].ref == moves[i].ref && moves[j].cls == moves[i].cls;) j++;
+        if (j - i < 2) continue;
+        uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)(j - i));
+        if (!keys) return FCP_E_NO_MEMORY;
+        for (uint32_t k = i; k < j; k++) keys[k - i] = moves[k].round;
+        sort_u64(keys, keys + (j - i), j - i);
+        for (uint32_t k = i; k < j; k++) moves[k].round = (uint32_t)keys[k - i];
+    }
+    return FCP_OK;
+}
+
+static void put_units(const builder *b, uint32_t at, uint32_t f, fcp_class cls) {
+    const fetch *x = &b->t->fetches[f];
+    const fetch_slots *places = &b->slots->fetch[f];
+    move m = {.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric};
+    if (cls == FCP_KV) {
+        m.src = x->src;
+        m.dst = x->dst;
+        m.from = x->parent == FCP_NONE ? b->slots->home_slot[x->block] : b->slots->fetch[x->parent].kv;
+        m.to = places->kv;
+    } else {
+        m.src = x->dst;
+        m.dst = x->src;
+        m.from = places->accumulator;
+        m.to = places->landing;
+    }
+    for (uint32_t u = 0; u < x->units; u++, m.first += b->p->unit) {
+        m.tokens = unit_tokens(b->p, x->block, u);
+        b->moves[at + u] = m;
+    }
+}
+
+/* Forwards and returns, bucketed by stage behind what `moves` holds already. */
+static fcp_code put_dependents(builder *b) {
+    const traffic *t = b->t;
+    const schedule *s = b->s;
+    uint32_t stages = b->out->stages, *start = b->stage_start;
+    memset(start, 0, (stages + (size_t)2) * sizeof *start);
+    for (uint32_t f = 0; f < t->count; f++) {
+        if (t->fetches[f].parent != FCP_NONE) start[s->last_stage[f] + 1] += t->fetches[f].units;
+        if (b->backward) start[s->return_stage[f] + 1] += t->fetches[f].units;
+    }
+    start[0] = b->out->move_count;
+    for (uint32_t i = 0; i <= stages; i++) start[i + 1] += start[i];
+    uint32_t *at = ARENA_NEW(b->scratch, uint32_t, stages + (size_t)1);
+    if (!at) return FCP_E_NO_MEMORY;
+    memcpy(at, start, (stages + (size_t)1) * sizeof *at);
+    for (uint32_t f = 0; f < t->count; f++) {
+        if (t->fetches[f].parent == FCP_NONE) continue;
+        put_units(b, at[s->last_stage[f]], f, FCP_KV);
+        at[s->last_stage[f]] += t->fetches[f].units;
+    }
+    for (uint32_t f = 0; b->backward && f < t->count; f++) {
+        put_units(b, at[s->return_stage[f]], f, FCP_DKV);
+        at[s->return_stage[f]] += t->fetches[f].units;
+    }
+    return FCP_OK;
+}
+
+/* Rounds of all stages: dependent ones are coloured here, independent ones were. */
+static fcp_code number_stages(builder *b) {
+    pass_schedule *out = b->out;
+    uint32_t left = out->independent;
+    for (uint32_t s = 1; s < out->stages; s++) {
+        out->move_count = b->stage_start[s + 1];
+        fcp_code code = colour_group(b, b->stage_start[s], &b->stage_dependent[s]);
+        if (!code) code = order_units(b, b->moves + b->stage_start[s], out->move_count - b->stage_start[s]);
+        if (code) return code;
+        out->dependent += b->stage_dependent[s];
+        b->stage_base[s] = b->next;
+        uint32_t here = left < b->coalesce ? left : b->coalesce;
+        left -= here;
+        b->next += here;
+    }
+    for (uint32_t f = 0; f < b->t->count; f++) {
+        const fetch *x = &b->t->fetches[f];
+        if (x->parent != FCP_NONE) continue;
+        put_units(b, out->move_count, f, FCP_KV);
+        for (uint32_t u = 0; u < x->units; u++) {
+            uint32_t slot = b->s->unit_round[b->s->unit_start[f] + u];
+            b->moves[out->move_count++].round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
+        }
+    }
+    return FCP_OK;
+}
+
+/* Segments that cross ranks: of blocks with done[block] + 1 >= stages or not, as `late` has it; done NULL: all. */
+static void put_segments(const builder *b, fcp_class cls, const uint32_t *done, bool late) {
+    const problem *p = b->p;
+    for (uint32_t i = 0; i < b->r->count; i++) {
+        const segment *s = &b->r->segments[i];
+        uint32_t home = b->home[s->block], other = s->caller;
+        if (cls == FCP_OUT && !b->backward && p->blocks[s->block].holds == FCP_HOLDS_KV) continue; /* no results */
+        if (other == home || (done && (done[s->block] + 1 >= b->out->stages) != late)) continue;
+        uint32_t slot = b->slots->home_slot[s->block];
+        b->moves[b->out->move_count++] =
+            (move){.block = s->block, .src = cls == FCP_IN ? other : home, .dst = cls == FCP_IN ? home : other,
+                   .from = cls == FCP_IN ? s->place : slot, .to = cls == FCP_IN ? slot : s->place,
+                   .first = s->first, .tokens = s->tokens, .ref = i, .cls = (uint8_t)cls,
+                   .fabric = other / p->program->gpus == home / p->program->gpus ? FCP_LOCAL : FCP_NET};
+    }
+}
+
+/* Per block the stage in which its results are complete. */
+static uint32_t *results_done(const builder *b) {
+    const problem *p = b->p;
+    const traffic *t = b->t;
+    uint32_t *done = ARENA_NEW(b->scratch, uint32_t, p->block_count);
+    if (!done) return NULL;
+    memcpy(done, b->s->block_last, p->block_count * sizeof *done);
+    if (!b->backward) return done;
+    for (uint32_t f = 0; f < t->count; f++)
+        if (b->s->return_stage[f] > done[t->fetches[f].block]) done[t->fetches[f].block] = b->s->return_stage[f];
+    for (uint32_t q = 0; q < p->block_count; q++) /* tiles at the KV block's home */
+        for (uint32_t x = p->tile_start[q]; x < p->tile_start[q + 1]; x++)
+            if (t->tile_fetch[x] == FCP_NONE && done[p->tile_k[x]] < b->s->block_last[q])
+                done[p->tile_k[x]] = b->s->block_last[q];
+    return done;
+}
+
+static void name_rounds(pass_schedule *out, fcp_round_kind kind, uint32_t stage, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) out->rounds[out->round_count++] = (fcp_round){kind, stage};
+}
+
+/* The table of rounds, and the moves in their order. */
+static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
+    pass_schedule *out = b->out;
+    uint32_t last = b->next - out->out; /* first round of OUT */
+    out->rounds = ARENA_NEW(b->memory, fcp_round, b->next + (size_t)1);
+    out->moves = ARENA_NEW(b->memory, move, out->move_count + (size_t)1);
+    uint32_t *at = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)b->next + 2);
+    if (!out->rounds || !out->moves || !at) return FCP_E_NO_MEMORY;
+    name_rounds(out, FCP_ROUND_IN, 0, out->in);
+    for (uint32_t s = 1; s < out->stages; s++) {
+        name_rounds(out, FCP_ROUND_DEPENDENT, s, b->stage_dependent[s]);
+        uint32_t end = s + 1 < out->stages ? b->stage_base[s + 1] - b->stage_dependent[s + 1] : last;
+        name_rounds(out, FCP_ROUND_INDEPENDENT, s, end - b->stage_base[s]);
+    }
+    name_rounds(out, FCP_ROUND_OUT, out->stages - 1, out_rounds[0]);
+    name_rounds(out, FCP_ROUND_OUT, out->stages, out_rounds[1]);
+    for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)b->moves[i].round + b->moves[i].fabric + 1]++;
+    for (size_t i = 0; i < 2 * (size_t)b->next; i++) at[i + 1] += at[i];
+    for (uint32_t i = 0; i < out->move_count; i++)
+        out->moves[at[2 * (size_t)b->moves[i].round + b->moves[i].fabric]++] = b->moves[i];
+    return FCP_OK;
+}
+
+/* Requires in *b all but what is of the pass, and room for its moves. */
+static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
+    const uint32_t *independent = b->s->independent;
+    b->out = out;
+    b->backward = pass == FCP_BACKWARD;
+    b->next = 0;
+    out->independent = independent[FCP_NET] > independent[FCP_LOCAL] ? independent[FCP_NET] : independent[FCP_LOCAL];
+    b->stage_start = ARENA_NEW(b->scratch, uint32_t, out->stages + (size_t)2);
+    b->stage_base = ARENA_NEW(b->scratch, uint32_t, out->stages + (size_t)1);
+    b->stage_dependent = ARENA_ZNEW(b->scratch, uint32_t, out->stages + (size_t)1);
+    if (!b->stage_start || !b->stage_base || !b->stage_dependent) return FCP_E_NO_MEMORY;
+
+    put_segments(b, FCP_IN, NULL, false);
+    fcp_code code = colour_group(b, 0, &out->in);
+    if (!code) code = put_dependents(b);
+    if (!code) code = number_stages(b);
+    uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
+    if (!code && !done) code = FCP_E_NO_MEMORY;
+    for (int late = 0; !code && late < 2; late++) {
+        uint32_t first = out->move_count;
+        put_segments(b, FCP_OUT, done, late);
+        code = colour_group(b, first, &out_rounds[late]);
+    }
+    out->out = out_rounds[0] + out_rounds[1];
+    return code ? code : finish(b, out_rounds);
+}
+
+fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
+                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
+                      double *colour_seconds, schedule *s) {
+    edges room;
+    builder b = {.p = p, .home = home, .t = t, .r = r, .coalesce = coalesce, .memory = memory, .scratch = scratch,
+                 .edges = &room, .s = s, .slots = places};
+    size_t units = (p->program->passes[FCP_BACKWARD] ? 2 : 1) * (size_t)t->units;
+    b.moves = ARENA_NEW(scratch, move, units + 2 * (size_t)r->count + 1);
+    if (!b.moves || !edges_new(&room, scratch, units > r->count ? units : r->count)) return FCP_E_NO_MEMORY;
+    fcp_code code = FCP_OK;
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &s->pass[pass]);
+    *colour_seconds += room.seconds;
+    return code;
+}

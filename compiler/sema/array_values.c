@@ -1,0 +1,467 @@
+/* array_values.c: the values of fields and tables, from a list or a file.
+ *
+ * A file is .npy (its first bytes say so, or its name) or text: a field has one integer a line; a table one number a
+ * line, or rows of as many numbers each, between blanks or commas. '#' begins a comment.
+ *
+ * Requires: a declaration that arrays.c found sound. Gives: the values in the narrowest type that holds them, their
+ *           least and greatest, and the SHA-256 of the file.
+ * Cost:     O(bytes): a file is read once and its values are looked at twice.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/npy.h"
+#include "compiler/base/real.h"
+#include "compiler/sema/sema.h"
+#include "runtime/base/sha256.h"
+#include "compiler/sema/values.h"
+
+#define FILE_MOST ((size_t)1 << 36)
+#define VALUES_MOST (UINT64_C(1) << 32) /* written out, where no length limits them */
+
+/* Numbers as they are collected, malloc'd; or those of a .npy file. */
+typedef struct numbers {
+    int64_t *ints;
+    double *reals; /* once a number with a point came: then all of them */
+    uint64_t count, room, columns;
+    fcp_npy npy;
+    bool from_npy;
+} numbers;
+
+/* What is read, and where it is said. */
+typedef struct reading {
+    sema *s;
+    const char *what;
+    const expr *value;
+    program_array *out;
+    bool table;
+    uint64_t tokens; /* a field's: 0 unless known */
+    char *path, *bytes;
+    size_t size;
+    span path_at;
+} reading;
+
+static bool no_room(const reading *r) {
+    diag_error(r->s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for %s", r->what);
+    return false;
+}
+
+/* --- collecting --------------------------------------------------------------------------------------------------- */
+
+static bool reserve(const reading *r, numbers *n, uint64_t more) {
+    if (n->room - n->count >= more) return true;
+    uint64_t room = n->room * 2 > n->count + more ? n->room * 2 : n->count + more;
+    if (room < 64) room = 64;
+    if (room > SIZE_MAX / 8) return no_room(r);
+    void *grown = realloc(n->reals ? (void *)n->reals : (void *)n->ints, (size_t)room * 8);
+    if (!grown) return no_room(r);
+    if (n->reals) n->reals = grown;
+    else n->ints = grown;
+    n->room = room;
+    return true;
+}
+
+static void put_int(numbers *n, int64_t v) {
+    if (n->reals) n->reals[n->count++] = (double)v;
+    else n->ints[n->count++] = v;
+}
+
+static void put_real(numbers *n, double v) {
+    if (!n->reals) { /* the same memory, number by number */
+        for (uint64_t i = 0; i < n->count; i++) {
+            double d = (double)n->ints[i];
+            memcpy(&n->ints[i], &d, sizeof d);
+        }
+        n->reals = (double *)(void *)n->ints;
+        n->ints = NULL;
+    }
+    n->reals[n->count++] = v;
+}
+
+static void free_numbers(numbers *n) {
+    free(n->ints);
+    free(n->reals);
+}
+
+/* Digits, perhaps with a point and an exponent, as a double. */
+static bool decimal(const char *digits, bool negative, double *out) {
+    if (!real_parse(digits, out)) return false;
+    if (negative) *out = -*out;
+    return true;
+}
+
+/* --- lists -------------------------------------------------------------------------------------------------------- */
+
+static bool times_of(const reading *r, const expr *e, int64_t *out) {
+    *out = 1;
+    if (e->kind != EXPR_REPEAT) return true;
+    if (!eval_constant(r->s, e->b, "a count", out)) return false;
+    if (*out >= 1) return true;
+    diag_error(r->s->d, FCP_E_FIELD, e->b->at, "a count must be at least 1, this is %" PRId64, *out);
+    return false;
+}
+
+static bool read_number(const reading *r, numbers *n, const expr *e) {
+    int64_t times, v;
+    double real;
+    const expr *number = e->kind == EXPR_REPEAT ? e->a : e, *digits = number;
+    bool negative = number->kind == EXPR_UNARY && number->op == OP_NEG;
+    if (negative) digits = number->a;
+    if (!times_of(r, e, &times)) return false;
+    if (r->table && digits->kind == EXPR_FLOAT) {
+        if (!decimal(digits->name, negative, &real)) {
+            diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number beyond the largest, 1.8e308");
+            return false;
+        }
+        for (int64_t i = 0; i < times; i++) put_real(n, real);
+        return true;
+    }
+    if (!eval_constant(r->s, number, r->what, &v)) return false;
+    for (int64_t i = 0; i < times; i++) put_int(n, v);
+    return true;
+}
+
+static bool wrong_length(const reading *r, uint64_t count, span at) {
+    const char *of = fcp_array_side(&r->out->record) == FCP_QUERIES ? "queries"
+                     : r->s->out->queries                           ? "keys"
+                                                                    : "tokens";
+    diag_error(r->s->d, FCP_E_FIELD, at, "%s has %" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what, count,
+               count == 1 ? "" : "s", r->tokens, of);
+    diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
+    return false;
+}
+
+/* How many numbers a list holds, so that none is made that is too many. */
+static bool count_list(const reading *r, const expr *list, uint64_t *out) {
+    int64_t times;
+    *out = 0;
+    for (const arg *a = list->args; a; a = a->next) {
+        if (!times_of(r, a->value, &times)) return false;
+        if ((uint64_t)times > VALUES_MOST - *out) {
+            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than 2^32 values written out", r->what);
+            return false;
+        }
+        *out += (uint64_t)times;
+    }
+    if (!*out) diag_error(r->s->d, FCP_E_FIELD, list->at, "%s has no values", r->what);
+    return *out != 0;
+}
+
+static bool read_row(const reading *r, numbers *n, const expr *list) {
+    uint64_t count;
+    if (!count_list(r, list, &count)) return false;
+    if (r->tokens && count != r->tokens) return wrong_length(r, count, list->at);
+    if (!reserve(r, n, count)) return false;
+    for (const arg *a = list->args; a; a = a->next)
+        if (!read_number(r, n, a->value)) return false;
+    return true;
+}
+
+static bool read_list(const reading *r, numbers *n) {
+    const arg *first = r->value->args;
+    if (!r->table || !first || first->value->kind != EXPR_LIST) return read_row(r, n, r->value);
+    for (const arg *a = first; a; a = a->next) {
+        uint64_t before = n->count;
+        if (a->value->kind != EXPR_LIST) {
+            diag_error(r->s->d, FCP_E_TYPE, a->value->at, "the rows before this are lists");
+            return false;
+        }
+        if (!read_row(r, n, a->value)) return false;
+        if (n->columns && n->count - before != n->columns) {
+            diag_error(r->s->d, FCP_E_FIELD, a->value->at, "this row has %" PRIu64 " numbers, the one before %" PRIu64,
+                       n->count - before, n->columns);
+            return false;
+        }
+        n->columns = n->count - before;
+    }
+    return true;
+}
+
+/* The place of element i in a list of one dimension. */
+static span list_place(const reading *r, uint64_t i) {
+    for (const arg *a = r->value->args; a; a = a->next) {
+        int64_t times = 1;
+        if (a->value->kind == EXPR_REPEAT) eval_constant(r->s, a->value->b, "a count", &times);
+        if (i < (uint64_t)times) return a->value->at;
+        i -= (uint64_t)times;
+    }
+    return r->value->at;
+}
+
+/* --- text --------------------------------------------------------------------------------------------------------- */
+
+static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+static bool refuse_text(const reading *r, size_t begin, size_t end, fcp_code code, const char *message) {
+    span at = sema_file_span(r->s, r->path, r->bytes, r->size, begin, end, r->path_at);
+    diag_error(r->s->d, code, at, "%s", message);
+    if (code == FCP_E_FIELD_FILE && r->table)
+        diag_hint(r->s->d, "a file of a table has one number a line, or rows of as many; '#' begins a comment");
+    else if (code == FCP_E_FIELD_FILE)
+        diag_hint(r->s->d, "a file of a field has one whole number a line; '#' begins a comment");
+    diag_also(r->s->d, r->path_at, "the file is named here");
+    return false;
+}
+
+/* A word [begin, end) as a number. */
+static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
+    const char *word = r->bytes + begin;
+    size_t size = end - begin, at = 0, digits = 0;
+    bool negative = word[0] == '-', over = false, whole = true;
+    int64_t v = 0;
+    char copy[64];
+    at += word[0] == '-' || word[0] == '+';
+    for (; at < size && word[at] >= '0' && word[at] <= '9'; at++, digits++) {
+        over |= __builtin_mul_overflow(v, 10, &v);
+        over |= negative ? __builtin_sub_overflow(v, word[at] - '0', &v)
+                         : __builtin_add_overflow(v, word[at] - '0', &v);
+    }
+    if (r->table && digits && at + 1 < size && word[at] == '.' && word[at + 1] >= '0' && word[at + 1] <= '9') {
+        whole = false;
+        for (at++; at < size && word[at] >= '0' && word[at] <= '9';) at++;
+    }
+    if (r->table && digits && at + 1 < size && (word[at] == 'e' || word[at] == 'E')) {
+        size_t power = at + 1 + (word[at + 1] == '-' || word[at + 1] == '+'), from = power;
+        while (power < size && word[power] >= '0' && word[power] <= '9') power++;
+        if (power > from) whole = false, at = power;
+    }
+    if (!digits || at < size)
+        return refuse_text(r, begin, end, FCP_E_FIELD_FILE,
+                           r->table ? "this is not a finite number" : "this is not a whole number");
+    if (!reserve(r, n, 1)) return false;
+    if (whole) {
+        if (over) return refuse_text(r, begin, end, FCP_E_FIELD, "this does not fit 64 bits");
+        put_int(n, v);
+        return true;
+    }
+    size_t sign = word[0] == '-' || word[0] == '+';
+    double real = 0;
+    if (size - sign < sizeof copy) {
+        memcpy(copy, word + sign, size - sign);
+        copy[size - sign] = 0;
+    }
+    if (size - sign >= sizeof copy || !decimal(copy, negative, &real))
+        return refuse_text(r, begin, end, FCP_E_FIELD,
+                           "a number of more than 63 characters, or beyond the largest, 1.8e308");
+    put_real(n, real);
+    return true;
+}
+
+/* The end of the line from i on, without its comment and the blanks before that; *next is where the next begins. */
+static size_t line_end(const reading *r, size_t i, size_t *next) {
+    const char *newline = memchr(r->bytes + i, '\n', r->size - i);
+    size_t end = newline ? (size_t)(newline - r->bytes) : r->size;
+    *next = end + 1;
+    const char *comment = memchr(r->bytes + i, '#', end - i);
+    if (comment) end = (size_t)(comment - r->bytes);
+    while (end > i && blank(r->bytes[end - 1])) end--;
+    return end;
+}
+
+static bool read_text(const reading *r, numbers *n) {
+    uint64_t lines = 0;
+    for (size_t i = 0, next; i < r->size; i = next) {
+        size_t end = line_end(r, i, &next), begin = i;
+        uint64_t before = n->count;
+        while (begin < end && blank(r->bytes[begin])) begin++;
+        i = begin;
+        while (i < end) {
+            size_t word = i;
+            while (i < end && !(r->table && (blank(r->bytes[i]) || r->bytes[i] == ','))) i++;
+            if (!read_word(r, n, word, i)) return false;
+            while (i < end && blank(r->bytes[i])) i++;
+            if (i < end && r->bytes[i] == ',')
+                for (i++; i < end && blank(r->bytes[i]);) i++;
+        }
+        if (n->count == before) continue;
+        if (lines && n->count - before != n->columns)
+            return refuse_text(r, begin, end, FCP_E_FIELD, "this row has not as many numbers as those before it");
+        n->columns = n->count - before;
+        lines++;
+    }
+    if (n->columns == 1) n->columns = 0;
+    return true;
+}
+
+/* The place of the i-th number in a text of one a line. */
+static span text_place(const reading *r, uint64_t i) {
+    for (size_t at = 0, next; at < r->size; at = next) {
+        size_t end = line_end(r, at, &next);
+        while (at < end && blank(r->bytes[at])) at++;
+        if (at < end && i-- == 0) return sema_file_span(r->s, r->path, r->bytes, r->size, at, end, r->path_at);
+    }
+    return r->path_at;
+}
+
+/* --- .npy --------------------------------------------------------------------------------------------------------- */
+
+static bool of_npy(const reading *r) { return is_npy(r->path, r->bytes, r->size); }
+
+static bool read_npy(const reading *r, numbers *n) {
+    fcp_error err = {0};
+    if (fcp_npy_view(r->path, r->bytes, r->size, &n->npy, &err)) {
+        diag_error(r->s->d, FCP_E_FIELD_FILE, r->path_at, "%s", err.message);
+        return false;
+    }
+    if (n->npy.dims < 1 || n->npy.dims > (r->table ? 2u : 1u)) {
+        diag_error(r->s->d, FCP_E_FIELD, r->path_at, "'%s' has %u dimensions, a %s has %s", r->path, n->npy.dims,
+                   r->table ? "table" : "field", r->table ? "one or two" : "one");
+        return false;
+    }
+    if (!r->table && fcp_npy_is_real(n->npy.type)) {
+        diag_error(r->s->d, FCP_E_FIELD, r->path_at, "%s needs integers, '%s' holds %s", r->what, r->path,
+                   fcp_npy_type_name(n->npy.type));
+        return false;
+    }
+    n->from_npy = true;
+    n->count = n->npy.elements;
+    n->columns = n->npy.dims == 2 ? n->npy.shape[1] : 0;
+    return true;
+}
+
+/* --- the values --------------------------------------------------------------------------------------------------- */
+
+static bool int_at(const numbers *n, uint64_t i, int64_t *out) {
+    if (n->from_npy) return fcp_npy_int(&n->npy, i, out);
+    *out = n->ints[i];
+    return true;
+}
+
+static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->npy.type) : n->reals != NULL; }
+
+/* Says where element i is, beside what is wrong with it. */
+static void place_element(const reading *r, uint64_t i) {
+    const fcp_side side = fcp_array_side(&r->out->record);
+    if (r->bytes && !of_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
+    uint64_t first = 0;
+    for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
+        if (i - first < batch_length(r->s, s, side)) {
+            diag_hint(r->s->d, "it is that of %s %" PRIu64 " of sequence %zu",
+                      side == FCP_QUERIES ? "query" : "position", i - first, s);
+            return;
+        }
+}
+
+static bool refuse_element(const reading *r, uint64_t i, int64_t v, bool fits) {
+    span at = !r->bytes ? list_place(r, i) : of_npy(r) ? r->path_at : text_place(r, i);
+    if (fits)
+        diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s is %" PRId64 ", outside %" PRId64 "..%" PRId64,
+                   i, r->what, v, r->out->declared_lo, r->out->declared_hi + 1);
+    else diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s does not fit 64 bits with a sign", i, r->what);
+    place_element(r, i);
+    return false;
+}
+
+static bool keep_ints(const reading *r, const numbers *n) {
+    program_array *a = r->out;
+    int64_t lo = INT64_MAX, hi = INT64_MIN, v;
+    int64_t least = a->declared ? a->declared_lo : INT64_MIN, most = a->declared ? a->declared_hi : INT64_MAX;
+    for (uint64_t i = 0; i < n->count; i++) {
+        if (!int_at(n, i, &v)) return refuse_element(r, i, v, false);
+        if (v < least || v > most) return refuse_element(r, i, v, true);
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+    }
+    mc_width width = values_width(lo, hi);
+    void *data = arena_alloc(&r->s->out->arena, n->count, (size_t)width, 64);
+    if (!data) return no_room(r);
+    for (uint64_t i = 0; i < n->count; i++) {
+        int_at(n, i, &v);
+        values_put(data, width, i, v);
+    }
+    a->record.width = width;
+    a->record.lo = lo;
+    a->record.hi = hi;
+    a->data = data;
+    return true;
+}
+
+static bool keep_reals(const reading *r, const numbers *n) {
+    double *data = ARENA_NEW(&r->s->out->arena, double, n->count);
+    if (!data) return no_room(r);
+    for (uint64_t i = 0; i < n->count; i++) {
+        data[i] = n->from_npy ? fcp_npy_real(&n->npy, i) : n->reals[i];
+        if (isfinite(data[i])) continue;
+        diag_error(r->s->d, FCP_E_FIELD, r->path_at, "element %" PRIu64 " of %s is not finite", i, r->what);
+        return false;
+    }
+    r->out->record.width = MC_F64;
+    r->out->data = data;
+    return true;
+}
+
+static bool keep(const reading *r, const numbers *n) {
+    span at = r->bytes ? r->path_at : r->value->at;
+    if (!n->count) {
+        diag_error(r->s->d, FCP_E_FIELD, at, "'%s' holds no values", r->path);
+        return false;
+    }
+    if (r->tokens && n->count != r->tokens) return wrong_length(r, n->count, at);
+    if (n->columns > UINT32_MAX || n->count > LENGTHS_SUM_MAX) {
+        diag_error(r->s->d, FCP_E_TOO_LARGE, at, "%s has more than 2^40 values, or 2^32 columns", r->what);
+        return false;
+    }
+    r->out->record.columns = n->columns;
+    r->out->record.count = n->columns ? n->count / n->columns : n->count;
+    return is_real(n) ? keep_reals(r, n) : keep_ints(r, n);
+}
+
+static bool read_file(reading *r, numbers *n) {
+    const arg *path = r->value->args;
+    while (path->name) path = path->next;
+    r->path_at = path->value->at;
+    r->path = sema_path(r->s, path->value);
+    if (!r->path) return false;
+    r->bytes = sema_read_file(r->s, r->path, r->path_at, FILE_MOST, &r->size);
+    if (!r->bytes) return false;
+    if (!sha256(r->bytes, r->size, r->out->record.hash)) return no_room(r);
+    r->out->file = arena_copy(&r->s->out->arena, path->value->name, strlen(path->value->name));
+    if (!r->out->file) return no_room(r);
+    return of_npy(r) ? read_npy(r, n) : read_text(r, n);
+}
+
+static bool read_array(reading *r) {
+    numbers n = {0};
+    bool file = r->value->kind == EXPR_CALL;
+    bool good = (file ? read_file(r, &n) : read_list(r, &n)) && keep(r, &n);
+    free_numbers(&n);
+    free(r->bytes);
+    free(r->path);
+    return good;
+}
+
+bool read_table(sema *s, const char *what, const expr *value, program_array *out) {
+    reading r = {.s = s, .what = what, .value = value, .out = out, .table = true, .path_at = value->at};
+    out->record.kind = FCP_TABLE;
+    return read_array(&r);
+}
+
+bool read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out) {
+    reading r = {.s = s, .what = what, .value = value, .out = out, .tokens = tokens, .path_at = value->at};
+    return read_array(&r);
+}
+
+bool read_runs(sema *s, const program_array *of, program_array *out) {
+    const mc_array field = {.data = of->data, .width = (mc_width)of->record.width};
+    const size_t count = batch_count(s), parts = count ? count : 1; /* without a batch it is one sequence */
+    int64_t hi = 0;
+    for (uint64_t i = 0, first = 0, size; i < parts; first += size, i++) {
+        size = count ? batch_length(s, i, FCP_KEYS) : of->record.count;
+        int64_t greatest = values_runs(&field, first, size, NULL, MC_I64);
+        if (greatest > hi) hi = greatest;
+    }
+    out->record.width = values_width(0, hi);
+    out->record.count = of->record.count;
+    out->record.hi = hi;
+    void *data = arena_alloc(&s->out->arena, of->record.count, out->record.width, 64);
+    if (!data) return no_memory(s);
+    for (uint64_t i = 0, first = 0, size; i < parts; first += size, i++) {
+        size = count ? batch_length(s, i, FCP_KEYS) : of->record.count;
+        values_runs(&field, first, size, data, (mc_width)out->record.width);
+    }
+    out->data = data;
+    return true;
+}

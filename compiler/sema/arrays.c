@@ -1,0 +1,388 @@
+/* arrays.c: fields and tables: declared, found, given to masks, and numbered once it is known which of them are read.
+ *
+ * A field is an integer for each token of the batch: batch { field doc = file("doc.npy") }. A table is data of the
+ * model: model { table bias = [0.5, 0.25] }. The two share one space of names, in which a mask's own names hide them
+ * and in which they hide the prelude's masks. While masks are lowered, an array's number is that of its declaration;
+ * finish_arrays then keeps those that the code reads, in the order in which it first does.
+ *
+ * Requires: a parsed program with overrides applied. Cost: O(declarations + code + bytes of the arrays that are read);
+ *           a file is read once, a table's when it is first indexed, a field's after the lengths.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/sema/sema.h"
+
+const char *array_word(const sema *s, uint32_t array) { return s->arrays[array]->table ? "table" : "field"; }
+
+/* "field 'doc'", in the memory of the parse. */
+static const char *what_of(sema *s, const array_decl *a) {
+    text t = {0};
+    text_printf(&t, "%s '%s'", a->table ? "table" : "field", a->name);
+    const char *copy = t.failed ? NULL : arena_copy(s->scratch, t.at, t.size);
+    text_free(&t);
+    return copy ? copy : a->name;
+}
+
+/* --- declarations ------------------------------------------------------------------------------------------------- */
+
+static array_decl *add_array(sema *s, const char *name, span at) {
+    if (s->array_count == s->array_room) {
+        uint32_t room = s->array_room ? s->array_room * 2 : 16;
+        array_decl **grown = ARENA_NEW(s->scratch, array_decl *, room);
+        if (!grown) {
+            no_memory(s);
+            return NULL;
+        }
+        if (s->array_count) memcpy(grown, s->arrays, s->array_count * sizeof *grown);
+        s->arrays = grown;
+        s->array_room = room;
+    }
+    array_decl *a = ARENA_ZNEW(s->scratch, array_decl, 1);
+    if (!a) {
+        no_memory(s);
+        return NULL;
+    }
+    a->name = name;
+    a->at = at;
+    a->run_of = ARRAY_ANY;
+    a->array.at = at;
+    return s->arrays[s->array_count++] = a;
+}
+
+uint32_t find_array(const sema *s, const char *name) {
+    for (uint32_t i = 0; i < s->array_count; i++)
+        if (!strcmp(s->arrays[i]->name, name)) return i;
+    return ARRAY_ANY;
+}
+
+static const char *nearest_array(sema *s, const char *name, bool fields_only) {
+    const char **names = ARENA_NEW(s->scratch, const char *, s->array_count + (size_t)1);
+    size_t count = 0;
+    for (uint32_t i = 0; i < s->array_count && names; i++)
+        if (s->arrays[i]->run_of == ARRAY_ANY && !(fields_only && s->arrays[i]->table))
+            names[count++] = s->arrays[i]->name;
+    return names ? diag_nearest(name, strlen(name), names, count) : NULL;
+}
+
+static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *what) {
+    a->wrong = true;
+    if (g->name) {
+        static const char *const known[] = {"range", "over"};
+        diag_error(s->d, FCP_E_ARGUMENT, g->name_at, "%s has no parameter '%s'", what, g->name);
+        const char *nearest = a->table ? NULL : diag_nearest(g->name, strlen(g->name), known, 2);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    } else diag_error(s->d, FCP_E_ARGUMENT, g->value->at, "%s takes one path and named arguments", what);
+}
+
+/* range = a..b, half-open. */
+static void check_range(sema *s, array_decl *a, const expr *v) {
+    int64_t from, to;
+    a->wrong = true;
+    if (v->kind != EXPR_RANGE) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "range is the least value and the one after the greatest: range = 0..4096");
+        return;
+    }
+    if (!eval_constant(s, v->a, "range", &from) || !eval_constant(s, v->b, "range", &to)) return;
+    if (from >= to) {
+        diag_error(s->d, FCP_E_VALUE, v->at, "the range is empty");
+        diag_hint(s->d, "a..b is half-open: it holds a and not b");
+        return;
+    }
+    a->wrong = false;
+    a->array.declared = true;
+    a->array.declared_lo = from;
+    a->array.declared_hi = to - 1;
+}
+
+/* What file(...) and given(...) are told of a field. */
+static void check_source(sema *s, array_decl *a) {
+    const expr *v = a->value;
+    const arg *path = NULL, *range = NULL, *over = NULL;
+    for (const arg *g = v->kind == EXPR_CALL ? v->args : NULL; g; g = g->next) {
+        const arg **slot = !g->name && !a->given ? &path
+                           : g->name && !a->table && !strcmp(g->name, "range") ? &range
+                           : g->name && !a->table && !strcmp(g->name, "over") ? &over
+                                                                              : NULL;
+        if (!slot || (slot == &path && *slot)) refuse_argument(s, a, g, v->name);
+        else if (*slot) {
+            diag_error(s->d, FCP_E_DUPLICATE, g->name_at, "'%s' is given twice", g->name);
+            diag_also(s->d, (*slot)->name_at, "first given here");
+            a->wrong = true;
+        } else *slot = g;
+    }
+    if (!a->given && !a->wrong && (!path || path->value->kind != EXPR_STRING)) {
+        diag_error(s->d, FCP_E_ARGUMENT, v->at, "file takes a path: file(\"%s.npy\")", a->name);
+        a->wrong = true;
+    }
+    if (a->wrong) return;
+    if (range) check_range(s, a, range->value);
+    if (!over) return;
+    const char *word = over->value->kind == EXPR_NAME ? over->value->name : "";
+    if (!strcmp(word, "queries")) a->array.record.kind = FCP_FIELD_QUERIES;
+    else if (strcmp(word, "keys")) {
+        diag_error(s->d, FCP_E_VALUE, over->value->at, "a field is over keys or over queries");
+        diag_hint(s->d, "over = queries; without `over` it has a value for each key");
+        a->wrong = true;
+    }
+}
+
+static void check_declaration(sema *s, array_decl *a) {
+    const expr *v = a->value;
+    a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD_KEYS;
+    if (v->kind == EXPR_LIST) return;
+    bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
+    a->given = named && !a->table && !strcmp(v->name, "given");
+    if (a->given || (v->kind == EXPR_CALL && !strcmp(v->name, "file"))) {
+        check_source(s, a);
+        return;
+    }
+    a->wrong = true;
+    diag_error(s->d, FCP_E_TYPE, v->at, "this is not what a %s is made of", a->table ? "table" : "field");
+    if (v->kind == EXPR_STRING) diag_hint(s->d, "write file(\"%s\")", v->name);
+    else if (a->table) diag_hint(s->d, "table %s = [0.5, 0.25], or file(\"%s.npy\")", a->name, a->name);
+    else diag_hint(s->d, "field %s = [0 x 4096, 1 x 4096], file(\"%s.npy\") or given", a->name, a->name);
+}
+
+static bool declare_array(sema *s, const entry *e) {
+    uint32_t old = find_array(s, e->key);
+    mask *m = find_mask(s, &s->program, e->key);
+    if (find_word(mask_variables, MASK_VARIABLES, e->key) >= 0 || find_word(mask_builtins, MASK_BUILTINS, e->key) >= 0)
+        diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
+                   "'%s' already has a meaning in every mask; call this something else", e->key);
+    else if (m) {
+        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is a mask already", e->key);
+        diag_also(s->d, m->name_at, "defined here");
+    } else if (old != ARRAY_ANY && s->arrays[old]->value) {
+        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "%s '%s' is declared twice", array_word(s, old), e->key);
+        diag_also(s->d, s->arrays[old]->at, "first declared here");
+    } else if (old == ARRAY_ANY) {
+        array_decl *a = add_array(s, e->key, e->key_at);
+        if (!a) return false;
+        a->value = e->value;
+        a->table = e->as == IS_TABLE;
+        check_declaration(s, a);
+    }
+    return true;
+}
+
+/* The arrays of a plan, with its values. */
+static bool declare_of_plan(sema *s) {
+    for (uint64_t i = 0; s->plan && i < s->plan->arrays_count; i++) {
+        const fcp_array *r = &s->plan->arrays[i];
+        array_decl *a = add_array(s, s->plan->names + r->name, SPAN_NONE);
+        if (!a) return false;
+        a->table = r->kind == FCP_TABLE;
+        a->loaded = true;
+        a->array.name = a->name;
+        a->array.file = r->file == FCP_NONE ? NULL : s->plan->names + r->file;
+        a->array.record = *r;
+        a->array.data = s->plan->data + r->offset;
+    }
+    return true;
+}
+
+uint32_t unread_array(sema *s, const char *name) {
+    array_decl *a = s->plan ? add_array(s, name, SPAN_NONE) : NULL;
+    if (!a) return ARRAY_ANY;
+    a->given = true;
+    return s->array_count - 1;
+}
+
+bool declare_arrays(sema *s) {
+    if (!declare_of_plan(s)) return false;
+    for (const section *x = s->program.sections; x; x = x->next) {
+        section_id id = section_find(x->name);
+        for (const entry *e = x->entries; e; e = e->next) {
+            if (!e->as || id == SECTION_COUNT) continue; /* an unknown section is reported as such */
+            if (id != (e->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL))
+                diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at,
+                           e->as == IS_FIELD ? "a field stands in the section batch"
+                                             : "a table stands in the section model");
+            else if (!declare_array(s, e)) return false;
+        }
+    }
+    return true;
+}
+
+bool override_field(sema *s, const char *typed) {
+    uint32_t number = diag_source(s->d, "--field", typed, strlen(typed), false);
+    if (number == UINT32_MAX) return no_memory(s);
+    const char *equals = strchr(typed, '=');
+    size_t length = equals ? (size_t)(equals - typed) : 0;
+    const span whole = {number, 0, (uint32_t)strlen(typed)}, name_at = {number, 0, (uint32_t)length};
+    if (!length || !equals[1]) {
+        diag_error(s->d, FCP_E_SYNTAX, whole, "--field takes a name and a file: --field doc=doc.npy");
+        return true;
+    }
+    const char *names[64];
+    size_t count = 0;
+    for (section *x = s->program.sections; x; x = x->next)
+        for (entry *e = x->entries; e; e = e->next) {
+            if (e->as != IS_FIELD) continue;
+            if (count < 64) names[count++] = e->key;
+            if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
+            const span path_at = {number, (uint32_t)length + 1, whole.end};
+            expr *call = new_expr(s, EXPR_CALL, whole), *path = new_expr(s, EXPR_STRING, path_at);
+            arg *a = ARENA_ZNEW(s->scratch, arg, 1);
+            if (!call || !path || !a) return no_memory(s);
+            path->name = arena_copy(s->scratch, equals + 1, strlen(equals + 1));
+            if (!path->name) return no_memory(s);
+            *a = (arg){.value = path};
+            call->name = "file";
+            call->name_at = whole;
+            call->args = a;
+            call->arg_count = 1;
+            for (const arg *old = e->value->kind == EXPR_CALL ? e->value->args : NULL; old; old = old->next) {
+                if (!old->name) continue; /* range and over stay */
+                arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
+                if (!copy) return no_memory(s);
+                *copy = *old;
+                copy->next = NULL;
+                a = a->next = copy;
+                call->arg_count++;
+            }
+            e->value = call;
+            return true;
+        }
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, name_at, "the batch has no field '%.*s'", (int)length, typed);
+    const char *nearest = diag_nearest(typed, length, names, count);
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    else if (!count) diag_hint(s->d, "declare it first: batch { field %.*s = given }", (int)length, typed);
+    return true;
+}
+
+/* --- use ---------------------------------------------------------------------------------------------------------- */
+
+bool load_array(sema *s, uint32_t array) {
+    array_decl *a = s->arrays[array];
+    if (a->loaded || a->wrong) return a->loaded;
+    uint64_t tokens = 0;
+    for (size_t i = 0; i < batch_count(s) && !a->table; i++)
+        tokens += batch_length(s, i, fcp_array_side(&a->array.record));
+    a->array.name = a->name;
+    bool good = true;
+    if (a->run_of != ARRAY_ANY) {
+        const array_decl *of = s->arrays[a->run_of];
+        good = load_array(s, a->run_of);
+        a->array.record.kind = of->array.record.kind;
+        a->array.file = of->array.file;
+        memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
+        if (good && of->array.data) good = read_runs(s, &of->array, &a->array);
+    } else if (a->table) good = read_table(s, what_of(s, a), a->value, &a->array);
+    else if (!a->given) good = read_field(s, what_of(s, a), a->value, tokens, &a->array);
+    else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
+    a->loaded = good;
+    a->wrong = !good;
+    return good;
+}
+
+bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
+    *out_op = e->c ? MC_LOAD2 : MC_LOAD;
+    if (array == ARRAY_ANY) return true;
+    array_decl *a = s->arrays[array];
+    if (a->wrong || (a->table && !load_array(s, array))) return false; /* only its values tell a table's type */
+    bool two = a->array.record.columns != 0, real = a->table && a->array.record.width == MC_F64;
+    if (two != (e->c != NULL)) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' has %s, so %s", array_word(s, array), a->name,
+                   two ? "two dimensions" : "one dimension", two ? "two indices" : "one index");
+        if (a->at.source != SPAN_NONE.source) diag_also(s->d, a->at, "declared here");
+        return false;
+    }
+    if (real && !score) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "table '%s' is of reals; a mask is in whole numbers", a->name);
+        diag_hint(s->d, "tables of reals are for scores");
+        return false;
+    }
+    if (real) *out_op = two ? MC_LOAD2_F : MC_LOAD_F;
+    return true;
+}
+
+uint32_t derive_run(sema *s, uint32_t array) {
+    text t = {0};
+    text_printf(&t, "run(%s)", s->arrays[array]->name);
+    const char *name = t.failed ? NULL : arena_copy(s->scratch, t.at, t.size);
+    text_free(&t);
+    if (!name) {
+        no_memory(s);
+        return ARRAY_ANY;
+    }
+    uint32_t known = find_array(s, name);
+    if (known != ARRAY_ANY) return known;
+    array_decl *a = add_array(s, name, s->arrays[array]->at);
+    if (!a) return ARRAY_ANY;
+    a->run_of = array;
+    return s->array_count - 1;
+}
+
+bool fits_param(sema *s, const arg *param, uint32_t array, span at) {
+    if (array == ARRAY_ANY || s->arrays[array]->table == (param->as == IS_TABLE)) return true;
+    diag_error(s->d, FCP_E_TYPE, at, "'%s' is to be a %s, '%s' is a %s", param->name,
+               param->as == IS_TABLE ? "table" : "field", s->arrays[array]->name, array_word(s, array));
+    return false;
+}
+
+uint32_t array_argument(sema *s, const arg *param, const expr *e) {
+    const char *word = param->as == IS_TABLE ? "table" : "field";
+    uint32_t found = e->kind == EXPR_NAME ? find_array(s, e->name) : ARRAY_ANY;
+    if (found == ARRAY_ANY && e->kind == EXPR_NAME) found = unread_array(s, e->name);
+    if (found != ARRAY_ANY) return fits_param(s, param, found, e->at) ? found : ARRAY_ANY;
+    if (e->kind != EXPR_NAME) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "'%s' is to be the name of a %s", param->name, word);
+        return ARRAY_ANY;
+    }
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, e->at, "unknown %s '%s'", word, e->name);
+    const char *nearest = nearest_array(s, e->name, param->as == IS_FIELD);
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    else if (param->as == IS_FIELD)
+        diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }", e->name, e->name);
+    else diag_hint(s->d, "declare it: model { table %s = file(\"%s.npy\") }", e->name, e->name);
+    return ARRAY_ANY;
+}
+
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
+
+static bool reads_array(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 || op == MC_LOAD_F || op == MC_LOAD2_F; }
+
+void finish_arrays(sema *s) {
+    struct fcpc_program *p = s->out;
+    const mc_code codes[] = {p->mask, p->score, p->slope, p->check};
+    uint32_t *number = ARENA_NEW(s->scratch, uint32_t, s->array_count + (size_t)1), count = 0;
+    program_array *arrays = ARENA_ZNEW(&p->arena, program_array, s->array_count + (size_t)1);
+    const char **names = ARENA_NEW(&p->arena, const char *, s->array_count + (size_t)1);
+    if (!number || !arrays || !names) {
+        no_memory(s);
+        return;
+    }
+    for (uint32_t i = 0; i < s->array_count; i++) {
+        const array_decl *a = s->arrays[i];
+        number[i] = ARRAY_ANY;
+        if (a->table || a->run_of != ARRAY_ANY) continue;
+        names[p->field_count] = arena_copy(&p->arena, a->name, strlen(a->name));
+        if (!names[p->field_count++]) no_memory(s);
+    }
+    p->fields = names;
+    for (size_t c = 0; c < sizeof codes / sizeof *codes; c++)
+        for (uint32_t i = 0; i < codes[c].count; i++) {
+            mc_node *x = (mc_node *)&codes[c].nodes[i]; /* the program's own */
+            if (!reads_array(x->op)) continue;
+            uint32_t array = (uint32_t)x->imm;
+            if (number[array] == ARRAY_ANY) {
+                const array_decl *a = s->arrays[array];
+                number[array] = count;
+                load_array(s, array);
+                program_array *to = &arrays[count++];
+                *to = a->array;
+                to->name = arena_copy(&p->arena, a->name, strlen(a->name));
+                if (a->array.file) to->file = arena_copy(&p->arena, a->array.file, strlen(a->array.file));
+                if (a->run_of != ARRAY_ANY) {
+                    const char *of = s->arrays[a->run_of]->name;
+                    to->run_of = arena_copy(&p->arena, of, strlen(of));
+                }
+                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) no_memory(s);
+            }
+            x->imm = number[array];
+        }
+    p->arrays = arrays;
+    p->array_count = count;
+}

@@ -1,0 +1,44 @@
+/* files.c: the files that a program names: lengths, fields, tables, slices.
+ *
+ * Requires: a path as the program has it. Gives: the path from here, the bytes, places in them to show in an error.
+ * Cost:     O(bytes); a file is read once.
+ */
+#include <string.h>
+
+#include "compiler/sema/sema.h"
+#include "compiler/base/text.h"
+
+char *sema_path(sema *s, const expr *e) {
+    bool relative = e->name[0] != '/' && e->at.source == s->main_source;
+    text path = {0};
+    text_printf(&path, "%s%s", relative ? s->folder : "", e->name);
+    char *full = text_take(&path);
+    if (!full) no_memory(s);
+    return full;
+}
+
+char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size) {
+    text bytes = {0};
+    int why = text_read(&bytes, path, most);
+    size_t size = bytes.size;
+    bool failed = bytes.failed;
+    char *taken = !why && !failed && size <= most ? text_take(&bytes) : NULL;
+    text_free(&bytes);
+    *out_size = size;
+    if (taken) return taken;
+    if (why) diag_error(s->d, FCP_E_READ, at, "cannot read '%s': %s", path, strerror(why));
+    else if (!failed && size > most) diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
+    else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory reading '%s'", path);
+    return NULL;
+}
+
+span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end,
+                    span fallback) {
+    uint32_t number = diag_source(s->d, path, bytes, size, false);
+    return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
+}
+
+bool is_npy(const char *path, const char *bytes, size_t size) {
+    size_t length = strlen(path);
+    return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(path + length - 4, ".npy"));
+}

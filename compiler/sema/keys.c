@@ -1,0 +1,527 @@
+/* sema_keys.c: what every key of every section means: types, units, ranges, defaults.
+ *
+ * Requires: a parsed program with overrides applied and its masks declared and checked. Gives: every scalar of
+ * fcpc_program, its lengths and its mask; a key that is wrong is reported and keeps its default, so that one mistake
+ * gives one error. Cost: O(program) plus the batch.
+ * Units: bandwidths in bytes/s, times in ns, memory in bytes, all decimal, rounded once.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/real.h"
+#include "compiler/sema/sema.h"
+
+enum {
+    RANKS_MAX = 1 << 20,
+    BLOCK_MIN = 128,
+    BLOCK_MAX = 1 << 20,
+    BLOCK_DEFAULT = 4096,
+    HEADS_MAX = 4096,
+    HEAD_DIM_MAX = 1024
+};
+
+/* What a GPU is when the program does not say otherwise. Bandwidths are one way, per GPU; flops are dense. */
+typedef struct profile {
+    const char *name;
+    uint64_t intra, inter, latency_ns, flops16, flops32, memory, memory_bandwidth;
+} profile;
+#define G UINT64_C(1000000000)
+static const profile profiles[] = {
+    {"h100", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 80 * G, 3350 * G},
+    {"a100", 300 * G, 25 * G, 4000, 312000 * G, 19500 * G, 80 * G, 2039 * G},
+    {"h200", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 141 * G, 4800 * G},
+    {"b200", 900 * G, 50 * G, 4000, 2250000 * G, 75000 * G, 180 * G, 8000 * G},
+    {"cpu", 10 * G, 1 * G, 20000, 100 * G, 100 * G, 16 * G, 20 * G},
+};
+enum { PROFILES = sizeof profiles / sizeof *profiles };
+
+/* --- the sections' entries ---------------------------------------------------------------------------------------- */
+
+typedef struct keys {
+    bool misspelled; /* there are sections of other names: what is missing may stand there */
+    const entry *at[KEY_COUNT];
+    const section *sections[SECTION_COUNT];
+} keys;
+
+static void unknown_key(sema *s, section_id id, const entry *e) {
+    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", section_names[id], e->key);
+    const char *names[KEY_COUNT];
+    size_t count = 0;
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (key_table[k].section == id) names[count++] = key_table[k].name;
+    const char *nearest = diag_nearest(e->key, strlen(e->key), names, count);
+    if (nearest) {
+        diag_hint(s->d, "did you mean '%s'?", nearest);
+        return;
+    }
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (!strcmp(key_table[k].name, e->key)) {
+            diag_hint(s->d, "'%s' is a key of %s", e->key, section_names[key_table[k].section]);
+            return;
+        }
+    text list = {0};
+    for (size_t i = 0; i < count; i++) text_printf(&list, "%s%s", i ? ", " : "", names[i]);
+    char *line = text_take(&list);
+    if (line) diag_hint(s->d, "the keys are: %s", line);
+    free(line);
+}
+
+static void collect(sema *s, keys *k) {
+    for (const section *x = s->program.sections; x; x = x->next) {
+        section_id id = section_find(x->name);
+        if (id == SECTION_COUNT) {
+            k->misspelled = true;
+            bool is_mask = !strcmp(x->name, "mask") || !strcmp(x->name, "score");
+            diag_error(s->d, FCP_E_UNKNOWN_NAME, x->name_at, is_mask ? "'%s' is not a section" : "unknown section '%s'",
+                       x->name);
+            const char *nearest = diag_nearest(x->name, strlen(x->name), section_names, SECTION_COUNT);
+            if (is_mask) diag_hint(s->d, "a mask is an expression: mask name(parameters) = k <= q");
+            else if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+            else diag_hint(s->d, "the sections are model, cluster, batch and plan");
+            continue;
+        }
+        if (k->sections[id]) {
+            diag_error(s->d, FCP_E_DUPLICATE, x->name_at, "section '%s' is given twice", x->name);
+            diag_also(s->d, k->sections[id]->name_at, "first given here");
+            continue;
+        }
+        k->sections[id] = x;
+        for (const entry *e = x->entries; e; e = e->next) {
+            if (e->as) continue; /* arrays.c */
+            key_id key = key_find(id, e->key);
+            if (key == KEY_COUNT) unknown_key(s, id, e);
+            else if (k->at[key]) {
+                diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is given twice", e->key);
+                diag_also(s->d, k->at[key]->key_at, "first given here");
+            } else k->at[key] = e;
+        }
+    }
+}
+
+/* --- kinds of values ---------------------------------------------------------------------------------------------- */
+
+/* A whole number from `least` to `most`; untouched when the key is absent or wrong. True: it was set. */
+static bool count_key(sema *s, const keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
+    const entry *e = k->at[key];
+    int64_t v;
+    if (!e || !eval_constant(s, e->value, e->key, &v)) return false;
+    if (v < least || v > most) {
+        diag_error(s->d, code, e->value->at, "%s must be from %u to %u, this is %" PRId64, e->key, least, most, v);
+        return false;
+    }
+    *out = (uint32_t)v;
+    return true;
+}
+
+/* One of a set of names; its index, or -1 (reported). */
+static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
+    if (e->kind == EXPR_NAME || e->kind == EXPR_CALL)
+        for (int i = 0; i < count; i++)
+            if (!strcmp(names[i], e->name)) return i;
+    text list = {0};
+    for (int i = 0; i < count; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
+    char *line = text_take(&list);
+    diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
+    free(line);
+    bool word = e->kind == EXPR_NAME || e->kind == EXPR_CALL || e->kind == EXPR_STRING;
+    const char *nearest = word ? diag_nearest(e->name, strlen(e->name), names, (size_t)count) : NULL;
+    if (nearest) diag_hint(s->d, e->kind == EXPR_STRING ? "write %s without quotes" : "did you mean '%s'?", nearest);
+    return -1;
+}
+
+static bool choice_key(sema *s, const keys *k, key_id key, const char *const *names, int count, int *out) {
+    const entry *e = k->at[key];
+    if (!e) return false;
+    if (e->value->kind == EXPR_CALL) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->value->at, "%s takes a name without arguments", e->key);
+        return false;
+    }
+    int i = choice(s, e->value, e->key, names, count);
+    if (i >= 0) *out = i;
+    return i >= 0;
+}
+
+/* A number with a unit of the dimension; at least 1 of the base unit. */
+static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
+    static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
+                                          [UNIT_FLOPS] = "989 TFLOP/s"};
+    const entry *e = k->at[key];
+    if (!e) return false;
+    const expr *v = e->value;
+    if (v->kind != EXPR_QUANTITY || unit_table[v->integer].dimension != dimension) {
+        bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
+        if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
+        else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
+        diag_hint(s->d, "for instance %s", example[dimension]);
+        return false;
+    }
+    uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
+    int exponent = 0;
+    bool good = v->a->kind == EXPR_INT || parse_decimal(v->a->name, &mantissa, &exponent);
+    good = good && scale_decimal(mantissa, exponent + unit_table[v->integer].power, &result);
+    if (!good || !result) {
+        diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
+        return false;
+    }
+    *out = result;
+    return true;
+}
+
+/* A positive number, whole or with a point, as mantissa and exponent. */
+static bool number_key(sema *s, const keys *k, key_id key, uint64_t *mantissa, int *exponent) {
+    const entry *e = k->at[key];
+    if (!e) return false;
+    const expr *v = e->value;
+    *exponent = 0;
+    if (v->kind == EXPR_INT) *mantissa = (uint64_t)v->integer;
+    else if (v->kind == EXPR_QUANTITY) {
+        diag_error(s->d, FCP_E_UNIT, v->at, "%s takes no unit", e->key);
+        return false;
+    } else if (v->kind != EXPR_FLOAT) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "%s must be a number, for instance 1.5", e->key);
+        return false;
+    } else if (!parse_decimal(v->name, mantissa, exponent)) {
+        diag_error(s->d, FCP_E_NUMBER, v->at, "%s has more than 18 digits", e->key);
+        return false;
+    }
+    if (*mantissa) return true;
+    diag_error(s->d, FCP_E_VALUE, v->at, "%s must be larger than 0", e->key);
+    return false;
+}
+
+static bool flag_key(sema *s, const keys *k, key_id key, bool *out) {
+    const entry *e = k->at[key];
+    if (!e) return false;
+    if (e->value->kind == EXPR_BOOL) {
+        *out = e->value->integer;
+        return true;
+    }
+    diag_error(s->d, FCP_E_TYPE, e->value->at, "%s must be true or false", e->key);
+    return false;
+}
+
+/* --- sections ----------------------------------------------------------------------------------------------------- */
+
+static void check_model(sema *s, const keys *k) {
+    struct fcpc_program *p = s->out;
+    static const char *const dtypes[] = {[FCP_FP32] = "fp32", [FCP_FP16] = "fp16", [FCP_BF16] = "bf16"};
+    p->heads = 8;
+    p->head_dim = 128;
+    int dtype = FCP_BF16;
+    bool heads = count_key(s, k, KEY_HEADS, 1, HEADS_MAX, FCP_E_HEADS, &p->heads) || !k->at[KEY_HEADS];
+    p->kv_heads = p->heads;
+    bool kv_heads = count_key(s, k, KEY_KV_HEADS, 1, HEADS_MAX, FCP_E_HEADS, &p->kv_heads);
+    if (heads && kv_heads && p->heads % p->kv_heads) {
+        const span at = k->at[KEY_KV_HEADS]->value->at;
+        diag_error(s->d, FCP_E_HEADS, at, "kv_heads must divide heads; %u does not divide %u", p->kv_heads, p->heads);
+        if (k->at[KEY_HEADS]) diag_also(s->d, k->at[KEY_HEADS]->value->at, "heads");
+        else diag_hint(s->d, "heads is 8 unless it is set");
+    }
+    if (count_key(s, k, KEY_HEAD_DIM, 8, HEAD_DIM_MAX, FCP_E_HEADS, &p->head_dim) && p->head_dim % 8) {
+        uint32_t up = (p->head_dim + 7) / 8 * 8;
+        diag_error(s->d, FCP_E_HEADS, k->at[KEY_HEAD_DIM]->value->at, "head_dim must be a multiple of 8");
+        diag_hint(s->d, "the nearest are %u and %u", up - 8, up);
+        p->head_dim = up;
+    }
+    choice_key(s, k, KEY_DTYPE, dtypes, 3, &dtype);
+    p->dtype = (fcp_dtype)dtype;
+    p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
+    uint64_t mantissa;
+    int exponent;
+    if (!number_key(s, k, KEY_SCALE, &mantissa, &exponent)) return;
+    const expr *scale = k->at[KEY_SCALE]->value;
+    if (scale->kind == EXPR_INT) p->scale = (double)scale->integer;
+    else if (exponent < -19 || exponent > 19 || !real_parse(scale->name, &p->scale))
+        diag_error(s->d, FCP_E_VALUE, scale->at, "scale is out of range");
+}
+
+static void check_cluster(sema *s, const keys *k) {
+    struct fcpc_program *p = s->out;
+    const char *names[PROFILES];
+    for (int i = 0; i < PROFILES; i++) names[i] = profiles[i].name;
+    int gpu = 0, fabric = 0;
+    choice_key(s, k, KEY_GPU, names, PROFILES, &gpu);
+    const profile *g = &profiles[gpu];
+    p->nodes = p->gpus = 1;
+    bool nodes = count_key(s, k, KEY_NODES, 1, RANKS_MAX, FCP_E_VALUE, &p->nodes);
+    bool gpus = count_key(s, k, KEY_GPUS, 1, RANKS_MAX, FCP_E_VALUE, &p->gpus);
+    p->ranks_span = nodes ? k->at[KEY_NODES]->value->at : gpus ? k->at[KEY_GPUS]->value->at : SPAN_NONE;
+    if ((uint64_t)p->nodes * p->gpus > RANKS_MAX) {
+        diag_error(s->d, FCP_E_VALUE, p->ranks_span, "%u nodes of %u GPUs are more than %d ranks", p->nodes, p->gpus,
+                   RANKS_MAX);
+        p->nodes = p->gpus = 1;
+    }
+    static const char *const fabrics[] = {[FCP_FAT_TREE] = "fat_tree", [FCP_RAIL] = "rail"};
+    choice_key(s, k, KEY_FABRIC, fabrics, 2, &fabric);
+    p->topology = (fcp_topology)fabric;
+    fcp_cluster *c = &p->cluster;
+    *c = (fcp_cluster){.intra = g->intra,
+                       .inter = g->inter,
+                       .latency_ns = g->latency_ns,
+                       .memory_bandwidth = g->memory_bandwidth,
+                       .flops = p->dtype == FCP_FP32 ? g->flops32 : g->flops16,
+                       .oversubscription_milli = 1000};
+    memcpy(c->gpu, g->name, strlen(g->name));
+    p->memory_cap = g->memory;
+    quantity_key(s, k, KEY_INTRA, UNIT_BANDWIDTH, &c->intra);
+    quantity_key(s, k, KEY_INTER, UNIT_BANDWIDTH, &c->inter);
+    quantity_key(s, k, KEY_LATENCY, UNIT_TIME, &c->latency_ns);
+    quantity_key(s, k, KEY_FLOPS, UNIT_FLOPS, &c->flops);
+    quantity_key(s, k, KEY_MEMORY_BANDWIDTH, UNIT_BANDWIDTH, &c->memory_bandwidth);
+    p->memory_span =
+        quantity_key(s, k, KEY_MEMORY, UNIT_BYTES, &p->memory_cap) ? k->at[KEY_MEMORY]->value->at : SPAN_NONE;
+    uint64_t mantissa;
+    int exponent;
+    if (number_key(s, k, KEY_OVERSUBSCRIPTION, &mantissa, &exponent)) {
+        uint64_t milli;
+        if (!scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
+            diag_error(s->d, FCP_E_VALUE, k->at[KEY_OVERSUBSCRIPTION]->value->at,
+                       "oversubscription must be from 1 to 1000");
+        else c->oversubscription_milli = milli;
+    }
+}
+
+static void check_batch(sema *s, const keys *k, bool needed) {
+    struct fcpc_program *p = s->out;
+    static const char *const aligns[] = {[FCP_BOTTOM_RIGHT] = "bottom_right", [FCP_TOP_LEFT] = "top_left"};
+    int align = FCP_BOTTOM_RIGHT;
+    choice_key(s, k, KEY_ALIGN, aligns, 2, &align);
+    p->align = (fcp_align)align;
+    const entry *e = k->at[KEY_LENGTHS];
+    p->lengths_span = e ? e->value->at : SPAN_NONE;
+    if (!e) {
+        if (!needed || k->misspelled) return;
+        const section *batch = k->sections[SECTION_BATCH];
+        diag_error(s->d, FCP_E_MISSING, batch ? batch->name_at : s->program.end, "the program has no batch");
+        diag_hint(s->d, "say batch { lengths = [131072, 8192 x 32] }, or give a file with --lengths");
+        return;
+    }
+    lengths found = {0};
+    if (eval_lengths(s, e->value, &found)) {
+        uint64_t *own = ARENA_NEW(&p->arena, uint64_t, found.count);
+        uint64_t *queries = found.queries ? ARENA_NEW(&p->arena, uint64_t, found.count) : NULL;
+        if (own && !found.queries == !queries) {
+            memcpy(own, found.at, found.count * sizeof *own);
+            if (queries) memcpy(queries, found.queries, found.count * sizeof *queries);
+            p->lengths = own;
+            p->queries = queries;
+            p->length_count = found.count;
+        } else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
+    }
+    free(found.at);
+    free(found.queries);
+}
+
+static void check_block(sema *s, const keys *k) {
+    struct fcpc_program *p = s->out;
+    const entry *e = k->at[KEY_BLOCK];
+    p->block = BLOCK_DEFAULT;
+    p->block_span = SPAN_NONE;
+    if (!e) return;
+    int64_t v;
+    if (e->value->kind == EXPR_NAME && !strcmp(e->value->name, "auto")) {
+        p->block = BLOCK_AUTO;
+        p->block_span = e->value->at;
+        return;
+    }
+    if (!eval_constant(s, e->value, "block", &v)) return;
+    if (v < BLOCK_MIN || v > BLOCK_MAX) {
+        diag_error(s->d, FCP_E_BLOCK, e->value->at, "block must be from %d to %d tokens, this is %" PRId64, BLOCK_MIN,
+                   BLOCK_MAX, v);
+        return;
+    }
+    if (v % FCP_CELL) {
+        diag_error(s->d, FCP_E_BLOCK, e->value->at, "block must be a multiple of %d", FCP_CELL);
+        int64_t down = v / FCP_CELL * FCP_CELL;
+        diag_hint(s->d, "the nearest are %" PRId64 " and %" PRId64, down, down + FCP_CELL);
+        return;
+    }
+    p->block = (uint32_t)v;
+    p->block_span = e->value->at;
+}
+
+static void check_strategy(sema *s, const keys *k) {
+    struct fcpc_program *p = s->out;
+    const entry *e = k->at[KEY_STRATEGY];
+    p->strategy = FCP_STRATEGY_FCP;
+    p->coalesce = 16;
+    p->buffers = 3;
+    p->strategy_span = e ? e->value->at : SPAN_NONE;
+    if (!e) return;
+    static const char *const names[] = {
+        [FCP_STRATEGY_FCP] = "fcp", [FCP_STRATEGY_RING] = "ring", [FCP_STRATEGY_ZIGZAG] = "zigzag"};
+    static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "cad", "auto"};
+    const expr *head = e->value;
+    while (head->kind == EXPR_BINARY) head = head->a;
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
+        diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
+        diag_hint(s->d, "there are fcp, ring and zigzag");
+        return;
+    }
+    int which = choice(s, e->value, "strategy", names, FCP_STRATEGY_COUNT);
+    if (which < 0) return;
+    p->strategy = (fcp_strategy)which;
+    static const struct { const char *name; uint32_t most; } knobs[] = {{"coalesce", 64}, {"buffers", 8}};
+    const arg *given[2] = {0};
+    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next) {
+        int i = 0;
+        while (a->name && i < 2 && strcmp(knobs[i].name, a->name)) i++;
+        if (!a->name || i == 2) {
+            if (a->name)
+                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", names[which],
+                           a->name);
+            else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
+            const char *const both[] = {knobs[0].name, knobs[1].name};
+            const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), both, 2) : NULL;
+            if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", names[which]);
+            continue;
+        }
+        if (given[i]) {
+            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
+            diag_also(s->d, given[i]->name_at, "first given here");
+            continue;
+        }
+        given[i] = a;
+        int64_t v;
+        if (!eval_constant(s, a->value, a->name, &v)) continue;
+        if (v < 1 || v > knobs[i].most)
+            diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from 1 to %u, this is %" PRId64, a->name,
+                       knobs[i].most, v);
+        else *(i ? &p->buffers : &p->coalesce) = (uint32_t)v;
+    }
+}
+
+static void check_passes(sema *s, const keys *k) {
+    struct fcpc_program *p = s->out;
+    static const char *const names[] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
+    p->passes[FCP_FORWARD] = p->passes[FCP_BACKWARD] = true;
+    const entry *e = k->at[KEY_PASSES];
+    if (!e) return;
+    bool given[FCP_PASSES] = {false}, good = true;
+    arg single = {.value = e->value};
+    bool list = e->value->kind == EXPR_TUPLE || e->value->kind == EXPR_LIST;
+    for (const arg *a = list ? e->value->args : &single; a; a = a->next) {
+        int i = choice(s, a->value, "a pass", names, FCP_PASSES);
+        if (i < 0) good = false;
+        else if (given[i]) {
+            diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", names[i]);
+            good = false;
+        } else given[i] = true;
+    }
+    if (good && !given[FCP_FORWARD]) {
+        diag_error(s->d, FCP_E_VALUE, e->value->at, "a plan needs its forward pass");
+        diag_hint(s->d, "backward reads what forward wrote: passes = forward, backward");
+        return;
+    }
+    if (good) memcpy(p->passes, given, sizeof given);
+}
+
+/* The plan's mask: the one it names, or the only one of the program. */
+static void check_plan_mask(sema *s, const keys *k) {
+    const entry *e = k->at[KEY_MASK];
+    if (!e) {
+        mask *only = NULL;
+        int count = 0;
+        for (mask *m = s->program.masks; m; m = m->next)
+            if (!m->score) only = m, count++;
+        if (count == 1) {
+            check_mask(s, only);
+            lower_plan_mask(s, only, NULL, only->name_at);
+            return;
+        }
+        const section *plan = k->sections[SECTION_PLAN];
+        if (k->misspelled) return;
+        diag_error(s->d, FCP_E_MISSING, plan ? plan->name_at : s->program.end, "the plan names no mask");
+        const mask *first = s->program.masks;
+        while (first && first->score) first = first->next;
+        diag_hint(s->d, first ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
+                  first ? first->name : "causal");
+        return;
+    }
+    const expr *v = e->value;
+    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "mask must name a mask");
+        diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
+        return;
+    }
+    mask *m = visible_mask(s, v->name, KIND_MASK);
+    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
+    if (m && m->score) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
+        diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
+    } else if (m) {
+        check_mask(s, m); /* one of the prelude is checked only now */
+        lower_plan_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
+        m = ARENA_ZNEW(s->scratch, mask, 1); /* one that has no name of its own */
+        if (!m) {
+            no_memory(s);
+            return;
+        }
+        *m = (mask){.name = v->name, .name_at = v->name_at, .body = e->value};
+        check_mask(s, m);
+        lower_plan_mask(s, m, NULL, v->at);
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
+        const char *nearest = nearest_mask(s, v->name, KIND_MASK);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+}
+
+/* The plan's score and sinks; without the key, a score of the program's own is not used. */
+static void check_plan_score(sema *s, const keys *k) {
+    const entry *e = k->at[KEY_SCORE];
+    const expr *v = e ? e->value : NULL;
+    if (k->at[KEY_SINK]) lower_plan_sink(s, k->at[KEY_SINK]->value);
+    if (!e) return;
+    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
+        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
+        return;
+    }
+    mask *m = visible_mask(s, v->name, KIND_SCORE);
+    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
+    if (m && m->score) {
+        check_mask(s, m);
+        lower_plan_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+    } else if (m) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
+        diag_hint(s->d, "plan { mask = %s }", v->name);
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
+        const char *nearest = nearest_mask(s, v->name, KIND_SCORE);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+}
+
+static void check_plan(sema *s, const keys *k) {
+    struct fcpc_program *p = s->out;
+    static const char *const layouts[] = {[FCP_LAYOUT_PLANNED] = "planned", [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
+                                          [FCP_LAYOUT_ZIGZAG] = "zigzag"};
+    int layout = FCP_LAYOUT_PLANNED;
+    check_plan_mask(s, k);
+    check_block(s, k);
+    check_strategy(s, k);
+    check_passes(s, k);
+    check_plan_score(s, k);
+    choice_key(s, k, KEY_LAYOUT, layouts, 3, &layout);
+    p->layout = (fcp_layout)layout;
+    p->margin = 16;
+    count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);
+    p->deterministic = true;
+    flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);
+}
+
+void check_keys(sema *s, const fcpc_options *options) {
+    keys k = {0};
+    collect(s, &k);
+    check_model(s, &k);
+    check_cluster(s, &k);
+    check_batch(s, &k, options && options->need_lengths);
+    check_plan(s, &k);
+    finish_arrays(s);
+}

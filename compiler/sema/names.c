@@ -1,0 +1,339 @@
+/* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their
+ * places.
+ *
+ * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact
+ * run rect slices; within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's
+ * where nothing else does.
+ * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
+ *
+ * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/sema/sema.h"
+
+const char *const mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
+const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
+                                                   "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
+const char *const model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
+
+int find_word(const char *const *names, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], name)) return i;
+    return -1;
+}
+
+bool no_memory(sema *s) {
+    if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+    s->failed = true;
+    return false;
+}
+
+/* --- symbols ------------------------------------------------------------------------------------------------------ */
+
+static size_t symbol_hash(const void *scope, const char *name) {
+    uint64_t h = (uint64_t)(uintptr_t)scope * UINT64_C(0x9e3779b97f4a7c15);
+    for (const char *c = name; *c; c++) h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    return (size_t)(h ^ h >> 29);
+}
+
+/* The slot of a name: filled, or the free one where it belongs. */
+static symbol *symbol_slot(symbol *table, size_t room, const void *scope, const char *name) {
+    size_t i = symbol_hash(scope, name) & (room - 1);
+    while (table[i].name && (table[i].scope != scope || strcmp(table[i].name, name))) i = (i + 1) & (room - 1);
+    return &table[i];
+}
+
+const symbol *find_symbol(const sema *s, const void *scope, const char *name) {
+    if (!s->symbol_room) return NULL;
+    const symbol *found = symbol_slot(s->symbols, s->symbol_room, scope, name);
+    return found->name ? found : NULL;
+}
+
+/* Adds a name; if it is there already, gives the old one in *old and changes nothing. False: no memory. */
+static bool add_symbol(sema *s, symbol new, const symbol **old) {
+    *old = NULL;
+    if (s->symbol_count * 2 >= s->symbol_room) {
+        size_t room = s->symbol_room ? s->symbol_room * 2 : 256;
+        symbol *table = calloc(room, sizeof *table);
+        if (!table) return no_memory(s);
+        for (size_t i = 0; i < s->symbol_room; i++)
+            if (s->symbols[i].name) *symbol_slot(table, room, s->symbols[i].scope, s->symbols[i].name) = s->symbols[i];
+        free(s->symbols);
+        s->symbols = table;
+        s->symbol_room = room;
+    }
+    symbol *slot = symbol_slot(s->symbols, s->symbol_room, new.scope, new.name);
+    if (slot->name) *old = slot;
+    else {
+        *slot = new;
+        s->symbol_count++;
+    }
+    return true;
+}
+
+/* Declares a name inside a mask; one that has a meaning already is an error. */
+static bool declare(sema *s, const mask *m, const definition *def, const char *name, span at, void *target,
+                    uint32_t index) {
+    int variable = find_word(mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
+    int builtin = find_word(mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    if (variable >= 0 || builtin >= 0) {
+        diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every %s", name,
+                   m->score ? "score" : "mask");
+        if (variable == VARIABLE_S) diag_hint(s->d, "s is the scaled logit of query and key; call this something else");
+        else if (builtin >= MASK_BUILTINS)
+            diag_hint(s->d,
+                      "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
+        else if (variable >= 0)
+            diag_hint(s->d, "q and k are positions, n is the length, h the head; call this something else");
+        else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
+        return true;
+    }
+    const symbol *old = def ? find_symbol(s, m, name) : NULL;
+    if (!old && !add_symbol(s, (symbol){def ? (const void *)def : m, name, target, index, at}, &old)) return false;
+    if (!old) return true;
+    diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' is already defined in this %s", name, m->score ? "score" : "mask");
+    diag_also(s->d, old->at, "first defined here");
+    return true;
+}
+
+static bool declare_inside(sema *s, mask *m) {
+    uint32_t index = 0;
+    for (arg *a = m->params; a; a = a->next)
+        if (!declare(s, m, NULL, a->name, a->name_at, NULL, index++)) return false;
+    for (definition *d = m->definitions; d; d = d->next) {
+        if (!declare(s, m, NULL, d->name, d->name_at, d, 0)) return false;
+    }
+    for (definition *d = m->definitions; d; d = d->next) {
+        index = 0;
+        for (arg *a = d->params; a; a = a->next)
+            if (!declare(s, m, d, a->name, a->name_at, NULL, index++)) return false;
+    }
+    return true;
+}
+
+bool declare_masks(sema *s) {
+    ast *const both[] = {&s->prelude, &s->program};
+    for (int i = 0; i < 2; i++) {
+        for (mask *m = both[i]->masks; m; m = m->next) {
+            if (find_word(mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
+                find_word(mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
+                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
+                           m->score ? "score" : "mask");
+                continue;
+            }
+            const symbol *old;
+            if (!add_symbol(s, (symbol){both[i], m->name, m, 0, m->name_at}, &old)) return false;
+            if (old) {
+                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "%s '%s' is defined twice",
+                           m->score && ((mask *)old->target)->score ? "score" : "mask", m->name);
+                diag_also(s->d, old->at, "first defined here");
+                m->state = MASK_BROKEN;
+                continue;
+            }
+            if (!declare_inside(s, m)) return false;
+        }
+    }
+    return true;
+}
+
+mask *find_mask(const sema *s, const ast *where, const char *name) {
+    const symbol *found = find_symbol(s, where, name);
+    return found ? found->target : NULL;
+}
+
+mask *visible_mask(const sema *s, const char *name, mask_kind kind) {
+    mask *own = find_mask(s, &s->program, name), *given = find_mask(s, &s->prelude, name);
+    if (own && (kind == KIND_ANY || own->score == (kind == KIND_SCORE))) return own;
+    if (given && (kind == KIND_ANY || given->score == (kind == KIND_SCORE))) return given;
+    return own ? own : given;
+}
+
+/* --- suggestions -------------------------------------------------------------------------------------------------- */
+
+typedef struct names {
+    const char **at;
+    size_t count, room;
+} names;
+
+static void offer(sema *s, names *n, const char *name) {
+    if (n->count == n->room) {
+        size_t room = n->room ? n->room * 2 : 64;
+        const char **at = ARENA_NEW(s->scratch, const char *, room);
+        if (!at) return;
+        if (n->count) memcpy(at, n->at, n->count * sizeof *at);
+        n->at = at;
+        n->room = room;
+    }
+    n->at[n->count++] = name;
+}
+
+static void offer_masks(sema *s, names *n, mask_kind kind) {
+    const mask *const lists[] = {s->program.masks, s->prelude.masks};
+    for (int i = 0; i < 2; i++)
+        for (const mask *m = lists[i]; m; m = m->next)
+            if (kind == KIND_ANY || m->score == (kind == KIND_SCORE)) offer(s, n, m->name);
+}
+
+const char *nearest_mask(const sema *s, const char *name, mask_kind kind) {
+    names n = {0};
+    offer_masks((sema *)s, &n, kind);
+    return diag_nearest(name, strlen(name), n.at, n.count);
+}
+
+const char *nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
+    names n = {0};
+    if (def)
+        for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
+    for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
+    for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
+    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, mask_builtins[i]);
+    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, model_figures[i]);
+    for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
+    offer_masks(s, &n, m->score ? KIND_ANY : KIND_MASK);
+    return diag_nearest(name, strlen(name), n.at, n.count);
+}
+
+/* --- constants ---------------------------------------------------------------------------------------------------- */
+
+static bool floor_divide(int64_t a, int64_t b, bool remainder, int64_t *out) {
+    if (!b || (a == INT64_MIN && b == -1)) return false;
+    int64_t q = a / b, r = a % b;
+    if (r && (r < 0) != (b < 0)) q--, r += b;
+    *out = remainder ? r : q;
+    return true;
+}
+
+static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_t *out) {
+    bool ok;
+    switch (e->op) {
+    case OP_ADD: ok = !__builtin_add_overflow(a, b, out); break;
+    case OP_SUB: ok = !__builtin_sub_overflow(a, b, out); break;
+    case OP_MUL: ok = !__builtin_mul_overflow(a, b, out); break;
+    case OP_DIV: ok = floor_divide(a, b, false, out); break;
+    case OP_MOD: ok = floor_divide(a, b, true, out); break;
+    default: diag_error(s->d, FCP_E_TYPE, e->at, "this is a condition, not a whole number"); return false;
+    }
+    if (ok) return true;
+    if ((e->op == OP_DIV || e->op == OP_MOD) && !b) diag_error(s->d, FCP_E_VALUE, e->at, "division by zero");
+    else diag_error(s->d, FCP_E_VALUE, e->at, "this overflows 64 bits");
+    return false;
+}
+
+static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
+    int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
+    if (f < 0 || f >= BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
+        (f == BUILTIN_EXACT && e->arg_count != 2)) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
+        return false;
+    }
+    for (const arg *a = e->args; a; a = a->next) {
+        int64_t v;
+        if (!eval_constant(s, a->value, what, &v)) return false;
+        if (f == BUILTIN_ABS && v == INT64_MIN) v = INT64_MAX;
+        if (f == BUILTIN_ABS) *out = v < 0 ? -v : v;
+        else if (a == e->args) *out = v;
+        else if (f == BUILTIN_EXACT) {
+            int64_t rest = 0;
+            if (!v || (v != -1 && (rest = mc_mod(*out, v)) != 0) || (v == -1 && *out == INT64_MIN)) {
+                if (rest) diag_error(s->d, FCP_E_VALUE, e->at, "%" PRId64 " is not a multiple of %" PRId64, *out, v);
+                else diag_error(s->d, FCP_E_VALUE, e->at, v ? "this overflows 64 bits" : "division by zero");
+                return false;
+            }
+            *out = mc_div(*out, v);
+        } else if (f == BUILTIN_MIN ? v < *out : v > *out) *out = v;
+    }
+    return true;
+}
+
+bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out) {
+    const expr *leaf = e;
+    while (leaf->kind == EXPR_BINARY) leaf = leaf->a;
+    switch ((expr_kind)leaf->kind) {
+    case EXPR_INT: *out = leaf->integer; break;
+    case EXPR_UNARY:
+        if (leaf->op != OP_NEG || !eval_constant(s, leaf->a, what, out)) {
+            if (leaf->op != OP_NEG) diag_error(s->d, FCP_E_TYPE, leaf->at, "this is a condition, not a whole number");
+            return false;
+        }
+        if (*out == INT64_MIN) {
+            diag_error(s->d, FCP_E_VALUE, leaf->at, "this overflows 64 bits");
+            return false;
+        }
+        *out = -*out;
+        break;
+    case EXPR_CALL:
+        if (!constant_call(s, leaf, what, out)) return false;
+        break;
+    case EXPR_FLOAT:
+        diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a whole number, without a point", what);
+        return false;
+    case EXPR_QUANTITY:
+        diag_error(s->d, FCP_E_UNIT, leaf->at, "%s takes no unit", what);
+        return false;
+    default:
+        diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a constant whole number", what);
+        if (leaf->kind == EXPR_NAME && find_word(mask_variables, MASK_VARIABLES, leaf->name) >= 0)
+            diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
+        return false;
+    }
+    while (leaf != e) {
+        leaf = leaf->up;
+        int64_t right;
+        if (!eval_constant(s, leaf->b, what, &right) || !constant_binary(s, leaf, *out, right, out)) return false;
+    }
+    return true;
+}
+
+/* --- arguments ---------------------------------------------------------------------------------------------------- */
+
+/* "it has w, h" */
+static void hint_params(sema *s, const mask *m) {
+    text t = {0};
+    for (const arg *p = m->params; p; p = p->next) text_printf(&t, "%s%s", p == m->params ? "" : ", ", p->name);
+    if (!t.failed) diag_hint(s->d, "it has %s", t.at);
+    text_free(&t);
+}
+
+bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
+    bool good = true;
+    for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
+    for (const arg *a = args; a; a = a->next) {
+        if (!a->name) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
+                       m->score ? "scores" : "masks");
+            if (m->params) diag_hint(s->d, "write %s(%s = ...)", m->name, m->params->name);
+            good = false;
+            continue;
+        }
+        uint32_t i = 0;
+        const arg *p = m->params;
+        while (p && strcmp(p->name, a->name)) p = p->next, i++;
+        if (!p && !(m->score && !strcmp(a->name, mask_variables[VARIABLE_S]))) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s '%s' has no parameter '%s'", m->score ? "score" : "mask",
+                       m->name, a->name);
+            names n = {0};
+            for (p = m->params; p; p = p->next) offer(s, &n, p->name);
+            const char *nearest = diag_nearest(a->name, strlen(a->name), n.at, n.count);
+            if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+            else if (!m->params) diag_hint(s->d, "'%s' has no parameters at all", m->name);
+            else hint_params(s, m);
+            good = false;
+        } else if (out[i]) {
+            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
+            diag_also(s->d, out[i]->name_at, "first given here");
+            good = false;
+        } else out[i] = (arg *)a;
+    }
+    uint32_t i = 0;
+    for (const arg *p = m->params; p && good; p = p->next, i++) {
+        if (out[i] || p->value) continue;
+        diag_error(s->d, FCP_E_ARGUMENT, call, "%s '%s' needs its parameter '%s'", m->score ? "score" : "mask", m->name,
+                   p->name);
+        diag_also(s->d, p->name_at, "it has no default");
+        good = false;
+    }
+    return good;
+}

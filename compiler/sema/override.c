@@ -1,0 +1,427 @@
+/* sema_override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
+ * print shows what was set.
+ *
+ * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window,
+ * plan.strategy.coalesce), or a mask's default (lambda.window). Shorter paths are allowed where they mean one thing: a
+ * key alone (block, mask.window), a strategy's knob (coalesce), a parameter of the plan's mask or of another mask of
+ * the program (window). A prelude mask whose default is set becomes the program's own. Later overrides win.
+ *
+ * Requires: the program parsed without an error. Cost: O(program) per override.
+ */
+#include <string.h>
+
+#include "compiler/sema/sema.h"
+
+enum { PARTS = 4, CANDIDATES = 64 };
+
+static const char *const knobs[] = {"coalesce", "buffers"};
+enum { KNOBS = sizeof knobs / sizeof *knobs };
+
+/* A path, cut at its points. */
+typedef struct path {
+    const char *part[PARTS];
+    span at[PARTS];
+    uint32_t count;
+    span whole;
+} path;
+
+/* What a path may mean. */
+typedef struct target {
+    enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT, TO_ARRAY } kind;
+    key_id key;         /* TO_KEY, TO_ARGUMENT */
+    mask *mask;         /* TO_DEFAULT */
+    entry *entry;       /* TO_ARRAY: of a field or table */
+    const char *name;   /* of the argument or parameter */
+    span at;            /* of the name in the path */
+} target;
+
+expr *new_expr(sema *s, expr_kind kind, span at) {
+    expr *e = ARENA_ZNEW(s->scratch, expr, 1);
+    if (!e) {
+        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        return NULL;
+    }
+    e->kind = (uint8_t)kind;
+    e->at = at;
+    e->depth = 1;
+    return e;
+}
+
+static section *find_section(const ast *a, section_id id) {
+    for (section *x = a->sections; x; x = x->next)
+        if (!strcmp(x->name, section_names[id])) return x;
+    return NULL;
+}
+
+/* The first entry of that key, or NULL. */
+static entry *find_entry(const ast *a, section_id where, const char *key) {
+    for (section *x = a->sections; x; x = x->next) {
+        if (strcmp(x->name, section_names[where])) continue;
+        for (entry *e = x->entries; e; e = e->next)
+            if (!e->as && !strcmp(e->key, key)) return e;
+    }
+    return NULL;
+}
+
+entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at) {
+    const char *name = key_table[key].name;
+    entry *e = find_entry(&s->program, where, name);
+    if (e) {
+        e->value = value;
+        e->key_at = at;
+        return e;
+    }
+    section *x = find_section(&s->program, where);
+    e = ARENA_ZNEW(s->scratch, entry, 1);
+    if (!x && e) {
+        x = ARENA_ZNEW(s->scratch, section, 1);
+        if (x) {
+            *x = (section){.name = section_names[where], .name_at = at};
+            if (s->program.last_section) s->program.last_section->next = x;
+            else s->program.sections = x;
+            s->program.last_section = x;
+        }
+    }
+    if (!e || !x) {
+        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        return NULL;
+    }
+    *e = (entry){.key = name, .key_at = at, .value = value};
+    if (x->last) x->last->next = e;
+    else x->entries = e;
+    x->last = e;
+    return e;
+}
+
+/* --- the path ----------------------------------------------------------------------------------------------------- */
+
+static bool word_byte(char c, bool first) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
+}
+
+/* Cuts text[0, size) at points. False: reported. */
+static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path *out) {
+    *out = (path){.whole = {number, 0, size}};
+    uint32_t i = 0;
+    while (i < size && (bytes[i] == ' ' || bytes[i] == '\t')) i++;
+    while (size > i && (bytes[size - 1] == ' ' || bytes[size - 1] == '\t')) size--;
+    for (;; i++) {
+        uint32_t begin = i;
+        while (i < size && word_byte(bytes[i], i == begin)) i++;
+        bool more = i < size && bytes[i] == '.';
+        if (i == begin || (i < size && !more)) {
+            span at = {number, i, i < size ? i + 1 : i};
+            diag_error(s->d, FCP_E_SYNTAX, at, "expected %s", i == begin ? "a name" : "'.' or '='");
+            diag_hint(s->d, "an override is path=value: plan.block=2K, plan.mask.window=8K, lambda.window=8K");
+            return false;
+        }
+        if (out->count == PARTS) {
+            diag_error(s->d, FCP_E_UNKNOWN_NAME, out->whole, "a path of more than %d names", PARTS);
+            return false;
+        }
+        out->at[out->count] = (span){number, begin, i};
+        out->part[out->count] = arena_copy(s->scratch, bytes + begin, i - begin);
+        if (!out->part[out->count++]) {
+            diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+            return false;
+        }
+        if (!more) return true;
+    }
+}
+
+/* --- what a path means -------------------------------------------------------------------------------------------- */
+
+/* A mask or score by name, the program's before the prelude's; names are not declared yet. */
+static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
+    mask *const lists[] = {s->program.masks, s->prelude.masks};
+    for (int i = 0; i < 2; i++)
+        for (mask *m = lists[i]; m; m = m->next)
+            if ((kind == KIND_ANY || m->score == (kind == KIND_SCORE)) && !strcmp(m->name, name)) return m;
+    return NULL;
+}
+
+/* The mask that the plan calls: by its key, else the program's only one. */
+static mask *plan_mask(const sema *s) {
+    const entry *e = find_entry(&s->program, SECTION_PLAN, "mask");
+    if (e)
+        return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? own_mask(s, e->value->name, KIND_MASK)
+                                                                          : NULL;
+    mask *only = NULL;
+    for (mask *m = s->program.masks; m; m = m->next) {
+        if (m->score) continue;
+        if (only) return NULL;
+        only = m;
+    }
+    return only;
+}
+
+/* The score that the plan calls. */
+static mask *plan_score(const sema *s) {
+    const entry *e = find_entry(&s->program, SECTION_PLAN, "score");
+    if (!e || (e->value->kind != EXPR_NAME && e->value->kind != EXPR_CALL)) return NULL;
+    return own_mask(s, e->value->name, KIND_SCORE);
+}
+
+static const arg *find_param(const mask *m, const char *name) {
+    const arg *a = m ? m->params : NULL;
+    while (a && strcmp(a->name, name)) a = a->next;
+    return a;
+}
+
+static void unknown(sema *s, span at, const char *what, const char *name, const char *const *names, size_t count) {
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "%s '%s'", what, name);
+    const char *nearest = diag_nearest(name, strlen(name), names, count);
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+}
+
+/* A field of the batch, or a table of the model; `where` SECTION_COUNT: either. */
+static entry *find_declared(const sema *s, section_id where, const char *name) {
+    for (section *x = s->program.sections; x; x = x->next)
+        for (entry *e = x->entries; e; e = e->next)
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || section_find(x->name) == where)) return e;
+    return NULL;
+}
+
+/* An argument of a key's call: mask, score and strategy have some. */
+static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
+    *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
+    if (key == KEY_STRATEGY) {
+        for (int i = 0; i < KNOBS; i++)
+            if (!strcmp(knobs[i], name)) return true;
+        unknown(s, at, "a strategy has no parameter", name, knobs, KNOBS);
+        return false;
+    }
+    if (key == KEY_MASK || key == KEY_SCORE) {
+        const mask *m = key == KEY_MASK ? plan_mask(s) : plan_score(s);
+        if (!m || find_param(m, name)) return true; /* an unknown or missing mask is reported later */
+        const char *names[CANDIDATES];
+        size_t count = 0;
+        for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
+        unknown(s, at, key == KEY_MASK ? "the plan's mask has no parameter" : "the plan's score has no parameter", name,
+                names, count);
+        return false;
+    }
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", key_table[key].name);
+    return false;
+}
+
+/* A whole path that begins with a section or a mask. */
+static bool full_target(sema *s, const path *p, section_id where, mask *m, target *out) {
+    if (where < SECTION_COUNT) {
+        key_id key = p->count > 1 ? key_find(where, p->part[1]) : KEY_COUNT;
+        if (p->count < 2) {
+            diag_error(s->d, FCP_E_UNKNOWN_NAME, p->whole, "'%s' is a section; which of its keys?", p->part[0]);
+            return false;
+        }
+        entry *declared = key == KEY_COUNT && p->count == 2 ? find_declared(s, where, p->part[1]) : NULL;
+        if (declared) {
+            *out = (target){.kind = TO_ARRAY, .entry = declared, .at = p->at[1]};
+            return true;
+        }
+        if (key == KEY_COUNT) {
+            const char *names[KEY_COUNT + CANDIDATES];
+            size_t count = 0;
+            for (int k = 0; k < KEY_COUNT; k++)
+                if (key_table[k].section == where) names[count++] = key_table[k].name;
+            for (const section *x = s->program.sections; x; x = x->next)
+                for (const entry *e = section_find(x->name) == where ? x->entries : NULL; e; e = e->next)
+                    if (e->as && count < KEY_COUNT + CANDIDATES) names[count++] = e->key;
+            unknown(s, p->at[1], "unknown key", p->part[1], names, count);
+            return false;
+        }
+        if (p->count == 2) {
+            *out = (target){.kind = TO_KEY, .key = key, .at = p->at[1]};
+            return true;
+        }
+        if (p->count == 3) return argument_target(s, key, p->part[2], p->at[2], out);
+    } else {
+        if (p->count == 2) {
+            *out = (target){.kind = TO_DEFAULT, .mask = m, .name = p->part[1], .at = p->at[1]};
+            if (find_param(m, p->part[1])) return true;
+            const char *names[CANDIDATES];
+            size_t count = 0;
+            for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
+            unknown(s, p->at[1], m->score ? "the score has no parameter" : "the mask has no parameter", p->part[1],
+                    names, count);
+            return false;
+        }
+    }
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, p->whole, "this path names nothing");
+    return false;
+}
+
+/* A path without its section: everything that its first name may mean. */
+static bool short_target(sema *s, const path *p, target *out) {
+    target found[CANDIDATES];
+    size_t count = 0;
+    const char *name = p->part[0];
+    span at = p->at[0];
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (!strcmp(key_table[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
+    bool knob = false;
+    for (int i = 0; i < KNOBS; i++) knob |= !strcmp(knobs[i], name);
+    if (knob) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
+    mask *used = plan_mask(s), *score = plan_score(s);
+    if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
+    if (find_param(score, name))
+        found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_SCORE, .name = name, .at = at};
+    for (mask *m = s->program.masks; m && count < CANDIDATES; m = m->next)
+        if (m != used && m != score && !m->adopted && find_param(m, name))
+            found[count++] = (target){.kind = TO_DEFAULT, .mask = m, .name = name, .at = at};
+
+    entry *declared = find_declared(s, SECTION_COUNT, name);
+    if (declared && count < CANDIDATES) found[count++] = (target){.kind = TO_ARRAY, .entry = declared, .at = at};
+
+    if (count == 1 && p->count == 1) {
+        *out = found[0];
+        return true;
+    }
+    if (count == 1 && p->count == 2 && found[0].kind == TO_KEY)
+        return argument_target(s, found[0].key, p->part[1], p->at[1], out);
+    if (count > 1) {
+        diag_error(s->d, FCP_E_AMBIGUOUS, at, "'%s' may mean several things", name);
+        for (size_t i = 0; i < count && i < 6; i++) {
+            const target *t = &found[i];
+            if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
+            else if (t->kind == TO_ARRAY)
+                diag_hint(s->d, "%s.%s", section_names[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
+            else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", section_names[key_table[t->key].section], name);
+            else diag_hint(s->d, "%s.%s.%s", section_names[SECTION_PLAN], key_table[t->key].name, name);
+        }
+        return false;
+    }
+    const mask *called = p->count == 1 ? own_mask(s, name, KIND_ANY) : NULL;
+    if (called) {
+        const char *kind = called->score ? "score" : "mask";
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is a %s; which of its parameters?", name, kind);
+        diag_hint(s->d, "%s.parameter=value sets a default, plan.%s=%s uses the %s", name, kind, name, kind);
+        return false;
+    }
+    const char *names[CANDIDATES * 3];
+    count = 0;
+    for (int i = 0; i < SECTION_COUNT; i++) names[count++] = section_names[i];
+    for (int k = 0; k < KEY_COUNT; k++) names[count++] = key_table[k].name;
+    for (int i = 0; i < KNOBS; i++) names[count++] = knobs[i];
+    for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
+    for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
+        names[count++] = a->name;
+    for (const mask *m = s->program.masks; m && count < CANDIDATES * 3 - 16; m = m->next) names[count++] = m->name;
+    for (const mask *m = s->prelude.masks; m && count < CANDIDATES * 3; m = m->next) names[count++] = m->name;
+    unknown(s, at, "nothing is called", name, names, count);
+    return false;
+}
+
+/* --- setting ------------------------------------------------------------------------------------------------------ */
+
+/* Replaces or adds a named value; NULL list: the first. */
+static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span at, expr *value) {
+    for (; *list; list = &(*list)->next) {
+        if (!(*list)->name || strcmp((*list)->name, name)) continue;
+        (*list)->value = value;
+        (*list)->name_at = at;
+        return true;
+    }
+    *list = ARENA_ZNEW(s->scratch, arg, 1);
+    if (!*list) {
+        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        return false;
+    }
+    **list = (arg){.name = name, .name_at = at, .value = value};
+    ++*count;
+    return true;
+}
+
+static void set_argument(sema *s, const target *t, span whole, expr *value) {
+    entry *e = find_entry(&s->program, SECTION_PLAN, key_table[t->key].name);
+    if (!e) {
+        const mask *m = t->key == KEY_MASK ? plan_mask(s) : NULL;
+        if ((t->key == KEY_MASK || t->key == KEY_SCORE) && !m) {
+            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no %s to take this", key_table[t->key].name);
+            return;
+        }
+        expr *call = new_expr(s, EXPR_NAME, whole);
+        if (!call) return;
+        call->name = m ? m->name : "fcp";
+        call->name_at = whole;
+        e = set_entry(s, SECTION_PLAN, t->key, call, whole);
+        if (!e) return;
+    }
+    expr *call = e->value;
+    if (call->kind == EXPR_NAME) {
+        call->kind = EXPR_CALL;
+        call->name_at = call->at;
+        call->args = NULL;
+        call->arg_count = 0;
+    }
+    if (call->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_ARGUMENT, t->at, "%s is not a call that takes arguments", key_table[t->key].name);
+        diag_also(s->d, call->at, "it is set here");
+        return;
+    }
+    set_arg(s, &call->args, &call->arg_count, t->name, t->at, value);
+}
+
+/* Makes a mask the program's own: parses the prelude again, so that its nodes are fresh, and takes it from there. */
+static mask *adopt(sema *s, const mask *m) {
+    ast again;
+    if (!parse_program(s->d, s->scratch, m->name_at.source, &again)) return NULL;
+    for (mask *x = again.masks; x; x = x->next) {
+        if (strcmp(x->name, m->name)) continue;
+        x->next = NULL;
+        x->builtin = false;
+        x->adopted = true;
+        /* the only mask of a program is its plan's: say so before there are two */
+        mask *used = x->score ? NULL : plan_mask(s);
+        if (used && !find_entry(&s->program, SECTION_PLAN, "mask")) {
+            expr *e = new_expr(s, EXPR_NAME, used->name_at);
+            if (!e) return NULL;
+            e->name = used->name;
+            if (!set_entry(s, SECTION_PLAN, KEY_MASK, e, used->name_at)) return NULL;
+        }
+        if (s->program.last_mask) s->program.last_mask->next = x;
+        else s->program.masks = x;
+        s->program.last_mask = x;
+        return x;
+    }
+    return NULL;
+}
+
+void apply_override(sema *s, uint32_t number) {
+    const char *name, *bytes;
+    size_t size;
+    bool builtin;
+    diag_source_get(s->d, number, &name, &bytes, &size, &builtin);
+    const char *equals = memchr(bytes, '=', size);
+    if (!equals) {
+        diag_error(s->d, FCP_E_SYNTAX, (span){number, 0, (uint32_t)size}, "an override needs a value");
+        diag_hint(s->d, "an override is path=value: plan.block=2K, plan.mask.window=8K, lambda.window=8K");
+        return;
+    }
+    path p;
+    uint32_t middle = (uint32_t)(equals - bytes);
+    if (!cut(s, number, bytes, middle, &p)) return;
+    target t = {0};
+    section_id where = section_find(p.part[0]);
+    /* a mask's name takes a parameter; alone it may be a parameter's name as well (window) */
+    mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0], KIND_ANY) : NULL;
+    if (where < SECTION_COUNT || m) {
+        if (!full_target(s, &p, where, m, &t)) return;
+    } else if (!short_target(s, &p, &t)) return;
+
+    expr *value = parse_value(s->d, s->scratch, number, middle + 1, (uint32_t)size);
+    if (!value) return;
+    if (value->depth >= NEST_MAX) {
+        diag_error(s->d, FCP_E_DEPTH, value->at, "an expression nested more than %d deep", NEST_MAX - 1);
+        return;
+    }
+    span whole = {number, 0, (uint32_t)size};
+    if (t.kind == TO_KEY) set_entry(s, key_table[t.key].section, t.key, value, t.at);
+    else if (t.kind == TO_ARRAY) {
+        t.entry->value = value;
+        t.entry->key_at = t.at;
+    } else if (t.kind == TO_ARGUMENT) set_argument(s, &t, whole, value);
+    else {
+        if (t.mask->builtin) t.mask = adopt(s, t.mask);
+        if (t.mask) set_arg(s, &t.mask->params, &t.mask->param_count, t.name, t.at, value);
+    }
+}

@@ -1,0 +1,195 @@
+/* show_facts.c: the problem and what its plan costs, in plain words.
+ *
+ * Requires  a gathered model.
+ * Gives     sentences for the head of a picture. Every setting is said, defaults included.
+ * Cost      constant.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/show/model.h"
+#include "compiler/show/summary.h"
+
+const char *show_count(char out[SHOW_COUNT], uint64_t value) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRIu64, value), to = 0;
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0) out[to++] = ',';
+        out[to++] = digits[i];
+    }
+    out[to] = 0;
+    return out;
+}
+
+size_t show_utf8(const char *bytes, size_t left) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    if (s[0] < 0x80) return s[0] >= ' ' && s[0] != 127;
+    size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    if (!n || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90) ||
+        (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe))
+        return 0;
+    return n;
+}
+
+typedef struct facts {
+    show_fact *out;
+    uint32_t count;
+    bool cost;
+    char number[8][32]; /* SUMMARY_NUMBER and SHOW_COUNT */
+} facts;
+
+__attribute__((format(printf, 3, 4))) static void add(facts *f, const char *label, const char *format, ...) {
+    show_fact *fact = &f->out[f->count++];
+    fact->label = label;
+    fact->cost = f->cost;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fact->sentence, sizeof fact->sentence, format, args);
+    va_end(args);
+}
+
+/* Text of a plan as it may be printed: control characters and what is no UTF-8 become '?'. */
+static void plain(char *out, size_t size, const char *from) {
+    size_t left = strlen(from), at = 0;
+    while (left) {
+        size_t n = show_utf8(from, left), taken = n ? n : 1;
+        if (at + taken >= size) break;
+        if (n) memcpy(out + at, from, n);
+        else out[at] = '?';
+        at += taken;
+        from += taken;
+        left -= taken;
+    }
+    out[at] = 0;
+}
+
+static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
+/* The fields and tables that are read: where from, and what their values are. */
+static void add_arrays(facts *f, const fcp_plan *plan) {
+    show_fact *fact = &f->out[f->count++];
+    size_t at = 0, room = sizeof fact->sentence;
+    *fact = (show_fact){.label = "reads", .cost = f->cost};
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        char name[64], file[80];
+        if (room - at < 2 * (sizeof name + sizeof file)) { /* what is left out does not cut a name */
+            snprintf(fact->sentence + at, room - at, "; and %" PRIu64 " more", plan->arrays_count - i);
+            return;
+        }
+        plain(name, sizeof name, plan->names + a->name);
+        plain(file, sizeof file, a->file == FCP_NONE ? "" : plan->names + a->file);
+        int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "",
+                         a->kind == FCP_TABLE ? "table " : "field ", name, *file ? " from " : "", file);
+        at += n > 0 ? (size_t)n : 0;
+        const char *over = a->kind == FCP_FIELD_QUERIES ? ", over queries" : "";
+        if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, ", reals");
+        else n = snprintf(fact->sentence + at, room - at, "%s, %" PRId64 " to %" PRId64, over, a->lo, a->hi);
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void add_problem(facts *f, const show_model *m) {
+    const fcp_plan *plan = m->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_cluster *c = plan->cluster;
+    char gpu[sizeof c->gpu + 1], memory[SUMMARY_NUMBER + 32] = "no memory cap";
+    uint64_t longest = 0;
+    snprintf(gpu, sizeof gpu, "%.*s", (int)sizeof c->gpu, c->gpu);
+    for (char *s = gpu; *s; s++)
+        if (*s < ' ' || *s == 127) *s = '?';
+    for (uint64_t s = 0; s < plan->sequences_count; s++)
+        if (plan->sequences[s].keys > longest) longest = plan->sequences[s].keys;
+    if (p->memory_cap && p->memory_cap != UINT64_MAX)
+        snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
+    add(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
+        plural(p->heads), p->kv_heads, plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
+    add(f, "cluster",
+        "%" PRIu32 " rank%s: %" PRIu32 " node%s of %" PRIu32 " GPU%s (%s, %s a rank); %s inside a node, %s between, "
+        "latency %.1f us, %s",
+        p->ranks, plural(p->ranks), p->nodes, plural(p->nodes), p->gpus, plural(p->gpus), gpu, memory,
+        summary_number(f->number[0], (double)c->intra, "B/s"), summary_number(f->number[1], (double)c->inter, "B/s"),
+        (double)c->latency_ns / 1000, p->topology == FCP_RAIL ? "rails" : "fat tree");
+    if (fcp_plan_split(plan))
+        add(f, "batch", "%s sequence%s, %s quer%s and %s keys; the longest has %s keys; queries aligned at the %s",
+            show_count(f->number[0], plan->sequences_count), plural(plan->sequences_count),
+            show_count(f->number[1], p->tokens), p->tokens == 1 ? "y" : "ies", show_count(f->number[2], p->key_tokens),
+            show_count(f->number[3], longest), p->align == FCP_TOP_LEFT ? "top left" : "bottom right");
+    else
+        add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
+            plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    add(f, "mask", "%s", m->mask);
+    if (m->score) add(f, "score", "%s", m->score);
+    if (m->sink) add(f, "sink", "%s", m->sink);
+    if (plan->arrays_count) add_arrays(f, plan);
+    if (plan->slices_count)
+        add(f, "slices", "%s union%s of slices: %s stretch%s of queries with %s band%s of keys",
+            show_count(f->number[0], plan->slices_count), plural(plan->slices_count),
+            show_count(f->number[1], plan->band_rows_count - plan->slices_count),
+            plan->band_rows_count - plan->slices_count == 1 ? "" : "es", show_count(f->number[2], plan->bands_count),
+            plural(plan->bands_count));
+    add(f, "plan",
+        "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
+        ", layout %s, %s%s%s%s",
+        summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
+        p->margin, summary_layout(p->layout), p->passes & 1u << FCP_FORWARD ? "forward" : "",
+        p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
+        p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "");
+}
+
+static void add_cost(facts *f, const show_model *m) {
+    const fcp_problem *p = m->plan->problem;
+    const fcp_summary *s = m->plan->summary;
+    summary_figures x = summary_derive(m->plan);
+    bool backward = p->passes & 1u << FCP_BACKWARD;
+    f->cost = true;
+    add(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
+        summary_number(f->number[0], (double)s->pairs, ""), summary_number(f->number[1], (double)s->positions, ""),
+        100 * x.density, m->pair_heads > 1 ? ", summed over heads" : "",
+        summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
+        backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
+    if (fcp_plan_split(m->plan))
+        add(f, "balance",
+            "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f), the "
+            "fullest %.4f x the mean queries, another or the same %.4f x the mean keys",
+            x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean, x.key_tokens_max_over_mean);
+    else
+        add(f, "balance",
+            "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
+            "fullest %.4f x the mean tokens",
+            x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
+    add(f, "traffic",
+        "%s between ranks, %s of it between nodes; the busiest sender has %.2f x the mean, the busiest receiver %.2f x",
+        summary_number(f->number[0], (double)s->bytes_total, "B"),
+        summary_number(f->number[1], (double)s->bytes_inter_node, "B"), x.send_max_over_mean, x.recv_max_over_mean);
+    add(f, "rounds",
+        "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
+        s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, plural(s->stages));
+    if (s->bytes_reshuffle || s->rounds_reshuffle)
+        add(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " rounds",
+            summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle);
+    else add(f, "reshuffle", "none: the caller's layout is the plan's");
+    add(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",
+        summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, plural(s->slots_max),
+        summary_number(f->number[1], (double)s->state_bytes, "B"));
+    if (backward)
+        add(f, "backward",
+            "%s between ranks, %s of it between nodes; %" PRIu64 " rounds and %" PRIu64 " dependent, in %" PRIu64
+            " stage%s",
+            summary_number(f->number[0], (double)s->backward_bytes_total, "B"),
+            summary_number(f->number[1], (double)s->backward_bytes_inter_node, "B"), s->backward_rounds,
+            s->backward_rounds_dependent, s->backward_stages, plural(s->backward_stages));
+}
+
+uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]) {
+    facts f = {.out = out};
+    add_problem(&f, m);
+    add_cost(&f, m);
+    return f.count;
+}

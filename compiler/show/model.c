@@ -1,0 +1,445 @@
+/* show_model.c: gathers what the pictures of a plan draw.
+ *
+ * Requires  a plan that has passed fcp_plan_check.
+ * Gives     grids of exact pair counts, figures by rank and by stage, all in integers, so that pictures are the same
+ *           bytes everywhere.
+ * Cost      O(plan): every part of a drawn sequence by its runs, every instruction and transfer once.
+ *
+ * A grid adds up cells. A FULL cell counts its area; the PARTIAL cells of a part share, by area, what the part's exact
+ * count leaves, so that sums over a part are exact.
+ */
+#include "compiler/show/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORTEST = 4 * FCP_CELL }; /* a picture of fewer cells says nothing */
+
+static uint32_t cells_of(uint32_t length) { return (length + FCP_CELL - 1) / FCP_CELL; }
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps) {
+    if (!value || !most) return 0;
+    unsigned __int128 up = (unsigned __int128)value * steps + (most - 1);
+    up /= most;
+    return up > steps ? steps : (uint32_t)up;
+}
+
+uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels) {
+    if (!pairs) return 0;
+    if (pairs >= area) return levels;
+    return 1 + (uint32_t)((unsigned __int128)pairs * (levels - 1) / area);
+}
+
+uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels) {
+    uint64_t pairs = g->pairs[(size_t)row * g->cols + col];
+    unsigned __int128 area = (unsigned __int128)(g->row_cut[row + 1] - g->row_cut[row]) *
+                             (g->col_cut[col + 1] - g->col_cut[col]) * m->pair_heads;
+    return show_share(pairs, area, levels);
+}
+
+const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t token) {
+    uint32_t low = 0, high = g->stretch_count[side];
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (g->stretches[side][middle].start <= token) low = middle;
+        else high = middle;
+    }
+    return &g->stretches[side][low];
+}
+
+const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys) {
+    char q[SHOW_COUNT], k[SHOW_COUNT];
+    if (queries == keys) snprintf(out, SHOW_LENGTH, "%s tokens", show_count(k, keys));
+    else snprintf(out, SHOW_LENGTH, "%s quer%s, %s key%s", show_count(q, queries), queries == 1 ? "y" : "ies",
+                  show_count(k, keys), keys == 1 ? "" : "s");
+    return out;
+}
+
+/* --- which sequences --------------------------------------------------------------------------------------------- */
+
+static int by_length(const void *a, const void *b) {
+    const fcp_sequence *x = a, *y = b;
+    if (x->keys != y->keys) return x->keys < y->keys ? 1 : -1;
+    return x->queries < y->queries ? 1 : x->queries > y->queries ? -1 : 0;
+}
+
+static bool are_alike(const fcp_sequence *a, const fcp_sequence *b) {
+    return a->keys == b->keys && a->queries == b->queries;
+}
+
+/* Chooses up to `most` lengths: the longest, the one at the middle of all keys, the shortest of at least SHORTEST;
+ * and for each the first sequence that has it. */
+static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
+    uint64_t count = plan->sequences_count, tokens = 0, sum = 0;
+    if (!count || !most) return FCP_OK;
+    fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, count);
+    if (!sorted) return FCP_E_NO_MEMORY;
+    memcpy(sorted, plan->sequences, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_length);
+    for (uint64_t s = 0; s < count; s++) tokens += sorted[s].keys;
+    fcp_sequence lengths[SHOW_GRIDS] = {sorted[0]};
+    for (uint64_t s = 0; s < count; s++) {
+        sum += sorted[s].keys;
+        if (sum >= tokens / 2 && !are_alike(&sorted[s], &sorted[0])) {
+            lengths[1] = sorted[s];
+            break;
+        }
+    }
+    for (uint64_t s = count; s-- > 0 && !lengths[2].keys;)
+        if (sorted[s].keys >= SHORTEST) lengths[2] = sorted[s];
+    for (uint32_t i = 0; i < SHOW_GRIDS && out->grid_count < most; i++) {
+        bool new = lengths[i].keys > 0;
+        for (uint32_t j = 0; j < out->grid_count; j++)
+            new &= out->grids[j].length != lengths[i].keys || out->grids[j].queries != lengths[i].queries;
+        if (!new) continue;
+        show_grid *g = &out->grids[out->grid_count++];
+        *g = (show_grid){.length = lengths[i].keys, .queries = lengths[i].queries, .q_first = lengths[i].q_first,
+                         .sequence = FCP_NONE};
+        for (uint64_t s = count; s-- > 0;)
+            if (are_alike(&plan->sequences[s], &lengths[i])) {
+                g->sequence = (uint32_t)s;
+                g->alike++;
+            }
+    }
+    return FCP_OK;
+}
+
+/* --- grids ------------------------------------------------------------------------------------------------------- */
+
+static int by_start(const void *a, const void *b) {
+    const show_stretch *x = a, *y = b;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+/* Cells in a group, so that `most` groups do: a divisor or multiple of a block's cells if that costs a quarter more. */
+static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
+    uint64_t least = (cells + most - 1) / most, in_block = block / FCP_CELL;
+    for (uint64_t group = least; in_block && group <= least + least / 4; group++)
+        if (in_block % group == 0 || group % in_block == 0) return group;
+    return least;
+}
+
+/* Positions at which groups of `group` cells begin, `count` of them, and the end. */
+static void fill_cuts(const show_grid *g, fcp_side side, uint64_t group, uint32_t count, uint64_t *cut) {
+    const show_stretch *s = g->stretches[side];
+    for (uint32_t i = 0, at = 0; i < count; i++) {
+        uint64_t cell = i * group;
+        while (at + 1 < g->stretch_count[side] && s[at + 1].first_cell <= cell) at++;
+        cut[i] = s[at].start + (cell - s[at].first_cell) * FCP_CELL;
+    }
+    cut[count] = side == FCP_KEYS ? g->length : g->queries;
+}
+
+/* Is the piece one of the grid's, on this side? */
+static bool is_on(const fcp_plan *plan, const fcp_piece *p, const show_grid *g, fcp_side side) {
+    return p->sequence == g->sequence && plan->blocks[p->block].holds >> side & 1;
+}
+
+/* Lists a grid's stretches of a side and numbers its cells (first_cell, per piece of the plan). */
+static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g, fcp_side side, uint8_t *grid_of,
+                               uint64_t *first_cell, uint8_t number) {
+    uint32_t n = 0;
+    for (uint64_t i = 0; i < plan->pieces_count; i++) n += is_on(plan, &plan->pieces[i], g, side);
+    show_stretch *list = ARENA_NEW(memory, show_stretch, (size_t)n + 1);
+    if (!list) return FCP_E_NO_MEMORY;
+    g->stretches[side] = list;
+    g->stretch_count[side] = n;
+    n = 0;
+    for (uint64_t i = 0; i < plan->pieces_count; i++) {
+        const fcp_piece *p = &plan->pieces[i];
+        /* first_cell holds the piece until the stretches are in order */
+        if (is_on(plan, p, g, side))
+            list[n++] = (show_stretch){p->start, p->length, p->block, plan->blocks[p->block].home, i};
+    }
+    qsort(list, n, sizeof *list, by_start);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t piece = list[i].first_cell;
+        grid_of[piece] = number;
+        first_cell[piece] = list[i].first_cell = g->cells[side];
+        g->cells[side] += cells_of(list[i].length);
+    }
+    return g->cells[side] ? FCP_OK : FCP_E_INTERNAL; /* a checked plan has pieces for every token */
+}
+
+/* Lists a grid's stretches and makes its empty table. */
+static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena *memory, show_grid *g, uint8_t *grid_of,
+                           uint64_t *first_cell, uint8_t number) {
+    for (int side = 0; side < FCP_SIDES; side++) {
+        fcp_code code = list_stretches(plan, memory, g, (fcp_side)side, grid_of, first_cell, number);
+        if (code) return code;
+    }
+    const uint64_t down = g->cells[FCP_QUERIES], across = g->cells[FCP_KEYS];
+    uint32_t max_cols = number == 1 ? scale->grid_cols : scale->minor_cols;
+    uint32_t max_rows = number == 1 ? scale->grid_rows : scale->minor_rows;
+    g->col_group = choose_group(across, across <= max_rows ? max_rows : max_cols, plan->problem->block);
+    g->row_group = !show_square(g)       ? choose_group(down, max_rows, plan->problem->block)
+                   : across <= max_rows ? g->col_group
+                                        : g->col_group * (max_cols / max_rows);
+    g->cols = (uint32_t)((across + g->col_group - 1) / g->col_group);
+    g->rows = (uint32_t)((down + g->row_group - 1) / g->row_group);
+    g->row_cut = ARENA_ZNEW(memory, uint64_t, (size_t)g->rows + 1);
+    g->col_cut = ARENA_ZNEW(memory, uint64_t, (size_t)g->cols + 1);
+    g->pairs = ARENA_ZNEW(memory, uint64_t, (size_t)g->rows * g->cols);
+    if (!g->row_cut || !g->col_cut || !g->pairs) return FCP_E_NO_MEMORY;
+    fill_cuts(g, FCP_QUERIES, g->row_group, g->rows, g->row_cut);
+    fill_cuts(g, FCP_KEYS, g->col_group, g->cols, g->col_cut);
+    return FCP_OK;
+}
+
+/* Tokens of `count` cells from cell `at` on, of a piece. */
+static uint64_t extent(uint32_t length, uint32_t at, uint32_t count) {
+    uint64_t begin = (uint64_t)at * FCP_CELL, end = begin + (uint64_t)count * FCP_CELL;
+    if (end > length) end = length;
+    return end > begin ? end - begin : 0;
+}
+
+static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, const fcp_part *part,
+                     const uint64_t *first_cell) {
+    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+    const fcp_run *runs = plan->runs + shape->first_run;
+    uint32_t q_length = plan->pieces[part->q_piece].length, k_length = plan->pieces[part->k_piece].length;
+    uint64_t full = 0, partial = 0, done = 0, given = 0;
+    for (uint32_t i = 0; i < shape->runs; i++) {
+        uint64_t area = extent(q_length, runs[i].row, 1) * extent(k_length, runs[i].col, runs[i].count);
+        if (runs[i].cls == FCP_CELL_FULL) full += area;
+        else partial += area;
+    }
+    uint64_t rest = shape->pairs > full * m->pair_heads ? shape->pairs - full * m->pair_heads : 0;
+    for (uint32_t i = 0; i < shape->runs; i++) {
+        uint64_t row = first_cell[part->q_piece] + runs[i].row;
+        uint64_t height = extent(q_length, runs[i].row, 1);
+        uint64_t *to = g->pairs + (size_t)(row / g->row_group) * g->cols;
+        for (uint32_t at = 0; at < runs[i].count;) { /* by groups of columns */
+            uint64_t cell = first_cell[part->k_piece] + runs[i].col + at;
+            uint64_t group = cell / g->col_group, next = (group + 1) * g->col_group;
+            uint32_t count = (uint32_t)(next - cell < runs[i].count - at ? next - cell : runs[i].count - at);
+            uint64_t area = height * extent(k_length, runs[i].col + at, count);
+            at += count;
+            if (runs[i].cls == FCP_CELL_FULL) {
+                to[group] += area * m->pair_heads;
+            } else {
+                done += area;
+                uint64_t until = (uint64_t)((unsigned __int128)rest * done / partial);
+                to[group] += until - given;
+                given = until;
+            }
+        }
+    }
+}
+
+static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
+    uint8_t *grid_of = ARENA_ZNEW(memory, uint8_t, plan->pieces_count + 1); /* 1 + grid, 0: none */
+    uint64_t *first_cell = ARENA_ZNEW(memory, uint64_t, plan->pieces_count + 1);
+    if (!grid_of || !first_cell) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < out->grid_count; i++) {
+        fcp_code code = start_grid(plan, scale, memory, &out->grids[i], grid_of, first_cell, (uint8_t)(i + 1));
+        if (code) return code;
+    }
+    for (uint64_t i = 0; i < plan->parts_count; i++) {
+        uint8_t grid = grid_of[plan->parts[i].q_piece];
+        if (grid && grid == grid_of[plan->parts[i].k_piece])
+            add_part(plan, out, &out->grids[grid - 1], &plan->parts[i], first_cell);
+    }
+    return FCP_OK;
+}
+
+/* --- ranks and stages -------------------------------------------------------------------------------------------- */
+
+/* The number of a pass's last stage + 1: the last in which something is attended or sent. */
+static uint32_t count_stages(const fcp_plan *plan, fcp_pass pass) {
+    uint32_t stages = 0;
+    for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            if (plan->instrs[i].op == FCP_OP_ATTEND && plan->instrs[i].stage >= stages)
+                stages = plan->instrs[i].stage + 1;
+    }
+    for (uint32_t i = plan->round_starts[pass]; i < plan->round_starts[pass + 1]; i++) {
+        const fcp_round *r = &plan->rounds[i];
+        if ((r->kind == FCP_ROUND_INDEPENDENT || r->kind == FCP_ROUND_DEPENDENT) && r->stage >= stages)
+            stages = r->stage + 1;
+    }
+    return stages;
+}
+
+static show_cell *cell_at(show_model *m, uint32_t rank, uint32_t stage) {
+    return &m->cell[(size_t)(rank / m->ranks_a_row) * m->stage_cols + stage / m->stages_a_col];
+}
+
+static void add_attend(show_model *m, uint32_t rank, const fcp_instr *in, uint64_t *rank_stage) {
+    const fcp_plan *plan = m->plan;
+    show_stage *stage = &m->stage[in->stage];
+    for (uint32_t v = in->a; v < in->a + in->b; v++) {
+        const fcp_visit *visit = &plan->visits[v];
+        uint64_t pairs = 0;
+        for (uint32_t t = visit->first_tile; t < visit->first_tile + visit->tiles; t++) pairs += plan->tiles[t].pairs;
+        stage->visits++;
+        stage->again += !(visit->flags & FCP_VISIT_FIRST);
+        stage->pairs += pairs;
+        *rank_stage += pairs;
+        m->ranks[rank].pairs += pairs;
+        cell_at(m, rank, in->stage)->pairs += pairs;
+        cell_at(m, rank, in->stage)->visits++;
+    }
+}
+
+/* A round's share of a rank: adds its bytes to the rank, the stage, and the cell (the larger direction). */
+static void add_launch(show_model *m, fcp_pass pass, uint32_t rank, const fcp_instr *in) {
+    const fcp_plan *plan = m->plan;
+    uint64_t bytes[2] = {0, 0};
+    for (uint32_t i = in->a; i < in->a + in->b; i++) {
+        const fcp_transfer *t = &plan->transfers[i];
+        uint64_t size = t->tokens * fcp_held_bytes(plan->problem, plan->blocks[t->block].holds, t->cls, pass);
+        if (t->cls == FCP_IN || t->cls == FCP_OUT) {
+            if (pass != m->pass) continue;
+            m->ranks[rank].reshuffled += size;
+            if (t->dir == FCP_RECV) *(t->cls == FCP_IN ? &m->in_bytes : &m->out_bytes) += size;
+            continue;
+        }
+        bytes[t->dir == FCP_RECV] += size;
+    }
+    if ((!bytes[0] && !bytes[1]) || in->stage >= m->pass_stages[pass]) return;
+    m->stage[in->stage].bytes[pass] += bytes[1];
+    if (pass != m->pass) return;
+    m->ranks[rank].sent += bytes[0];
+    m->ranks[rank].received += bytes[1];
+    cell_at(m, rank, in->stage)->bytes += bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+}
+
+/* The pass drawn gives work and bytes, the other one bytes only: its tiles are the same. */
+static void fill_streams(show_model *m) {
+    const fcp_plan *plan = m->plan;
+    for (fcp_pass pass = 0; pass < FCP_PASSES; pass++)
+        for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+            const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+            uint64_t pairs = 0;
+            uint32_t stage = 0; /* that `pairs` counts */
+            for (uint32_t i = s->first; i < s->first + s->count && pass == m->pass; i++) {
+                const fcp_instr *in = &plan->instrs[i];
+                if (in->op != FCP_OP_ATTEND || in->stage >= m->stages) continue;
+                if (in->stage != stage) pairs = 0;
+                stage = in->stage;
+                add_attend(m, rank, in, &pairs);
+                if (pairs > m->stage[in->stage].pairs_max) m->stage[in->stage].pairs_max = pairs;
+            }
+            s = fcp_stream_of(plan, pass, rank, FCP_COMM);
+            for (uint32_t i = s->first; i < s->first + s->count; i++)
+                if (plan->instrs[i].op == FCP_OP_LAUNCH) add_launch(m, pass, rank, &plan->instrs[i]);
+        }
+}
+
+static void fill_rounds(show_model *m) {
+    const fcp_plan *plan = m->plan;
+    for (fcp_pass pass = 0; pass < FCP_PASSES; pass++)
+        for (uint32_t i = plan->round_starts[pass]; i < plan->round_starts[pass + 1]; i++) {
+            const fcp_round *r = &plan->rounds[i];
+            if (r->kind == FCP_ROUND_INDEPENDENT) m->stage[r->stage].rounds[pass]++;
+            else if (r->kind == FCP_ROUND_DEPENDENT) m->stage[r->stage].dependent[pass]++;
+            else if (pass == m->pass) (*(r->kind == FCP_ROUND_IN ? &m->in_rounds : &m->out_rounds))++;
+        }
+}
+
+/* Ranks by work, heaviest first, ties by number: a bottom-up merge sort, which is stable. */
+static void sort_by_work(const show_model *m, uint32_t *order, uint32_t *spare, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) order[i] = i;
+    for (uint32_t width = 1; width < n; width *= 2) {
+        for (uint32_t at = 0; at < n; at += 2 * width) {
+            uint32_t middle = min_u32(at + width, n), end = min_u32(at + 2 * width, n), a = at, b = middle;
+            for (uint32_t to = at; to < end; to++) {
+                bool left = b == end || (a < middle && m->ranks[order[a]].pairs >= m->ranks[order[b]].pairs);
+                spare[to] = order[left ? a++ : b++];
+            }
+        }
+        memcpy(order, spare, n * sizeof *order);
+    }
+}
+
+/* Ranks in a row of the pipeline: one, or whole nodes when there are more ranks than rows. */
+static uint32_t ranks_a_row(const fcp_problem *p, uint32_t rows) {
+    uint32_t group = (p->ranks + rows - 1) / rows;
+    if (group <= 1) return 1;
+    return p->gpus <= 4 * group ? (group + p->gpus - 1) / p->gpus * p->gpus : group;
+}
+
+static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
+    uint32_t ranks = plan->problem->ranks;
+    for (fcp_pass pass = 0; pass < FCP_PASSES; pass++) out->pass_stages[pass] = count_stages(plan, pass);
+    out->stages = out->pass_stages[out->pass] ? out->pass_stages[out->pass] : 1;
+    out->all_stages = out->stages;
+    for (fcp_pass pass = 0; pass < FCP_PASSES; pass++)
+        if (out->pass_stages[pass] > out->all_stages) out->all_stages = out->pass_stages[pass];
+    out->ranks_a_row = ranks_a_row(plan->problem, scale->rank_rows);
+    out->rank_rows = (ranks + out->ranks_a_row - 1) / out->ranks_a_row;
+    out->stages_a_col = (out->stages + scale->stage_cols - 1) / scale->stage_cols;
+    out->stage_cols = (out->stages + out->stages_a_col - 1) / out->stages_a_col;
+    out->ranks = ARENA_ZNEW(memory, show_rank, ranks);
+    out->by_work = ARENA_NEW(memory, uint32_t, ranks);
+    out->stage = ARENA_ZNEW(memory, show_stage, out->all_stages);
+    out->cell = ARENA_ZNEW(memory, show_cell, (size_t)out->rank_rows * out->stage_cols);
+    uint32_t *spare = ARENA_NEW(memory, uint32_t, ranks);
+    if (!out->ranks || !out->by_work || !out->stage || !out->cell || !spare) return FCP_E_NO_MEMORY;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) {
+        out->ranks[plan->blocks[b].home].tokens += plan->blocks[b].tokens;
+        out->ranks[plan->blocks[b].home].blocks++;
+    }
+    fill_streams(out);
+    fill_rounds(out);
+    sort_by_work(out, out->by_work, spare, ranks);
+    for (size_t i = 0; i < (size_t)out->rank_rows * out->stage_cols; i++) {
+        if (out->cell[i].pairs > out->cell_pairs_max) out->cell_pairs_max = out->cell[i].pairs;
+        if (out->cell[i].bytes > out->cell_bytes_max) out->cell_bytes_max = out->cell[i].bytes;
+    }
+    return FCP_OK;
+}
+
+/* --- the source -------------------------------------------------------------------------------------------------- */
+
+/* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes
+ * last. *out stays where there is none. */
+static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, const char **out) {
+    const char *s = plan->source, *end = s + plan->source_count, *found = NULL, *found_end = NULL;
+    size_t key_size = strlen(key);
+    while (s < end) {
+        const char *line = s, *stop = memchr(s, '\n', (size_t)(end - s));
+        if (!stop) stop = end;
+        s = stop + 1;
+        while (line < stop && *line == ' ') line++;
+        if ((size_t)(stop - line) <= key_size || memcmp(line, key, key_size) != 0) continue;
+        found = line + key_size;
+        found_end = stop;
+    }
+    if (!found) return FCP_OK;
+    size_t size = (size_t)(found_end - found);
+    bool more = size > 1 && found_end[-1] == ' ' && found_end[-2] == ','; /* a long list, broken into lines */
+    char *text = ARENA_NEW(memory, char, size + 4);
+    if (!text) return FCP_E_NO_MEMORY;
+    memcpy(text, found, size);
+    for (size_t i = 0, n; i < size; i += n ? n : 1) {
+        n = show_utf8(text + i, size - i);
+        if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
+    }
+    memcpy(text + size, "...", 4);
+    if (!more) text[size] = 0;
+    *out = text;
+    return FCP_OK;
+}
+
+fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
+    const fcp_problem *p = plan->problem;
+    *out = (show_model){.plan = plan,
+                        .pass = p->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD,
+                        .pair_heads = p->mask_uses & MC_USES_H ? p->heads : 1};
+    fcp_code code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
+    if (!code) code = fill_grids(plan, scale, memory, out);
+    if (!code) code = fill_ranks(plan, scale, memory, out);
+    out->mask = "?";
+    if (!code) code = find_line(plan, "mask = ", memory, &out->mask);
+    if (!code && plan->score_count) code = find_line(plan, "score = ", memory, &out->score);
+    if (!code && plan->sink_count) code = find_line(plan, "sink = ", memory, &out->sink);
+    return code;
+}

@@ -1,0 +1,171 @@
+/* summary.c: what a plan costs, as text and as JSON.
+ *
+ * Requires: a checked plan; times as fcpc_plan gave them (zeros for a plan read from a file).
+ * Gives:    the keys of the summary, or five lines.
+ * Units:    FLOPs are multiply-adds counted twice: 4 per pair, head and channel forward (QK, PV), 10 backward (QK, dOV,
+ *           dV, dK, dQ). Pairs of a mask that names h are summed over heads already.
+ * Cost:     constant.
+ */
+#include "compiler/show/summary.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
+
+summary_figures summary_derive(const fcp_plan *plan) {
+    const fcp_problem *p = plan->problem;
+    const fcp_summary *s = plan->summary;
+    double ranks = p->ranks, pairs = (double)s->pairs;
+    double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->heads);
+    summary_figures f = {
+        .density = s->positions > 0 ? pairs / (double)s->positions : 0,
+        .flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0,
+        .flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0,
+        .compute_max_over_mean = ratio((double)s->pairs_max_rank * ranks, pairs),
+        .compute_floor = ratio((double)s->pairs_max_block * ranks, pairs),
+        .send_max_over_mean = ratio((double)s->send_max * ranks, (double)s->bytes_total),
+        .recv_max_over_mean = ratio((double)s->recv_max * ranks, (double)s->bytes_total),
+        .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens),
+        .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens),
+    };
+    if (f.compute_floor < 1) f.compute_floor = 1;
+    return f;
+}
+
+const char *summary_strategy(uint32_t strategy) {
+    static const char *const names[] = {
+        [FCP_STRATEGY_FCP] = "fcp", [FCP_STRATEGY_RING] = "ring", [FCP_STRATEGY_ZIGZAG] = "zigzag"};
+    return strategy < FCP_STRATEGY_COUNT ? names[strategy] : "?";
+}
+
+const char *summary_layout(uint32_t layout) {
+    static const char *const names[] = {[FCP_LAYOUT_PLANNED] = "planned",
+                                        [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
+                                        [FCP_LAYOUT_ZIGZAG] = "zigzag"};
+    return layout <= FCP_LAYOUT_ZIGZAG ? names[layout] : "?";
+}
+
+void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
+    const fcp_problem *p = plan->problem;
+    const fcp_summary *s = plan->summary;
+    summary_figures f = summary_derive(plan);
+    json_string(j, "strategy", summary_strategy(p->strategy));
+    json_string(j, "layout", summary_layout(p->layout));
+    json_u64(j, "block", p->block);
+    json_u64(j, "ranks", p->ranks);
+    json_u64(j, "nodes", p->nodes);
+    json_u64(j, "tokens", p->tokens); /* of queries */
+    json_u64(j, "key_tokens", p->key_tokens);
+    json_u64(j, "sequences", s->sequences);
+    json_u64(j, "blocks", s->blocks);
+    json_u64(j, "tiles", s->tiles);
+    json_u64(j, "pairs", s->pairs);
+    json_double(j, "density", f.density);
+    json_double(j, "flops_forward", f.flops_forward);
+    json_double(j, "flops_backward", f.flops_backward);
+    json_double(j, "compute_max_over_mean", f.compute_max_over_mean);
+    json_double(j, "compute_floor", f.compute_floor);
+    json_double(j, "send_max_over_mean", f.send_max_over_mean);
+    json_double(j, "recv_max_over_mean", f.recv_max_over_mean);
+    json_double(j, "tokens_max_over_mean", f.tokens_max_over_mean);
+    json_double(j, "key_tokens_max_over_mean", f.key_tokens_max_over_mean);
+    json_u64(j, "bytes_total", s->bytes_total);
+    json_u64(j, "bytes_inter_node", s->bytes_inter_node);
+    json_u64(j, "bytes_reshuffle", s->bytes_reshuffle);
+    json_u64(j, "rounds", s->rounds);
+    json_u64(j, "rounds_lower_bound", s->rounds_lower_bound);
+    json_u64(j, "rounds_dependent", s->rounds_dependent);
+    json_u64(j, "rounds_reshuffle", s->rounds_reshuffle);
+    json_u64(j, "stages", s->stages);
+    json_u64(j, "slots_max", s->slots_max);
+    json_u64(j, "state_bytes", s->state_bytes);
+    json_u64(j, "memory_peak_bytes", s->memory_peak_bytes);
+    json_u64(j, "backward_bytes_total", s->backward_bytes_total);
+    json_u64(j, "backward_bytes_inter_node", s->backward_bytes_inter_node);
+    json_u64(j, "backward_rounds", s->backward_rounds);
+    json_u64(j, "backward_rounds_dependent", s->backward_rounds_dependent);
+    json_u64(j, "backward_rounds_reshuffle", s->backward_rounds_reshuffle);
+    json_u64(j, "backward_stages", s->backward_stages);
+    json_u64(j, "backward_slots_max", s->backward_slots_max);
+    json_u64(j, "plan_bytes", plan->file_size);
+    json_object(j, "seconds");
+    json_double(j, "parse", times->parse);
+    json_double(j, "classify", times->classify);
+    json_double(j, "place", times->place);
+    json_double(j, "colour", times->colour);
+    json_double(j, "schedule", times->schedule);
+    json_double(j, "verify", times->verify);
+    json_double(j, "total", times->total);
+    json_end(j);
+}
+
+const char *summary_number(char out[SUMMARY_NUMBER], double value, const char *unit) {
+    static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
+    unsigned i = 0;
+    double shown = value;
+    while (shown >= 999.5 && i + 1 < sizeof prefix / sizeof *prefix) {
+        shown /= 1000;
+        i++;
+    }
+    int decimals = i == 0 ? 0 : shown < 9.995 ? 2 : shown < 99.95 ? 1 : 0;
+    const char *space = *prefix[i] || *unit ? " " : "";
+    snprintf(out, SUMMARY_NUMBER, "%.*f%s%s%s", decimals, shown, space, prefix[i], unit);
+    return out;
+}
+
+/* Milliseconds with three significant digits or so. */
+static const char *milliseconds(char out[SUMMARY_NUMBER], double seconds) {
+    double ms = seconds * 1000;
+    snprintf(out, SUMMARY_NUMBER, "%.*f", ms < 9.995 ? 2 : ms < 99.95 ? 1 : 0, ms);
+    return out;
+}
+
+void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times *times, const char *name,
+                  const char *written) {
+    const fcp_problem *p = plan->problem;
+    const fcp_summary *s = plan->summary;
+    summary_figures f = summary_derive(plan);
+    char n[8][SUMMARY_NUMBER];
+    size_t used = 0;
+    out[0] = 0;
+#define LINE(...)                                                                                                      \
+    do {                                                                                                               \
+        int w_ = snprintf(out + used, SUMMARY_TEXT - used, __VA_ARGS__);                                               \
+        if (w_ < 0 || (size_t)w_ >= SUMMARY_TEXT - used) return; /* cut short, still terminated */                     \
+        used += (size_t)w_;                                                                                            \
+    } while (0)
+    const char *base = strrchr(name, '/');
+    bool split = fcp_plan_split(plan);
+    char tokens[64];
+    if (split) snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", p->tokens, p->key_tokens);
+    else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", p->tokens);
+    LINE("%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
+         " block%s of at most %" PRIu32 ", %s\n",
+         base ? base + 1 : name, p->ranks, p->ranks == 1 ? "" : "s", p->nodes, p->nodes == 1 ? "" : "s", p->gpus,
+         tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s",
+         p->max_block > p->max_q_block ? p->max_block : p->max_q_block,
+         summary_strategy(p->strategy));
+    LINE("  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
+         summary_number(n[0], (double)s->pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
+         summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
+    LINE("  traffic %s, %s between nodes, reshuffle %s; %" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64
+         " dependent; send max/mean %.3f, receive %.3f\n",
+         summary_number(n[0], (double)s->bytes_total, "B"), summary_number(n[1], (double)s->bytes_inter_node, "B"),
+         summary_number(n[2], (double)s->bytes_reshuffle, "B"), s->rounds, s->rounds_lower_bound, s->rounds_dependent,
+         f.send_max_over_mean, f.recv_max_over_mean);
+    char balance[64];
+    if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
+                        f.key_tokens_max_over_mean);
+    else snprintf(balance, sizeof balance, "tokens max/mean %.4f", f.tokens_max_over_mean);
+    LINE("  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
+         summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
+         summary_number(n[1], (double)s->state_bytes, "B"));
+    LINE("  plan    %s%s%.200s, verified; %s ms (parse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
+         summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",
+         milliseconds(n[1], times->total), milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
+         milliseconds(n[4], times->place), milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
+         milliseconds(n[7], times->verify));
+#undef LINE
+}

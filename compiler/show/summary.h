@@ -1,0 +1,31 @@
+/* summary.h: what a plan costs, as five lines of text or as members of a JSON object. */
+#ifndef FCPC_SUMMARY_H
+#define FCPC_SUMMARY_H
+#include "runtime/plan/plan.h"
+#include "compiler/fcpc.h"
+#include "compiler/base/json.h"
+
+/* Figures that follow from the plan's summary record. Ratios are 1 where there is nothing to balance. */
+typedef struct summary_figures {
+    double density;                 /* allowed pairs over all pairs of one sequence with itself */
+    double flops_forward, flops_backward;
+    double compute_max_over_mean, compute_floor;
+    double send_max_over_mean, recv_max_over_mean, tokens_max_over_mean, key_tokens_max_over_mean;
+} summary_figures;
+summary_figures summary_derive(const fcp_plan *plan);
+
+const char *summary_strategy(uint32_t strategy); /* "fcp", "ring", "zigzag" */
+const char *summary_layout(uint32_t layout);     /* "planned", "contiguous", "zigzag" */
+
+/* Adds the summary's members to the open object of `j`. */
+void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times);
+
+/* Five lines, each ended by a newline, into `out`, which is always NUL-terminated. `name` is what the first line begins
+ * with; `written` is the path of the plan file, NULL when none was written. */
+enum { SUMMARY_TEXT = 2048 };
+void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times *times, const char *name,
+                  const char *written);
+/* A count or number of bytes as a person reads it: "1.25 GB", "3.1e12" style units of 1000. */
+enum { SUMMARY_NUMBER = 32 };
+const char *summary_number(char out[SUMMARY_NUMBER], double value, const char *unit);
+#endif

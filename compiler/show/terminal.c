@@ -1,0 +1,533 @@
+/* show.c: a plan drawn for a terminal.
+ *
+ * Requires  a plan that has passed fcp_plan_check; the width of the terminal.
+ * Gives     text, the same bytes for the same plan and options: what is asked for and what it costs, the mask of up to
+ *           three sequences, who owns what, the pipeline stage by stage, and what every sign means.
+ * Cost      O(plan); the text is at most some hundred lines whatever the plan's size.
+ */
+#include "compiler/show/terminal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/show/model.h"
+#include "compiler/show/summary.h"
+#include "compiler/base/text.h"
+
+enum {
+    MIN_WIDTH = 64,
+    MAX_WIDTH = 160,
+    GUTTER = 8,      /* left of a grid: a position */
+    OWNERS = 5,      /* right of it: ranks */
+    MAX_RANKS = 32,  /* drawn one by one */
+    EXTREMES = 4,    /* of more ranks: so many heaviest and lightest */
+    BINS = 16,       /* of a histogram */
+    MAX_STAGES = 24, /* lines of the table of stages */
+    TWO_PASSES = 80, /* the width that the table of stages of both passes needs */
+    BESIDE_BAR = 57  /* characters of a rank's line that are not its bar */
+};
+
+/* The signs of a picture. `shade` goes from nothing to everything in `shades` steps after the first, `bar` likewise. */
+typedef struct signs {
+    const char *shade[10], *bar[9];
+    uint32_t shades, bars;
+    const char *full, *corner[4], *across, *down;
+} signs;
+
+static const signs ASCII = {
+    .shade = {" ", ".", ":", "-", "=", "+", "*", "#", "%", "@"},
+    .shades = 9,
+    .bar = {" ", ".", ":", "-", "=", "+", "*", "#", "@"},
+    .bars = 8,
+    .full = "#",
+    .corner = {"+", "+", "+", "+"},
+    .across = "-",
+    .down = "|",
+};
+static const signs UNICODE = {
+    .shade = {" ", "░", "▒", "▓", "█"},
+    .shades = 4,
+    .bar = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
+    .bars = 8,
+    .full = "█",
+    .corner = {"┌", "┐", "└", "┘"},
+    .across = "─",
+    .down = "│",
+};
+
+uint32_t show_shades(bool unicode) { return unicode ? UNICODE.shades : ASCII.shades; }
+const char *show_shade(bool unicode, uint32_t level) { return unicode ? UNICODE.shade[level] : ASCII.shade[level]; }
+
+typedef struct drawing {
+    const show_model *m;
+    const signs *signs;
+    bool colour;
+    uint32_t width;
+    text *out;
+} drawing;
+
+static void repeat(text *t, const char *sign, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) text_puts(t, sign);
+}
+
+static void paint(const drawing *d, const char *code) {
+    if (d->colour) text_printf(d->out, "\033[%sm", code);
+}
+
+/* A rank's colour: twelve that stand apart on dark and light ground. */
+static void paint_rank(const drawing *d, uint32_t rank) {
+    static const char *const codes[] = {"34", "33", "32", "35", "36", "31", "94", "93", "92", "95", "96", "91"};
+    paint(d, codes[rank % (sizeof codes / sizeof *codes)]);
+}
+
+static void heading(const drawing *d, const char *title, const char *rest) {
+    text_puts(d->out, "\n");
+    paint(d, "1");
+    text_puts(d->out, title);
+    paint(d, "0");
+    text_printf(d->out, "  %s\n", rest);
+}
+
+/* Characters of a string: bytes that begin one in UTF-8. */
+static uint32_t characters(const char *s, size_t size) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < size; i++) n += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* Words broken at spaces; lines after the first begin at column `indent`, where the first one stands already. */
+static void break_words(const drawing *d, uint32_t indent, const char *s) {
+    for (uint32_t at = indent; *s;) {
+        size_t word = strcspn(s, " ");
+        uint32_t wide = characters(s, word);
+        if (at > indent && at + 1 + wide > d->width) {
+            text_puts(d->out, "\n");
+            text_pad(d->out, ' ', indent);
+            at = indent;
+        } else if (at > indent) {
+            text_puts(d->out, " ");
+            at++;
+        }
+        for (size_t i = 0; i < word; i++) {
+            bool plain = d->signs != &ASCII || !((unsigned char)s[i] & 0x80);
+            if (plain) text_add(d->out, s + i, 1);
+            else if (((unsigned char)s[i] & 0xc0) != 0x80) text_puts(d->out, "?");
+        }
+        at += wide;
+        s += word + strspn(s + word, " ");
+    }
+    text_puts(d->out, "\n");
+}
+
+static void sentence(const drawing *d, const char *label, const char *s) {
+    text_printf(d->out, "  %-11s", label);
+    break_words(d, 13, s);
+}
+
+/* Words broken at spaces, indented by two. */
+static void note(const drawing *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const drawing *d, const char *format, ...) {
+    char words[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    text_puts(d->out, "  ");
+    break_words(d, 2, words);
+}
+
+static void draw_facts(const drawing *d) {
+    show_fact facts[SHOW_FACTS];
+    uint32_t count = show_facts(d->m, facts);
+    bool cost = false;
+    paint(d, "1");
+    text_puts(d->out, "PROBLEM");
+    paint(d, "0");
+    text_puts(d->out, "\n");
+    for (uint32_t i = 0; i < count; i++) {
+        if (facts[i].cost && !cost) heading(d, "COST", "of the forward pass, unless it says otherwise");
+        cost = facts[i].cost;
+        sentence(d, facts[i].label, facts[i].sentence);
+    }
+}
+
+/* --- the mask ---------------------------------------------------------------------------------------------------- */
+
+/* Characters that a cell of a grid takes: as many across as make a square of a square, at most `room` in all. */
+static void grid_zoom(const show_grid *g, uint32_t room, uint32_t *across, uint32_t *down) {
+    *down = 1;
+    *across = g->rows == g->cols ? 2 : 1;
+    while (g->rows == g->cols && *down < 4 && g->cols * (*across + 2) <= room / 2) {
+        *across += 2;
+        *down += 1;
+    }
+}
+
+/* The ranks that own a row's queries, in order of position, each once: as many as fit in OWNERS characters. */
+static void row_owners(const show_grid *g, uint32_t row, char out[OWNERS + 1]) {
+    const show_stretch *s = show_stretch_at(g, FCP_QUERIES, g->row_cut[row]);
+    const show_stretch *end = g->stretches[FCP_QUERIES] + g->stretch_count[FCP_QUERIES];
+    uint32_t used = 0, last = FCP_NONE;
+    out[0] = 0;
+    for (; s < end && s->start < g->row_cut[row + 1]; s++) {
+        char name[16];
+        if (s->home == last) continue;
+        last = s->home;
+        int n = snprintf(name, sizeof name, "%s%" PRIu32, used ? "," : "", s->home);
+        bool more = s + 1 < end && s[1].start < g->row_cut[row + 1];
+        if (used + (uint32_t)n + (more ? 2 : 0) > OWNERS) {
+            memcpy(out + used, used + 2 <= OWNERS ? ".." : "", used + 2 <= OWNERS ? 3 : 1);
+            return;
+        }
+        memcpy(out + used, name, (size_t)n + 1);
+        used += (uint32_t)n;
+    }
+}
+
+static uint32_t grid_lines(const show_grid *g, uint32_t down) { return 3 + g->rows * down; }
+
+/* A position in GUTTER - 1 characters. */
+static void position_name(char out[SHOW_COUNT], int64_t position) {
+    if (position < 10000000 && position > -1000000) snprintf(out, SHOW_COUNT, "%" PRId64, position);
+    else if (position < 1000000 * (int64_t)1024 && position > -100000 * (int64_t)1024)
+        snprintf(out, SHOW_COUNT, "%" PRId64 "K", position / 1024);
+    else snprintf(out, SHOW_COUNT, "%" PRId64 "M", position / 1024 / 1024);
+}
+
+/* Line `line` of a grid: keys, frame, rows, frame. Returns the characters it takes, those of trailing spaces
+ * included. */
+static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across, uint32_t down, uint32_t line) {
+    uint32_t inside = g->cols * across, width = GUTTER + 2 + inside + 1 + OWNERS;
+    text *t = d->out;
+    if (line >= grid_lines(g, down)) {
+        text_pad(t, ' ', width);
+    } else if (line == 0) {
+        char end[SHOW_COUNT];
+        int n = snprintf(end, sizeof end, "%" PRIu64, g->length);
+        uint32_t left = inside + 1 > (uint32_t)n + 7 ? inside + 1 - 7 - (uint32_t)n : 0;
+        text_printf(t, "%*s ", GUTTER, "query");
+        if (left) {
+            text_puts(t, "key 0  ");
+            text_pad(t, ' ', left);
+            text_puts(t, end);
+        } else {
+            text_printf(t, "%-*s", (int)inside + 1, "key");
+        }
+        text_printf(t, " %-*s", OWNERS, "rank");
+    } else if (line == 1 || line == grid_lines(g, down) - 1) {
+        text_pad(t, ' ', GUTTER);
+        text_puts(t, d->signs->corner[line == 1 ? 0 : 2]);
+        repeat(t, d->signs->across, inside);
+        text_puts(t, d->signs->corner[line == 1 ? 1 : 3]);
+        text_pad(t, ' ', OWNERS + 1);
+    } else {
+        uint32_t row = (line - 2) / down;
+        bool first = (line - 2) % down == 0;
+        char owners[OWNERS + 1] = "";
+        if (first) row_owners(g, row, owners);
+        char position[SHOW_COUNT] = "";
+        if (first) position_name(position, g->q_first + (int64_t)g->row_cut[row]);
+        text_printf(t, "%*s ", GUTTER - 1, position);
+        text_puts(t, d->signs->down);
+        paint_rank(d, show_stretch_at(g, FCP_QUERIES, g->row_cut[row])->home);
+        for (uint32_t col = 0; col < g->cols; col++)
+            repeat(t, d->signs->shade[show_level(d->m, g, row, col, d->signs->shades)], across);
+        paint(d, "0");
+        text_printf(t, "%s %-*s", d->signs->down, OWNERS, owners);
+    }
+    return width;
+}
+
+/* `brief`: beside another. */
+static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
+    char length[SHOW_LENGTH], alike[SHOW_COUNT + 32] = "", count[SHOW_COUNT];
+    if (g->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, g->alike));
+    if (brief && !show_square(g))
+        snprintf(length, sizeof length, "%" PRIu64 ":%" PRIu64 " tokens", g->queries, g->length);
+    else show_length(length, g->queries, g->length);
+    snprintf(out, size, "sequence %" PRIu32 ": %s%s", g->sequence, length, alike);
+}
+
+/* Ends a line without the spaces that pad it. */
+static void end_line(text *t) {
+    while (!t->failed && t->size && t->at[t->size - 1] == ' ') t->size--;
+    text_puts(t, "\n");
+}
+
+static void draw_masks(const drawing *d) {
+    const show_model *m = d->m;
+    char title[160];
+    if (!m->grid_count) return;
+    const show_grid *g = &m->grids[0];
+    uint32_t across, down, room = d->width - GUTTER - OWNERS - 3;
+    grid_title(g, false, title, sizeof title);
+    heading(d, "MASK", title);
+    grid_zoom(g, room, &across, &down);
+    for (uint32_t line = 0; line < grid_lines(g, down); line++) {
+        grid_line(d, g, across, down, line);
+        end_line(d->out);
+    }
+    const show_grid *a = m->grid_count > 1 ? &m->grids[1] : NULL, *b = m->grid_count > 2 ? &m->grids[2] : NULL;
+    uint32_t half = d->width / 2 - GUTTER - OWNERS - 4, lines = 0, zoom[2][2] = {{1, 1}, {1, 1}};
+    if (a) grid_zoom(a, half, &zoom[0][0], &zoom[0][1]);
+    if (b) grid_zoom(b, half, &zoom[1][0], &zoom[1][1]);
+    if (a) lines = grid_lines(a, zoom[0][1]);
+    if (b && grid_lines(b, zoom[1][1]) > lines) lines = grid_lines(b, zoom[1][1]);
+    if (a) {
+        char other[160] = "";
+        grid_title(a, true, title, sizeof title);
+        if (b) grid_title(b, true, other, sizeof other);
+        text_printf(d->out, "  %-*s%s", (int)d->width / 2 - 2, title, other);
+        end_line(d->out);
+    }
+    for (uint32_t line = 0; line < lines; line++) {
+        uint32_t used = grid_line(d, a, zoom[0][0], zoom[0][1], line);
+        if (b) {
+            text_pad(d->out, ' ', used < d->width / 2 ? d->width / 2 - used : 1);
+            grid_line(d, b, zoom[1][0], zoom[1][1], line);
+        }
+        end_line(d->out);
+    }
+    note(d,
+         "A sign is the share of allowed pairs: %s. Left: the first query of a row; right: the ranks that own, and "
+         "compute, its queries.",
+         d->signs == &ASCII ? "blank none, then . : - = + * # %, @ all" : "blank none, ░ ▒ ▓ a third more each, █ all");
+}
+
+/* --- ranks ------------------------------------------------------------------------------------------------------- */
+
+static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t total) {
+    const show_model *m = d->m;
+    const show_rank *r = &m->ranks[rank];
+    char sent[SUMMARY_NUMBER], received[SUMMARY_NUMBER], node[24];
+    uint32_t bar = d->width - BESIDE_BAR, filled = show_steps(r->pairs, most, bar);
+    double mean = total ? (double)r->pairs * m->plan->problem->ranks / (double)total : 1;
+    snprintf(node, sizeof node, "%" PRIu32, fcp_node_of(m->plan->problem, rank));
+    text_printf(d->out, "%6" PRIu32 " %4s %9" PRIu64 " %6" PRIu64 " ", rank, node, r->tokens, r->blocks);
+    paint_rank(d, rank);
+    repeat(d->out, d->signs->full, filled);
+    paint(d, "0");
+    text_pad(d->out, ' ', bar - filled);
+    text_printf(d->out, " %6.3f %9s %9s\n", mean, summary_number(sent, (double)r->sent, "B"),
+                summary_number(received, (double)r->received, "B"));
+}
+
+static uint64_t figure(const show_rank *r, int which) {
+    return which == 0 ? r->pairs : which == 1 ? r->tokens : which == 2 ? r->sent : r->received;
+}
+
+/* One line: smallest, mean, largest, and how the ranks spread between. */
+static void draw_histogram(const drawing *d, int which, const char *label, const char *unit) {
+    const show_model *m = d->m;
+    uint32_t ranks = m->plan->problem->ranks, bin[BINS] = {0}, most = 0;
+    uint64_t low = UINT64_MAX, high = 0;
+    double sum = 0;
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint64_t v = figure(&m->ranks[i], which);
+        sum += (double)v;
+        if (v < low) low = v;
+        if (v > high) high = v;
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint32_t b = (uint32_t)((unsigned __int128)(figure(&m->ranks[i], which) - low) * BINS / (high - low + 1));
+        if (++bin[b] > most) most = bin[b];
+    }
+    char n[3][SUMMARY_NUMBER];
+    text_printf(d->out, "  %-9s %9s %9s %9s  %s", label, summary_number(n[0], (double)low, unit),
+                summary_number(n[1], sum / ranks, unit), summary_number(n[2], (double)high, unit), d->signs->down);
+    for (uint32_t b = 0; b < BINS; b++) text_puts(d->out, d->signs->bar[show_steps(bin[b], most, d->signs->bars)]);
+    text_printf(d->out, "%s\n", d->signs->down);
+}
+
+static void draw_ranks(const drawing *d) {
+    const show_model *m = d->m;
+    uint32_t ranks = m->plan->problem->ranks;
+    uint64_t most = ranks ? m->ranks[m->by_work[0]].pairs : 0, total = 0;
+    for (uint32_t i = 0; i < ranks; i++) total += m->ranks[i].pairs;
+    heading(d, "RANKS", "who owns what, and what it makes them do");
+    text_printf(d->out, "  rank node    tokens blocks %-*s  /mean      sent  received\n", (int)d->width - BESIDE_BAR,
+                "work");
+    if (ranks <= MAX_RANKS) {
+        for (uint32_t i = 0; i < ranks; i++) draw_rank(d, i, most, total);
+    } else {
+        for (uint32_t i = 0; i < EXTREMES; i++) draw_rank(d, m->by_work[i], most, total);
+        text_printf(d->out, "   ... %" PRIu32 " ranks between the heaviest and the lightest\n", ranks - 2 * EXTREMES);
+        for (uint32_t i = ranks - EXTREMES; i < ranks; i++) draw_rank(d, m->by_work[i], most, total);
+        text_printf(d->out, "\n  %-9s %9s %9s %9s  from least to most\n", "", "least", "mean", "most");
+        draw_histogram(d, 0, "work", "");
+        draw_histogram(d, 1, "tokens", "");
+        draw_histogram(d, 2, "sent", "B");
+        draw_histogram(d, 3, "received", "B");
+    }
+    note(d, "work: allowed pairs, the bar relative to the busiest rank, /mean to the average one.");
+}
+
+/* --- the pipeline ------------------------------------------------------------------------------------------------ */
+
+/* The numbers of the stages above their columns, as many as fit. */
+static void draw_stage_numbers(const drawing *d, uint32_t across) {
+    const show_model *m = d->m;
+    uint32_t wide = m->stage_cols * across, used = 0;
+    for (uint32_t col = 0; col < m->stage_cols; col++) {
+        char name[16];
+        int n = snprintf(name, sizeof name, "%" PRIu32, col * m->stages_a_col);
+        if (col * across < used || col * across + (uint32_t)n > wide) continue;
+        text_pad(d->out, ' ', col * across - used);
+        text_puts(d->out, name);
+        used = col * across + (uint32_t)n;
+        if (across == (uint32_t)n && used < wide) { /* a space at least between two numbers */
+            text_puts(d->out, " ");
+            used++;
+        }
+        if (across < (uint32_t)n) {
+            text_pad(d->out, ' ', wide - used ? 1 : 0);
+            used += wide - used ? 1 : 0;
+        }
+    }
+    text_pad(d->out, ' ', wide - used);
+}
+
+static void draw_lane(const drawing *d, uint32_t row, uint32_t across, bool bytes) {
+    const show_model *m = d->m;
+    text_puts(d->out, d->signs->down);
+    paint(d, bytes ? "33" : "34");
+    for (uint32_t col = 0; col < m->stage_cols; col++) {
+        const show_cell *c = &m->cell[(size_t)row * m->stage_cols + col];
+        uint32_t level = bytes ? show_steps(c->bytes, m->cell_bytes_max, d->signs->bars)
+                               : show_steps(c->pairs, m->cell_pairs_max, d->signs->bars);
+        repeat(d->out, d->signs->bar[level], across);
+    }
+    paint(d, "0");
+    text_puts(d->out, d->signs->down);
+}
+
+static void draw_pipeline(const drawing *d) {
+    const show_model *m = d->m;
+    uint32_t ranks = m->plan->problem->ranks, room = (d->width - 12 - 6) / 2, across = room / m->stage_cols;
+    uint32_t wide;
+    char rest[160];
+    if (across > 6) across = 6;
+    if (!across) across = 1;
+    wide = m->stage_cols * across;
+    snprintf(rest, sizeof rest, "%s, %" PRIu32 " stage%s%s", m->pass == FCP_FORWARD ? "forward" : "backward", m->stages,
+             m->stages == 1 ? "" : "s", m->stages_a_col > 1 ? ", several to a column" : "");
+    heading(d, "PIPELINE", rest);
+    text_printf(d->out, "%11s  %-*s   %s\n", m->ranks_a_row > 1 ? "ranks" : "rank", (int)wide, "compute",
+                "communication");
+    text_pad(d->out, ' ', 13);
+    draw_stage_numbers(d, across);
+    text_puts(d->out, "   ");
+    draw_stage_numbers(d, across);
+    end_line(d->out);
+    for (uint32_t row = 0; row < m->rank_rows; row++) {
+        char name[32];
+        uint32_t first = row * m->ranks_a_row, last = first + m->ranks_a_row - 1;
+        if (last >= ranks) last = ranks - 1;
+        if (first == last) snprintf(name, sizeof name, "%" PRIu32, first);
+        else snprintf(name, sizeof name, "%" PRIu32 "-%" PRIu32, first, last);
+        text_printf(d->out, "%11s ", name);
+        draw_lane(d, row, across, false);
+        text_puts(d->out, " ");
+        draw_lane(d, row, across, true);
+        text_puts(d->out, "\n");
+    }
+    note(d,
+         "Left: pairs attended in a stage; right: bytes moved, the larger of sent and received; both relative to the "
+         "largest in the picture, from %s (least) to %s (most), blank for none. What the rounds of a stage bring is "
+         "attended in that stage or later; %s.",
+         d->signs->bar[1], d->signs->bar[d->signs->bars],
+         m->plan->problem->buffers > 1 ? "rounds of later stages run beside it" : "nothing runs beside it");
+}
+
+/* Adds up the stages [first, first + count). */
+static show_stage sum_stages(const show_model *m, uint32_t first, uint32_t count) {
+    show_stage s = {0};
+    for (uint32_t i = first; i < first + count && i < m->all_stages; i++) {
+        const show_stage *x = &m->stage[i];
+        s.pairs += x->pairs;
+        s.pairs_max += x->pairs_max;
+        s.visits += x->visits;
+        s.again += x->again;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            s.bytes[pass] += x->bytes[pass];
+            s.rounds[pass] += x->rounds[pass];
+            s.dependent[pass] += x->dependent[pass];
+        }
+    }
+    return s;
+}
+
+static void draw_reshuffle(const drawing *d, const char *name, uint64_t rounds, uint64_t bytes) {
+    char size[SUMMARY_NUMBER];
+    if (rounds) text_printf(d->out, "%6s %36" PRIu64 " %14s\n", name, rounds, summary_number(size, (double)bytes, "B"));
+}
+
+static void draw_stages(const drawing *d) {
+    const show_model *m = d->m;
+    bool both = m->plan->problem->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) && d->width >= TWO_PASSES;
+    uint32_t stages = both ? m->all_stages : m->stages, group = (stages + MAX_STAGES - 1) / MAX_STAGES;
+    uint64_t total = 0;
+    char bytes[SUMMARY_NUMBER];
+    for (uint32_t i = 0; i < m->stages; i++) total += m->stage[i].pairs;
+    text_printf(d->out, "\n stage work %%  busiest  visits  again rounds +dep     bytes%s\n",
+                both ? "  back +dep     bytes" : "");
+    draw_reshuffle(d, "in", m->in_rounds, m->in_bytes);
+    for (uint32_t first = 0; first < stages; first += group) {
+        show_stage s = sum_stages(m, first, group);
+        char name[32];
+        uint32_t last = first + group - 1 < stages ? first + group - 1 : stages - 1;
+        if (first == last) snprintf(name, sizeof name, "%" PRIu32, first);
+        else snprintf(name, sizeof name, "%" PRIu32 "-%" PRIu32, first, last);
+        double busiest = s.pairs ? (double)s.pairs_max * m->plan->problem->ranks / (double)s.pairs : 0;
+        text_printf(d->out, "%6s", name);
+        if (first < m->stages)
+            text_printf(d->out, " %6.2f %8.3f %7" PRIu64 " %6" PRIu64 " %6" PRIu64 " %4" PRIu64 " %9s",
+                        total ? 100 * (double)s.pairs / (double)total : 0.0, busiest, s.visits, s.again,
+                        s.rounds[m->pass], s.dependent[m->pass], summary_number(bytes, (double)s.bytes[m->pass], "B"));
+        else text_pad(d->out, ' ', 52);
+        if (both)
+            text_printf(d->out, " %5" PRIu64 " %4" PRIu64 " %9s", s.rounds[FCP_BACKWARD], s.dependent[FCP_BACKWARD],
+                        summary_number(bytes, (double)s.bytes[FCP_BACKWARD], "B"));
+        text_puts(d->out, "\n");
+    }
+    draw_reshuffle(d, "out", m->out_rounds, m->out_bytes);
+    note(d,
+         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks worked on, again: of "
+         "these, "
+         "those that take up a running state; +dep: rounds that forward or return what came earlier%s%s.",
+         both ? "; back: rounds of the backward pass" : "",
+         m->in_rounds || m->out_rounds ? "; in, out: the reshuffle" : "");
+}
+
+fcp_code show_text(const fcp_plan *plan, const show_options *options, fcp_emit *emit, void *context, fcp_error *err) {
+    show_options o = options ? *options : (show_options){0};
+    uint32_t width = !o.width ? 80 : o.width < MIN_WIDTH ? MIN_WIDTH : o.width > MAX_WIDTH ? MAX_WIDTH : o.width;
+    uint32_t cols = (width - GUTTER - OWNERS - 3) & ~1u, minor = (width / 2 - GUTTER - OWNERS - 4) & ~1u;
+    if (cols > 64) cols = 64;
+    show_scale scale = {.grid_cols = cols,
+                        .grid_rows = cols / 2,
+                        .minor_cols = minor,
+                        .minor_rows = minor / 2,
+                        .grids = SHOW_GRIDS,
+                        .rank_rows = MAX_RANKS,
+                        .stage_cols = (width - 18) / 2};
+    arena memory = {0};
+    show_model m;
+    text t = {0};
+    fcp_code code = show_model_make(plan, &scale, &memory, &m);
+    if (!code) {
+        drawing d = {.m = &m, .signs = o.unicode ? &UNICODE : &ASCII, .colour = o.colour, .width = width, .out = &t};
+        draw_facts(&d);
+        draw_masks(&d);
+        draw_ranks(&d);
+        draw_pipeline(&d);
+        draw_stages(&d);
+        if (t.failed) code = FCP_E_NO_MEMORY;
+    }
+    if (!code) emit(context, t.at, t.size);
+    text_free(&t);
+    arena_free(&memory);
+    return code ? fcp_fail(err, code, "out of memory while drawing") : FCP_OK;
+}

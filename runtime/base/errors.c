@@ -1,0 +1,35 @@
+/* errors.c: names of error codes, from the one table in errors.def. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/fcp.h"
+
+static const struct { const char *name, *text; } table[] = {
+    [FCP_OK] = {"ok", "no error"},
+#define FCP_ERROR(symbol, code, text) [FCP_E_##symbol] = {code, text},
+#include "runtime/errors.def"
+#undef FCP_ERROR
+};
+
+const char *fcp_code_name(fcp_code code) { return (unsigned)code < FCP_CODE_COUNT ? table[code].name : "E???"; }
+const char *fcp_code_text(fcp_code code) { return (unsigned)code < FCP_CODE_COUNT ? table[code].text : "unknown error"; }
+
+int fcp_code_exit(fcp_code code) {
+    if (code == FCP_OK) return 0;
+    if (code == FCP_E_USAGE) return 2;
+    return code == FCP_E_INTERNAL ? 3 : 1;
+}
+
+fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) {
+    if (!err) return code;
+    *err = (fcp_error){.code = code};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return code;
+}
+
+size_t fcp_dtype_size(fcp_dtype t) { return t == FCP_FP32 ? 4 : 2; }
+const char *fcp_dtype_name(fcp_dtype t) { return t == FCP_FP32 ? "fp32" : t == FCP_FP16 ? "fp16" : "bf16"; }

@@ -1,0 +1,217 @@
+/* cuda_partition.c: how a device's multiprocessors are shared by attention and communication.
+ *
+ * Requires: devices with their kernels, the session's origin; before the ranks' streams are made.
+ * Gives:    in a pass in which a rank of the device sends to or receives from another rank, attention has as many blocks as
+ *           fit on all multiprocessors but `margin` of them, at least on one; in any other pass, on all. Where every pass
+ *           of the plan has such ranks, compute streams may also be of a green context: a partition of that many
+ *           multiprocessors, which no block of theirs leaves. All devices have green contexts, or none has.
+ * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
+ * Method:   a green context is used only where a probe on it has found right what a session will do: streams that follow
+ *           each other by events, a fill, a copy and a launch, the same captured with another stream as origin, and the graph
+ *           replayed twice. Where the driver rounds a partition up to all multiprocessors, it holds nothing back.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/cuda/parts.h"
+
+enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
+
+static bool talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[stream->first + i];
+        if (x->op != FCP_OP_LAUNCH || !x->b) continue;
+        uint32_t kind = plan->rounds[plan->round_starts[pass] + x->c].kind;
+        if (kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT) return true;
+    }
+    return false;
+}
+
+uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin) {
+    return margin < multiprocessors ? multiprocessors - margin : 1;
+}
+
+/* --- green contexts ----------------------------------------------------------------------------------------------- */
+
+static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cu_resource all = {0}, part = {0};
+    cu_resource_text text = NULL;
+    unsigned parts = 1;
+    if (!call->device_resource || !call->resource_split || !call->resource_text || !call->green_create ||
+        !call->green_destroy || !call->green_stream)
+        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: 12.5 or later has");
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->device_resource(d->handle, &all, CU_RESOURCE_SM), err,
+                              "device %d does not say what can be split", d->handle);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->resource_split(&part, &parts, &all, NULL, 0, wanted), err,
+                              "device %d cannot set %u of its %u multiprocessors apart", d->handle, wanted, all.count);
+    if (!code && (parts != 1 || part.count < wanted || part.count >= all.count))
+        code = fcp_fail(err, FCP_E_BACKEND, "device %d sets %u of its %u multiprocessors apart, where %u are asked for",
+                        d->handle, parts ? part.count : 0, all.count, wanted);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->resource_text(&text, &part, 1), err, "device %d describes no partition", d->handle);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->green_create(&d->green, text, d->handle, CU_GREEN_DEFAULT_STREAM), err,
+                              "device %d makes no green context of %u multiprocessors", d->handle, part.count);
+    return code;
+}
+
+typedef struct trial {
+    cuda_device *device;
+    cu_stream stream; /* of the green context */
+    cu_ptr numbers;   /* sums, what is added to them, and where that comes from */
+    cu_graph graph;
+    cu_graph_exec exec;
+} trial;
+
+/* One addition, behind the origin and before it: of what a fill and a copy have put there. */
+static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    const cuda_kernel *k = &t->device->kernels[CUDA_ADD];
+    cu_ptr added = t->numbers + PROBE_NUMBERS * 4, source = added + PROBE_NUMBERS * 4;
+    fk_support add = {.to = t->numbers, .from = added, .count = PROBE_NUMBERS};
+    void *list[] = {&add};
+    fcp_code code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
+    if (!code) code = fcp_cuda_check(s->cuda, call->fill(source, TWO, PROBE_NUMBERS, t->stream), err, "a fill");
+    if (!code) code = fcp_cuda_check(s->cuda, call->copy(added, source, PROBE_NUMBERS * 4, t->stream), err, "a copy");
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->launch(k->function, 2, 1, 1, k->threads, 1, 1, 0, t->stream, list, NULL), err, "a launch");
+    return code ? code : fcp_cuda_follow(s, t->device, t->stream, s->origin, err);
+}
+
+static fcp_code capture_once(fcp_cuda_session *s, trial *t, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    fcp_error ignored;
+    fcp_code code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "a capture");
+    if (code) return code;
+    code = add_once(s, t, err);
+    fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &t->graph), code ? &ignored : err, "a capture's end");
+    if (!code) code = ended;
+    return code ? code : fcp_cuda_check(s->cuda, call->graph_instantiate(&t->exec, t->graph, 0), err, "a graph");
+}
+
+static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    uint32_t sums[PROBE_NUMBERS];
+    fcp_code code = fcp_cuda_use(s, t->device, err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->green_stream(&t->stream, t->device->green, CU_STREAM_NON_BLOCKING, 0), err, "a stream");
+    if (!code) code = fcp_cuda_memory(s, t->device, 3 * sizeof sums, NULL, "a probe", &t->numbers, err);
+    if (!code) code = fcp_cuda_check(s->cuda, call->fill(t->numbers, ONE, PROBE_NUMBERS, t->stream), err, "a fill");
+    if (!code) code = add_once(s, t, err);
+    if (!code) code = capture_once(s, t, err);
+    if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
+    for (int i = 0; !code && i < 2; i++) code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
+    if (!code) code = fcp_cuda_use(s, t->device, err);
+    if (!code) code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
+    if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
+    if (!code) code = fcp_cuda_stage_out(s, t->device, sums, t->numbers, sizeof sums, err);
+    if (!code) code = fcp_cuda_stage_flush(s, t->device, err);
+    /* whatever is under way may write what is about to be freed */
+    fcp_error ignored;
+    fcp_code waited = t->stream ? fcp_cuda_wait(s, t->stream, "the probe", code ? &ignored : err) : FCP_OK;
+    if (!code) code = waited;
+    fcp_code drained = fcp_cuda_wait(s, s->origin, "the probe", code ? &ignored : err);
+    if (!code) code = drained;
+    for (int i = 0; !code && i < PROBE_NUMBERS; i++)
+        if (sums[i] != SEVEN) code = fcp_fail(err, FCP_E_RUN, "a replayed launch gives a wrong result");
+    return code;
+}
+
+static fcp_code probe(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    trial t = {.device = d};
+    fcp_error why = {0};
+    fcp_code code = try_all(s, &t, &why);
+    if (t.exec) call->graph_exec_destroy(t.exec);
+    if (t.graph) call->graph_destroy(t.graph);
+    if (t.numbers) call->release(t.numbers);
+    if (t.stream) call->stream_destroy(t.stream);
+    return code ? fcp_fail(err, code, "device %d, in a probe on a green context: %.300s", d->handle, why.message) : FCP_OK;
+}
+
+void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d) {
+    if (d->green) s->cuda->call.green_destroy(d->green);
+    d->green = NULL;
+}
+
+static fcp_code open_green(fcp_cuda_session *s, fcp_error *err) {
+    uint32_t margin = s->plan->problem->margin;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < s->device_count; i++) {
+        cuda_device *d = &s->devices[i];
+        if (!d->apart) continue;
+        code = make_green(s, d, fcp_cuda_attention_share((uint32_t)d->multiprocessors, margin), err);
+        if (!code) code = probe(s, d, err);
+    }
+    for (uint32_t i = 0; code && i < s->device_count; i++) fcp_cuda_partition_close(s, &s->devices[i]);
+    return code;
+}
+
+/* --- the session's partition -------------------------------------------------------------------------------------- */
+
+/* Every device's share for attention, pass by pass. *out_any: some rank sends or receives; *out_apart: some device's ranks do
+ * in every pass. */
+static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool *out_apart) {
+    const fcp_problem *p = s->plan->problem;
+    bool any = false, apart = false;
+    for (uint32_t i = 0; i < s->device_count; i++) {
+        cuda_device *d = &s->devices[i];
+        d->apart = true;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            bool talking = false;
+            d->attention[pass] = (uint32_t)d->multiprocessors;
+            if (!(p->passes >> pass & 1)) continue;
+            for (uint32_t r = s->base.first_rank; !talking && r < fcp_cuda_end(s); r++)
+                talking = s->ranks[r].device == d && talks(s->plan, (fcp_pass)pass, r);
+            d->apart &= talking;
+            any |= talking;
+            if (talking && wanted != FCP_PARTITION_NONE)
+                d->attention[pass] = fcp_cuda_attention_share((uint32_t)d->multiprocessors, p->margin);
+        }
+        apart |= d->apart;
+    }
+    *out_any = any;
+    *out_apart = apart;
+}
+
+void fcp_cuda_partition_again(fcp_cuda_session *s) {
+    fcp_partition wanted = s->partition_wanted;
+    bool any, apart;
+    share(s, wanted, &any, &apart);
+    if (s->partition == FCP_PARTITION_GREEN) return;
+    s->partition = wanted != FCP_PARTITION_NONE && s->plan->problem->margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
+    snprintf(s->partition_why, sizeof s->partition_why, "%s",
+             s->partition == FCP_PARTITION_GRID ? "streams are those of the first batch"
+             : wanted == FCP_PARTITION_NONE     ? "the session was asked for it"
+             : any                              ? "the plan's margin is 0"
+                                                : "no rank sends or receives");
+}
+
+fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err) {
+    const fcp_problem *p = s->plan->problem;
+    fcp_partition wanted = s->partition_wanted;
+    fcp_error why = {0};
+    bool any, apart;
+    share(s, wanted, &any, &apart);
+    fcp_code code = FCP_OK;
+    s->partition = FCP_PARTITION_NONE;
+    if (wanted != FCP_PARTITION_NONE && p->margin == 0) code = fcp_fail(&why, FCP_E_BACKEND, "the plan's margin is 0");
+    else if (wanted != FCP_PARTITION_NONE && !any) code = fcp_fail(&why, FCP_E_BACKEND, "no rank sends or receives");
+    else if (wanted != FCP_PARTITION_NONE) s->partition = FCP_PARTITION_GRID;
+    if (s->partition == FCP_PARTITION_GRID && wanted != FCP_PARTITION_GRID) {
+        code = apart ? open_green(s, &why) : fcp_fail(&why, FCP_E_BACKEND, "no device has transfers in every pass");
+        if (!code) s->partition = FCP_PARTITION_GREEN;
+    }
+    snprintf(s->partition_why, sizeof s->partition_why, "%.399s",
+             code                                 ? why.message
+             : s->partition == FCP_PARTITION_GREEN ? "a probe has found what runs there right, captured and replayed"
+                                                   : "the session was asked for it");
+    if (code && wanted == FCP_PARTITION_GREEN)
+        return fcp_fail(err, code, "attention cannot have green contexts: %.400s", s->partition_why);
+    return FCP_OK;
+}

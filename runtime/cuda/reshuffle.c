@@ -1,0 +1,185 @@
+/* cuda_reshuffle.c: between the caller's tensors and home blocks.
+ *
+ * Requires: tensors that session.c found to be there. Gives: cuda_parts.h.
+ * Cost:     a few questions to the driver for each tensor of each rank, and for each run of tokens that is moved.
+ * Order:    all of IN comes before the pass; OUT after it, but for what goes out early (cuda_early.c); each run in its
+ *           home's communication stream, or in the stage of the home's device where the tensor lies in pageable memory. With nccl runs between ranks are groups
+ *           of the communicator's, a round each.
+ */
+#include <string.h>
+
+#include "runtime/cuda/parts.h"
+#include "runtime/exec/segments.h"
+#include "runtime/exec/tensors.h"
+
+enum { ROW_ALIGN = 16 };
+
+struct named {
+    const char *name;
+    const void *tensor;
+    uint64_t tokens;
+    size_t row;      /* bytes of a token */
+};
+
+/* What the driver knows of memory: its kind, and the device it is on. 0: nothing, as of memory that is not pinned. */
+static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type, int *out_device,
+                          fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    *out_type = 0;
+    *out_device = -1;
+    cu_result result = call->pointer_attribute(out_type, CU_POINTER_MEMORY_TYPE, at);
+    if (result == CU_ERROR_INVALID_VALUE) *out_type = 0;
+    if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
+    fcp_code code = fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
+    if (code || *out_type != CU_MEMORY_DEVICE) return code;
+    return fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
+                          "rank %u: the driver does not say which device tensor %s is on", rank, name);
+}
+
+/* The tensor lies in memory of that device as far as it goes. Memory may be several allocations next to each other, where a
+ * caller has mapped it so. */
+static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, int device, fcp_error *err) {
+    cu_ptr at = (uintptr_t)x->tensor, end = at + x->tokens * x->row;
+    while (at < end) {
+        cu_ptr base = 0;
+        size_t size = 0;
+        unsigned type = CU_MEMORY_DEVICE;
+        int on = device;
+        fcp_code code = at == (uintptr_t)x->tensor ? FCP_OK : memory_of(s, at, x->name, rank, &type, &on, err);
+        if (code) return code;
+        bool there = type == CU_MEMORY_DEVICE && on == device;
+        if (there)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.address_range(&base, &size, at), err,
+                                  "rank %u: the driver does not say how much memory tensor %s has", rank, x->name);
+        if (code) return code;
+        if (!there || base + size <= at)
+            return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu",
+                            rank, x->name, (unsigned long long)x->tokens, (unsigned long long)(x->tokens * x->row), device,
+                            (unsigned long long)(at - (uintptr_t)x->tensor));
+        at = base + size;
+    }
+    return FCP_OK;
+}
+
+/* Whether a tensor lies where a session reaches it. */
+static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, bool *out_host, fcp_error *err) {
+    unsigned type;
+    int ordinal;
+    const cuda_device *device = NULL;
+    cu_context context = NULL;
+    fcp_code code = memory_of(s, (uintptr_t)x->tensor, x->name, rank, &type, &ordinal, err);
+    if (code) return code;
+    *out_host |= type != CU_MEMORY_DEVICE;
+    if (!type || type == CU_MEMORY_HOST) return FCP_OK;
+    if (type != CU_MEMORY_DEVICE)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->devices[i].handle == ordinal) device = &s->devices[i];
+    if (!device)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank,
+                        x->name, ordinal, s->first_device, s->first_device + s->device_count - 1);
+    /* memory that was mapped, not allocated, is of no context */
+    cu_result result = s->cuda->call.pointer_attribute(&context, CU_POINTER_CONTEXT, (uintptr_t)x->tensor);
+    if (!result && context && context != device->context)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is of another context of device %d than its primary one, which the "
+                        "session uses", rank, x->name, ordinal);
+    if ((uintptr_t)x->tensor % ROW_ALIGN)
+        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
+                        ROW_ALIGN);
+    return fits(s, x, rank, ordinal, err);
+}
+
+fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
+                                fcp_error *err) {
+    unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
+    fcp_shape shape;
+    fcp_plan_shape(s->plan, &shape);
+    fcp_code code = FCP_OK;
+    *out_host = false;
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        for (int t = 0; !code && t < FCP_TENSORS; t++) {
+            const struct named x = {fcp_tensors_name((fcp_tensor)t), fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
+                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
+            if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, out_host, err);
+        }
+    }
+    return code;
+}
+
+/* The driver reaches all of it by itself. */
+static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    unsigned first = 0, last = 0;
+    return !call->pointer_attribute(&first, CU_POINTER_MEMORY_TYPE, (uintptr_t)from) && first == CU_MEMORY_HOST &&
+           !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) && last == CU_MEMORY_HOST;
+}
+
+/* One run of one tensor, of a caller that is a rank. */
+static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_segment *outside,
+                     const fcp_segment *inside, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cuda_rank *r = &s->ranks[home];
+    cu_stream stream = r->streams[FCP_COMM];
+    cu_ptr at = (uintptr_t)inside->data, theirs = (uintptr_t)outside->data;
+    unsigned type;
+    int ordinal;
+    if (!inside->bytes) return FCP_OK;
+    if (inside->bytes != outside->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a run and its copy differ in size");
+    fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
+    if (code) return code;
+    if (type == CU_MEMORY_DEVICE) {
+        cuda_device *device = &s->devices[(uint32_t)ordinal - s->first_device]; /* checked before */
+        return in ? fcp_cuda_copy(s, r->device, at, device, theirs, inside->bytes, stream, err)
+                  : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
+    }
+    if (is_pinned(s, outside->data, outside->bytes))
+        return fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside->data, inside->bytes, stream)
+                                          : call->copy_out(outside->data, at, inside->bytes, stream),
+                              err, "rank %u: cannot copy %zu bytes between host and device %d", caller, inside->bytes,
+                              r->device->handle);
+    return in ? fcp_cuda_stage_in(s, r->device, at, outside->data, inside->bytes, err)
+              : fcp_cuda_stage_out(s, r->device, outside->data, at, inside->bytes, err);
+}
+
+static fcp_round_kind round_of(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {
+    return (fcp_round_kind)plan->rounds[plan->round_starts[pass] + launch->c].kind;
+}
+
+fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
+                            fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
+    fcp_code code = FCP_OK;
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const fcp_stream *stream = fcp_stream_of(plan, pass, r, (fcp_queue)q);
+            for (uint32_t i = 0; i < stream->count; i++) {
+                const fcp_instr *x = &plan->instrs[stream->first + i];
+                if (x->op != FCP_OP_LAUNCH && x->op != FCP_OP_COPY) continue;
+                if (early != (x->op == FCP_OP_LAUNCH && fcp_cuda_is_early(&rounds, x))) continue;
+                if (x->op == FCP_OP_LAUNCH && s->nccl) {
+                    if (round_of(plan, pass, x) != (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT)) continue;
+                    code = fcp_cuda_use(s, s->ranks[r].device, err);
+                    if (!code) code = fcp_cuda_nccl_pace(s, 1, err);
+                    if (!code)
+                        code = fcp_cuda_nccl_group(s, &s->ranks[r], pass, x, &tensors[r - s->base.first_rank], err);
+                    if (code) return code;
+                    continue;
+                }
+                for (uint32_t j = x->a; !code && j < x->a + x->b; j++) {
+                    const fcp_transfer *t = &plan->transfers[j];
+                    if (t->cls != cls || !fcp_at_caller(t)) continue;
+                    uint32_t home = x->op == FCP_OP_COPY ? r : t->peer;
+                    fcp_segment outside[FCP_SEGMENTS], inside[FCP_SEGMENTS];
+                    uint32_t count = fcp_segments_caller(&s->ranks[r].arena[pass], &tensors[r - s->base.first_rank], t, outside);
+                    fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
+                    code = fcp_cuda_use(s, s->ranks[home].device, err);
+                    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, count, err);
+                    for (uint32_t k = 0; !code && k < count; k++)
+                        code = move(s, r, home, cls == FCP_IN, &outside[k], &inside[k], err);
+                }
+                if (code) return code;
+            }
+        }
+    return code;
+}

@@ -1,0 +1,242 @@
+/* cuda_work.c: what a compute queue's instructions put into a rank's compute stream.
+ *
+ * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
+ * Cost:     work lists are made once per session, linear in the plan; an instruction is one to three launches, and two
+ *           clears for each accumulator that it opens.
+ * Method:   grids are what the device's multiprocessors hold at once, of attention those that cuda_partition.c gives it, or
+ *           less where there is less to do; no bit depends on them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/parts.h"
+#include "runtime/kernels/work.h"
+
+enum { ALIGN = 64 };
+
+/* --- work lists --------------------------------------------------------------------------------------------------- */
+
+static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t *out_at, fcp_error *err) {
+    size_t need = w->size + (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (need > w->capacity) {
+        size_t capacity = need + need / 2 + 4096;
+        char *bigger = realloc(w->bytes, capacity);
+        if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of work lists", capacity);
+        w->bytes = bigger;
+        w->capacity = capacity;
+    }
+    memset(w->bytes + w->size, 0, need - w->size);
+    if (bytes) memcpy(w->bytes + w->size, records, bytes);
+    *out_at = w->size;
+    w->size = need;
+    return FCP_OK;
+}
+
+static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, fcp_kernel_work *lists,
+                           fcp_error *err) {
+    cuda_work *w = &rank->work[pass];
+    cuda_attend *a = &w->attends[w->attend_count++];
+    const fcp_arena *arena = &rank->arena[pass];
+    fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
+    fcp_code code = FCP_OK;
+    *a = (cuda_attend){.instr = instr};
+    if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* else dK, dV and dQ: all by keys */
+        code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
+        a->row_count = lists->row_count;
+        if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
+        if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
+    }
+    if (!code && pass == FCP_BACKWARD) {
+        code = fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
+        a->key_count = lists->key_count;
+        a->lock_count = lists->lock_count;
+        if (!code) code = append(w, lists->keys, lists->key_count * sizeof *lists->keys, &a->keys, err);
+        if (!code) code = append(w, lists->row_runs, lists->row_run_count * sizeof *lists->row_runs, &a->row_runs, err);
+    }
+    return code;
+}
+
+fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
+    const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank->arena[pass].rank, FCP_COMPUTE);
+    cuda_work *w = &rank->work[pass];
+    fcp_kernel_work lists = {0};
+    fcp_code code = FCP_OK;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < stream->count; i++) count += s->plan->instrs[stream->first + i].op == FCP_OP_ATTEND;
+    w->attends = calloc((size_t)count + 1, sizeof *w->attends);
+    if (!w->attends) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u work lists", count);
+    for (uint32_t i = 0; !code && i < stream->count; i++) {
+        const fcp_instr *x = &s->plan->instrs[stream->first + i];
+        if (x->op == FCP_OP_ATTEND) code = add_attend(rank, pass, x, i, &lists, err);
+    }
+    for (uint32_t i = 0; i < w->attend_count; i++) {
+        size_t words = (size_t)w->attends[i].lock_count * s->plan->problem->heads + 1;
+        if (words > rank->lock_words) rank->lock_words = words;
+    }
+    fcp_kernel_work_free(&lists);
+    return code;
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cuda_kernel_id id, uint64_t work,
+                       uint32_t multiprocessors, void *parameters, fcp_error *err) {
+    const cuda_kernel *k = &rank->device->kernels[id];
+    uint64_t most = (uint64_t)k->resident * multiprocessors;
+    void *list[] = {parameters};
+    if (!work) return FCP_OK;
+    unsigned blocks = (unsigned)(work < most ? work : most);
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.launch(k->function, blocks, 1, 1, k->threads, 1, 1, k->shared,
+                                               rank->streams[queue], list, NULL),
+                          err, "%s of %u blocks cannot be launched", k->name, blocks);
+}
+
+static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
+                        uint64_t per_block, fcp_error *err) {
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark_value = rank->mark;
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+}
+
+static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
+    if (!bytes) return FCP_OK;
+    return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, rank->streams[FCP_COMPUTE]), err,
+                          "cannot clear %zu bytes", bytes);
+}
+
+fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *a, fcp_error *err) {
+    const cuda_device *d = rank->device;
+    const fcp_arena *arena = &rank->arena[pass];
+    cu_ptr base = rank->work[pass].memory;
+    fk_launch rows, keys;
+    fk_launch_maps maps;
+    fcp_kernel_launch(arena, &rows);
+    rows.sequences = d->sequences;
+    rows.arrays = d->arrays;
+    rows.bands = d->bands;
+    rows.sinks = d->sinks;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark_value = rank->mark;
+    keys = rows;
+    rows.items = base + a->rows;
+    rows.runs = base + a->key_runs;
+    rows.item_count = a->row_count;
+    keys.items = base + a->keys;
+    keys.runs = base + a->row_runs;
+    keys.item_count = a->key_count;
+    uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
+    uint32_t share = d->attention[pass];
+    if (pass == FCP_FORWARD)
+        return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, a->row_count * heads, share,
+                      fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
+    if (d->backward != EMIT_SPLIT) {
+        cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
+        size_t words = (size_t)a->lock_count * heads + 1;
+        keys.locks = rank->locks;
+        keys.counter = rank->locks + (words - 1) * 4;
+        fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
+        return code ? code
+                    : launch(s, rank, FCP_COMPUTE, id, a->key_count * kv_heads, share,
+                             fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
+    }
+    uint64_t by_rows = (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads;
+    uint64_t by_keys = (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads;
+    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
+    return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
+}
+
+fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
+    const fcp_problem *p = s->plan->problem;
+    const fcp_arena *a = &rank->arena[pass];
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, q = rows * p->head_dim;
+    size_t kv = a->home_first[FCP_KEYS][a->homes] * p->kv_heads * p->head_dim;
+    fcp_code code;
+    if (pass == FCP_BACKWARD) {
+        code = fill(s, rank, (uintptr_t)a->dq, 0, q * sizeof *a->dq, err);
+        if (!code) code = fill(s, rank, (uintptr_t)a->dk, 0, kv * sizeof *a->dk, err);
+        return code ? code : fill(s, rank, (uintptr_t)a->dv, 0, kv * sizeof *a->dv, err);
+    }
+    code = fill(s, rank, (uintptr_t)a->o, 0, q * fcp_dtype_size((fcp_dtype)p->dtype), err);
+    if (code) return code;
+    if (!rank->device->sinks) return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
+    fk_support x = {.to = (uintptr_t)a->lse, .from = rank->device->sinks, .count = rows, .heads = p->heads};
+    return support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
+}
+
+fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
+    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    fk_support x = {.to = (uintptr_t)a->delta,
+                    .from = (uintptr_t)a->o,
+                    .other = (uintptr_t)a->d_o,
+                    .count = a->home_first[FCP_QUERIES][a->homes] * s->plan->problem->heads};
+    return support(s, rank, CUDA_DELTA, x, FK_SUPPORT_THREADS / 32, err);
+}
+
+fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
+    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    const fcp_problem *p = s->plan->problem;
+    uint64_t count = (uint64_t)s->plan->blocks[x->a].tokens * p->kv_heads * p->head_dim;
+    float *from[2], *to[2];
+    fcp_arena_dkv(a, x->b, &from[0], &from[1]);
+    fcp_arena_dkv(a, x->c, &to[0], &to[1]);
+    bool first = x->c >= a->homes && !rank->filled[x->c - a->homes];
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
+    for (int i = 0; !code && i < 2; i++) {
+        fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
+        code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),
+                                     rank->streams[FCP_COMPUTE], err)
+                     : support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
+    }
+    if (x->c >= a->homes) rank->filled[x->c - a->homes] = 1;
+    if (x->b >= a->homes) rank->filled[x->b - a->homes] = 0;
+    return code;
+}
+
+/* Adds to transient DKV slots need a sum to add to. */
+fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    fcp_code code = FCP_OK;
+    for (uint32_t i = x->a; i < x->a + x->b; i++)
+        for (uint32_t j = plan->visits[i].first_tile; !code && j < plan->visits[i].first_tile + plan->visits[i].tiles; j++) {
+            const fcp_tile *t = &plan->tiles[j];
+            if (t->dkv_slot < a->homes || rank->filled[t->dkv_slot - a->homes]) continue;
+            float *dk, *dv;
+            size_t bytes = (size_t)plan->blocks[t->k_block].tokens * p->kv_heads * p->head_dim * sizeof(float);
+            fcp_arena_dkv(a, t->dkv_slot, &dk, &dv);
+            code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
+            if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
+            rank->filled[t->dkv_slot - a->homes] = 1;
+        }
+    return code;
+}
+
+/* Numbers [first, end) of an accumulator, rounded to the input type in a queue's stream. It marks nothing. */
+static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
+                           uint64_t first, uint64_t end, fcp_error *err) {
+    const uint64_t per_block = 2 * FK_SUPPORT_THREADS;
+    fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first), .count = end - first};
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+}
+
+fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err) {
+    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    const uint8_t *is_early = rank->early[FCP_BACKWARD].slots;
+    const fcp_problem *p = s->plan->problem;
+    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = (uint64_t)p->kv_heads * p->head_dim;
+    fcp_code code = FCP_OK;
+    for (uint32_t first = 0, end; !code && first < a->homes; first = end) {
+        bool now = (is_early && is_early[first]) == early;
+        for (end = first + 1; end < a->homes && (is_early && is_early[end]) == (is_early && is_early[first]);) end++;
+        if (!now) continue;
+        const uint64_t *queries = a->home_first[FCP_QUERIES], *keys = a->home_first[FCP_KEYS];
+        code = round_part(s, rank, queue, a->dq_out, a->dq, queries[first] * q, queries[end] * q, err);
+        if (!code) code = round_part(s, rank, queue, a->dk_out, a->dk, keys[first] * kv, keys[end] * kv, err);
+        if (!code) code = round_part(s, rank, queue, a->dv_out, a->dv, keys[first] * kv, keys[end] * kv, err);
+    }
+    return code;
+}

@@ -1,0 +1,329 @@
+/* host_attend.c: attention on the host: a visit, forward and backward, as products of OpenBLAS and row functions.
+ *
+ * Requires: a verified plan; KV of the visit's tiles in their slots; in the backward pass LSE and delta of the rows,
+ *           and accumulators that hold sums (0 at least).
+ * Gives:    O and LSE of the visit's rows, or their running state; or dQ, dK, dV added to the accumulators.
+ * Cost:     4 (forward) or 10 (backward) * head_dim operations a pair of every cell that is not NONE; a panel of K and
+ *           V is converted once per strip and head.
+ * Source:   FlashAttention's forward and backward recurrences; the tile of scores stays in the second-level cache.
+ *
+ * Numbers: m is in log2 units and the scale is part of the product, so that a logit is one addition away from the
+ * exponential; a plan's score is evaluated in between, on natural logits. A sink joins the sum when a row's last visit
+ * ends, and LSE includes it, so that the backward pass needs nothing more. P and dS stay in float32. A masked score is
+ * selected, never computed. What a row may not see cannot reach it either where it is not finite (0 x NaN is NaN): a
+ * product that would multiply such a row by a masked P of 0 is done pair by pair.
+ */
+#include <cblas.h>
+
+#include "runtime/host/host.h"
+
+/* What the kernels need of a plan, a visit and a head. */
+struct view {
+    const fcp_plan *plan;
+    const fcp_arena *arena;
+    const fcp_visit *visit;
+    fcp_host_worker *w;
+    uint32_t d, head, kv_head; /* head: query head */
+    size_t q_stride, kv_stride; /* numbers from one token to the next */
+    fcp_dtype dtype;
+    size_t e;
+    float scale, scale2; /* scale2: for log2 units */
+    uint64_t token;      /* the strip's first home token */
+    uint32_t block_token; /* the same in its block */
+    uint32_t rows;
+    bool finite;         /* backward: Q and dO of the strip are */
+};
+
+static uint32_t whole_lanes(uint32_t width) { return (width + FCP_LANES - 1) / FCP_LANES * FCP_LANES; }
+
+/* --- masks -------------------------------------------------------------------------------------------------------- */
+
+/* A cell of a job: its place in the job, its size, and its bits (NULL: FULL). */
+struct cell {
+    uint32_t row, rows, key, keys;
+    const fcp_mask_bits *bits;
+};
+
+/* The job's next cell from (*r, *c) on, PARTIAL ones only if asked; false when there is none. */
+static bool next_cell(const struct view *x, const fcp_job *job, bool partial_only, uint32_t *r, uint32_t *c,
+                      struct cell *out) {
+    for (; *r * FCP_CELL < job->rows; ++*r, *c = 0)
+        for (; *c * FCP_CELL < job->keys; ++*c) {
+            bool partial = job->partial[*r] >> *c & 1;
+            if (partial_only && !partial) continue;
+            uint32_t row = *r * FCP_CELL, key = *c * FCP_CELL;
+            uint32_t rows = job->rows - row < FCP_CELL ? job->rows - row : FCP_CELL;
+            uint32_t keys = job->keys - key < FCP_CELL ? job->keys - key : FCP_CELL;
+            *out = (struct cell){row, rows, key, keys, NULL};
+            if (partial)
+                out->bits = fcp_maskcells_get(x->w->mask, job->q_position + row, job->k_position + key, rows, keys,
+                                              x->head);
+            ++*c;
+            return true;
+        }
+    return false;
+}
+
+static bool has_partial(const fcp_job *job) {
+    uint32_t any = 0;
+    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) any |= job->partial[r];
+    return any != 0;
+}
+
+static void select_masked(const struct view *x, const fcp_job *job, float *s, float value) {
+    struct cell cell;
+    for (uint32_t r = 0, c = 0; next_cell(x, job, true, &r, &c, &cell);)
+        fcp_rows_select(s + (size_t)cell.row * FCP_JOB + cell.key, FCP_JOB, cell.rows, cell.keys, cell.bits, value);
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+/* s = scale * rows * keys^T */
+static void scores(const struct view *x, const fcp_job *job, float scale, const float *rows, const float *keys,
+                   float *s) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)job->rows, (int)job->keys, (int)x->d, scale, rows,
+                (int)x->d, keys, (int)x->d, 0.0f, s, FCP_JOB);
+}
+
+/* The softmax's argument in log2 units, in w->s; the slopes beside it, if asked for and the plan has a score. */
+static void logits(const struct view *x, const fcp_job *job, const float *q, bool slopes) {
+    fcp_host_worker *w = x->w;
+    bool scored = w->score.code.count > 0;
+    scores(x, job, scored ? x->scale : x->scale2, q, w->k, w->s);
+    if (!scored) return;
+    if (slopes)
+        fcp_host_score_slopes(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
+                              FCP_JOB);
+    fcp_host_score_apply(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
+                         FCP_JOB);
+}
+
+/* out[row] += scale * sum over keys of p[row][key] * keys[key]: out and keys dense */
+static void gather(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p, const float *values,
+                   float *out) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)x->d, (int)keys, scale, p, FCP_JOB, values,
+                (int)x->d, 1.0f, out, (int)x->d);
+}
+
+/* out[key] += scale * sum over rows of p[row][key] * values[row]: out has the accumulators' stride */
+static void scatter(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p,
+                    const float *values, float *out) {
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)keys, (int)x->d, (int)rows, scale, p, FCP_JOB, values,
+                (int)x->d, 1.0f, out, (int)x->kv_stride);
+}
+
+static bool allowed(const fcp_mask_bits *bits, uint32_t r, uint32_t c) {
+    return bits->bits[r][c / FCP_LANES] >> c % FCP_LANES & 1;
+}
+
+/* The same cell by cell, the PARTIAL ones pair by pair, so that what is masked is not multiplied at all. */
+static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, const float *values,
+                           float *out) {
+    struct cell cell;
+    for (uint32_t r = 0, c = 0; next_cell(x, job, false, &r, &c, &cell);) {
+        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key, *from = values + (size_t)cell.key * x->d;
+        float *to = out + (size_t)cell.row * x->d;
+        if (!cell.bits) {
+            gather(x, cell.rows, cell.keys, scale, cell_p, from, to);
+            continue;
+        }
+        for (uint32_t i = 0; i < cell.rows; i++)
+            for (uint32_t j = 0; j < cell.keys; j++) {
+                if (!allowed(cell.bits, i, j)) continue;
+                float f = scale * cell_p[(size_t)i * FCP_JOB + j];
+                for (uint32_t t = 0; t < x->d; t++) to[(size_t)i * x->d + t] += f * from[(size_t)j * x->d + t];
+            }
+    }
+}
+
+static void scatter_careful(const struct view *x, const fcp_job *job, float scale, const float *p, const float *values,
+                            float *out) {
+    struct cell cell;
+    for (uint32_t r = 0, c = 0; next_cell(x, job, false, &r, &c, &cell);) {
+        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key, *from = values + (size_t)cell.row * x->d;
+        float *to = out + cell.key * x->kv_stride;
+        if (!cell.bits) {
+            scatter(x, cell.rows, cell.keys, scale, cell_p, from, to);
+            continue;
+        }
+        for (uint32_t i = 0; i < cell.rows; i++)
+            for (uint32_t j = 0; j < cell.keys; j++) {
+                if (!allowed(cell.bits, i, j)) continue;
+                float f = scale * cell_p[(size_t)i * FCP_JOB + j];
+                for (uint32_t t = 0; t < x->d; t++) to[j * x->kv_stride + t] += f * from[(size_t)i * x->d + t];
+            }
+    }
+}
+
+/* --- strips ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of a home tensor in the dtype, for the view's head, to dst. */
+static bool load_rows(const struct view *x, const void *tensor, float *dst) {
+    const char *from = (const char *)tensor + (x->token * x->q_stride + (size_t)x->head * x->d) * x->e;
+    return fcp_rows_load(x->dtype, from, x->q_stride, x->rows, x->d, dst);
+}
+
+/* K and V of a job. */
+static void load_keys(const struct view *x, const fcp_job *job, bool *k_finite, bool *v_finite) {
+    char *k, *v;
+    fcp_arena_kv(x->arena, x->plan->tiles[job->tile].kv_slot, &k, &v);
+    size_t at = (job->key * x->kv_stride + (size_t)x->kv_head * x->d) * x->e;
+    *k_finite = fcp_rows_load(x->dtype, k + at, x->kv_stride, job->keys, x->d, x->w->k);
+    *v_finite = fcp_rows_load(x->dtype, v + at, x->kv_stride, job->keys, x->d, x->w->v);
+}
+
+/* The strip's running state: from its slot, or that of rows that have seen nothing. */
+static void open_state(const struct view *x) {
+    const fcp_problem *p = x->plan->problem;
+    fcp_host_worker *w = x->w;
+    if (x->visit->flags & FCP_VISIT_FIRST) {
+        memset(w->o, 0, (size_t)x->rows * x->d * sizeof *w->o);
+        for (uint32_t r = 0; r < x->rows; r++) w->m[r] = -INFINITY, w->l[r] = 0;
+        return;
+    }
+    float *o, *m, *l;
+    fcp_arena_state(x->arena, x->visit->state_slot, &o, &m, &l);
+    for (uint32_t r = 0; r < x->rows; r++) {
+        size_t row = ((size_t)x->block_token + r) * p->heads + x->head;
+        memcpy(w->o + (size_t)r * x->d, o + row * x->d, x->d * sizeof *o);
+        w->m[r] = m[row];
+        w->l[r] = l[row];
+    }
+}
+
+/* Writes the state back, or on the last visit O and LSE. */
+static void close_state(const struct view *x) {
+    const fcp_problem *p = x->plan->problem;
+    fcp_host_worker *w = x->w;
+    if (x->visit->flags & FCP_VISIT_LAST) {
+        char *o = (char *)x->arena->o + (x->token * x->q_stride + (size_t)x->head * x->d) * x->e;
+        if (w->score.sink) fcp_host_sink(w->score.sink[x->head], x->rows, w->m, w->l, w->lse);
+        else
+            for (uint32_t r = 0; r < x->rows; r++)
+                w->lse[r] = w->l[r] == 0 ? -INFINITY : FCP_LN2 * (double)w->m[r] + log((double)w->l[r]);
+        fcp_rows_store(x->dtype, w->o, x->rows, x->d, w->l, o, x->q_stride, w->row);
+        for (uint32_t r = 0; r < x->rows; r++)
+            x->arena->lse[(x->token + r) * p->heads + x->head] = (float)w->lse[r];
+        return;
+    }
+    float *o, *m, *l;
+    fcp_arena_state(x->arena, x->visit->state_slot, &o, &m, &l);
+    for (uint32_t r = 0; r < x->rows; r++) {
+        size_t row = ((size_t)x->block_token + r) * p->heads + x->head;
+        memcpy(o + row * x->d, w->o + (size_t)r * x->d, x->d * sizeof *o);
+        m[row] = w->m[r];
+        l[row] = w->l[r];
+    }
+}
+
+static void forward_strip(const struct view *x) {
+    fcp_host_worker *w = x->w;
+    load_rows(x, x->arena->q, w->q);
+    open_state(x);
+    for (uint32_t i = 0; i < w->work.count; i++) {
+        const fcp_job *job = &w->work.jobs[i];
+        bool k_finite, v_finite, partial = has_partial(job);
+        uint32_t width = whole_lanes(job->keys);
+        float *o = w->o + (size_t)job->row * x->d;
+        load_keys(x, job, &k_finite, &v_finite);
+        logits(x, job, w->q + (size_t)job->row * x->d, false);
+        if (partial) select_masked(x, job, w->s, -INFINITY);
+        fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, -INFINITY);
+        fcp_rows_softmax(w->s, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row, o, x->d);
+        if (partial && !v_finite) gather_careful(x, job, 1.0f, w->s, w->v, o);
+        else gather(x, job->rows, job->keys, 1.0f, w->s, w->v, o);
+    }
+    close_state(x);
+}
+
+static void backward_strip(const struct view *x) {
+    const fcp_problem *p = x->plan->problem;
+    fcp_host_worker *w = x->w;
+    bool q_finite = load_rows(x, x->arena->q, w->q), do_finite = load_rows(x, x->arena->d_o, w->o);
+    memset(w->dq, 0, (size_t)x->rows * x->d * sizeof *w->dq);
+    for (uint32_t r = 0; r < x->rows; r++) {
+        size_t row = (x->token + r) * p->heads + x->head;
+        w->m[r] = (float)(FCP_LOG2E * (double)x->arena->lse[row]);
+        w->l[r] = x->arena->delta[row];
+    }
+    for (uint32_t i = 0; i < w->work.count; i++) {
+        const fcp_job *job = &w->work.jobs[i];
+        bool k_finite, v_finite, partial = has_partial(job);
+        uint32_t width = whole_lanes(job->keys);
+        float *q = w->q + (size_t)job->row * x->d, *d_o = w->o + (size_t)job->row * x->d, *dk, *dv;
+        float *dq = w->dq + (size_t)job->row * x->d;
+        fcp_arena_dkv(x->arena, x->plan->tiles[job->tile].dkv_slot, &dk, &dv);
+        dk += job->key * x->kv_stride + (size_t)x->kv_head * x->d;
+        dv += job->key * x->kv_stride + (size_t)x->kv_head * x->d;
+        load_keys(x, job, &k_finite, &v_finite);
+        logits(x, job, q, true);
+        scores(x, job, 1.0f, d_o, w->v, w->dp);
+        fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, 0);
+        fcp_rows_pad(w->dp, FCP_JOB, job->rows, job->keys, width, 0);
+        fcp_rows_gradient(w->s, w->dp, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row);
+        if (w->score.code.count) fcp_host_score_chain(&w->score, job->rows, job->keys, w->s, w->dp, FCP_JOB);
+        if (partial) {
+            select_masked(x, job, w->s, 0);
+            select_masked(x, job, w->dp, 0);
+        }
+        if (partial && !do_finite) scatter_careful(x, job, 1.0f, w->s, d_o, dv);
+        else scatter(x, job->rows, job->keys, 1.0f, w->s, d_o, dv);
+        if (partial && !q_finite) scatter_careful(x, job, x->scale, w->dp, q, dk);
+        else scatter(x, job->rows, job->keys, x->scale, w->dp, q, dk);
+        if (partial && !k_finite) gather_careful(x, job, x->scale, w->dp, w->k, dq);
+        else gather(x, job->rows, job->keys, x->scale, w->dp, w->k, dq);
+    }
+    for (uint32_t r = 0; r < x->rows; r++)
+        fcp_rows_add(x->arena->dq + (x->token + r) * x->q_stride + (size_t)x->head * x->d, w->dq + (size_t)r * x->d,
+                     x->d);
+}
+
+/* All strips of a visit, for the query heads of KV heads [head, head + heads). */
+static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads,
+                     unsigned idle_flags, void (*strip)(const struct view *)) {
+    const fcp_plan *plan = a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_block *block = &plan->blocks[visit->q_block];
+    uint32_t group = p->heads / p->kv_heads;
+    struct view x = {.plan = plan,
+                     .arena = a,
+                     .visit = visit,
+                     .w = w,
+                     .d = p->head_dim,
+                     .q_stride = (size_t)p->heads * p->head_dim,
+                     .kv_stride = (size_t)p->kv_heads * p->head_dim,
+                     .dtype = (fcp_dtype)p->dtype,
+                     .e = fcp_dtype_size((fcp_dtype)p->dtype),
+                     .scale = (float)p->scale,
+                     .scale2 = (float)(p->scale * FCP_LOG2E)};
+    fcp_code code = fcp_work_begin(&w->work, plan, visit);
+    for (uint32_t i = block->first_piece; code == FCP_OK && i < block->first_piece + block->pieces; i++) {
+        const fcp_piece *piece = &plan->pieces[i];
+        fcp_plan_env(plan, piece->sequence, w->arrays, w->bands, &w->env);
+        fcp_maskcells_sequence(w->mask, &w->env, piece->sequence);
+        for (uint32_t row = 0; code == FCP_OK && row < piece->length; row += FCP_STRIP) {
+            code = fcp_work_strip(&w->work, plan, visit, i, row);
+            if (code != FCP_OK || (w->work.count == 0 && (visit->flags & idle_flags) == idle_flags)) continue;
+            x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
+            x.block_token = piece->offset + row;
+            x.token = a->home_first[FCP_QUERIES][block->home_slot] + x.block_token;
+            for (uint32_t h = head * group; h < (head + heads) * group; h++) {
+                x.head = h;
+                x.kv_head = h / group;
+                strip(&x);
+            }
+        }
+    }
+    return code;
+}
+
+/* A strip without work: nothing to do where prepared outputs are right already, that is on a first and last visit. */
+fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
+                          uint32_t heads) {
+    return walk(w, a, visit, head, heads, FCP_VISIT_FIRST | FCP_VISIT_LAST, forward_strip);
+}
+
+fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
+                           uint32_t heads) {
+    return walk(w, a, visit, head, heads, 0, backward_strip);
+}

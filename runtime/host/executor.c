@@ -1,0 +1,648 @@
+/* exec.c: sessions: every rank's two queues of instructions, walked by two threads.
+ *
+ * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
+ * Cost:     two threads a rank while a pass runs (and helpers where there are more processors than ranks); an arena a
+ *           rank of what fcp_rank_memory counts; scratch a worker.
+ * Order:    an instruction begins when the one before it in its queue is complete; WAIT n when the other queue has
+ *           completed n. Nothing else orders anything, and nothing is decided here: what the bits depend on is in the
+ *           plan. Work on different KV heads is shared out among a rank's helpers as they come free, and touches
+ *           disjoint numbers.
+ * Failure:  the first error is kept, with rank, pass, stage and instruction, and everyone is woken to leave. A wait
+ *           fails when for timeout_s nobody in the session has completed an instruction or is computing.
+ */
+#include "runtime/host/executor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/host/blas.h"
+#include "runtime/exec/segments.h"
+#include "runtime/exec/session.h"
+
+enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
+
+/* The helpers of one rank: they share out the KV heads of one ATTEND at a time. */
+struct team {
+    fcp_rank *rank;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t call;            /* number of the ATTEND under way */
+    uint32_t first, count;    /* its visits */
+    uint32_t next_head, busy; /* heads given out; members at work */
+    bool stop, locks;
+    fcp_code code;
+    fcp_error err;
+};
+
+struct member {
+    struct team *team;
+    uint32_t worker;
+    pthread_t thread;
+};
+
+struct fcp_exec {
+    fcp_session base;
+    const fcp_plan *plan;
+    fcp_device *device;
+    fcp_net *net;
+    uint32_t timeout_s, workers, team_size; /* team_size > 1: workers belong to ranks, team_size each */
+    fcp_rank *ranks;
+    fcp_homes *homes; /* of every rank */
+    struct team *teams;
+    struct member *members; /* team_size - 1 a rank */
+    bool broken; /* it has not the memory for its plan */
+    /* workers free to compute */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool locks;
+    uint32_t *free_workers, free_count;
+    /* the pass under way */
+    fcp_pass pass;
+    _Atomic bool failed;
+    _Atomic uint64_t progress;
+    _Atomic uint32_t computing;
+    fcp_error error; /* the first, under lock */
+};
+
+static const char *const class_names[FCP_CLASSES] = {[FCP_KV] = "KV", [FCP_Q] = "Q", [FCP_DKV] = "dKV",
+                                                     [FCP_STATE] = "state", [FCP_IN] = "inputs", [FCP_OUT] = "outputs"};
+
+static const fcp_session_kind exec_kind;
+
+/* --- failure ------------------------------------------------------------------------------------------------------ */
+
+static void wake_everyone(fcp_exec *s) {
+    fcp_net_abort(s->net);
+    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+        pthread_mutex_lock(&s->ranks[r].lock);
+        pthread_cond_broadcast(&s->ranks[r].changed);
+        pthread_mutex_unlock(&s->ranks[r].lock);
+    }
+    pthread_mutex_lock(&s->lock);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Keeps the first error and ends the pass. */
+static void fail(fcp_exec *s, fcp_code code, const char *text) {
+    pthread_mutex_lock(&s->lock);
+    bool first = !s->failed;
+    if (first) {
+        fcp_fail(&s->error, code, "%s", text);
+        s->failed = true;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (first) wake_everyone(s);
+}
+
+static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code code, const char *why) {
+    fcp_exec *s = rank->session;
+    const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, s->pass, rank->index, queue)->first + index];
+    char text[sizeof s->error.message];
+    snprintf(text, sizeof text, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s): %s", rank->index,
+             fcp_pass_names[s->pass], x->stage, index, fcp_queue_names[queue], fcp_op_names[x->op], why);
+    fail(s, code, text);
+}
+
+/* How long a wait may still go on, asked after each slice of it: the limit starts anew whenever somebody gets on or computes. Where many wait for one
+ * another, whoever waits in the earliest round is nearest to the cause: the others let it speak first. */
+struct patience {
+    uint64_t progress;
+    fcp_patience left;
+    uint32_t courtesy; /* slices left */
+};
+
+/* Milliseconds of one slice of a wait. */
+static uint32_t slice(const fcp_exec *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
+
+static struct patience patience_begin(const fcp_exec *s) {
+    return (struct patience){s->progress, fcp_patience_of(s->timeout_s, 1.2e-3 * slice(s)), 3};
+}
+
+static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round) {
+    if (s->progress != p->progress || s->computing) *p = patience_begin(s);
+    if (!fcp_patience_ends(&p->left)) return false;
+    bool earlier = false;
+    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) earlier |= s->ranks[r].waiting < round;
+    return !earlier || p->courtesy-- == 0;
+}
+
+/* --- workers and teams -------------------------------------------------------------------------------------------- */
+
+/* A worker to compute with; false when the pass has failed. */
+static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
+    fcp_exec *s = rank->session;
+    if (s->team_size > 1) {
+        *out_worker = rank->index * s->team_size;
+        s->computing++;
+        return !s->failed;
+    }
+    pthread_mutex_lock(&s->lock);
+    while (s->free_count == 0 && !s->failed) pthread_cond_wait(&s->changed, &s->lock);
+    bool ok = !s->failed;
+    if (ok) *out_worker = s->free_workers[--s->free_count];
+    pthread_mutex_unlock(&s->lock);
+    if (ok) s->computing++;
+    return ok;
+}
+
+static void give_worker(fcp_rank *rank, uint32_t worker) {
+    fcp_exec *s = rank->session;
+    s->computing--;
+    if (s->team_size > 1) return;
+    pthread_mutex_lock(&s->lock);
+    s->free_workers[s->free_count++] = worker;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Takes heads until none is left. The lock is held, and is when this returns. */
+static void share_heads(struct team *t, uint32_t worker) {
+    const fcp_rank *rank = t->rank;
+    uint32_t heads = rank->session->plan->problem->kv_heads;
+    t->busy++;
+    while (t->next_head < heads && t->code == FCP_OK) {
+        uint32_t head = t->next_head++, first = t->first, count = t->count;
+        fcp_error err;
+        pthread_mutex_unlock(&t->lock);
+        fcp_device *device = rank->session->device;
+        fcp_code code = device->backend->attend(device, worker, &rank->arena, first, count, head, 1, &err);
+        pthread_mutex_lock(&t->lock);
+        if (code != FCP_OK && t->code == FCP_OK) t->code = code, t->err = err;
+    }
+    if (--t->busy == 0) pthread_cond_broadcast(&t->changed);
+}
+
+static void *run_member(void *argument) {
+    struct member *m = argument;
+    struct team *t = m->team;
+    uint64_t seen = 0;
+    pthread_mutex_lock(&t->lock);
+    for (;;) {
+        while (t->call == seen && !t->stop) pthread_cond_wait(&t->changed, &t->lock);
+        if (t->stop) break;
+        seen = t->call;
+        share_heads(t, m->worker);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x, fcp_error *err) {
+    pthread_mutex_lock(&t->lock);
+    t->first = x->a;
+    t->count = x->b;
+    t->next_head = 0;
+    t->code = FCP_OK;
+    t->call++;
+    pthread_cond_broadcast(&t->changed);
+    share_heads(t, worker);
+    while (t->busy) pthread_cond_wait(&t->changed, &t->lock);
+    fcp_code code = t->code;
+    if (code != FCP_OK) *err = t->err;
+    pthread_mutex_unlock(&t->lock);
+    return code;
+}
+
+/* --- instructions ------------------------------------------------------------------------------------------------- */
+
+/* Adds to transient DKV slots need a sum to add to. */
+static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
+    const fcp_plan *plan = rank->arena.plan;
+    const fcp_problem *p = plan->problem;
+    fcp_device *device = rank->session->device;
+    for (uint32_t i = x->a; i < x->a + x->b; i++) {
+        const fcp_visit *v = &plan->visits[i];
+        for (uint32_t j = v->first_tile; j < v->first_tile + v->tiles; j++) {
+            const fcp_tile *t = &plan->tiles[j];
+            if (t->dkv_slot < rank->homes || rank->filled[t->dkv_slot - rank->homes]) continue;
+            float *dk, *dv;
+            size_t bytes = (size_t)plan->blocks[t->k_block].tokens * p->kv_heads * p->head_dim * sizeof(float);
+            fcp_arena_dkv(&rank->arena, t->dkv_slot, &dk, &dv);
+            device->backend->clear(device, dk, bytes);
+            device->backend->clear(device, dv, bytes);
+            rank->filled[t->dkv_slot - rank->homes] = 1;
+        }
+    }
+}
+
+static void reduce(fcp_rank *rank, const fcp_instr *x) {
+    const fcp_plan *plan = rank->arena.plan;
+    const fcp_problem *p = plan->problem;
+    fcp_device *device = rank->session->device;
+    size_t count = (size_t)plan->blocks[x->a].tokens * p->kv_heads * p->head_dim;
+    float *from_k, *from_v, *to_k, *to_v;
+    fcp_arena_dkv(&rank->arena, x->b, &from_k, &from_v);
+    fcp_arena_dkv(&rank->arena, x->c, &to_k, &to_v);
+    bool first = x->c >= rank->homes && !rank->filled[x->c - rank->homes];
+    device->backend->reduce(device, to_k, from_k, count, first);
+    device->backend->reduce(device, to_v, from_v, count, first);
+    if (x->c >= rank->homes) rank->filled[x->c - rank->homes] = 1;
+    if (x->b >= rank->homes) rank->filled[x->b - rank->homes] = 0;
+}
+
+/* Home tokens that a transfer is about to take out must be in their output type. */
+static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
+    fcp_device *device = rank->session->device;
+    if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD)
+        device->backend->finish(device, &rank->arena, t->block, t->first, t->tokens);
+}
+
+static void copy_local(fcp_rank *rank, const fcp_instr *x) {
+    fcp_device *device = rank->session->device;
+    for (uint32_t i = x->a; i < x->a + x->b; i++) {
+        const fcp_transfer *t = &rank->arena.plan->transfers[i];
+        fcp_segment home[FCP_SEGMENTS], caller[FCP_SEGMENTS];
+        finish_outputs(rank, t);
+        uint32_t count = fcp_segments_block(&rank->arena, t, home);
+        fcp_segments_caller(&rank->arena, rank->tensors, t, caller);
+        for (uint32_t j = 0; j < count; j++)
+            if (t->cls == FCP_IN) device->backend->copy(device, home[j].data, caller[j].data, home[j].bytes);
+            else device->backend->copy(device, caller[j].data, home[j].data, home[j].bytes);
+    }
+}
+
+static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
+    fcp_exec *s = rank->session;
+    uint32_t worker;
+    fcp_code code = FCP_OK;
+    if (!take_worker(rank, &worker)) return FCP_OK; /* somebody else has failed */
+    switch (x->op) {
+    case FCP_OP_COPY: copy_local(rank, x); break;
+    case FCP_OP_DELTA: s->device->backend->delta(s->device, worker, &rank->arena); break;
+    case FCP_OP_REDUCE: reduce(rank, x); break;
+    case FCP_OP_ATTEND:
+        if (rank->arena.pass == FCP_BACKWARD) open_accumulators(rank, x);
+        if (s->team_size > 1) code = team_attend(&s->teams[rank->index], worker, x, err);
+        else
+            code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0,
+                                              s->plan->problem->kv_heads, err);
+        break;
+    default: code = fcp_fail(err, FCP_E_INTERNAL, "not an instruction of this queue");
+    }
+    give_worker(rank, worker);
+    return code;
+}
+
+static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
+    fcp_exec *s = rank->session;
+    const fcp_transfer *transfers = &s->plan->transfers[x->a];
+    if (x->b > rank->wire_capacity) {
+        fcp_wire *bigger = realloc(rank->wires, x->b * sizeof *bigger);
+        if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a group of %u", x->b);
+        rank->wires = bigger;
+        rank->wire_capacity = x->b;
+    }
+    for (uint32_t i = 0; i < x->b; i++) {
+        const fcp_transfer *t = &transfers[i];
+        fcp_wire *w = &rank->wires[i];
+        *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
+        bool caller = fcp_at_caller(t);
+        if (!caller && t->dir == FCP_SEND) finish_outputs(rank, t);
+        w->segments =
+            (uint16_t)(caller ? fcp_segments_caller(&rank->arena, rank->tensors, t, w->segment) : fcp_segments_block(&rank->arena, t, w->segment));
+    }
+    fcp_code code = fcp_net_launch(s->net, rank->index, s->pass, x->c, rank->wires, x->b, err);
+    struct patience patience = patience_begin(s);
+    rank->waiting = x->c;
+    while (code == FCP_OK) {
+        uint32_t wire = 0;
+        fcp_wait state = fcp_net_wait(s->net, rank->index, slice(s), &wire, err);
+        if (state == FCP_WAIT_ABORTED) return FCP_OK;
+        if (state == FCP_WAIT_FAILED) return err->code;
+        if (state == FCP_WAIT_DONE) break;
+        if (!patience_ends(s, &patience, x->c)) continue;
+        const fcp_transfer *t = &transfers[wire];
+        char why[240];
+        snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s of block %u, tokens %u to %u)", x->c,
+                 t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->timeout_s,
+                 class_names[t->cls], t->block, t->first, t->first + t->tokens);
+        fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
+        return FCP_OK;
+    }
+    rank->waiting = FCP_NONE;
+    for (uint32_t i = 0; code == FCP_OK && i < x->b; i++) {
+        const fcp_transfer *t = &transfers[i];
+        if (t->cls != FCP_DKV || t->slot < rank->homes) continue;
+        if (t->dir == FCP_RECV) rank->filled[t->slot - rank->homes] = 1;
+        else if (t->first + t->tokens == s->plan->blocks[t->block].tokens) rank->filled[t->slot - rank->homes] = 0;
+    }
+    return code;
+}
+
+/* WAIT: the other queue must have completed `count` instructions. */
+static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t count) {
+    fcp_exec *s = rank->session;
+    fcp_queue other = queue == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
+    struct patience patience = patience_begin(s);
+    bool late = false;
+    pthread_mutex_lock(&rank->lock);
+    while (rank->completed[other] < count && !s->failed && !late) {
+        struct timespec until = fcp_deadline(slice(s));
+        if (pthread_cond_timedwait(&rank->changed, &rank->lock, &until)) late = patience_ends(s, &patience, FCP_NONE);
+    }
+    uint32_t done = rank->completed[other];
+    pthread_mutex_unlock(&rank->lock);
+    if (done >= count || s->failed) return;
+    char why[160];
+    snprintf(why, sizeof why, "the %s queue has completed %u of %u instructions, and nothing went on for %u s",
+             fcp_queue_names[other], done, count, s->timeout_s);
+    fail_at(rank, queue, index, FCP_E_RUN, why);
+}
+
+static void run_queue(fcp_rank *rank, fcp_queue queue) {
+    fcp_exec *s = rank->session;
+    const fcp_stream *stream = fcp_stream_of(s->plan, s->pass, rank->index, queue);
+    for (uint32_t i = 0; i < stream->count && !s->failed; i++) {
+        const fcp_instr *x = &s->plan->instrs[stream->first + i];
+        fcp_error err = {0};
+        fcp_code code = FCP_OK;
+        if (x->op == FCP_OP_WAIT) wait_for(rank, queue, i, x->a);
+        else if (queue == FCP_COMPUTE) code = compute(rank, x, &err);
+        else if (x->op == FCP_OP_LAUNCH) code = launch(rank, i, x, &err);
+        else code = fcp_fail(&err, FCP_E_INTERNAL, "not an instruction of this queue");
+        if (code != FCP_OK) fail_at(rank, queue, i, code, err.message);
+        if (s->failed) return;
+        pthread_mutex_lock(&rank->lock);
+        rank->completed[queue]++;
+        pthread_cond_broadcast(&rank->changed);
+        pthread_mutex_unlock(&rank->lock);
+        s->progress++;
+    }
+}
+
+static void *run_compute(void *argument) {
+    fcp_rank *rank = argument;
+    uint32_t worker;
+    if (!take_worker(rank, &worker)) return NULL;
+    rank->session->device->backend->prepare(rank->session->device, &rank->arena);
+    give_worker(rank, worker);
+    pthread_mutex_lock(&rank->lock);
+    rank->prepared = true;
+    pthread_cond_broadcast(&rank->changed);
+    pthread_mutex_unlock(&rank->lock);
+    run_queue(rank, FCP_COMPUTE);
+    return NULL;
+}
+
+static void *run_comm(void *argument) {
+    fcp_rank *rank = argument;
+    pthread_mutex_lock(&rank->lock);
+    while (!rank->prepared && !rank->session->failed) pthread_cond_wait(&rank->changed, &rank->lock);
+    pthread_mutex_unlock(&rank->lock);
+    run_queue(rank, FCP_COMM);
+    return NULL;
+}
+
+/* --- sessions ----------------------------------------------------------------------------------------------------- */
+
+static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
+    const char *text = "no memory for locks";
+    if (pthread_mutex_init(&s->lock, NULL)) return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
+    if (!fcp_condition_init(&s->changed)) {
+        pthread_mutex_destroy(&s->lock);
+        return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
+    }
+    s->locks = true;
+    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+        fcp_rank *rank = &s->ranks[r];
+        struct team *team = &s->teams[r];
+        if (pthread_mutex_init(&rank->lock, NULL)) return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
+        if (!fcp_condition_init(&rank->changed)) {
+            pthread_mutex_destroy(&rank->lock);
+            return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
+        }
+        rank->locks = true;
+        if (pthread_mutex_init(&team->lock, NULL)) return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
+        if (!fcp_condition_init(&team->changed)) {
+            pthread_mutex_destroy(&team->lock);
+            return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
+        }
+        team->locks = true;
+    }
+    return FCP_OK;
+}
+
+static void count_homes(fcp_exec *s) {
+    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+        const fcp_homes *h = &s->homes[r];
+        fcp_rank *rank = &s->ranks[r];
+        rank->homes = h->homes;
+        for (int side = 0; side < FCP_SIDES; side++) {
+            rank->home_tokens[side] = h->tokens[side];
+            rank->home_first[side] = h->first[side];
+        }
+    }
+}
+
+/* Its slots, and memory where it needs more than it has. */
+static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
+    size_t most = 0;
+    uint32_t dkv = 0;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (!(s->plan->problem->passes >> pass & 1)) continue;
+        fcp_slots_of(s->plan, (fcp_pass)pass, rank->index, rank->homes, rank->home_tokens, &rank->slots[pass]);
+        size_t bytes = fcp_arena_size(s->plan, (fcp_pass)pass, &rank->slots[pass]);
+        if (bytes > most) most = bytes;
+        if (rank->slots[pass].dkv > dkv) dkv = rank->slots[pass].dkv;
+    }
+    free(rank->filled);
+    rank->filled = calloc(dkv + 1, 1);
+    fcp_code code = rank->filled ? FCP_OK : FCP_E_NO_MEMORY;
+    if (!code && (!rank->memory || most > rank->memory_held)) {
+        if (rank->memory) s->device->backend->release(s->device, rank->memory);
+        rank->memory = NULL;
+        code = s->device->backend->allocate(s->device, most, &rank->memory, err);
+        rank->memory_held = most;
+    }
+    return code ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most) : FCP_OK;
+}
+
+static uint32_t processors(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > FCP_BLAS_CALLERS ? FCP_BLAS_CALLERS : (uint32_t)n;
+}
+
+/* How many workers, and whether ranks have teams of them. */
+static void choose_workers(fcp_exec *s, uint32_t threads) {
+    const fcp_problem *p = s->plan->problem;
+    if (threads == 0) threads = processors();
+    if (threads > FCP_BLAS_CALLERS) threads = FCP_BLAS_CALLERS;
+    s->team_size = threads / p->ranks;
+    if (s->team_size > p->kv_heads) s->team_size = p->kv_heads;
+    if (s->team_size < 1) s->team_size = 1;
+    s->workers = s->team_size > 1 ? s->team_size * p->ranks : threads < p->ranks ? threads : p->ranks;
+}
+
+static void exec_free(fcp_session *session) {
+    fcp_exec *s = (fcp_exec *)session;
+    uint32_t ranks = s->plan->problem->ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
+        if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
+        if (rank) free(rank->filled);
+        if (rank) free(rank->wires);
+        if (rank && rank->locks) {
+            pthread_cond_destroy(&rank->changed);
+            pthread_mutex_destroy(&rank->lock);
+        }
+        if (s->teams && s->teams[r].locks) {
+            pthread_cond_destroy(&s->teams[r].changed);
+            pthread_mutex_destroy(&s->teams[r].lock);
+        }
+    }
+    if (s->locks) {
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->lock);
+    }
+    fcp_net_close(s->net);
+    fcp_device_close(s->device);
+    free(s->ranks);
+    free(s->homes);
+    free(s->teams);
+    free(s->members);
+    free(s->free_workers);
+    free(s);
+}
+
+fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
+                               fcp_session **out_session, fcp_error *err) {
+    uint32_t ranks = plan->problem->ranks;
+    fcp_exec *s = calloc(1, sizeof *s);
+    if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
+    s->base = (fcp_session){&exec_kind, plan, 0, plan->problem->ranks};
+    s->plan = plan;
+    s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    choose_workers(s, options ? options->compute_threads : 0);
+    s->ranks = calloc(ranks, sizeof *s->ranks);
+    s->teams = calloc(ranks, sizeof *s->teams);
+    s->members = calloc((size_t)ranks * (s->team_size - 1) + 1, sizeof *s->members);
+    s->free_workers = calloc(s->workers, sizeof *s->free_workers);
+    s->homes = fcp_homes_of(plan);
+    fcp_code code = FCP_OK;
+    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
+    if (code == FCP_OK) code = init_locks(s, err);
+    if (code == FCP_OK) code = fcp_device_open(backend, plan, s->workers, &s->device, err);
+    if (code == FCP_OK) code = fcp_net_open(&fcp_transport_threads, ranks, &s->net, err);
+    if (code == FCP_OK) count_homes(s);
+    for (uint32_t r = 0; code == FCP_OK && r < ranks; r++) {
+        s->ranks[r].session = s;
+        s->ranks[r].index = r;
+        s->teams[r].rank = &s->ranks[r];
+        code = make_rank(s, &s->ranks[r], err);
+    }
+    if (code != FCP_OK) {
+        exec_free(&s->base);
+        return code;
+    }
+    *out_session = &s->base;
+    return FCP_OK;
+}
+
+static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
+    s->pass = pass;
+    s->failed = false;
+    s->progress = 0;
+    s->computing = 0;
+    s->error = (fcp_error){0};
+    s->free_count = s->team_size > 1 ? 0 : s->workers;
+    for (uint32_t i = 0; i < s->free_count; i++) s->free_workers[i] = i;
+    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+        fcp_rank *rank = &s->ranks[r];
+        fcp_arena_lay(s->plan, pass, r, &rank->slots[pass], rank->home_first, rank->memory, &rank->arena);
+        memset(rank->filled, 0, rank->slots[pass].dkv);
+        rank->tensors = &tensors[r];
+        rank->prepared = false;
+        rank->waiting = FCP_NONE;
+        rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
+        s->teams[r].stop = false;
+        s->teams[r].call = 0;
+    }
+    fcp_net_reset(s->net);
+}
+
+/* Arenas are the backend's, whichever device it gave them for: those that are large enough stay. */
+static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err) {
+    fcp_exec *s = (fcp_exec *)session;
+    fcp_device *device = NULL;
+    if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
+    fcp_homes *homes = fcp_homes_of(plan);
+    if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    fcp_code code = fcp_device_open(s->device->backend, plan, s->workers, &device, err);
+    if (code != FCP_OK) {
+        free(homes);
+        return code;
+    }
+    fcp_device_close(s->device);
+    free(s->homes);
+    s->device = device;
+    s->homes = homes;
+    s->plan = s->base.plan = plan;
+    count_homes(s);
+    for (uint32_t r = 0; code == FCP_OK && r < plan->problem->ranks; r++) code = make_rank(s, &s->ranks[r], err);
+    s->broken = code != FCP_OK;
+    return code;
+}
+
+static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *argument) {
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr)) return false;
+    bool ok = pthread_attr_setstacksize(&attr, stack) == 0 && pthread_create(thread, &attr, body, argument) == 0;
+    pthread_attr_destroy(&attr);
+    return ok;
+}
+
+/* Starts all threads and waits for them. */
+static void run_threads(fcp_exec *s, pthread_t *threads) {
+    uint32_t ranks = s->plan->problem->ranks, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
+    for (uint32_t i = 0; i < helpers && !s->failed; i++) {
+        struct member *m = &s->members[i];
+        uint32_t rank = i / (s->team_size - 1);
+        m->team = &s->teams[rank];
+        m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
+        if (start(&m->thread, COMPUTE_STACK, run_member, m)) helping++;
+        else fail(s, FCP_E_RUN, "no thread for a helper could be started");
+    }
+    for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
+        fcp_rank *rank = &s->ranks[i / 2];
+        bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank)
+                        : start(&threads[i], COMPUTE_STACK, run_compute, rank);
+        char text[120];
+        snprintf(text, sizeof text, "rank %u, %s pass: no thread could be started for it", i / 2, fcp_pass_names[s->pass]);
+        if (ok) started++;
+        else fail(s, FCP_E_RUN, text);
+    }
+    for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    for (uint32_t r = 0; helping && r < ranks; r++) {
+        pthread_mutex_lock(&s->teams[r].lock);
+        s->teams[r].stop = true;
+        pthread_cond_broadcast(&s->teams[r].changed);
+        pthread_mutex_unlock(&s->teams[r].lock);
+    }
+    for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL);
+}
+
+static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+    fcp_exec *s = (fcp_exec *)session;
+    (void)stream;
+    if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
+    pthread_t *threads = malloc(2 * (size_t)s->plan->problem->ranks * sizeof *threads);
+    if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
+    begin_pass(s, pass, tensors);
+    s->device->backend->enter(s->device);
+    run_threads(s, threads);
+    s->device->backend->leave(s->device);
+    free(threads);
+    if (!s->failed) return FCP_OK;
+    if (err) *err = s->error;
+    return s->error.code;
+}
+
+static const char *exec_backend(const fcp_session *s) { return ((const fcp_exec *)s)->device->backend->name; }
+static const char *exec_transport(const fcp_session *s) { return ((const fcp_exec *)s)->net->transport->name; }
+
+static const fcp_session_kind exec_kind = {
+    .name = "host", .run = exec_run, .rebind = exec_rebind, .free = exec_free, .backend = exec_backend, .transport = exec_transport};

@@ -1,0 +1,37 @@
+/* exec.h: inside the executor. */
+#ifndef FCP_EXEC_H
+#define FCP_EXEC_H
+#include <stdatomic.h>
+
+#include "runtime/host/backend.h"
+#include "runtime/base/clock.h"
+#include "runtime/host/transport.h"
+
+typedef struct fcp_exec fcp_exec;
+
+/* One rank: its arena, and how far its two queues are. */
+typedef struct fcp_rank {
+    struct fcp_exec *session;
+    uint32_t index, homes;
+    uint64_t home_tokens[FCP_SIDES];
+    const uint64_t *home_first[FCP_SIDES]; /* homes + 1, in the session's fcp_homes */
+    fcp_slots slots[FCP_PASSES];
+    void *memory;                    /* of the arena; serves every pass */
+    size_t memory_held;
+    uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */
+    fcp_arena arena;                 /* of the pass that runs */
+    const fcp_tensors *tensors;      /* the caller's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool locks;                      /* lock and condition exist */
+    bool prepared;
+    uint32_t completed[FCP_QUEUES];  /* instructions */
+    fcp_wire *wires;                 /* of the group under way */
+    uint32_t wire_capacity;
+    _Atomic uint32_t waiting;        /* the round whose group is not complete; FCP_NONE: none */
+} fcp_rank;
+
+/* As fcp_session_create, on a backend that need not be among those fcp_backend_find knows; options->backend is not read. */
+fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
+                               fcp_session **out_session, fcp_error *err);
+#endif

@@ -1,0 +1,172 @@
+/* host.c: the host backend: the processor this program runs on, OpenBLAS for the products.
+ *
+ * Requires: a verified plan. Each worker is used by one thread at a time.
+ * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker, half a MiB more for a score whose slope is not 1.
+ * Units:    numbers of float32 unless a name says bytes.
+ */
+#include "runtime/host/host.h"
+
+#include <stdlib.h>
+
+#include "runtime/host/blas.h"
+
+static void host_close(fcp_device *device) {
+    fcp_host *host = (fcp_host *)device;
+    for (uint32_t i = 0; i < host->base.workers; i++) {
+        fcp_work_free(&host->workers[i].work);
+        fcp_maskcells_free(host->workers[i].mask);
+        fcp_host_score_close(&host->workers[i].score);
+        free(host->workers[i].memory);
+        free(host->workers[i].arrays);
+        free(host->workers[i].bands);
+    }
+    free(host);
+}
+
+static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
+    size_t d = plan->problem->head_dim, rows = FCP_STRIP * d, keys = FCP_JOB * d, tile = (size_t)FCP_STRIP * FCP_JOB;
+    size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + 2 * FCP_STRIP + d; /* a double counts as two */
+    if (d > SIZE_MAX / sizeof(float) / 4 / FCP_JOB) return false;
+    w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
+    w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);
+    w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
+    void *memory = NULL;
+    bool scored = fcp_host_score_open(&w->score, plan, tile);
+    if (!scored || !w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float)))
+        return false;
+    float *at = w->memory = memory;
+    memset(at, 0, total * sizeof(float));
+    w->s = at, at += tile;
+    w->dp = at, at += tile;
+    w->q = at, at += rows;
+    w->o = at, at += rows;
+    w->dq = at, at += rows;
+    w->k = at, at += keys;
+    w->v = at, at += keys;
+    w->m = at, at += FCP_STRIP;
+    w->l = at, at += FCP_STRIP;
+    w->lse = (double *)(void *)at, at += 2 * FCP_STRIP;
+    w->row = at;
+    return true;
+}
+
+static fcp_code host_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    fcp_host *host = calloc(1, sizeof *host + workers * sizeof *host->workers);
+    if (!host) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u workers", workers);
+    host->base = (fcp_device){&fcp_backend_host, plan, workers};
+    for (uint32_t i = 0; i < workers; i++)
+        if (!open_worker(&host->workers[i], plan)) {
+            host_close(&host->base);
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for worker %u of %u", i, workers);
+        }
+    *out_device = &host->base;
+    return FCP_OK;
+}
+
+static fcp_code host_allocate(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err) {
+    (void)device;
+    if (posix_memalign(out_memory, 64, bytes ? bytes : 1) == 0) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for an arena of %zu bytes", bytes);
+}
+
+static void host_release(fcp_device *device, void *memory) {
+    (void)device;
+    free(memory);
+}
+
+static void host_enter(fcp_device *device) {
+    (void)device;
+    fcp_blas_open();
+}
+
+static void host_leave(fcp_device *device) {
+    (void)device;
+    fcp_blas_close();
+}
+
+static void host_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
+    (void)device;
+    if (bytes) memcpy(dst, src, bytes);
+}
+
+static void host_clear(fcp_device *device, void *dst, size_t bytes) {
+    (void)device;
+    if (bytes) memset(dst, 0, bytes);
+}
+
+static void host_reduce(fcp_device *device, float *dst, const float *src, size_t count, bool first) {
+    if (first) host_copy(device, dst, src, count * sizeof *dst);
+    else fcp_rows_add(dst, src, count);
+}
+
+static void host_prepare(fcp_device *device, const fcp_arena *a) {
+    const fcp_problem *p = a->plan->problem;
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, q = rows * p->head_dim;
+    size_t kv = a->home_first[FCP_KEYS][a->homes] * p->kv_heads * p->head_dim;
+    if (a->pass == FCP_FORWARD) {
+        host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
+        const double *sink = a->plan->sink_count ? a->plan->sink : NULL;
+        for (size_t i = 0; i < rows; i++) a->lse[i] = sink ? (float)sink[i % p->heads] : -INFINITY;
+        return;
+    }
+    host_clear(device, a->dq, q * sizeof *a->dq);
+    host_clear(device, a->dk, kv * sizeof *a->dk);
+    host_clear(device, a->dv, kv * sizeof *a->dv);
+}
+
+static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a) {
+    const fcp_problem *p = a->plan->problem;
+    fcp_host_worker *w = &((fcp_host *)device)->workers[worker];
+    fcp_dtype dtype = (fcp_dtype)p->dtype;
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, row_bytes = p->head_dim * fcp_dtype_size(dtype);
+    for (size_t i = 0; i < rows; i++) {
+        fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->q, p->head_dim);
+        fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->head_dim);
+        a->delta[i] = fcp_rows_dot(w->q, w->o, p->head_dim);
+    }
+}
+
+static fcp_code host_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
+                            uint32_t head, uint32_t heads, fcp_error *err) {
+    fcp_host_worker *w = &((fcp_host *)device)->workers[worker];
+    fcp_code code = FCP_OK;
+    fcp_blas_enter();
+    for (uint32_t i = first; code == FCP_OK && i < first + count; i++) {
+        const fcp_visit *visit = &a->plan->visits[i];
+        code = a->pass == FCP_FORWARD ? fcp_host_forward(w, a, visit, head, heads)
+                                      : fcp_host_backward(w, a, visit, head, heads);
+    }
+    fcp_blas_leave();
+    return code == FCP_OK ? code : fcp_fail(err, code, "out of memory for the work list of a visit");
+}
+
+static void host_finish(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
+    (void)device;
+    const fcp_problem *p = a->plan->problem;
+    const fcp_block *b = &a->plan->blocks[block];
+    fcp_dtype dtype = (fcp_dtype)p->dtype;
+    size_t e = fcp_dtype_size(dtype), q = (size_t)p->heads * p->head_dim, kv = (size_t)p->kv_heads * p->head_dim;
+    size_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q;
+    size_t kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
+    if (b->holds & FCP_HOLDS_Q) fcp_from_float(dtype, a->dq + q_at, (char *)a->dq_out + q_at * e, tokens * q);
+    if (!(b->holds & FCP_HOLDS_KV)) return;
+    fcp_from_float(dtype, a->dk + kv_at, (char *)a->dk_out + kv_at * e, tokens * kv);
+    fcp_from_float(dtype, a->dv + kv_at, (char *)a->dv_out + kv_at * e, tokens * kv);
+}
+
+const fcp_backend fcp_backend_host = {
+    .name = "host",
+    .open = host_open,
+    .close = host_close,
+    .allocate = host_allocate,
+    .release = host_release,
+    .enter = host_enter,
+    .leave = host_leave,
+    .copy = host_copy,
+    .clear = host_clear,
+    .reduce = host_reduce,
+    .prepare = host_prepare,
+    .delta = host_delta,
+    .attend = host_attend,
+    .finish = host_finish,
+};

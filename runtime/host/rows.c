@@ -1,0 +1,141 @@
+/* host_rows.c: the row functions of the host kernels.
+ *
+ * Requires: see host_rows.h; tiles and panels do not overlap. Cost: one or two passes over a tile that the product
+ * before it has left in the cache; the exponential is most of it.
+ * Source: the online softmax of Milakov and Gimelshein as FlashAttention uses it; the gradient of softmax by delta.
+ */
+#include "runtime/host/rows.h"
+
+static const uint16_t lane_bit[FCP_LANES] = {1,      2,      4,      8,      0x10,   0x20,   0x40,   0x80,
+                                             0x0100, 0x0200, 0x0400, 0x0800, 0x1000, 0x2000, 0x4000, 0x8000};
+
+/* x - x is 0 for finite numbers only, and NaN stays in a sum. */
+FCP_CLONES static bool finite_rows(const float *x, size_t count) {
+    float lanes[FCP_LANES] = {0};
+    size_t i = 0;
+    for (; i + FCP_LANES <= count; i += FCP_LANES)
+        for (size_t j = 0; j < FCP_LANES; j++) lanes[j] += x[i + j] - x[i + j];
+    for (; i < count; i++) lanes[0] += x[i] - x[i];
+    float sum = 0;
+    for (uint32_t j = 0; j < FCP_LANES; j++) sum += lanes[j];
+    return sum == 0;
+}
+
+bool fcp_rows_load(fcp_dtype t, const void *src, size_t stride, uint32_t rows, uint32_t width, float *dst) {
+    size_t size = fcp_dtype_size(t);
+    if (stride == width) fcp_to_float(t, src, dst, (size_t)rows * width);
+    else
+        for (uint32_t r = 0; r < rows; r++)
+            fcp_to_float(t, (const char *)src + r * stride * size, dst + (size_t)r * width, width);
+    return finite_rows(dst, (size_t)rows * width);
+}
+
+FCP_CLONES static void divide_row(const float *restrict src, size_t width, float divisor, float *restrict dst) {
+    for (size_t i = 0; i < width; i++) dst[i] = src[i] / divisor;
+}
+
+void fcp_rows_store(fcp_dtype t, const float *src, uint32_t rows, uint32_t width, const float *divisor, void *dst,
+                    size_t stride, float *row_scratch) {
+    size_t size = fcp_dtype_size(t);
+    for (uint32_t r = 0; r < rows; r++) {
+        char *to = (char *)dst + r * stride * size;
+        if (divisor[r] == 0) {
+            memset(to, 0, width * size);
+            continue;
+        }
+        divide_row(src + (size_t)r * width, width, divisor[r], row_scratch);
+        fcp_from_float(t, row_scratch, to, width);
+    }
+}
+
+FCP_CLONES void fcp_rows_select(float *s, size_t ld, uint32_t rows, uint32_t columns, const fcp_mask_bits *cell,
+                                float value) {
+    for (uint32_t r = 0; r < rows; r++) {
+        float *row = s + r * ld;
+        uint32_t c = 0;
+        for (; c + FCP_LANES <= columns; c += FCP_LANES) {
+            uint16_t word = cell->bits[r][c / FCP_LANES];
+            if (word == 0xffff) continue;
+            for (uint32_t j = 0; j < FCP_LANES; j++) row[c + j] = word & lane_bit[j] ? row[c + j] : value;
+        }
+        for (; c < columns; c++)
+            if (!(cell->bits[r][c / FCP_LANES] & lane_bit[c % FCP_LANES])) row[c] = value;
+    }
+}
+
+void fcp_rows_pad(float *s, size_t ld, uint32_t rows, uint32_t from, uint32_t width, float value) {
+    if (from == width) return;
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t c = from; c < width; c++) s[r * ld + c] = value;
+}
+
+/* The maximum of a row and `most`. Width: a multiple of FCP_LANES. */
+FCP_CLONES static float row_max(const float *restrict row, size_t width, float most) {
+    float lanes[FCP_LANES];
+    for (size_t j = 0; j < FCP_LANES; j++) lanes[j] = most;
+    for (size_t c = 0; c < width; c += FCP_LANES)
+        for (size_t j = 0; j < FCP_LANES; j++) lanes[j] = row[c + j] > lanes[j] ? row[c + j] : lanes[j];
+    for (size_t j = 0; j < FCP_LANES; j++) most = lanes[j] > most ? lanes[j] : most;
+    return most;
+}
+
+/* row = 2^(row - base); returns the sum. */
+FCP_CLONES static float row_exp2(float *restrict row, size_t width, float base) {
+    float lanes[FCP_LANES] = {0}, sum = 0;
+    for (size_t c = 0; c < width; c += FCP_LANES)
+        for (size_t j = 0; j < FCP_LANES; j++) {
+            float p = fcp_exp2_nonpositive(row[c + j] - base);
+            row[c + j] = p;
+            lanes[j] += p;
+        }
+    for (size_t j = 0; j < FCP_LANES; j++) sum += lanes[j];
+    return sum;
+}
+
+FCP_CLONES static void row_scale(float *restrict row, size_t width, float factor) {
+    for (size_t c = 0; c < width; c++) row[c] *= factor;
+}
+
+/* p = 2^(p - base), ds = p * (ds - delta) */
+FCP_CLONES static void row_gradient(float *restrict p, float *restrict ds, size_t width, float base, float delta) {
+    for (size_t c = 0; c < width; c++) {
+        float x = fcp_exp2_nonpositive(p[c] - base);
+        p[c] = x;
+        ds[c] = x * (ds[c] - delta);
+    }
+}
+
+void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float *m, float *l, float *o,
+                      uint32_t head_dim) {
+    for (uint32_t r = 0; r < rows; r++) {
+        float most = row_max(s + r * ld, width, m[r]), base = most == -INFINITY ? 0 : most;
+        float factor = fcp_exp2_nonpositive(m[r] - base);
+        l[r] = l[r] * factor + row_exp2(s + r * ld, width, base);
+        m[r] = most;
+        if (factor != 1) row_scale(o + (size_t)r * head_dim, head_dim, factor);
+    }
+}
+
+void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, const float *lse2,
+                       const float *delta) {
+    for (uint32_t r = 0; r < rows; r++) {
+        if (lse2[r] == -INFINITY) {
+            memset(s + r * ld, 0, width * sizeof *s);
+            memset(dp + r * ld, 0, width * sizeof *dp);
+        } else row_gradient(s + r * ld, dp + r * ld, width, lse2[r], delta[r]);
+    }
+}
+
+FCP_CLONES float fcp_rows_dot(const float *a, const float *b, uint32_t count) {
+    float lanes[FCP_LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + FCP_LANES <= count; i += FCP_LANES)
+        for (size_t j = 0; j < FCP_LANES; j++) lanes[j] += a[i + j] * b[i + j];
+    for (size_t j = 0; j < FCP_LANES; j++) sum += lanes[j];
+    for (; i < count; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+FCP_CLONES void fcp_rows_add(float *restrict a, const float *restrict b, size_t count) {
+    for (size_t i = 0; i < count; i++) a[i] += b[i];
+}

@@ -1,0 +1,77 @@
+/* host_score.c: scores, their slopes and sinks in the host kernels.
+ *
+ * Requires: a checked plan; an environment bound to the tile's sequence. Gives: see host_score.h.
+ * Cost:     an evaluation of the score's code a tile, of the slope's another in the backward pass; sinks an exponential
+ *           and two logarithms a row.
+ * Units:    code works on natural logits; the softmax of the kernels on log2 units.
+ */
+#include "runtime/host/score.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/numeric.h"
+
+static bool is_one(mc_code code) {
+    double value = 0;
+    if (code.count == 0) return true;
+    const mc_node *x = &code.nodes[code.count - 1];
+    if (x->op == MC_CONST_F) memcpy(&value, &x->imm, sizeof value);
+    return value == 1;
+}
+
+bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile) {
+    *score = (fcp_host_score){.code = {plan->score, (uint32_t)plan->score_count},
+                              .slope = {plan->slope, (uint32_t)plan->slope_count},
+                              .sink = plan->sink_count ? plan->sink : NULL};
+    score->slope_is_one = is_one(score->slope);
+    if (score->code.count == 0) return true;
+    size_t words = mc_row_scratch(score->code), more = mc_row_scratch(score->slope);
+    score->scratch = calloc(words > more ? words : more, sizeof *score->scratch);
+    if (score->slope_is_one) return score->scratch != NULL;
+    score->slopes = calloc(tile, sizeof *score->slopes);
+    return score->scratch && score->slopes;
+}
+
+void fcp_host_score_close(fcp_host_score *score) {
+    free(score->scratch);
+    free(score->slopes);
+}
+
+/* ds *= p == 0 ? 0 : slope */
+FCP_CLONES static void chain_row(const float *restrict p, const float *restrict slope, float *restrict ds,
+                                 uint32_t width) {
+    for (uint32_t c = 0; c < width; c++) {
+        float factor = p[c] == 0 ? 0 : slope[c];
+        ds[c] *= factor;
+    }
+}
+
+void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
+                          uint32_t keys, int64_t h, float *s, size_t ld) {
+    mc_eval_score_tile(score->code, env, q0, rows, k0, keys, h, s, ld, (float)FCP_LOG2E, score->scratch, s);
+}
+
+void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
+                           uint32_t keys, int64_t h, const float *s, size_t ld) {
+    if (score->slope_is_one) return;
+    mc_eval_score_tile(score->slope, env, q0, rows, k0, keys, h, s, ld, 1, score->scratch, score->slopes);
+}
+
+void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,
+                          size_t ld) {
+    if (score->slope_is_one) return;
+    for (uint32_t r = 0; r < rows; r++) chain_row(p + r * ld, score->slopes + r * ld, ds + r * ld, keys);
+}
+
+void fcp_host_sink(double z, uint32_t rows, const float *m, float *l, double *out_lse) {
+    for (uint32_t r = 0; r < rows; r++) {
+        if (l[r] == 0) {
+            out_lse[r] = z;
+            continue;
+        }
+        double lse = FCP_LN2 * (double)m[r] + log((double)l[r]), gap = z - lse;
+        double more = gap > 0 ? gap + log1p(exp(-gap)) : log1p(exp(gap)); /* log(1 + e^gap) */
+        out_lse[r] = lse + more;
+        l[r] = (float)((double)l[r] * exp(more));
+    }
+}

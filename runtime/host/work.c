@@ -1,0 +1,128 @@
+/* host_work.c: the jobs of a strip: runs of cells of neighbouring rows, merged into rectangles.
+ *
+ * Requires: a verified plan: parts in order of Q piece, runs in order of row and column.
+ * Cost: linear in the runs of the strip's rows, and a binary search per part and row.
+ * Method: a sweep over the columns; between two places where some row's runs begin or end, the set of rows that are not
+ * NONE is constant; equal neighbours are merged up to FCP_JOB_CELLS; each stretch of neighbouring rows in the set is
+ * one job.
+ */
+#include "runtime/host/work.h"
+
+#include <stdlib.h>
+
+/* Columns [begin, end) in which the rows of `active` (a bit each) are not NONE; cells of `partial[row]` are PARTIAL. */
+struct segment {
+    uint32_t begin, end, active;
+    uint8_t partial[FCP_STRIP_CELLS];
+};
+
+static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
+    if (need <= *capacity) return true;
+    uint32_t wanted = need < 64 ? 64 : need > UINT32_MAX / 2 ? UINT32_MAX : need + need / 2;
+    void *bigger = realloc(*array, (size_t)wanted * size);
+    if (!bigger) return false;
+    *array = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+void fcp_work_free(fcp_work *work) {
+    free(work->jobs);
+    free(work->cursors);
+    *work = (fcp_work){0};
+}
+
+fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit) {
+    if (!grow((void **)&work->cursors, &work->cursor_capacity, visit->tiles, sizeof *work->cursors))
+        return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < visit->tiles; i++) work->cursors[i] = plan->tiles[visit->first_tile + i].first_part;
+    return FCP_OK;
+}
+
+/* A segment's jobs: one for each stretch of neighbouring active rows. */
+static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
+                 const struct segment *s) {
+    const fcp_piece *q = &plan->pieces[part->q_piece], *k = &plan->pieces[part->k_piece];
+    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) {
+        if (!(s->active >> r & 1)) continue;
+        uint32_t until = r + 1;
+        while (until < FCP_STRIP_CELLS && s->active >> until & 1) until++;
+        if (!grow((void **)&work->jobs, &work->capacity, work->count + 1, sizeof *work->jobs)) return false;
+        uint64_t row_end = (uint64_t)first_row + (uint64_t)until * FCP_CELL, key_end = (uint64_t)s->end * FCP_CELL;
+        fcp_job *job = &work->jobs[work->count++];
+        *job = (fcp_job){.tile = tile, .row = r * FCP_CELL, .key = k->offset + s->begin * FCP_CELL};
+        job->rows = (uint32_t)((row_end < q->length ? row_end : q->length) - first_row) - job->row;
+        job->keys = (uint32_t)((key_end < k->length ? key_end : k->length) - (uint64_t)s->begin * FCP_CELL);
+        job->q_position = plan->sequences[q->sequence].q_first + (int64_t)(q->start + first_row + job->row);
+        job->k_position = (int64_t)(k->start + (uint64_t)s->begin * FCP_CELL);
+        for (uint32_t i = r; i < until; i++) job->partial[i - r] = s->partial[i];
+        r = until;
+    }
+    return true;
+}
+
+/* Adds columns [begin, end) to the open segment, or closes it and opens another. */
+static bool extend(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
+                   struct segment *open, uint32_t begin, uint32_t end, uint32_t active, uint32_t partial) {
+    while (begin < end) {
+        bool fits = open->end > open->begin && open->end == begin && open->active == active &&
+                    open->end - open->begin < FCP_JOB_CELLS;
+        if (!fits) {
+            if (open->end > open->begin && !emit(work, plan, tile, part, first_row, open)) return false;
+            *open = (struct segment){.begin = begin, .end = begin, .active = active};
+        }
+        uint32_t room = FCP_JOB_CELLS - (open->end - open->begin), take = end - begin < room ? end - begin : room;
+        uint32_t bits = ((1u << take) - 1) << (open->end - open->begin);
+        for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
+            if (partial >> r & 1) open->partial[r] |= (uint8_t)bits;
+        open->end += take;
+        begin += take;
+    }
+    return true;
+}
+
+static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row) {
+    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+    uint32_t at[FCP_STRIP_CELLS], end[FCP_STRIP_CELLS], column = 0;
+    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) at[r] = fcp_run_of_row(plan, shape, first_row / FCP_CELL + r);
+    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
+        end[r] = r + 1 < FCP_STRIP_CELLS ? at[r + 1] : fcp_run_of_row(plan, shape, first_row / FCP_CELL + r + 1);
+    struct segment open = {0};
+    for (;;) {
+        uint32_t begin = UINT32_MAX, until = UINT32_MAX, active = 0, partial = 0;
+        for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) {
+            if (at[r] == end[r]) continue;
+            uint32_t col = plan->runs[at[r]].col;
+            if (col < column) col = column;
+            if (col < begin) begin = col;
+        }
+        if (begin == UINT32_MAX) break;
+        for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) {
+            if (at[r] == end[r]) continue;
+            const fcp_run *run = &plan->runs[at[r]];
+            uint32_t change = run->col > begin ? run->col : run->col + run->count;
+            if (change < until) until = change;
+            if (run->col > begin) continue;
+            active |= 1u << r;
+            if (run->cls == FCP_CELL_PARTIAL) partial |= 1u << r;
+        }
+        if (!extend(work, plan, tile, part, first_row, &open, begin, until, active, partial)) return false;
+        column = until;
+        for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
+            while (at[r] < end[r] && plan->runs[at[r]].col + plan->runs[at[r]].count <= column) at[r]++;
+    }
+    return open.end == open.begin || emit(work, plan, tile, part, first_row, &open);
+}
+
+fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t q_piece, uint32_t row) {
+    work->count = 0;
+    for (uint32_t i = 0; i < visit->tiles; i++) {
+        const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+        uint32_t end = tile->first_part + tile->parts, at = work->cursors[i];
+        while (at < end && plan->parts[at].q_piece < q_piece) at++;
+        work->cursors[i] = at;
+        for (; at < end && plan->parts[at].q_piece == q_piece; at++)
+            if (!sweep(work, plan, visit->first_tile + i, &plan->parts[at], row)) return FCP_E_NO_MEMORY;
+    }
+    return FCP_OK;
+}

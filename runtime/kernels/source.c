@@ -1,0 +1,128 @@
+/* kernel_source.c: from a plan to what codegen prints kernels from.
+ *
+ * Requires: a plan that passed fcp_plan_check. Gives: kernel_source.h. Cost: the text's length.
+ */
+#include "runtime/kernels/source.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Positions that a kernel computes with, though it does not use what comes of it: rows and keys to the end of a tile. */
+enum { BEYOND = 2 * FCP_CELL };
+
+typedef struct sheet {
+    char *text;
+    size_t size, room;
+    bool failed;
+} sheet;
+
+static void add_text(void *context, const char *text, size_t size) {
+    sheet *s = context;
+    if (s->failed) return;
+    if (s->room - s->size <= size) {
+        size_t room = (s->size + size) * 2 + 65536;
+        char *bigger = realloc(s->text, room);
+        s->failed = !bigger;
+        if (!bigger) return;
+        s->text = bigger;
+        s->room = room;
+    }
+    memcpy(s->text + s->size, text, size);
+    s->size += size;
+    s->text[s->size] = 0;
+}
+
+fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    if (p->dtype != FCP_BF16 && p->dtype != FCP_FP16)
+        return fcp_fail(err, FCP_E_TENSOR,
+                        "the plan's tensors are %s, and kernels multiply bf16 or fp16 on tensor cores: compile the plan "
+                        "with -D model.dtype=bf16", fcp_dtype_name((fcp_dtype)p->dtype));
+    if (!emit_has_head_dim(p->head_dim))
+        return fcp_fail(err, FCP_E_HEADS,
+                        "there are kernels for a head_dim of 16, 32, 64, 128 and 256; the plan's is %" PRIu32, p->head_dim);
+    return FCP_OK;
+}
+
+/* The largest position, of either sign, that any sequence has. */
+static uint64_t farthest(const fcp_plan *plan) {
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < plan->sequences_count; i++) {
+        const fcp_sequence *s = &plan->sequences[i];
+        uint64_t before = s->q_first < 0 ? 0 - (uint64_t)s->q_first : (uint64_t)s->q_first;
+        if (s->keys > most) most = s->keys;
+        if (s->queries + before > most) most = s->queries + before;
+    }
+    return most;
+}
+
+static bool below_zero(const fcp_plan *plan) {
+    bool any = false;
+    for (uint64_t i = 0; i < plan->sequences_count; i++) any = any || plan->sequences[i].q_first < 0;
+    return any;
+}
+
+static fcp_code describe(const fcp_plan *plan, emit_program *out, emit_array **out_arrays, fcp_error *err) {
+    emit_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
+    *out_arrays = arrays;
+    if (!arrays) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %" PRIu64 " arrays", plan->arrays_count);
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        bool table = a->kind == FCP_TABLE;
+        arrays[i] = (emit_array){.kind = table ? EMIT_TABLE : a->kind == FCP_FIELD_KEYS ? EMIT_KEYS : EMIT_QUERIES,
+                                 .width = (mc_width)a->width,
+                                 .columns = (uint32_t)a->columns,
+                                 .count = table ? (int64_t)a->count : 0};
+    }
+    *out = (emit_program){.mask = {plan->mask, (uint32_t)plan->mask_count},
+                          .score = {plan->score, (uint32_t)plan->score_count},
+                          .slope = {plan->slope, (uint32_t)plan->slope_count},
+                          .arrays = arrays,
+                          .array_count = (uint32_t)plan->arrays_count,
+                          .band_count = (uint32_t)plan->slices_count,
+                          .positions = emit_positions(farthest(plan) + BEYOND),
+                          .negative = below_zero(plan),
+                          .heads = plan->problem->heads};
+    return FCP_OK;
+}
+
+fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
+    emit_program program;
+    emit_array *arrays = NULL;
+    sheet s = {0};
+    *out_text = NULL;
+    fcp_code code = fcp_kernel_check(plan, err);
+    unsigned passes = (skeletons & EMIT_FORWARDS ? 1u << FCP_FORWARD : 0) |
+                      (skeletons & EMIT_BACKWARD ? 1u << FCP_BACKWARD : 0);
+    if (!code && passes & ~plan->problem->passes)
+        code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
+                        passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
+    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(plan->problem->head_dim, true, false) == EMIT_SPLIT)
+        code = fcp_fail(err, FCP_E_HEADS,
+                        "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
+                        plan->problem->head_dim);
+    if (!code && skeletons & EMIT_FORWARD_SM90 && emit_forward(plan->problem->head_dim, true) != EMIT_FORWARD_SM90)
+        code = fcp_fail(err, FCP_E_HEADS,
+                        "the skeletons for sm_90a have a head_dim of 64, 128 and 256; the plan's is %" PRIu32,
+                        plan->problem->head_dim);
+    if (!code && skeletons & EMIT_BACKWARD_SM90 && !(emit_backward(plan->problem->head_dim, true, true) & EMIT_BACKWARD_SM90))
+        code = fcp_fail(err, FCP_E_HEADS,
+                        "the backward pass for sm_90a has a head_dim of 64 or 128; the plan's is %" PRIu32,
+                        plan->problem->head_dim);
+    if (!code) code = describe(plan, &program, &arrays, err);
+    if (!code && !program.positions)
+        code = fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
+    if (!code) {
+        const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16, skeletons};
+        uint32_t node;
+        const char *wrong = emit_kernels(&source, add_text, &s, &node);
+        if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;
+        else if (wrong) code = fcp_fail(err, FCP_E_PLAN_FORMAT, "mask code, node %" PRIu32 ": %s", node, wrong);
+        if (!code && s.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a kernel's source");
+    }
+    free(arrays);
+    if (!code) *out_text = s.text;
+    else free(s.text);
+    return code;
+}

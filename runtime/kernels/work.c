@@ -1,0 +1,523 @@
+/* kernel_work.c: the kernels' work lists, from a plan's visits.
+ *
+ * Requires: a verified plan; an arena as fcp_arena_lay gives it.
+ * Cost:     rows: linear in the runs of the visits' tiles and their rows of cells. Keys: linear in their cells, and a
+ *           table over all blocks. Both: a sort of the items. Memory: what is made, and as much again while it is made.
+ * Method:   rows go visit by visit, piece by piece, a row of cells at a time, over the tiles in order. Keys are found by
+ *           two passes over the same cells: how many each column of cells meets, and then which; cells of one class below
+ *           each other become one run.
+ */
+#include "runtime/kernels/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/source.h"
+
+_Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
+_Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
+_Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
+_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
+                   sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
+                   sizeof(fk_launch) == 168 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
+                   sizeof(fk_support) == 48,
+               "records are the same on host and device");
+
+enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };
+
+static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a work list"); }
+static fcp_code too_long(fcp_error *err) {
+    return fcp_fail(err, FCP_E_RUN, "a stage's work list does not fit in 32 bits");
+}
+
+static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
+    if (need <= *capacity) return true;
+    uint32_t wanted = need < 64 ? 64 : need > UINT32_MAX / 2 ? UINT32_MAX : need + need / 2;
+    void *bigger = realloc(*array, (size_t)wanted * size);
+    if (!bigger) return false;
+    *array = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+/* Scratch memory by number, of which nothing is kept. */
+static void *scratch(fcp_kernel_work *w, int which, size_t count, size_t size) {
+    if (count > SIZE_MAX / size - 1) return NULL;
+    size_t bytes = (count + 1) * size;
+    if (bytes <= w->scratch_bytes[which]) return w->scratch[which];
+    free(w->scratch[which]);
+    w->scratch[which] = malloc(bytes);
+    w->scratch_bytes[which] = w->scratch[which] ? bytes : 0;
+    return w->scratch[which];
+}
+
+void fcp_kernel_work_free(fcp_kernel_work *work) {
+    free(work->rows);
+    free(work->key_runs);
+    free(work->keys);
+    free(work->row_runs);
+    for (int i = 0; i < 5; i++) free(work->scratch[i]);
+    *work = (fcp_kernel_work){0};
+}
+
+static fk_u64 offset_of(const fcp_arena *a, const void *place) {
+    return (fk_u64)((const char *)place - (const char *)a->q);
+}
+
+/* Where keys lie for the copy engine: `at` of a slot. */
+struct rows {
+    uint32_t place, k, v;
+};
+static bool rows_of(const fcp_arena *a, uint32_t slot, uint64_t at, struct rows *out) {
+    uint64_t size = a->plan->problem->max_block, first;
+    bool home = slot < a->homes;
+    first = home ? a->home_first[FCP_KEYS][slot] + at : (slot - a->homes) * 2 * size + at;
+    if (first + size > INT32_MAX) return false;
+    *out = (struct rows){home ? FK_AT_HOME : FK_MOVED, (uint32_t)first, (uint32_t)(home ? first : first + size)};
+    return true;
+}
+
+/* --- longest first ------------------------------------------------------------------------------------------------ */
+
+struct size {
+    uint64_t size;
+    uint32_t index;
+};
+
+static int longer(const void *a, const void *b) {
+    const struct size *x = a, *y = b;
+    if (x->size != y->size) return x->size > y->size ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Puts `count` items of `bytes` each in order of their sizes. */
+static bool sort_items(fcp_kernel_work *w, void *items, uint32_t count, size_t bytes, struct size *sizes) {
+    char *permuted = scratch(w, PERMUTED, count, bytes);
+    if (!permuted) return false;
+    if (!count) return true;
+    qsort(sizes, count, sizeof *sizes, longer);
+    for (uint32_t i = 0; i < count; i++) memcpy(permuted + i * bytes, (char *)items + sizes[i].index * bytes, bytes);
+    memcpy(items, permuted, count * bytes);
+    return true;
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+/* The keys of one part that row of cells `row` meets. */
+static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
+                             uint32_t row, uint64_t *total, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+    const fcp_piece *piece = &plan->pieces[part->k_piece];
+    size_t stride = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    char *k, *v;
+    fcp_arena_kv(a, tile->kv_slot, &k, &v);
+    for (uint32_t i = fcp_run_of_row(plan, shape, row); i < shape->first_run + shape->runs && plan->runs[i].row == row; i++) {
+        const fcp_run *run = &plan->runs[i];
+        uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
+        if (end > piece->length) end = piece->length;
+        if (w->key_run_count == UINT32_MAX) return too_long(err);
+        if (!grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+            return no_memory(err);
+        size_t at = (piece->offset + begin) * stride;
+        struct rows rows;
+        if (!rows_of(a, tile->kv_slot, piece->offset + begin, &rows)) return too_long(err);
+        w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
+                                                       .k = offset_of(a, k + at),
+                                                       .v = offset_of(a, v + at),
+                                                       .count = (fk_u32)(end - begin),
+                                                       .cls = run->cls,
+                                                       .place = rows.place,
+                                                       .k_row = rows.k,
+                                                       .v_row = rows.v};
+        *total += end - begin;
+    }
+    return FCP_OK;
+}
+
+/* The rows of cells of one piece of a visit. `cursors`: per tile of the visit, its first part that is not done. */
+static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece,
+                              uint32_t *cursors, struct size **sizes, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_piece *piece = &plan->pieces[q_piece];
+    const fcp_block *block = &plan->blocks[piece->block];
+    for (uint32_t i = 0; i < visit->tiles; i++) {
+        const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+        uint32_t end = tile->first_part + tile->parts;
+        while (cursors[i] < end && plan->parts[cursors[i]].q_piece < q_piece) cursors[i]++;
+    }
+    for (uint32_t row = 0; row < piece->length; row += FCP_CELL) {
+        uint32_t first = w->key_run_count, block_token = piece->offset + row;
+        uint64_t total = 0;
+        for (uint32_t i = 0; i < visit->tiles; i++) {
+            const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+            uint32_t end = tile->first_part + tile->parts;
+            for (uint32_t j = cursors[i]; j < end && plan->parts[j].q_piece == q_piece; j++) {
+                fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], row / FCP_CELL, &total, err);
+                if (code) return code;
+            }
+        }
+        /* without keys: on a first and last visit what was prepared stands, unless there is a sink; dQ adds nothing */
+        bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
+        bool idle = a->pass == FCP_BACKWARD || (single && !plan->sink_count);
+        if (!total && idle) continue;
+        if (w->row_count == UINT32_MAX) return too_long(err);
+        if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
+        if ((w->row_count + 1) * sizeof **sizes > w->scratch_bytes[SIZES]) { /* keeps what is there */
+            size_t bytes = 2 * (w->row_count + 32) * sizeof **sizes;
+            struct size *bigger = realloc(w->scratch[SIZES], bytes);
+            if (!bigger) return no_memory(err);
+            w->scratch[SIZES] = *sizes = bigger;
+            w->scratch_bytes[SIZES] = bytes;
+        }
+        (*sizes)[w->row_count] = (struct size){total, w->row_count};
+        fk_row_item *item = &w->rows[w->row_count++];
+        *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
+                              .token = a->home_first[FCP_QUERIES][block->home_slot] + block_token,
+                              .block_token = block_token,
+                              .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
+                              .flags = visit->flags,
+                              .sequence = piece->sequence,
+                              .first = first,
+                              .runs = w->key_run_count - first};
+        if (visit->state_slot == FCP_NONE || a->pass == FCP_BACKWARD) continue;
+        float *o, *m, *l;
+        fcp_arena_state(a, visit->state_slot, &o, &m, &l);
+        item->state = offset_of(a, o);
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    struct size *sizes = scratch(w, SIZES, 64, sizeof *sizes);
+    if (!sizes) return no_memory(err);
+    w->row_count = w->key_run_count = 0;
+    for (uint32_t v = first; v < first + count; v++) {
+        const fcp_visit *visit = &plan->visits[v];
+        const fcp_block *block = &plan->blocks[visit->q_block];
+        uint32_t *cursors = scratch(w, CURSORS, visit->tiles, sizeof *cursors);
+        if (!cursors) return no_memory(err);
+        for (uint32_t i = 0; i < visit->tiles; i++) cursors[i] = plan->tiles[visit->first_tile + i].first_part;
+        for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
+            fcp_code code = add_row_items(w, a, visit, i, cursors, &sizes, err);
+            if (code) return code;
+        }
+    }
+    return sort_items(w, w->rows, w->row_count, sizeof *w->rows, sizes) ? FCP_OK : no_memory(err);
+}
+
+/* --- keys --------------------------------------------------------------------------------------------------------- */
+
+/* One walk over all cells of the visits. The first one counts: items of KV blocks, in order of their first tiles, and
+ * cells of each item. The second one fills them in. */
+struct columns {
+    fcp_kernel_work *w;
+    const fcp_arena *a;
+    uint32_t *first_item; /* per KV block of the plan: FCP_NONE, or its items' first */
+    uint32_t *cells;      /* per item: how many; then where its next one goes */
+    uint32_t cells_capacity;
+    bool fill;
+    fcp_kernel_order order;
+};
+
+/* The items of a KV block, made. */
+static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_plan *plan = x->a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_block *block = &plan->blocks[tile->k_block];
+    size_t stride = (size_t)p->kv_heads * p->head_dim, bytes = stride * fcp_dtype_size((fcp_dtype)p->dtype);
+    char *k, *v;
+    float *dk, *dv;
+    fcp_arena_kv(x->a, tile->kv_slot, &k, &v);
+    fcp_arena_dkv(x->a, tile->dkv_slot, &dk, &dv);
+    x->first_item[tile->k_block] = w->key_count;
+    for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
+        const fcp_piece *piece = &plan->pieces[i];
+        for (uint32_t key = 0; key < piece->length; key += FCP_CELL) {
+            size_t at = piece->offset + key;
+            if (w->key_count == UINT32_MAX) return too_long(err);
+            if (!grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
+                !grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
+                return no_memory(err);
+            struct rows rows;
+            if (!rows_of(x->a, tile->kv_slot, at, &rows)) return too_long(err);
+            x->cells[w->key_count] = 0;
+            w->keys[w->key_count++] = (fk_key_item){
+                .position = (fk_i64)(piece->start + key),
+                .k = offset_of(x->a, k + at * bytes),
+                .v = offset_of(x->a, v + at * bytes),
+                .dk = offset_of(x->a, dk + at * stride),
+                .dv = offset_of(x->a, dv + at * stride),
+                .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
+                .sequence = piece->sequence,
+                .place = rows.place,
+                .k_row = rows.k,
+                .v_row = rows.v,
+                .lock = FK_NONE};
+        }
+    }
+    return FCP_OK;
+}
+
+/* One row of a run of cells goes to the items of its columns, from item `item` on. */
+static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint64_t token) {
+    fcp_kernel_work *w = x->w;
+    uint32_t row = run->row * FCP_CELL;
+    fk_i64 q_first = x->a->plan->sequences[q->sequence].q_first;
+    for (uint32_t i = item; i < item + run->count; i++) {
+        uint32_t at = x->cells[i]++;
+        if (!x->fill) continue;
+        w->row_runs[at] = (fk_row_run){.position = q_first + (fk_i64)(q->start + row),
+                                       .token = token + row,
+                                       .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
+                                       .cls = run->cls};
+    }
+}
+
+static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error *err) {
+    const fcp_plan *plan = x->a->plan;
+    const fcp_block *q_block = &plan->blocks[visit->q_block];
+    for (uint32_t t = visit->first_tile; t < visit->first_tile + visit->tiles; t++) {
+        const fcp_tile *tile = &plan->tiles[t];
+        const fcp_block *k_block = &plan->blocks[tile->k_block];
+        if (x->first_item[tile->k_block] == FCP_NONE) {
+            fcp_code code = add_key_items(x, tile, err);
+            if (code) return code;
+        }
+        uint32_t item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
+        for (uint32_t j = tile->first_part; j < tile->first_part + tile->parts; j++) {
+            const fcp_part *part = &plan->parts[j];
+            const fcp_shape_rec *shape = &plan->shapes[part->shape];
+            const fcp_piece *q = &plan->pieces[part->q_piece];
+            if (part->k_piece < k_piece) item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
+            for (; k_piece < part->k_piece; k_piece++)
+                item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
+            uint64_t token = x->a->home_first[FCP_QUERIES][q_block->home_slot] + q->offset;
+            for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
+                place_run(x, &plan->runs[r], item + plan->runs[r].col, q, token);
+        }
+    }
+    return FCP_OK;
+}
+
+/* Joins an item's neighbouring runs of one class; returns how many are left, and adds up their rows. */
+static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fk_row_run *last = kept ? &runs[kept - 1] : NULL;
+        *out_rows += runs[i].count;
+        if (last && last->cls == runs[i].cls && last->token + last->count == runs[i].token &&
+            last->position + last->count == runs[i].position)
+            last->count += runs[i].count;
+        else runs[kept++] = runs[i];
+    }
+    return kept;
+}
+
+/* The runs of an ordered item, from its last row to its first. Items are longest first and, where that says nothing, in the
+ * order of their keys. The next item of a causal mask, a window or a document then begins where the one before it is or has
+ * been, and follows it a step behind; from the first row on it would begin ahead of it and wait. */
+static int later(const void *a, const void *b) {
+    const fk_row_run *x = a, *y = b;
+    return x->position > y->position ? -1 : x->position < y->position;
+}
+static void turn_round(fk_row_run *runs, uint32_t count) {
+    bool good = true;
+    for (uint32_t i = 0; i < count / 2; i++) {
+        fk_row_run run = runs[i];
+        runs[i] = runs[count - 1 - i];
+        runs[count - 1 - i] = run;
+    }
+    for (uint32_t i = 1; i < count; i++) good = good && runs[i - 1].position > runs[i].position;
+    if (!good) qsort(runs, count, sizeof *runs, later);
+}
+
+/* Leaves out items without runs; then those of more than four times as many runs as there are on average become several items of some
+ * half as many, because one long item keeps the last block busy, or all that wait for its turns: of the keys that every row
+ * sees, say. They are cut at the same numbers of runs, so that of items beside each other parts meet the same rows. `lock` is
+ * then the item's number before. */
+enum { LEAST = 4 }; /* runs of a part: what it adds to dK and dV should be little beside them */
+static uint32_t parts_of(const fk_key_item *item, uint32_t part) {
+    return item->runs > 8 * (uint64_t)part ? (uint32_t)(((uint64_t)item->runs + part / 2) / part) : 1;
+}
+static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->key_count; i++)
+        if (w->keys[i].runs) w->keys[kept++] = w->keys[i];
+    w->key_count = kept;
+    uint32_t part = kept ? (uint32_t)(runs / (2 * (uint64_t)kept)) : 0;
+    uint64_t items = 0;
+    if (part < LEAST) part = LEAST;
+    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], part);
+    if (!cut || items == kept) return true;
+    if (items > UINT32_MAX || !grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys)) return false;
+    w->key_count = (uint32_t)items;
+    for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last on, so that none is written over before it is read */
+        fk_key_item item = w->keys[i];
+        uint32_t parts = parts_of(&item, part), end = item.runs;
+        for (uint32_t j = parts; j-- > 0; end = j * part) {
+            fk_key_item *x = &w->keys[--to];
+            *x = item;
+            x->first = item.first + j * part;
+            x->runs = end - j * part;
+            x->lock = parts > 1 ? i : FK_NONE;
+        }
+    }
+    return true;
+}
+
+/* Locks and turns, in order of the items. A row of cells is known by its first token, keys that several items have by the
+ * number in `lock`. */
+struct turn {
+    uint32_t lock, next;
+};
+static void take_turn(fcp_kernel_work *w, struct turn *t, fk_u32 *out_lock, fk_u32 *out_turn) {
+    if (t->lock == FCP_NONE) *t = (struct turn){w->lock_count++, 0};
+    *out_lock = t->lock;
+    *out_turn = t->next++;
+}
+static bool order_runs(struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    size_t tokens = x->a->home_first[FCP_QUERIES][x->a->homes], items = w->key_count;
+    struct turn *turns = scratch(w, TURNS, tokens + items, sizeof *turns);
+    if (!turns) return false;
+    memset(turns, 0xff, (tokens + items) * sizeof *turns);
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        fk_key_item *item = &w->keys[i];
+        if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], &item->lock, &item->turn);
+        for (uint32_t j = item->first; j < item->first + item->runs; j++)
+            take_turn(w, &turns[w->row_runs[j].token], &w->row_runs[j].lock, &w->row_runs[j].turn);
+    }
+    return true;
+}
+
+static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    fcp_code code = FCP_OK;
+    uint64_t total = 0;
+    for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
+    if (code) return code;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        uint32_t cells = x->cells[i];
+        w->keys[i].first = x->cells[i] = (uint32_t)total;
+        w->keys[i].runs = cells;
+        total += cells;
+        if (total > UINT32_MAX) return too_long(err);
+    }
+    if (!grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs)) return no_memory(err);
+    w->row_run_count = (uint32_t)total;
+    x->fill = true;
+    for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
+    if (code) return code;
+    bool ordered = x->order == FCP_KEYS_ORDERED;
+    for (uint32_t i = 0; ordered && i < w->key_count; i++) turn_round(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    if (!cut_items(w, total, x->order != FCP_KEYS_ALONE)) return no_memory(err);
+    struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
+    if (!sizes) return no_memory(err);
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        uint64_t size = 0;
+        if (ordered) size = w->keys[i].runs;
+        else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &size);
+        sizes[i] = (struct size){size, i};
+    }
+    if (!sort_items(w, w->keys, w->key_count, sizeof *w->keys, sizes)) return no_memory(err);
+    return !ordered || order_runs(x) ? FCP_OK : no_memory(err);
+}
+
+fcp_kernel_order fcp_kernel_order_of(unsigned backward) {
+    if (backward & (EMIT_ORDERED | EMIT_ORDERED_SM90)) return FCP_KEYS_ORDERED;
+    return backward & (EMIT_UNORDERED | EMIT_UNORDERED_SM90) ? FCP_KEYS_JOINT : FCP_KEYS_ALONE;
+}
+
+fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,
+                         fcp_kernel_order order, fcp_error *err) {
+    struct columns x = {.w = w, .a = a, .order = order};
+    size_t blocks = (size_t)a->plan->blocks_count;
+    x.first_item = scratch(w, FIRSTS, blocks, sizeof *x.first_item);
+    if (!x.first_item) return no_memory(err);
+    memset(x.first_item, 0xff, blocks * sizeof *x.first_item); /* FCP_NONE */
+    w->key_count = w->row_run_count = w->lock_count = 0;
+    fcp_code code = fill_columns(&x, first, count, err);
+    free(x.cells);
+    return code;
+}
+
+/* --- parameters --------------------------------------------------------------------------------------------------- */
+
+void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
+    const fcp_problem *p = a->plan->problem;
+    bool backward = a->pass == FCP_BACKWARD;
+    *out = (fk_launch){.arena = (uintptr_t)a->q,
+                       .q = (uintptr_t)a->q,
+                       .o = (uintptr_t)a->o,
+                       .lse = (uintptr_t)a->lse,
+                       .d_o = backward ? (uintptr_t)a->d_o : 0,
+                       .delta = backward ? (uintptr_t)a->delta : 0,
+                       .dq = backward ? (uintptr_t)a->dq : 0,
+                       .heads = p->heads,
+                       .kv_heads = p->kv_heads,
+                       .group = p->heads / p->kv_heads,
+                       .head_count = p->kv_heads,
+                       .max_block = p->max_q_block,
+                       .scale = (float)p->scale,
+                       .scale_log2 = (float)(p->scale * 1.4426950408889634074)};
+}
+
+void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]) {
+    const fcp_problem *p = a->plan->problem;
+    uint64_t queries = a->home_first[FCP_QUERIES][a->homes], keys = a->home_first[FCP_KEYS][a->homes];
+    const fcp_kernel_tensor all[FCP_KERNEL_TENSORS] = {
+        {(uintptr_t)a->q, queries, p->heads},
+        {(uintptr_t)a->d_o, a->pass == FCP_BACKWARD ? queries : 0, p->heads},
+        {(uintptr_t)a->k, keys, p->kv_heads},
+        {(uintptr_t)a->v, keys, p->kv_heads},
+        {(uintptr_t)a->kv, (uint64_t)a->kv_slots * 2 * p->max_block, p->kv_heads}};
+    memcpy(out, all, sizeof all);
+}
+
+void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out) {
+    *out = (fk_launch_maps){.launch = *launch, .q = maps[0], .d_o = maps[1], .k = maps[2], .v = maps[3], .moved = maps[4]};
+}
+
+void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {
+    for (uint32_t i = 0; i < plan->sequences_count; i++) {
+        uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, i, &keys);
+        uint64_t first_query = fcp_plan_sequence_offset(plan, i, &queries);
+        out[i] = (fk_sequence){.n = (fk_i64)keys,
+                               .q_first = fcp_plan_query_position(plan, i),
+                               .key_first = first_key,
+                               .query_first = first_query,
+                               .queries = (fk_i64)queries};
+    }
+}
+
+void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out) {
+    for (uint64_t i = 0; i < plan->arrays_count; i++) out[i] = data + plan->arrays[i].offset;
+}
+
+void fcp_kernel_data(const fcp_plan *plan, void *out) {
+    if (plan->data_count) memcpy(out, plan->data, plan->data_count);
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        uint64_t count = fcp_array_bytes(a) / sizeof(double);
+        for (uint64_t j = 0; a->width == MC_F64 && j < count; j++) {
+            double value;
+            memcpy(&value, (const char *)plan->data + a->offset + j * sizeof value, sizeof value);
+            float small = (float)value;
+            memcpy((char *)out + a->offset + j * sizeof small, &small, sizeof small);
+        }
+    }
+}
+
+void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out) {
+    for (uint64_t i = 0; i < plan->slices_count; i++) {
+        const fcp_slices *s = &plan->slices[i];
+        out[i] = (fk_bands){.rows = band_rows + s->first_row * sizeof(mc_band_rows),
+                            .bands = bands + s->first_band * sizeof(mc_band),
+                            .row_count = s->rows,
+                            .band_count = s->bands};
+    }
+}

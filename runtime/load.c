@@ -1,0 +1,192 @@
+/* plan_load.c: a file, or bytes in memory, to a plan. The bytes are treated as hostile.
+ *
+ * Order:    magic, sizes, header checksum, version and features, section table (every offset must equal the one
+ *           computed from the lengths), checksums of the sections, zeros between them; then index, check and verify.
+ *           Nothing is used before it is checked, and nothing is allocated in proportion to a number the file merely
+ *           states.
+ * Gives:    a plan whose tables lie in the mapping (fcp_plan_load) or in a copy (fcp_plan_load_memory).
+ * Requires: that nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it
+ *           puts a new file in the old one's place.
+ * Cost:     linear; one pass for the checksums.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/plan/file.h"
+
+typedef struct owner {
+    void *base;
+    size_t size;
+    bool mapped;
+} owner;
+
+static void release(void *data) {
+    owner *o = data;
+    if (o->mapped)
+        munmap(o->base, o->size);
+    else
+        free(o->base);
+    free(o);
+}
+
+/* The header, as far as it can be judged without the rest. */
+static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h, fcp_error *err) {
+    size_t magic = sizeof h->magic, have = size < magic ? (size_t)size : magic;
+    if (memcmp(base, FCP_MAGIC, have)) return fcp_fail(err, FCP_E_PLAN_MAGIC, "not a plan: it begins otherwise");
+    if (size < sizeof *h)
+        return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is cut short: %llu bytes, not even a header",
+                        (unsigned long long)size);
+    memcpy(h, base, sizeof *h);
+    if (h->header_crc != fcp_crc32c(h, offsetof(file_header, header_crc)))
+        return fcp_fail(err, FCP_E_PLAN_CHECKSUM, "the plan was altered: its header's checksum does not match");
+    if (h->reader_version > FCP_PLAN_VERSION || h->required & ~(uint64_t)FCP_REQUIRED_FEATURES)
+        return fcp_fail(err, FCP_E_PLAN_VERSION,
+                        "the plan was written in version %u and needs a reader of version %u with features %#llx; this "
+                        "is version %u with features %#llx",
+                        h->writer_version, h->reader_version, (unsigned long long)h->required, FCP_PLAN_VERSION,
+                        (unsigned long long)FCP_REQUIRED_FEATURES);
+    if (h->total_size != size)
+        return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is %s: %llu bytes, and its header says %llu",
+                        size < h->total_size ? "cut short" : "too long", (unsigned long long)size,
+                        (unsigned long long)h->total_size);
+    if (h->header_size != FCP_HEADER_SIZE || h->sections != FCP_SECTION_COUNT || h->reserved ||
+        h->writer_version == 0 || h->reader_version == 0 || h->reader_version > h->writer_version ||
+        size < FCP_HEADER_SIZE)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's header is not one of version %u", FCP_PLAN_VERSION);
+    return FCP_OK;
+}
+
+static fcp_code check_zeros(const uint8_t *base, uint64_t from, uint64_t to, fcp_error *err) {
+    for (uint64_t i = from; i < to; i++)
+        if (base[i])
+            return fcp_fail(err, FCP_E_PLAN_CHECKSUM,
+                            "the plan was altered: byte %llu between its sections is not zero", (unsigned long long)i);
+    return FCP_OK;
+}
+
+/* Everything around the tables. */
+static fcp_code check_file(const uint8_t *base, uint64_t size, file_entry entries[FCP_SECTION_COUNT], fcp_error *err) {
+    file_header header;
+    fcp_code code = check_header(base, size, &header, err);
+    if (code) return code;
+    memcpy(entries, base + sizeof header, FCP_SECTION_COUNT * sizeof *entries);
+    if (header.table_crc != fcp_crc32c(entries, FCP_SECTION_COUNT * sizeof *entries))
+        return fcp_fail(err, FCP_E_PLAN_CHECKSUM, "the plan was altered: its section table's checksum does not match");
+    uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], total;
+    for (int i = 0; i < FCP_SECTION_COUNT; i++) lengths[i] = entries[i].length;
+    if (!fcp_file_offsets(lengths, offsets, &total) || total != size)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the lengths of the plan's sections do not make up its size");
+    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+        const file_entry *e = &entries[i];
+        if (e->type != (uint32_t)i || e->record_size != fcp_record_sizes[i] || e->offset != offsets[i] || e->reserved ||
+            e->length % e->record_size || e->length / e->record_size >= FCP_NONE)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's section %d (%s) is not as version %u has it", i,
+                            fcp_section_names[i], FCP_PLAN_VERSION);
+    }
+    if ((code = check_zeros(base, FCP_HEADER_USED, FCP_HEADER_SIZE, err))) return code;
+    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+        const file_entry *e = &entries[i];
+        if (e->crc != fcp_crc32c(base + e->offset, e->length))
+            return fcp_fail(err, FCP_E_PLAN_CHECKSUM,
+                            "the plan was altered: the checksum of its section %d (%s) does not match", i,
+                            fcp_section_names[i]);
+        uint64_t next = i + 1 < FCP_SECTION_COUNT ? offsets[i + 1] : size;
+        if ((code = check_zeros(base, e->offset + e->length, next, err))) return code;
+    }
+    return FCP_OK;
+}
+
+/* Takes over `base`, also on failure. */
+static fcp_code load(void *base, size_t size, bool mapped, fcp_plan **out_plan, fcp_error *err) {
+    fcp_plan *plan = calloc(1, sizeof *plan);
+    owner *o = malloc(sizeof *o);
+    owner here = {base, size, mapped};
+    if (!plan || !o) {
+        free(plan);
+        free(o);
+        if (mapped)
+            munmap(base, size);
+        else
+            free(base);
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    }
+    *o = here;
+    plan->owner = o;
+    plan->release = release;
+    file_entry entries[FCP_SECTION_COUNT];
+    fcp_code code = check_file(base, size, entries, err);
+    if (!code) {
+        const uint8_t *bytes = base;
+#define X(id, type, member)                                                                                            \
+    plan->member = (const type *)(const void *)(bytes + entries[FCP_SECTION_##id].offset);                             \
+    plan->member##_count = entries[FCP_SECTION_##id].length / sizeof(type);
+        FCP_SECTIONS(X)
+#undef X
+        code = fcp_plan_index(plan, err);
+    }
+    if (!code) code = fcp_plan_check(plan, err);
+    if (!code) code = fcp_plan_verify(plan, NULL, err);
+    if (code)
+        fcp_plan_free(plan);
+    else
+        *out_plan = plan;
+    return code;
+}
+
+static fcp_code cannot(const char *path, const char *what, fcp_error *err) {
+    fcp_code code = fcp_fail(err, FCP_E_READ, "cannot read '%.300s': %s", path, what);
+    if (err) snprintf(err->file, sizeof err->file, "%s", path);
+    return code;
+}
+
+static fcp_code cannot_errno(const char *path, int why, fcp_error *err) {
+    char text[128];
+    if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
+    return cannot(path, text, err);
+}
+
+fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a pipe without a writer must not hang us */
+    if (fd < 0) return cannot_errno(path, errno, err);
+    struct stat there;
+    int why = fstat(fd, &there) ? errno : 0;
+    void *base = MAP_FAILED;
+    size_t size = 0;
+    const char *what = NULL;
+    if (why)
+        ;
+    else if (S_ISDIR(there.st_mode))
+        why = EISDIR;
+    else if (!S_ISREG(there.st_mode))
+        what = "it is not a regular file";
+    else if ((size = (size_t)there.st_size) == 0 || (off_t)size != there.st_size)
+        ;
+    else if ((base = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0)) == MAP_FAILED)
+        why = errno;
+    close(fd);
+    if (what) return cannot(path, what, err);
+    if (why) return cannot_errno(path, why, err);
+    fcp_code code;
+    if (base == MAP_FAILED)
+        code = fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is cut short: the file is empty");
+    else
+        code = load(base, size, true, out_plan, err);
+    if (code && err) snprintf(err->file, sizeof err->file, "%s", path);
+    return code;
+}
+
+fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err) {
+    if (size == 0) return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is cut short: no bytes");
+    void *copy = size <= SIZE_MAX - FCP_FILE_ALIGN
+                     ? aligned_alloc(FCP_FILE_ALIGN, (size + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN)
+                     : NULL;
+    if (!copy) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a plan of %zu bytes", size);
+    memcpy(copy, bytes, size);
+    return load(copy, size, false, out_plan, err);
+}

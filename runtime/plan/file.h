@@ -1,0 +1,71 @@
+/* plan_file.h: the bytes of a plan file around its tables. Private to the loader, the writer and the fuzz target.
+ *
+ *   file_header | file_entry x FCP_SECTION_COUNT | zeros | section 0 | zeros | section 1 | ...
+ *
+ * Little-endian. Sections lie in the order of FCP_SECTIONS at the next multiple of 64 after the one before, the first
+ * after the section table; the file ends at a multiple of 64 too; all gaps are zero. So every offset follows from the
+ * lengths, every byte is under a checksum or must have one value, and a table is aligned where the file is mapped.
+ *
+ * Checksums are CRC-32C: initial value and final exclusive-or all ones.
+ */
+#ifndef FCP_PLAN_FILE_H
+#define FCP_PLAN_FILE_H
+#include "runtime/plan/plan.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "plans are used as they lie in the file: little-endian");
+_Static_assert(sizeof(fcp_problem) == 120 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 29, "format");
+_Static_assert(sizeof(fcp_sequence) == 24, "format");
+_Static_assert(sizeof(fcp_piece) == 24 && sizeof(fcp_block) == 24 && sizeof(fcp_tile) == 32, "format");
+_Static_assert(sizeof(fcp_part) == 12 && sizeof(fcp_shape_rec) == 24 && sizeof(fcp_run) == 12, "format");
+_Static_assert(sizeof(fcp_visit) == 24 && sizeof(fcp_round) == 8 && sizeof(fcp_instr) == 16, "format");
+_Static_assert(sizeof(fcp_stream) == 8 && sizeof(fcp_transfer) == 20 && sizeof(fcp_span) == 16, "format");
+_Static_assert(sizeof(mc_node) == 32 && sizeof(mc_band) == 24 && sizeof(mc_band_rows) == 16, "format");
+_Static_assert(sizeof(fcp_array) == 88 && sizeof(fcp_slices) == 16, "format");
+
+#define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"
+enum { FCP_FILE_ALIGN = 64, FCP_REQUIRED_FEATURES = 0 };
+
+typedef struct file_header {
+    uint8_t magic[8];
+    uint32_t header_size;     /* with the section table and the zeros after it */
+    uint32_t writer_version;  /* of the format it was written in */
+    uint32_t reader_version;  /* the oldest reader that understands it */
+    uint32_t sections;
+    uint64_t required;        /* feature bits a reader must know */
+    uint64_t optional;        /* feature bits a reader may ignore */
+    uint64_t total_size;      /* of the file */
+    uint64_t reserved;        /* 0 */
+    uint32_t table_crc;       /* of the section table */
+    uint32_t header_crc;      /* of the bytes before this field */
+} file_header;
+_Static_assert(sizeof(file_header) == 64, "format");
+
+typedef struct file_entry {
+    uint32_t type;            /* fcp_section_id */
+    uint32_t record_size;
+    uint64_t offset, length;  /* bytes, from the start of the file */
+    uint32_t crc;             /* of the section */
+    uint32_t reserved;        /* 0 */
+} file_entry;
+_Static_assert(sizeof(file_entry) == 32, "format");
+
+enum {
+    FCP_HEADER_USED = sizeof(file_header) + FCP_SECTION_COUNT * sizeof(file_entry),
+    FCP_HEADER_SIZE = (FCP_HEADER_USED + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN
+};
+
+extern const uint32_t fcp_record_sizes[FCP_SECTION_COUNT];
+extern const char *const fcp_section_names[FCP_SECTION_COUNT];
+
+/* Offsets of sections of these lengths, and the size of the file. False when that overflows. */
+bool fcp_file_offsets(const uint64_t lengths[FCP_SECTION_COUNT], uint64_t out_offsets[FCP_SECTION_COUNT],
+                      uint64_t *out_size);
+/* Pointers and lengths in bytes of a plan's tables. False when a length overflows. */
+bool fcp_plan_sections(const fcp_plan *plan, const void *out_data[FCP_SECTION_COUNT],
+                       uint64_t out_lengths[FCP_SECTION_COUNT]);
+/* The plan with an address for every table, so that empty ones may be NULL. A view: not to be freed. */
+fcp_plan fcp_plan_view(const fcp_plan *plan);
+/* Mask, score, arrays and slices: part of fcp_plan_check (plan_data.c). */
+fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err);
+uint32_t fcp_crc32c(const void *bytes, uint64_t size);
+#endif

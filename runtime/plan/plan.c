@@ -1,0 +1,209 @@
+/* plan.c: what is derived from a plan's tables: index, sizes, and the accessors of fcp.h.
+ *
+ * Requires: for the accessors, a checked plan. fcp_plan_index needs nothing but counts that match the pointers.
+ * Cost:     fcp_plan_index is linear in the sequences; the rest is constant, or linear in the rank's runs (layout).
+ * Units:    bytes, tokens. Sizes that would not fit in 64 bits saturate, so that comparing them with a cap stays right.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <isa-l/crc.h>
+
+#include "runtime/plan/file.h"
+
+const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
+#define X(id, type, member) [FCP_SECTION_##id] = sizeof(type),
+    FCP_SECTIONS(X)
+#undef X
+};
+
+const char *const fcp_section_names[FCP_SECTION_COUNT] = {
+#define X(id, type, member) [FCP_SECTION_##id] = #member,
+    FCP_SECTIONS(X)
+#undef X
+};
+
+static uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t c;
+    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b) {
+    uint64_t c;
+    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
+}
+
+uint32_t fcp_crc32c(const void *bytes, uint64_t size) {
+    enum { STEP = 1 << 30 }; /* the library takes an int */
+    unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* it only reads */
+    uint32_t crc = UINT32_MAX;
+    while (size > STEP) {
+        crc = crc32_iscsi(at, STEP, crc);
+        at += STEP;
+        size -= STEP;
+    }
+    if (size) crc = crc32_iscsi(at, (int)size, crc);
+    return ~crc;
+}
+
+bool fcp_file_offsets(const uint64_t lengths[FCP_SECTION_COUNT], uint64_t out_offsets[FCP_SECTION_COUNT],
+                      uint64_t *out_size) {
+    uint64_t at = FCP_HEADER_SIZE;
+    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+        out_offsets[i] = at;
+        if (lengths[i] > INT64_MAX - FCP_FILE_ALIGN - at) return false;
+        at = (at + lengths[i] + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN;
+    }
+    *out_size = at;
+    return true;
+}
+
+bool fcp_plan_sections(const fcp_plan *plan, const void *out_data[FCP_SECTION_COUNT],
+                       uint64_t out_lengths[FCP_SECTION_COUNT]) {
+#define X(id, type, member)                                                                                            \
+    out_data[FCP_SECTION_##id] = plan->member;                                                                         \
+    if (__builtin_mul_overflow(plan->member##_count, (uint64_t)sizeof(type), &out_lengths[FCP_SECTION_##id]))          \
+        return false;
+    FCP_SECTIONS(X)
+#undef X
+    return true;
+}
+
+fcp_plan fcp_plan_view(const fcp_plan *plan) {
+    static const union {
+        uint64_t align;
+        char nothing[1];
+    } empty;
+    fcp_plan view = *plan;
+#define X(id, type, member)                                                                                            \
+    if (!view.member) view.member = (const void *)&empty;
+    FCP_SECTIONS(X)
+#undef X
+    return view;
+}
+
+fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
+    const void *data[FCP_SECTION_COUNT];
+    uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], size;
+    if (!fcp_plan_sections(plan, data, lengths) || !fcp_file_offsets(lengths, offsets, &size))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's tables are larger than any file");
+    size_t n = (size_t)plan->sequences_count;
+    uint64_t *prefix = n < SIZE_MAX / sizeof *prefix / 4 ? malloc(2 * (n + 1) * sizeof *prefix) : NULL;
+    if (!prefix) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the offsets of %zu sequences", n);
+    uint64_t *keys = prefix + n + 1;
+    prefix[0] = keys[0] = 0;
+    for (size_t i = 0; i < n; i++)
+        if (__builtin_add_overflow(prefix[i], plan->sequences[i].queries, &prefix[i + 1]) ||
+            __builtin_add_overflow(keys[i], plan->sequences[i].keys, &keys[i + 1])) {
+            free(prefix);
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the lengths of sequences 0 to %zu sum to more than 2^64", i);
+        }
+    free(plan->sequence_offsets);
+    plan->sequence_offsets = prefix;
+    plan->file_size = size;
+    return FCP_OK;
+}
+
+void fcp_plan_free(fcp_plan *plan) {
+    if (!plan) return;
+    if (plan->release) plan->release(plan->owner);
+    free(plan->sequence_offsets);
+    free(plan);
+}
+
+void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
+    const fcp_problem *p = plan->problem;
+    *out_shape = (fcp_shape){.ranks = p->ranks,
+                             .heads = p->heads,
+                             .kv_heads = p->kv_heads,
+                             .head_dim = p->head_dim,
+                             .dtype = (fcp_dtype)p->dtype,
+                             .layout = (fcp_layout)p->layout,
+                             .has_pass = {p->passes & 1u << FCP_FORWARD, p->passes & 1u << FCP_BACKWARD},
+                             .tokens = p->tokens,
+                             .key_tokens = p->key_tokens,
+                             .sequences = plan->sequences_count,
+                             .scale = p->scale};
+}
+
+static uint64_t layout_of(const fcp_plan *plan, fcp_side side, uint32_t rank, const fcp_span **out_spans,
+                          uint32_t *out_count) {
+    const uint32_t *starts;
+    const fcp_span *spans = fcp_side_layout(plan, side, &starts);
+    uint32_t begin = 0, end = 0;
+    if (rank < plan->problem->ranks) {
+        begin = starts[rank];
+        end = starts[rank + 1];
+    }
+    uint64_t tokens = 0;
+    for (uint32_t i = begin; i < end; i++) tokens += spans[i].length;
+    if (out_spans) *out_spans = spans + begin;
+    if (out_count) *out_count = end - begin;
+    return tokens;
+}
+
+uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
+    return layout_of(plan, FCP_QUERIES, rank, out_spans, out_count);
+}
+
+uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
+    return layout_of(plan, FCP_KEYS, rank, out_spans, out_count);
+}
+
+static uint64_t offset_of(const fcp_plan *plan, fcp_side side, uint32_t sequence, uint64_t *out_length) {
+    bool known = sequence < plan->sequences_count;
+    if (out_length) *out_length = known ? fcp_side_length(&plan->sequences[sequence], side) : 0;
+    return fcp_offsets(plan, side)[known ? sequence : plan->sequences_count];
+}
+
+uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length) {
+    return offset_of(plan, FCP_QUERIES, sequence, out_length);
+}
+
+uint64_t fcp_plan_key_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length) {
+    return offset_of(plan, FCP_KEYS, sequence, out_length);
+}
+
+int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence) {
+    return sequence < plan->sequences_count ? plan->sequences[sequence].q_first : 0;
+}
+
+uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
+    return fcp_held_bytes(p, FCP_HOLDS_BOTH, cls, pass);
+}
+
+uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
+    uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
+    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = 2 * (uint64_t)p->kv_heads * p->head_dim;
+    uint64_t row = (uint64_t)p->heads * 4; /* one float per head: LSE */
+    if (cls == FCP_IN || cls == FCP_OUT) {
+        if (!(holds & FCP_HOLDS_Q)) q = row = 0;
+        if (!(holds & FCP_HOLDS_KV)) kv = 0;
+    }
+    switch (cls) {
+    case FCP_KV: return kv * element;
+    case FCP_Q: return q * element;
+    case FCP_DKV: return kv * 4;
+    case FCP_STATE: return (q + 2 * (uint64_t)p->heads) * 4;
+    case FCP_IN: return pass == FCP_FORWARD ? (q + kv) * element : (3 * q + kv) * element + row;
+    case FCP_OUT: return pass == FCP_FORWARD ? q * element + row : (q + kv) * element;
+    default: return 0;
+    }
+}
+
+uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens, uint64_t kv_slots,
+                         uint64_t state_slots, uint64_t dkv_slots) {
+    uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
+    uint64_t row = (uint64_t)p->heads * 4, dkv = fcp_class_bytes(p, FCP_DKV, pass);
+    uint64_t slots = times(times(kv_slots, p->max_block), kv), home_q, home_kv;
+    if (pass == FCP_FORWARD) {
+        home_q = q + q + row;
+        home_kv = kv;
+        slots = plus(slots, times(times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
+    } else {
+        home_q = 3 * q + 2 * row + row * p->head_dim + q;
+        home_kv = kv + dkv + kv;
+        slots = plus(slots, times(times(dkv_slots, p->max_block), dkv));
+    }
+    return plus(plus(times(q_tokens, home_q), times(kv_tokens, home_kv)), slots);
+}

@@ -1,0 +1,122 @@
+/* plan_save.c: a plan to a file, or to the hash of that file.
+ *
+ * Requires: an indexed plan. Gives: the bytes of plan_file.h, the same for equal tables.
+ * Atomic:   the bytes go to a new file beside the path, which then takes the path's name; on any error that file is
+ *           removed and the path is as it was. Something that is not a regular file (a pipe, /dev/stdout) is written to
+ *           directly. The data is not forced to the disk: a crash of the machine may lose a plan, which its checksums
+ *           tell.
+ * Cost:     one pass over the tables for the checksums, one gathering write; no copies.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <openssl/evp.h>
+
+#include "runtime/base/whole_file.h"
+#include "runtime/plan/file.h"
+
+typedef struct image {
+    struct {
+        file_header header;
+        file_entry entries[FCP_SECTION_COUNT];
+        uint8_t zeros[FCP_HEADER_SIZE - FCP_HEADER_USED + 1]; /* the 1: never an empty array */
+    } head;
+    struct iovec parts[1 + 2 * FCP_SECTION_COUNT];
+    int count;
+} image;
+
+static const char zeros[FCP_FILE_ALIGN];
+
+static void add(image *im, const void *data, uint64_t size) {
+    if (size) im->parts[im->count++] = (struct iovec){(void *)(uintptr_t)data, (size_t)size};
+}
+
+/* Header, section table and what to write in which order. False: a length overflows. */
+static bool image_make(const fcp_plan *plan, image *im) {
+    const void *data[FCP_SECTION_COUNT];
+    uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], size;
+    memset(&im->head, 0, sizeof im->head);
+    im->count = 0;
+    if (!fcp_plan_sections(plan, data, lengths) || !fcp_file_offsets(lengths, offsets, &size)) return false;
+    add(im, &im->head, FCP_HEADER_SIZE);
+    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+        im->head.entries[i] = (file_entry){.type = (uint32_t)i,
+                                           .record_size = fcp_record_sizes[i],
+                                           .offset = offsets[i],
+                                           .length = lengths[i],
+                                           .crc = fcp_crc32c(data[i], lengths[i])};
+        add(im, data[i], lengths[i]);
+        uint64_t next = i + 1 < FCP_SECTION_COUNT ? offsets[i + 1] : size;
+        add(im, zeros, next - offsets[i] - lengths[i]);
+    }
+    im->head.header = (file_header){.magic = FCP_MAGIC,
+                                    .header_size = FCP_HEADER_SIZE,
+                                    .writer_version = FCP_PLAN_VERSION,
+                                    .reader_version = FCP_PLAN_VERSION,
+                                    .sections = FCP_SECTION_COUNT,
+                                    .required = FCP_REQUIRED_FEATURES,
+                                    .total_size = size,
+                                    .table_crc = fcp_crc32c(im->head.entries, sizeof im->head.entries)};
+    im->head.header.header_crc = fcp_crc32c(&im->head.header, offsetof(file_header, header_crc));
+    return true;
+}
+
+/* Writes all parts. 0, or an errno value. */
+static int image_write(image *im, int fd) {
+    struct iovec *at = im->parts, *end = im->parts + im->count;
+    while (at < end) {
+        ssize_t done = writev(fd, at, (int)(end - at));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return errno;
+        if (done == 0) return EIO;
+        while (at < end && (size_t)done >= at->iov_len) done -= (ssize_t)(at++)->iov_len;
+        if (at < end) {
+            at->iov_base = (char *)at->iov_base + done;
+            at->iov_len -= (size_t)done;
+        }
+    }
+    return 0;
+}
+
+static fcp_code cannot(const char *path, int why, fcp_error *err) {
+    char text[128];
+    fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
+    if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
+    fcp_fail(err, code, "cannot write '%.300s': %s", path, text);
+    if (err) snprintf(err->file, sizeof err->file, "%s", path);
+    return code;
+}
+
+fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
+    image *im = malloc(sizeof *im);
+    if (!im) return cannot(path, ENOMEM, err);
+    if (!image_make(plan, im)) {
+        free(im);
+        return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+    }
+    fcp_beside file;
+    int why = fcp_beside_open(&file, path);
+    if (!why) why = image_write(im, file.fd);
+    if (!why) why = fcp_beside_commit(&file);
+    fcp_beside_abandon(&file);
+    free(im);
+    return why ? cannot(path, why, err) : FCP_OK;
+}
+
+fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err) {
+    image *im = malloc(sizeof *im);
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    bool made = im && image_make(plan, im), good = made && md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
+    for (int i = 0; good && i < im->count; i++)
+        good = EVP_DigestUpdate(md, im->parts[i].iov_base, im->parts[i].iov_len) == 1;
+    good = good && EVP_DigestFinal_ex(md, out_digest, NULL) == 1;
+    EVP_MD_CTX_free(md);
+    free(im);
+    if (im && !made) return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+    return good ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
+}

@@ -1,0 +1,415 @@
+/* verify_match.c: do the ranks' launches fit together?
+ *
+ * Requires: checked tables.
+ * Proves:   along each communication queue, rounds strictly increase and stages never decrease; in a round a rank sends
+ *           at most once and receives at most once per fabric; every send has exactly one receive of the same round,
+ *           fabric, block, tokens and class at the peer it names, which names the sender, and the reverse; independent
+ *           rounds are as many as Delta on each fabric, and every other group (IN; a stage's dependent rounds; a group
+ *           of OUT rounds) as many as the larger Delta of its fabrics. So no round of a group is idle.
+ * Method:   rank by rank, the sides of all transfers are listed; sends are put in the inbox of the rank they name (a
+ *           counting sort), then each rank's receives, indexed by (round, fabric), are held against its inbox. The
+ *           tables are read once, in order.
+ * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/verify/verify.h"
+
+/* One side of a transfer, as the other side must have it. */
+typedef struct side {
+    uint32_t block, first, tokens;
+    uint32_t other; /* rank: of a send the receiver, once delivered the sender; of a receive the sender */
+    uint32_t key;   /* (round * FCP_FABRICS + fabric) * 4 + class */
+} side;
+
+typedef struct match {
+    verifier *v;
+    const fcp_round *rounds;
+    uint32_t round_count;
+    /* groups of rounds that are bounded together: 0 IN, 1 independent, then dependent and OUT by stage */
+    struct round_info {
+        uint32_t group, kind, stage;
+    } *info;                /* per round */
+    uint32_t *group_round;  /* per group: a round of it */
+    uint32_t *group_rounds; /* per group: how many */
+    uint32_t groups;
+    uint32_t *delta;        /* [group][fabric] */
+    uint32_t *degree;       /* [group][fabric][dir], of the rank at hand */
+    uint32_t *touched;      /* groups of the rank at hand */
+    uint8_t *seen;          /* per group: in touched */
+    uint32_t touched_count;
+    /* sides[0 .. send_count) are sends, by rank; sides[side_count - recv_count .. side_count) receives, backwards */
+    side *sides;
+    size_t side_count, send_count, recv_count;
+    size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
+    uint32_t *inbox;        /* ranks + 1, into delivered */
+    side *delivered;
+    uint32_t *receive;      /* by key / 4: a receive of the rank at hand (index in sides), MET, or NONE so far */
+} match;
+
+enum { NONE = 0 };                /* sides has one to spare, so no receive is at 0 */
+#define MET UINT32_MAX
+
+static const char *const kind_names[] = {"IN", "independent", "dependent", "OUT"};
+static const char *const class_names[FCP_CLASSES] = {"KV", "Q", "dKV", "state", "IN", "OUT"};
+static const char *const fabric_names[] = {"net", "local"};
+
+static fcp_code group_rounds(match *m) {
+    verifier *v = m->v;
+    uint32_t last[2] = {0, 0}; /* the newest group of dependent and of OUT rounds */
+    m->groups = 2;
+    for (uint32_t i = 0; i < m->round_count; i++) {
+        const fcp_round *r = &m->rounds[i];
+        if (i && r->stage < r[-1].stage)
+            return fcp_fail(v->err, FCP_E_VERIFY_ORDER, "%s: round %u is of stage %u, after one of stage %u",
+                            fcp_pass_name(v->pass), i, r->stage, r[-1].stage);
+        uint32_t g = r->kind; /* IN: 0, independent: 1 */
+        if (r->kind == FCP_ROUND_DEPENDENT || r->kind == FCP_ROUND_OUT) {
+            uint32_t *newest = &last[r->kind == FCP_ROUND_OUT];
+            if (!*newest || m->rounds[m->group_round[*newest]].stage != r->stage) {
+                *newest = m->groups++;
+                m->group_round[*newest] = i;
+            }
+            g = *newest;
+        } else if (!m->group_rounds[g]) {
+            m->group_round[g] = i;
+        }
+        m->info[i] = (struct round_info){g, r->kind, r->stage};
+        m->group_rounds[g]++;
+        v->facts[v->pass].rounds[r->kind]++;
+        v->facts[v->pass].last_stage = r->stage;
+        if (r->kind == FCP_ROUND_IN && r->stage)
+            return fcp_fail(v->err, FCP_E_VERIFY_ORDER, "%s: round %u brings tokens in at stage %u",
+                            fcp_pass_name(v->pass), i, r->stage);
+        if ((r->kind == FCP_ROUND_INDEPENDENT || r->kind == FCP_ROUND_DEPENDENT) &&
+            r->stage >= v->facts[v->pass].stages)
+            v->facts[v->pass].stages = (uint64_t)r->stage + 1;
+    }
+    return FCP_OK;
+}
+
+/* Is a transfer one that a round of this kind may hold, whole, on this fabric? */
+static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, const fcp_instr *x,
+                               const fcp_transfer *t) {
+    verifier *v = m->v;
+    const fcp_block *k = &v->plan->blocks[t->block];
+    uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers), unit = v->p->unit;
+#define FAIL(code, ...) return fcp_verify_fail(v, code, rank, FCP_COMM, index, __VA_ARGS__)
+    if (t->peer == rank) FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u names the rank itself", id, t->block);
+    if (t->fabric != (v->node[t->peer] == v->node[rank] ? FCP_LOCAL : FCP_NET))
+        FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u: ranks %u and %u are not joined by %s", id, t->block, rank,
+             t->peer, fabric_names[t->fabric]);
+    if (t->tokens > unit)
+        FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u has %u tokens, more than a unit of %u", id, t->block,
+             t->tokens, unit);
+    switch (t->cls) {
+    case FCP_IN:
+    case FCP_OUT: {
+        if (kind != (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
+            FAIL(FCP_E_VERIFY_ORDER, "transfer %u of class %s in a round of kind %s", id, class_names[t->cls],
+                 kind_names[kind]);
+        if (t->cls == FCP_OUT && v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
+            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u takes results out of block %u, which holds KV alone", id, t->block);
+        if (!fcp_at_caller(t) && (k->home != rank || t->slot != k->home_slot))
+            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u", id, t->block,
+                 k->home_slot, k->home, t->slot);
+        return FCP_OK;
+    }
+    case FCP_DKV:
+        if (v->pass != FCP_BACKWARD) FAIL(FCP_E_VERIFY_ORDER, "transfer %u carries dKV in the forward pass", id);
+        if (kind != FCP_ROUND_DEPENDENT)
+            FAIL(FCP_E_VERIFY_DELTA, "transfer %u, dKV of block %u, is in a round of kind %s", id, t->block,
+                 kind_names[kind]);
+        break;
+    default:
+        if (t->dir == FCP_SEND &&
+            kind != (t->slot < v->homes[rank] ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT))
+            FAIL(FCP_E_VERIFY_DELTA, "transfer %u sends KV block %u from slot %u, one of %s, in a round of kind %s", id,
+                 t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into", kind_names[kind]);
+        if (kind != FCP_ROUND_INDEPENDENT && kind != FCP_ROUND_DEPENDENT)
+            FAIL(FCP_E_VERIFY_DELTA, "transfer %u, KV of block %u, is in a round of kind %s", id, t->block,
+                 kind_names[kind]);
+    }
+    if (t->first % unit || (t->tokens != unit && t->first + t->tokens != k->tokens))
+        FAIL(FCP_E_VERIFY_MATCH, "transfer %u: tokens %u to %u of block %u, which has %u, are not a unit of %u", id,
+             t->first, t->first + t->tokens, t->block, k->tokens, unit);
+    if (t->dir == FCP_RECV && k->home == rank && t->cls == FCP_KV)
+        FAIL(FCP_E_VERIFY_MATCH, "transfer %u receives KV block %u, whose home is here", id, t->block);
+#undef FAIL
+    return FCP_OK;
+}
+
+static void finish_degrees(match *m) {
+    for (uint32_t i = 0; i < m->touched_count; i++) {
+        uint32_t g = m->touched[i];
+        m->seen[g] = 0;
+        for (int f = 0; f < FCP_FABRICS; f++) {
+            uint32_t *d = &m->degree[(g * FCP_FABRICS + f) * 2], most = d[0] > d[1] ? d[0] : d[1];
+            if (most > m->delta[g * FCP_FABRICS + f]) m->delta[g * FCP_FABRICS + f] = most;
+            d[0] = d[1] = 0;
+        }
+    }
+    m->touched_count = 0;
+}
+
+/* What check_transfer and scan_rank ask of the rank at hand, so that the loop reads it from registers. */
+typedef struct scene {
+    const fcp_block *blocks;
+    const uint32_t *node;
+    uint32_t rank, my_node, homes, unit;
+    unsigned backward;
+} scene;
+
+/* check_transfer's conditions without its words, and almost without branches: sends and receives come in random order.
+ */
+static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
+    const fcp_block *k = &c->blocks[t->block];
+    _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
+    _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
+    unsigned near = c->node[t->peer] == c->my_node, receive = t->dir, here = k->home == c->rank;
+    unsigned bad = (t->peer == c->rank) | (t->fabric ^ near) | (t->tokens > c->unit);
+    if (t->cls == FCP_KV || t->cls == FCP_DKV) {
+        bad |= (t->tokens != c->unit) & (t->first + t->tokens != k->tokens);
+        if (t->first) bad |= t->first % c->unit != 0;
+        unsigned sent_in = 2 - (t->slot < c->homes);
+        if (t->cls == FCP_KV)
+            bad |= (kind - 1 > 1) | (receive ? here : kind ^ sent_in);
+        else
+            bad |= (c->backward ^ 1) | (kind ^ FCP_ROUND_DEPENDENT);
+    } else {
+        unsigned in = t->cls == FCP_IN, at_home = in ^ receive ^ 1;
+        unsigned not_home = (here ^ 1) | (t->slot ^ k->home_slot);
+        bad |= (kind ^ (in ? FCP_ROUND_IN : FCP_ROUND_OUT)) | (at_home ? not_home : 0);
+        bad |= (in ^ 1) & (c->backward ^ 1) & (k->holds == FCP_HOLDS_KV);
+    }
+    return !bad;
+}
+
+/* One rank's communication queue: order, matchings, degrees, totals. Lists its sides. */
+static fcp_code scan_rank(match *m, uint32_t rank) {
+    verifier *v = m->v;
+    const fcp_plan *plan = v->plan;
+    const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
+    const fcp_instr *instrs = plan->instrs + stream->first;
+    const fcp_transfer *transfers = plan->transfers;
+    pass_facts *facts = &v->facts[v->pass];
+    const scene c = {plan->blocks, v->node, rank, v->node[rank], v->homes[rank], v->p->unit, v->pass == FCP_BACKWARD};
+    uint64_t tokens[24] = {0}; /* [class][fabric][dir]; then [IN, OUT of KV alone][fabric][dir] */
+    uint32_t count[24] = {0};
+    uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
+    side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
+    for (uint32_t i = 0, n = stream->count; i < n; i++) {
+        const fcp_instr *x = &instrs[i];
+        uint32_t op = x->op, now = x->stage, round = x->c;
+        if (op != FCP_OP_WAIT && op != FCP_OP_LAUNCH)
+            return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, i, "not an instruction of this queue");
+        if (now < stage)
+            return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, i, "comes after one of stage %u", stage);
+        stage = now;
+        if (op == FCP_OP_WAIT) continue;
+        const struct round_info *info = &m->info[round];
+        if (round < next_round || info->stage != stage)
+            return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, i,
+                                   "launches round %u, of stage %u, where round %u is the first that may come", round,
+                                   info->stage, next_round);
+        next_round = round + 1;
+        uint32_t g = info->group, kind = info->kind, *degree = m->degree + 4 * (size_t)g;
+        if (!m->seen[g]) {
+            m->seen[g] = 1;
+            m->touched[m->touched_count++] = g;
+        }
+        unsigned busy = 0;
+        for (const fcp_transfer *t = transfers + x->a, *end = t + x->b; t < end; t++) {
+            prefetch_block(plan, t);
+            if (!acceptable(&c, kind, t)) return check_transfer(m, rank, i, x, t);
+            unsigned dir = t->dir, lane = t->fabric * 2 + dir, bit = 1u << lane;
+            if (busy & bit)
+                return fcp_verify_fail(v, FCP_E_VERIFY_ROUND, rank, FCP_COMM, i, "%s twice on %s in round %u",
+                                       dir == FCP_SEND ? "sends" : "receives", fabric_names[t->fabric], round);
+            busy |= bit;
+            degree[lane]++;
+            unsigned cls = (t->cls >> 1) + (t->cls & 1); /* KV, dKV, IN, OUT: 0 to 3 */
+            unsigned alone = cls >> 1 & (c.blocks[t->block].holds == FCP_HOLDS_KV);
+            tokens[(cls + 2 * alone) * 4 + lane] += t->tokens;
+            count[(cls + 2 * alone) * 4 + lane]++;
+            side s = {t->block, t->first, t->tokens, t->peer, (round * FCP_FABRICS + t->fabric) * 4 + cls};
+            *sends = recvs[-1] = s; /* one is the next of its kind, the other will be overwritten */
+            sends += dir ^ 1;
+            recvs -= dir;
+            inbox[t->peer + 1] += dir ^ 1;
+        }
+    }
+    m->send_first[rank + 1] = m->send_count = (size_t)(sends - m->sides);
+    m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
+    finish_degrees(m);
+
+    enum { KV = 0, DKV = 4, IN = 8, OUT = 12, ALONE = 8, NET_SEND = 0, NET_RECV, LOCAL_SEND, LOCAL_RECV };
+    v->kv_recvs[rank] = count[KV + NET_RECV] + count[KV + LOCAL_RECV];
+    v->dkv_recvs[rank] = count[DKV + NET_RECV] + count[DKV + LOCAL_RECV];
+    v->dkv_sends[rank] = count[DKV + NET_SEND] + count[DKV + LOCAL_SEND];
+    facts->kv_tokens[FCP_NET] += tokens[KV + NET_SEND];
+    facts->kv_tokens[FCP_LOCAL] += tokens[KV + LOCAL_SEND];
+    facts->dkv_tokens[FCP_NET] += tokens[DKV + NET_SEND];
+    facts->dkv_tokens[FCP_LOCAL] += tokens[DKV + LOCAL_SEND];
+    for (int i = 0; i < FCP_SIDES; i++) { /* blocks that hold both count with queries */
+        const uint64_t *moved = tokens + (i == FCP_KEYS ? ALONE : 0);
+        facts->in_tokens[i] += moved[IN + NET_SEND] + moved[IN + LOCAL_SEND];
+        facts->out_tokens[i] += moved[OUT + NET_SEND] + moved[OUT + LOCAL_SEND];
+    }
+    for (unsigned dir = 0; dir < 2; dir++) {
+        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, kv, dkv, sum;
+        if (__builtin_mul_overflow(tokens[KV + dir] + tokens[KV + 2 + dir], fcp_class_bytes(v->p, FCP_KV, v->pass),
+                                   &kv) ||
+            __builtin_mul_overflow(tokens[DKV + dir] + tokens[DKV + 2 + dir], fcp_class_bytes(v->p, FCP_DKV, v->pass),
+                                   &dkv) ||
+            __builtin_add_overflow(kv, dkv, &sum))
+            sum = UINT64_MAX;
+        if (sum > *most) *most = sum;
+    }
+    return FCP_OK;
+}
+
+/* Puts every send into its receiver's inbox. */
+static void deliver(match *m) {
+    uint32_t ranks = m->v->p->ranks;
+    for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        for (size_t i = m->send_first[rank]; i < m->send_first[rank + 1]; i++) {
+            const side *s = &m->sides[i];
+            side *to = &m->delivered[m->inbox[s->other]++];
+            *to = *s;
+            to->other = rank;
+        }
+    memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* ends are the next ones' beginnings */
+    m->inbox[0] = 0;
+}
+
+/* Where a rank launches a round: on the way to an error. */
+static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
+    const fcp_stream *s = fcp_stream_of(m->v->plan, m->v->pass, rank, FCP_COMM);
+    for (uint32_t i = 0; i < s->count; i++) {
+        const fcp_instr *x = &m->v->plan->instrs[s->first + i];
+        if (x->op == FCP_OP_LAUNCH && x->c == round) return i;
+    }
+    return s->count;
+}
+
+static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
+    static const char *const names[] = {"KV", "dKV", "IN", "OUT"};
+    const side *s = sent, *r = received;
+    uint32_t key = (s ? s : r)->key / 4, round = key / FCP_FABRICS, from = s ? s->other : r->other;
+    const char *fabric = fabric_names[key % FCP_FABRICS];
+    if (!s)
+        return fcp_verify_fail(
+            m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
+            "receives %s block %u, tokens %u to %u, from rank %u in round %u on %s, which does not send it",
+            names[r->key % 4], r->block, r->first, r->first + r->tokens, from, round, fabric);
+    if (!r)
+        return fcp_verify_fail(
+            m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+            "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which has no receive for it",
+            names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric);
+    return fcp_verify_fail(
+        m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+        "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which receives %s block %u, "
+        "tokens %u to %u, from rank %u",
+        names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric, names[r->key % 4], r->block,
+        r->first, r->first + r->tokens, r->other);
+}
+
+/* A rank's receives against its inbox. */
+static fcp_code meet(match *m, uint32_t rank) {
+    size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
+    uint32_t *receive = m->receive;
+    for (size_t i = begin; i < end; i++) receive[m->sides[i].key / 4] = (uint32_t)i;
+    for (const side *s = m->delivered + m->inbox[rank], *last = m->delivered + m->inbox[rank + 1]; s < last; s++) {
+        size_t i = receive[s->key / 4];
+        if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* none, or one of an earlier rank */
+        const side *r = &m->sides[i];
+        if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->other ^ r->other) |
+            (s->key ^ r->key))
+            return mismatch(m, rank, s, r);
+        receive[s->key / 4] = MET;
+    }
+    if (m->inbox[rank + 1] - m->inbox[rank] == end - begin) return FCP_OK;
+    for (size_t i = end; i-- > begin;) /* in the order of the queue */
+        if (receive[m->sides[i].key / 4] == i) return mismatch(m, rank, NULL, &m->sides[i]);
+    return FCP_OK; /* not reached: a receive is matched once */
+}
+
+static void check_delta(match *m) {
+    verifier *v = m->v;
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        uint64_t colours = 0, delta = m->delta[FCP_ROUND_INDEPENDENT * FCP_FABRICS + f];
+        for (uint32_t i = 0; i < m->round_count; i++)
+            colours += m->rounds[i].kind == FCP_ROUND_INDEPENDENT && m->receive[i * FCP_FABRICS + f] != NONE;
+        v->facts[v->pass].delta[f] = delta;
+        if (colours != delta && !v->late.code)
+            fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s: independent units take %llu rounds on %s, and Delta is %llu",
+                     fcp_pass_name(v->pass), (unsigned long long)colours, fabric_names[f], (unsigned long long)delta);
+    }
+    for (uint32_t g = 0; g < m->groups; g++) {
+        const uint32_t *d = &m->delta[g * FCP_FABRICS];
+        uint32_t bound = d[FCP_NET] > d[FCP_LOCAL] ? d[FCP_NET] : d[FCP_LOCAL];
+        if (m->group_rounds[g] == bound || v->late.code) continue;
+        const fcp_round *r = &m->rounds[m->group_round[g]]; /* there are some, for a Delta does not exceed its rounds */
+        fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s, stage %u: %u %s rounds, and Delta is %u on net, %u on local",
+                 fcp_pass_name(v->pass), r->stage, m->group_rounds[g], kind_names[r->kind], d[FCP_NET], d[FCP_LOCAL]);
+    }
+}
+
+fcp_code fcp_verify_match(verifier *v) {
+    const fcp_plan *plan = v->plan;
+    v->late.code = FCP_OK;
+    uint32_t ranks = v->p->ranks, begin = plan->round_starts[v->pass];
+    match m = {.v = v, .rounds = plan->rounds + begin, .round_count = plan->round_starts[v->pass + 1] - begin};
+    size_t groups = (size_t)m.round_count + 2;
+    m.info = calloc(groups, sizeof *m.info);
+    m.group_round = calloc(groups, sizeof *m.group_round);
+    m.group_rounds = calloc(groups, sizeof *m.group_rounds);
+    m.delta = calloc(groups * FCP_FABRICS, sizeof *m.delta);
+    m.degree = calloc(groups * FCP_FABRICS * 2, sizeof *m.degree);
+    m.touched = calloc(groups, sizeof *m.touched);
+    m.seen = calloc(groups, sizeof *m.seen);
+    m.receive = calloc(groups * FCP_FABRICS, sizeof *m.receive);
+    m.inbox = calloc((size_t)ranks + 1, sizeof *m.inbox);
+    m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
+    m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
+    m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though a pass names only some */
+    if (!v->sides) v->sides = malloc(m.side_count * sizeof *m.sides);
+    m.sides = v->sides;
+    fcp_code code = FCP_OK;
+    if (!m.info || !m.group_round || !m.group_rounds || !m.delta || !m.degree || !m.touched || !m.seen ||
+        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.sides)
+        code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
+                        m.side_count);
+    if (!code) code = group_rounds(&m);
+    for (uint32_t r = 0; r < ranks && !code; r++) code = scan_rank(&m, r);
+    if (!code) {
+        v->facts[v->pass].sends = m.send_count;
+        v->named += m.send_count + m.recv_count;
+        if (m.send_count >= v->delivered_room) {
+            free(v->delivered);
+            v->delivered_room = m.send_count + 1;
+            v->delivered = malloc(v->delivered_room * sizeof *m.delivered);
+        }
+        m.delivered = v->delivered;
+        if (!m.delivered) code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to match %zu sends", m.send_count);
+    }
+    if (!code) deliver(&m);
+    for (uint32_t r = 0; r < ranks && !code; r++) code = meet(&m, r);
+    if (!code) check_delta(&m);
+    free(m.info);
+    free(m.group_round);
+    free(m.group_rounds);
+    free(m.delta);
+    free(m.degree);
+    free(m.touched);
+    free(m.seen);
+    free(m.receive);
+    free(m.inbox);
+    free(m.send_first);
+    free(m.recv_first);
+    return code;
+}

@@ -1,0 +1,355 @@
+/* verify.c: the verifier: is a plan right? From its tables and instruction streams alone; it shares no code with what
+ * builds plans.
+ *
+ * Requires: fcp_plan_check has passed.
+ * Proves, for every pass the plan has:
+ *   1. every tile is computed exactly once, at its Q block's home, on blocks that are in the slots named at that time
+ *      (E600, E601);
+ *   2. every send meets its receive: same round, peer, block, tokens, class; no rank sends or receives twice in a
+ *      round of a fabric (E602, E603);
+ *   3. no slot is overwritten while it is still to be read; slots and bytes are what the summary says and within the
+ *      cap (E604, E605);
+ *   4. every partial is sent on or reduced exactly once, in order, and so reaches its home (E606);
+ *   5. no deadlock (E607): a rank's queues run to their ends if launches complete, and they do, by induction over
+ *      rounds. Let every rank launch its rounds in increasing order (E611), every send have its receive in the same
+ *      round (2), and the two queues of each rank, by themselves, have no cycle of waits. What the launch of round g at
+ *      a rank needs in order to start is then earlier on that rank's queues, hence launches of rounds below g, which
+ *      complete; so all shares of round g start, and a launch whose partners have all started completes as a whole. A
+ *      cycle within one rank, on the other hand, is a deadlock. So it is enough to run each rank alone.
+ *   6. independent rounds = Delta on each fabric, dependent rounds = the sum of their stages' Delta, IN and OUT
+ *      likewise (E608);
+ *   and that the reshuffle moves every token in and out exactly once (E610), that queue, stage, round and `buffers`
+ *   order holds (E611), and that every figure of the summary follows from the tables (E609).
+ *
+ * The first error found is reported: tiles and visits; per pass the launches, each rank's queues and reshuffle, then
+ * Delta and memory, where damage of other kinds shows, too; then the summary.
+ * Rooms: verify_match.c (2, 6), verify_rank.c (1, 3, 4, 5), verify_layout.c.
+ * Cost: linear in the plan (rooms that may have to sort say so), with one pass over the tiles and two over the
+ * transfers per pass of the plan; memory linear in blocks, visits and transfers.
+ */
+#include "runtime/verify/verify.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan/file.h"
+
+typedef unsigned long long ull;
+
+const char *fcp_pass_name(fcp_pass pass) { return pass == FCP_FORWARD ? "forward" : "backward"; }
+
+fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
+                         const char *format, ...) {
+    static const char *const names[] = {
+#define X(id, name) [FCP_OP_##id] = name,
+        FCP_OPS(X)
+#undef X
+    };
+    if (!v->err) return code;
+    const fcp_stream *s = fcp_stream_of(v->plan, v->pass, rank, queue);
+    char text[sizeof v->err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *which = queue == FCP_COMPUTE ? "compute" : "communication";
+    if (index >= s->count)
+        return fcp_fail(v->err, code, "%s, rank %u, %s queue: %s", fcp_pass_name(v->pass), rank, which, text);
+    const fcp_instr *x = &v->plan->instrs[s->first + index];
+    return fcp_fail(v->err, code, "%s, rank %u, %s instruction %u (%s, stage %u): %s", fcp_pass_name(v->pass), rank,
+                    which, index, names[x->op], x->stage, text);
+}
+
+static uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t c;
+    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b) {
+    uint64_t c;
+    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
+}
+
+/* Who lives where. */
+static fcp_code index_homes(verifier *v) {
+    const fcp_plan *plan = v->plan;
+    uint32_t ranks = v->p->ranks, blocks = (uint32_t)plan->blocks_count;
+    v->node = malloc(ranks * sizeof *v->node);
+    v->homes = calloc(ranks, sizeof *v->homes);
+    v->home_first = malloc(((size_t)ranks + 1) * sizeof *v->home_first);
+    for (int side = 0; side < FCP_SIDES; side++) v->home_tokens[side] = calloc(ranks, sizeof *v->home_tokens[side]);
+    v->split = fcp_plan_split(plan);
+    v->home_blocks = malloc((size_t)blocks * sizeof *v->home_blocks);
+    v->visits_of = calloc((size_t)blocks, sizeof *v->visits_of);
+    v->attended = calloc((size_t)plan->visits_count + 1, 1);
+    v->kv_recvs = malloc(ranks * sizeof *v->kv_recvs);
+    v->dkv_recvs = malloc(ranks * sizeof *v->dkv_recvs);
+    v->dkv_sends = malloc(ranks * sizeof *v->dkv_sends);
+    if (!v->node || !v->homes || !v->home_first || !v->home_tokens[FCP_QUERIES] || !v->home_tokens[FCP_KEYS] ||
+        !v->home_blocks || !v->visits_of ||
+        !v->attended || !v->kv_recvs || !v->dkv_recvs || !v->dkv_sends)
+        return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
+    for (uint32_t b = 0; b < blocks; b++) {
+        const fcp_block *k = &plan->blocks[b];
+        v->homes[k->home]++;
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (k->holds >> side & 1) v->home_tokens[side][k->home] += k->tokens;
+    }
+    v->home_first[0] = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        v->node[r] = fcp_node_of(v->p, r);
+        v->home_first[r + 1] = v->home_first[r] + v->homes[r];
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (v->home_tokens[side][r] > v->tokens_max_rank[side]) v->tokens_max_rank[side] = v->home_tokens[side][r];
+    }
+    for (uint32_t b = 0; b < blocks; b++) {
+        const fcp_block *k = &plan->blocks[b];
+        v->home_blocks[v->home_first[k->home] + k->home_slot] = b;
+    }
+    return FCP_OK;
+}
+
+/* No two tiles are alike, and visits hold each tile once. Sums pairs. */
+static fcp_code check_tiles(verifier *v) {
+    const fcp_plan *plan = v->plan;
+    uint64_t next = 0;
+    for (uint64_t i = 0; i < plan->visits_count; i++) {
+        const fcp_visit *w = &plan->visits[i];
+        if (w->first_tile != next)
+            return fcp_fail(v->err, FCP_E_VERIFY_TILE,
+                            "visit %llu to Q block %u begins with tile %u, where tile %llu is the next: tiles are %s",
+                            (ull)i, w->q_block, w->first_tile, (ull)next,
+                            w->first_tile > next ? "left out" : "computed twice");
+        next += w->tiles;
+        v->visits_of[w->q_block]++;
+    }
+    if (next != plan->tiles_count)
+        return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%llu tiles, and visits hold %llu of them", (ull)plan->tiles_count,
+                        (ull)next);
+
+    size_t blocks = (size_t)plan->blocks_count, tiles = (size_t)plan->tiles_count;
+    uint32_t *first = calloc(blocks + 2, sizeof *first), *k_blocks = malloc((tiles + 1) * sizeof *k_blocks);
+    uint32_t *seen = calloc(blocks, sizeof *seen); /* per KV block: Q block + 1 that met it last */
+    uint64_t *pairs = calloc(blocks, sizeof *pairs), *rank_pairs = calloc(v->p->ranks, sizeof *rank_pairs);
+    fcp_code code = FCP_OK;
+    if (!first || !k_blocks || !seen || !pairs || !rank_pairs) {
+        code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %zu tiles", tiles);
+        goto done;
+    }
+    for (size_t i = 0; i < tiles; i++) {
+        const fcp_tile *t = &plan->tiles[i];
+        first[t->q_block + 2]++;
+        pairs[t->q_block] = plus(pairs[t->q_block], t->pairs);
+    }
+    for (size_t q = 2; q < blocks + 2; q++) first[q] += first[q - 1];
+    for (size_t i = 0; i < tiles; i++) k_blocks[first[plan->tiles[i].q_block + 1]++] = plan->tiles[i].k_block;
+    for (size_t q = 0; q < blocks; q++) {
+        for (uint32_t i = first[q]; i < first[q + 1]; i++) {
+            if (seen[k_blocks[i]] == q + 1) {
+                code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "the tile of Q block %zu and KV block %u is there twice", q,
+                                k_blocks[i]);
+                goto done;
+            }
+            seen[k_blocks[i]] = (uint32_t)q + 1;
+        }
+        uint64_t *rank = &rank_pairs[plan->blocks[q].home];
+        *rank = plus(*rank, pairs[q]);
+        v->pairs = plus(v->pairs, pairs[q]);
+        if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
+        if (*rank > v->pairs_max_rank) v->pairs_max_rank = *rank;
+    }
+done:
+    free(first);
+    free(k_blocks);
+    free(seen);
+    free(pairs);
+    free(rank_pairs);
+    return code;
+}
+
+/* Every visit is computed once in the pass at hand. */
+static fcp_code check_attended(verifier *v) {
+    const fcp_plan *plan = v->plan;
+    memset(v->attended, 0, (size_t)plan->visits_count);
+    for (uint32_t r = 0; r < v->p->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, v->pass, r, FCP_COMPUTE);
+        for (uint32_t i = 0; i < s->count; i++) {
+            const fcp_instr *x = &plan->instrs[s->first + i];
+            if (x->op != FCP_OP_ATTEND) continue;
+            for (uint32_t w = x->a; w < x->a + x->b; w++)
+                if (v->attended[w]++)
+                    return fcp_verify_fail(v, FCP_E_VERIFY_TILE, r, FCP_COMPUTE, i,
+                                           "visit %u to Q block %u is computed a second time", w,
+                                           plan->visits[w].q_block);
+        }
+    }
+    for (uint64_t w = 0; w < plan->visits_count; w++)
+        if (!v->attended[w])
+            return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%s: visit %llu to Q block %u is not computed",
+                            fcp_pass_name(v->pass), (ull)w, plan->visits[w].q_block);
+    return FCP_OK;
+}
+
+static fcp_code check_pass(verifier *v, fcp_pass pass) {
+    v->pass = pass;
+    v->facts[pass].stages = 1; /* there is a stage 0, if only to copy in and out */
+    fcp_code code = check_attended(v);
+    if (!code) code = fcp_verify_match(v);
+    rank_buffers *buffers = NULL;
+    if (!code) code = fcp_verify_buffers(v, &buffers);
+    for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
+        for (int side = 0; side < FCP_SIDES; side++) v->in[side].count = v->out[side].count = 0;
+        code = fcp_verify_rank(v, buffers, r);
+        if (!code) code = fcp_verify_layout(v, r);
+    }
+    fcp_verify_buffers_free(buffers);
+    const pass_facts *f = &v->facts[pass];
+    if (!code && f->last_stage > f->stages)
+        code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
+                        "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
+                        fcp_pass_name(pass), (ull)f->last_stage, (ull)f->stages);
+    if (!code && v->late.code) code = fcp_fail(v->err, v->late.code, "%s", v->late.message);
+    return code;
+}
+
+/* Bytes of what IN and OUT move between ranks, of a forward pass. */
+static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
+    uint64_t bytes = 0;
+    for (int side = 0; side < FCP_SIDES; side++) {
+        uint32_t holds = v->split ? 1u << side : FCP_HOLDS_BOTH;
+        bytes = plus(bytes, times(f->in_tokens[side], fcp_held_bytes(v->p, holds, FCP_IN, FCP_FORWARD)));
+        bytes = plus(bytes, times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
+    }
+    return bytes;
+}
+
+/* Every figure, from the tables. */
+static fcp_summary summarise(const verifier *v) {
+    const fcp_plan *plan = v->plan;
+    const pass_facts *f = &v->facts[FCP_FORWARD], *b = &v->facts[FCP_BACKWARD];
+    uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads : 1;
+    for (uint64_t s = 0; s < plan->sequences_count; s++)
+        positions = plus(positions, times(plan->sequences[s].queries, plan->sequences[s].keys));
+    uint64_t kv = fcp_class_bytes(v->p, FCP_KV, FCP_FORWARD), dkv = fcp_class_bytes(v->p, FCP_DKV, FCP_BACKWARD);
+    fcp_summary s = {
+        .sequences = plan->sequences_count,
+        .blocks = plan->blocks_count,
+        .tiles = plan->tiles_count,
+        .pairs = v->pairs,
+        .positions = times(positions, heads),
+        .pairs_max_rank = v->pairs_max_rank,
+        .pairs_max_block = v->pairs_max_block,
+        .tokens_max_rank = v->tokens_max_rank[FCP_QUERIES],
+        .key_tokens_max_rank = v->tokens_max_rank[FCP_KEYS],
+        .bytes_total = times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
+        .bytes_inter_node = times(f->kv_tokens[FCP_NET], kv),
+        .send_max = f->send_max,
+        .recv_max = f->recv_max,
+        .bytes_reshuffle = reshuffled(v, f),
+        .rounds = f->rounds[FCP_ROUND_INDEPENDENT],
+        .rounds_lower_bound = f->delta[FCP_NET] > f->delta[FCP_LOCAL] ? f->delta[FCP_NET] : f->delta[FCP_LOCAL],
+        .rounds_dependent = f->rounds[FCP_ROUND_DEPENDENT],
+        .rounds_reshuffle = f->rounds[FCP_ROUND_IN] + f->rounds[FCP_ROUND_OUT],
+        .stages = f->stages,
+        .slots_max = f->slots_max,
+        .state_bytes = times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
+        .memory_peak_bytes = f->memory_peak > b->memory_peak ? f->memory_peak : b->memory_peak,
+        .backward_bytes_total = plus(times(b->kv_tokens[FCP_NET] + b->kv_tokens[FCP_LOCAL], kv),
+                                     times(b->dkv_tokens[FCP_NET] + b->dkv_tokens[FCP_LOCAL], dkv)),
+        .backward_bytes_inter_node = plus(times(b->kv_tokens[FCP_NET], kv), times(b->dkv_tokens[FCP_NET], dkv)),
+        .backward_rounds = b->rounds[FCP_ROUND_INDEPENDENT],
+        .backward_rounds_dependent = b->rounds[FCP_ROUND_DEPENDENT],
+        .backward_rounds_reshuffle = b->rounds[FCP_ROUND_IN] + b->rounds[FCP_ROUND_OUT],
+        .backward_stages = b->stages,
+        .backward_slots_max = b->slots_max,
+    };
+    return s;
+}
+
+static fcp_code check_summary(const verifier *v) {
+    fcp_summary found = summarise(v);
+    const fcp_summary *said = v->plan->summary;
+#define SAME(member, code)                                                                                             \
+    if (said->member != found.member)                                                                                  \
+        return fcp_fail(v->err, FCP_E_VERIFY_##code, "the summary says " #member " = %llu; it is %llu",                \
+                        (ull)said->member, (ull)found.member)
+    SAME(slots_max, MEMORY);
+    SAME(backward_slots_max, MEMORY);
+    SAME(memory_peak_bytes, MEMORY);
+    SAME(sequences, SUMMARY);
+    SAME(blocks, SUMMARY);
+    SAME(tiles, SUMMARY);
+    SAME(pairs, SUMMARY);
+    SAME(positions, SUMMARY);
+    SAME(pairs_max_rank, SUMMARY);
+    SAME(pairs_max_block, SUMMARY);
+    SAME(tokens_max_rank, SUMMARY);
+    SAME(key_tokens_max_rank, SUMMARY);
+    SAME(bytes_total, SUMMARY);
+    SAME(bytes_inter_node, SUMMARY);
+    SAME(send_max, SUMMARY);
+    SAME(recv_max, SUMMARY);
+    SAME(bytes_reshuffle, SUMMARY);
+    SAME(rounds, SUMMARY);
+    SAME(rounds_lower_bound, SUMMARY);
+    SAME(rounds_dependent, SUMMARY);
+    SAME(rounds_reshuffle, SUMMARY);
+    SAME(stages, SUMMARY);
+    SAME(state_bytes, SUMMARY);
+    SAME(backward_bytes_total, SUMMARY);
+    SAME(backward_bytes_inter_node, SUMMARY);
+    SAME(backward_rounds, SUMMARY);
+    SAME(backward_rounds_dependent, SUMMARY);
+    SAME(backward_rounds_reshuffle, SUMMARY);
+    SAME(backward_stages, SUMMARY);
+#undef SAME
+    return FCP_OK;
+}
+
+/* Transfers that no instruction names would be dead weight nobody looked at. */
+static fcp_code check_named(const verifier *v) {
+    if (v->named == v->plan->transfers_count) return FCP_OK;
+    return fcp_fail(v->err, FCP_E_VERIFY_MATCH, "%llu transfers, and instructions name %llu of them",
+                    (ull)v->plan->transfers_count, (ull)v->named);
+}
+
+static void report(const verifier *v, fcp_verify_report *out) {
+    *out = (fcp_verify_report){.tiles = v->plan->tiles_count, .instructions = v->plan->instrs_count};
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const pass_facts *f = &v->facts[pass];
+        out->transfers += f->sends;
+        out->rounds[pass] = f->rounds[FCP_ROUND_INDEPENDENT];
+        for (int fabric = 0; fabric < FCP_FABRICS; fabric++) out->delta[pass][fabric] = f->delta[fabric];
+    }
+}
+
+fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err) {
+    fcp_plan view = fcp_plan_view(plan);
+    verifier v = {.plan = &view, .p = plan->problem, .err = err};
+    fcp_code code = index_homes(&v);
+    if (!code) code = check_tiles(&v);
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++)
+        if (v.p->passes & 1u << pass) code = check_pass(&v, (fcp_pass)pass);
+    if (!code) code = check_named(&v);
+    if (!code) code = check_summary(&v);
+    if (!code && out_report) report(&v, out_report);
+    free(v.node);
+    free(v.homes);
+    free(v.home_first);
+    free(v.home_blocks);
+    free(v.visits_of);
+    free(v.attended);
+    free(v.kv_recvs);
+    free(v.dkv_recvs);
+    free(v.dkv_sends);
+    free(v.sides);
+    free(v.delivered);
+    for (int side = 0; side < FCP_SIDES; side++) {
+        free(v.home_tokens[side]);
+        free(v.in[side].items);
+        free(v.out[side].items);
+    }
+    return code;
+}

@@ -1,9 +1,0 @@
-/* The kernels' skeletons on fibers: random programs and the examples, compiled, run forward and backward, against the
- * definition of attention. */
-#include "programs.h"
-
-Test(kernels, random_programs) {
-    static const fcp_backend *const backends[] = {&fibers_backend, &fibers_ordered_backend, &fibers_unordered_backend};
-    random_programs(DRAWS, backends, 3, NULL);
-}
-Test(kernels, examples) { run_examples(false); }

@@ -1,0 +1,411 @@
+/* fibers.c: the backend of the machine of fibers.
+ *
+ * Requires: a plan whose head_dim, dtype and score one of the builds in tests/fibers has (FIBER_KERNELS in the Makefile).
+ * Method:   memory, reductions, delta and output types are the host backend's, of which a device is opened along; ATTEND
+ *           becomes work lists and launches, as on a device. The grid is drawn from the launch, smaller than its work, so
+ *           that blocks take several items.
+ */
+#include "tests/machines/fibers/fibers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/kernels/work.h"
+
+/* The builds: as FIBER_KERNELS in the Makefile. */
+#define BUILDS(X)                                                                                                      \
+    X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)   \
+    X(16_0_1) X(32_1_1) X(32_0_1) X(64_1_1) X(128_0_1)
+#define X(build) extern const fibers_kernels fibers_kernels_##build;
+BUILDS(X)
+#undef X
+static const fibers_kernels *const builds[] = {
+#define X(build) &fibers_kernels_##build,
+    BUILDS(X)
+#undef X
+};
+
+const fibers_kernels *fibers_kernels_find(uint32_t head_dim, fcp_dtype dtype, bool score) {
+    for (size_t i = 0; i < sizeof builds / sizeof *builds; i++)
+        if (builds[i]->head_dim == head_dim && dtype == (builds[i]->bf16 ? FCP_BF16 : FCP_FP16) &&
+            builds[i]->score == score)
+            return builds[i];
+    return NULL;
+}
+
+struct worker {
+    fcp_kernel_work work;
+    machine *machine;
+    fibers_mask mask;
+    uint32_t *owners;
+    size_t owner_words;
+    uint32_t *locks; /* and the counter */
+    uint32_t lock_capacity;
+    uint64_t launches;
+};
+
+struct fibers {
+    fcp_device base;
+    fcp_device *host;
+    const fibers_kernels *kernels;
+    fk_sequence *sequences;
+    fk_u64 *arrays;
+    fk_bands *bands;
+    void *data;
+    float *sinks;
+    struct worker workers[];
+};
+
+/* --- masks -------------------------------------------------------------------------------------------------------- */
+
+static _Thread_local fibers_mask *mask_now;
+
+bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
+    size_t nodes = plan->mask_count + plan->score_count + plan->slope_count + 1;
+    *mask = (fibers_mask){.plan = plan, .sequence.n = -1};
+    mask->scratch = calloc(nodes, sizeof *mask->scratch);
+    mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
+    mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);
+    mask->reals = calloc(plan->arrays_count + 1, sizeof *mask->reals);
+    bool ok = mask->scratch && mask->arrays && mask->bands && mask->reals;
+    for (uint64_t i = 0; ok && i < plan->arrays_count; i++)
+        if (plan->arrays[i].width == MC_F64) ok = (mask->reals[i] = malloc(fcp_array_bytes(&plan->arrays[i]) + 1));
+    return ok;
+}
+
+void fibers_mask_close(fibers_mask *mask) {
+    free(mask->scratch);
+    free(mask->arrays);
+    free(mask->bands);
+    for (uint64_t i = 0; mask->reals && i < mask->plan->arrays_count; i++) free(mask->reals[i]);
+    free(mask->reals);
+}
+
+void fibers_mask_use(fibers_mask *mask) {
+    mask_now = mask;
+    if (mask) mask->sequence.n = -1;
+}
+
+/* The interpreter's environment from the kernels'. */
+static const mc_env *env_of(const fk_env *env) {
+    fibers_mask *m = mask_now;
+    const fcp_plan *plan = m->plan;
+    const fk_sequence *s = &env->sequence;
+    if (memcmp(&m->sequence, s, sizeof *s) == 0) return &m->env;
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        const float *real = (const float *)(uintptr_t)env->arrays[i];
+        for (uint64_t j = 0; m->reals[i] && j < fcp_array_bytes(a) / sizeof(double); j++) m->reals[i][j] = (double)real[j];
+        uint64_t first = a->kind == FCP_TABLE ? 0 : a->kind == FCP_FIELD_KEYS ? s->key_first : s->query_first;
+        m->arrays[i] = (mc_array){.data = m->reals[i] ? (const char *)m->reals[i]
+                                                      : (const char *)(uintptr_t)env->arrays[i] + first * a->width,
+                                  .first = a->kind == FCP_FIELD_QUERIES ? s->q_first : 0,
+                                  .count = a->kind == FCP_TABLE        ? (int64_t)a->count
+                                           : a->kind == FCP_FIELD_KEYS ? s->n
+                                                                       : s->queries,
+                                  .columns = (uint32_t)a->columns,
+                                  .width = (mc_width)a->width};
+    }
+    for (uint64_t i = 0; i < plan->slices_count; i++) {
+        const fk_bands *b = &env->bands[i];
+        m->bands[i] = (mc_bands){(const mc_band_rows *)(uintptr_t)b->rows, (const mc_band *)(uintptr_t)b->bands,
+                                 b->row_count, b->band_count};
+    }
+    m->sequence = *s;
+    m->env = (mc_env){.n = s->n, .q_first = s->q_first, .queries = s->queries, .arrays = m->arrays, .bands = m->bands};
+    return &m->env;
+}
+
+int fibers_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h) {
+    const fcp_plan *plan = mask_now->plan;
+    return mc_eval((mc_code){plan->mask, (uint32_t)plan->mask_count}, env_of(env), q, k, h, mask_now->scratch);
+}
+float fibers_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    const fcp_plan *plan = mask_now->plan;
+    mc_code code = {plan->score, (uint32_t)plan->score_count};
+    return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->scratch);
+}
+float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    const fcp_plan *plan = mask_now->plan;
+    mc_code code = {plan->slope, (uint32_t)plan->slope_count};
+    return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->scratch);
+}
+
+/* --- the device --------------------------------------------------------------------------------------------------- */
+
+static void fibers_close(fcp_device *device) {
+    struct fibers *f = (struct fibers *)device;
+    for (uint32_t i = 0; i < f->base.workers; i++) {
+        fcp_kernel_work_free(&f->workers[i].work);
+        machine_free(f->workers[i].machine);
+        fibers_mask_close(&f->workers[i].mask);
+        free(f->workers[i].owners);
+        free(f->workers[i].locks);
+    }
+    fcp_device_close(f->host);
+    free(f->sequences);
+    free(f->arrays);
+    free(f->bands);
+    free(f->sinks);
+    free(f->data);
+    free(f);
+}
+
+static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, uint32_t workers,
+                            fcp_device **out_device, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    const fibers_kernels *kernels = fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
+    if (!kernels)
+        return fcp_fail(err, FCP_E_BACKEND, "fibers have no kernels for head_dim %u, %s%s", p->head_dim,
+                        fcp_dtype_name((fcp_dtype)p->dtype), plan->score_count ? ", with a score" : "");
+    struct fibers *f = calloc(1, sizeof *f + workers * sizeof *f->workers);
+    if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    f->base = (fcp_device){backend, plan, workers};
+    f->kernels = kernels;
+    f->sequences = calloc(plan->sequences_count + 1, sizeof *f->sequences);
+    f->arrays = calloc(plan->arrays_count + 1, sizeof *f->arrays);
+    f->bands = calloc(plan->slices_count + 1, sizeof *f->bands);
+    f->sinks = calloc(plan->sink_count + 1, sizeof *f->sinks);
+    f->data = malloc(plan->data_count + 1);
+    fcp_code code = f->data && f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; code == FCP_OK && i < workers; i++) {
+        struct worker *w = &f->workers[i];
+        w->machine = machine_new();
+        if (!fibers_mask_open(&w->mask, plan) || !w->machine) code = FCP_E_NO_MEMORY;
+    }
+    if (code == FCP_OK) code = fcp_device_open(&fcp_backend_host, plan, workers, &f->host, err);
+    else fcp_fail(err, code, "out of memory for %u workers", workers);
+    if (code != FCP_OK) {
+        fibers_close(&f->base);
+        return code;
+    }
+    fcp_kernel_sequences(plan, f->sequences);
+    fcp_kernel_data(plan, f->data);
+    fcp_kernel_arrays(plan, (uintptr_t)f->data, f->arrays);
+    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, f->bands);
+    for (uint64_t i = 0; i < plan->sink_count; i++) f->sinks[i] = (float)plan->sink[i];
+    *out_device = &f->base;
+    return FCP_OK;
+}
+
+static fcp_code fibers_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_ordered_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_unordered_backend, plan, workers, out_device, err);
+}
+
+static fcp_code fibers_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_sm90_backend, plan, workers, out_device, err);
+}
+static fcp_code fibers_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    return open_device(&fibers_unordered_sm90_backend, plan, workers, out_device, err);
+}
+
+static bool is_sm90(const struct fibers *f) {
+    return f->base.backend == &fibers_sm90_backend || f->base.backend == &fibers_unordered_sm90_backend;
+}
+static fcp_device *host_of(fcp_device *device) { return ((struct fibers *)device)->host; }
+
+static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err) {
+    fcp_code code = fcp_backend_host.allocate(host_of(device), bytes, out_memory, err);
+    if (code == FCP_OK) memset(*out_memory, 0xff, bytes); /* NaN: what nobody writes must not be read */
+    return code;
+}
+static void fibers_release(fcp_device *device, void *memory) { fcp_backend_host.release(host_of(device), memory); }
+static void fibers_enter(fcp_device *device) { fcp_backend_host.enter(host_of(device)); }
+static void fibers_leave(fcp_device *device) { fcp_backend_host.leave(host_of(device)); }
+static void fibers_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
+    fcp_backend_host.copy(host_of(device), dst, src, bytes);
+}
+static void fibers_clear(fcp_device *device, void *dst, size_t bytes) {
+    fcp_backend_host.clear(host_of(device), dst, bytes);
+}
+static void fibers_reduce(fcp_device *device, float *dst, const float *src, size_t count, bool first) {
+    fcp_backend_host.reduce(host_of(device), dst, src, count, first);
+}
+static void fibers_prepare(fcp_device *device, const fcp_arena *arena) {
+    fcp_backend_host.prepare(host_of(device), arena);
+}
+static void fibers_delta(fcp_device *device, uint32_t worker, const fcp_arena *arena) {
+    fcp_backend_host.delta(host_of(device), worker, arena);
+}
+static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens) {
+    fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
+}
+
+/* The maps of an arena. */
+static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
+    const fcp_problem *p = a->plan->problem;
+    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fk_map maps[FCP_KERNEL_TENSORS];
+    bool good = true;
+    memset(maps, 0, sizeof maps);
+    fcp_kernel_tensors(a, tensors);
+    for (int i = 0; good && i < FCP_KERNEL_TENSORS; i++) {
+        const fcp_kernel_tensor *x = &tensors[i];
+        const machine_map map = {.base = x->address,
+                                 .dims = {p->head_dim, x->heads, x->rows},
+                                 .strides = {p->head_dim * 2, (uint64_t)x->heads * p->head_dim * 2},
+                                 .box = {FK_BOX, 1, FK_BOX},
+                                 .element = 2,
+                                 .swizzle = MACHINE_SWIZZLE_128};
+        if (x->rows) good = machine_map_encode(&maps[i], &map);
+    }
+    fcp_kernel_maps(launch, maps, out);
+    return good;
+}
+
+/* Adds a part of the arena to ranges; `handed`: several blocks may write it, in turn. */
+static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *w, uint64_t arena, const char *name, uint64_t begin,
+                          uint64_t end, bool handed) {
+    if (begin < end)
+        ranges[count++] = (machine_range){name, begin, end, true, w->owners + (begin - arena) / 4, handed};
+    return count;
+}
+
+/* The arena, and in it the sums that items of several blocks add to in turn: dQ, and if `keys` dK and dV. */
+static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
+                             machine_range *ranges) {
+    const fcp_problem *p = a->plan->problem;
+    uint64_t key = (uint64_t)p->kv_heads * p->head_dim * 4, query = (uint64_t)p->heads * p->head_dim * 4;
+    uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key, at = launch->arena;
+    struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {
+        {"dQ", a->dq, rows ? a->home_first[FCP_QUERIES][a->homes] * query : 0},
+        {"dK", a->dk, keys ? home_keys : 0},
+        {"dV", a->dv, keys ? home_keys : 0},
+        {"dK and dV of slots", a->dkv, keys ? (uint64_t)a->dkv_slots * 2 * p->max_block * key : 0}};
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they lie in this order */
+        uint64_t begin = (uintptr_t)sums[i].begin;
+        if (!sums[i].bytes) continue;
+        count = add_range(ranges, count, w, launch->arena, "the arena", at, begin, false);
+        count = add_range(ranges, count, w, launch->arena, sums[i].name, begin, begin + sums[i].bytes, true);
+        at = begin + sums[i].bytes;
+    }
+    return add_range(ranges, count, w, launch->arena, "the arena", at, launch->arena + a->bytes, false);
+}
+
+/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them, as are dK and dV
+ * where items share keys. */
+static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
+                           const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
+    if (!pieces) return FCP_OK;
+    if (w->owner_words < a->bytes / 4) {
+        free(w->owners);
+        w->owner_words = a->bytes / 4;
+        w->owners = malloc(w->owner_words * sizeof *w->owners);
+        if (!w->owners) w->owner_words = 0;
+        if (!w->owners) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    }
+    memset(w->owners, 0, a->bytes);
+    machine_range ranges[MACHINE_RANGES];
+    bool shared = false;
+    for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
+    uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
+    ranges[range_count++] = (machine_range){"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL};
+    ranges[range_count++] = (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
+    uint64_t seed = ++w->launches * 2654435761u + a->rank;
+    uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
+    fk_launch_maps maps;
+    if (kernel->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
+    machine_launch run = {.kernel = kernel->run,
+                          .parameters = kernel->maps ? (const void *)&maps : launch,
+                          .blocks = (uint32_t)blocks,
+                          .threads = kernel->threads,
+                          .shared = kernel->shared,
+                          .ranges = ranges,
+                          .range_count = range_count,
+                          .seed = seed,
+                          .resident = locks ? MACHINE_RESIDENT : 1};
+    char text[MACHINE_TEXT];
+    fibers_mask_use(&w->mask);
+    bool ok = machine_run(w->machine, &run, text);
+    fibers_mask_use(NULL);
+    return ok ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s", text);
+}
+
+/* dK, dV and dQ in one kernel. Unordered, the only lock is the counter. */
+static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
+                             uint32_t count, bool ordered, fcp_error *err) {
+    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
+    if (code != FCP_OK) return code;
+    uint32_t locks = (ordered ? w->work.lock_count * launch->heads : 0) + 1;
+    if (locks > w->lock_capacity) {
+        free(w->locks);
+        w->locks = malloc(locks * sizeof *w->locks);
+        w->lock_capacity = w->locks ? locks : 0;
+        if (!w->locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    }
+    memset(w->locks, 0, locks * sizeof *w->locks);
+    launch->locks = ordered ? (uintptr_t)w->locks : 0;
+    launch->counter = (uintptr_t)(w->locks + locks - 1);
+    launch->items = (uintptr_t)w->work.keys;
+    launch->runs = (uintptr_t)w->work.row_runs;
+    launch->item_count = w->work.key_count;
+    const fibers_kernels *k = f->kernels;
+    const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered, *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
+    return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
+                      (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
+}
+
+/* Kernels are right in any order of their rows, though the longest come first: every other launch has the longest last, so that
+ * blocks meet items without keys before others. */
+static void turn_round(struct worker *w) {
+    fk_row_item *rows = w->work.rows;
+    for (uint32_t i = 0; w->launches % 2 == 0 && i < w->work.row_count / 2; i++) {
+        fk_row_item other = rows[i];
+        rows[i] = rows[w->work.row_count - 1 - i];
+        rows[w->work.row_count - 1 - i] = other;
+    }
+}
+
+static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
+                              uint32_t head, uint32_t heads, fcp_error *err) {
+    struct fibers *f = (struct fibers *)device;
+    struct worker *w = &f->workers[worker];
+    const fcp_problem *p = device->plan->problem;
+    fk_launch launch;
+    fcp_kernel_launch(a, &launch);
+    launch.sequences = (uintptr_t)f->sequences;
+    launch.arrays = (uintptr_t)f->arrays;
+    launch.bands = (uintptr_t)f->bands;
+    launch.sinks = device->plan->sink_count ? (uintptr_t)f->sinks : 0;
+    launch.first_head = head;
+    launch.head_count = heads;
+    bool forward = a->pass == FCP_FORWARD;
+    uint32_t query_heads = heads * (p->heads / p->kv_heads);
+    bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
+    const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
+    if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
+        return attend_joint(f, w, a, &launch, first, count, device->backend != &fibers_unordered_backend && device->backend != &fibers_unordered_sm90_backend, err);
+    fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
+    if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, FCP_KEYS_ALONE, err);
+    if (code != FCP_OK) return code;
+    turn_round(w);
+    launch.items = (uintptr_t)w->work.rows;
+    launch.runs = (uintptr_t)w->work.key_runs;
+    launch.item_count = w->work.row_count;
+    code = run_kernel(f, w, a, rows, &launch, (uint64_t)w->work.row_count * rows->parts * query_heads, 0, false, err);
+    if (code != FCP_OK || forward) return code;
+    launch.items = (uintptr_t)w->work.keys;
+    launch.runs = (uintptr_t)w->work.row_runs;
+    launch.item_count = w->work.key_count;
+    return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, false, err);
+}
+
+#define FIBERS(title, opening)                                                                                         \
+    {                                                                                                                  \
+        .name = title, .open = opening, .close = fibers_close, .allocate = fibers_allocate, .release = fibers_release, \
+        .enter = fibers_enter, .leave = fibers_leave, .copy = fibers_copy, .clear = fibers_clear,                      \
+        .reduce = fibers_reduce, .prepare = fibers_prepare, .delta = fibers_delta, .attend = fibers_attend,            \
+        .finish = fibers_finish                                                                                        \
+    }
+const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
+const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);
+const fcp_backend fibers_sm90_backend = FIBERS("fibers, sm_90a", fibers_sm90_open);
+const fcp_backend fibers_unordered_sm90_backend = FIBERS("fibers, sm_90a, in any order", fibers_unordered_sm90_open);
+const fcp_backend fibers_unordered_backend = FIBERS("fibers, in any order", fibers_unordered_open);

@@ -1,0 +1,68 @@
+/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim, type, with and without a score.
+ *
+ * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of what is made here. */
+#include "tests/machines/fibers/fibers.h"
+#include "tests/machines/fibers/prim_host.h"
+#include "tests/machines/fibers/mask_host.h" /* behind the primitives */
+
+#include "codegen/kernels/common.h"
+#define FK_FORWARD_SM90 0
+#include "codegen/kernels/forward_rows.h"
+#include "codegen/kernels/forward_mma.h"
+#include "codegen/kernels/backward_steps.h"
+#include "codegen/kernels/backward_mma.h"
+#define FK_ORDERED 1
+#include "codegen/kernels/backward_ordered_mma.h"
+#undef FK_ORDERED
+#define FK_ORDERED 0
+#include "codegen/kernels/backward_ordered_mma.h"
+#include "codegen/kernels/support.h"
+
+static void run_forward(const void *launch) { fk_forward(*(const fk_launch *)launch); }
+static void run_dkv(const void *launch) { fk_backward_dkv(*(const fk_launch *)launch); }
+static void run_dq(const void *launch) { fk_backward_dq(*(const fk_launch *)launch); }
+#if FK_HEAD_DIM <= 128
+static void run_ordered(const void *launch) { fk_backward_ordered(*(const fk_launch *)launch); }
+static void run_unordered(const void *launch) { fk_backward_unordered(*(const fk_launch *)launch); }
+#endif
+
+#if FK_HAS_SM90(FK_HEAD_DIM)
+#define FIBERS_RUN_FORWARD FIBERS_NAME(FK_TABLE, _forward_sm90)
+void FIBERS_RUN_FORWARD(const void *launch); /* of kernel_sm90.c */
+#endif
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#define FIBERS_RUN_ORDERED FIBERS_NAME(FK_TABLE, _ordered_sm90)
+#define FIBERS_RUN_UNORDERED FIBERS_NAME(FK_TABLE, _unordered_sm90)
+void FIBERS_RUN_ORDERED(const void *launch); /* likewise */
+void FIBERS_RUN_UNORDERED(const void *launch);
+#endif
+
+static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support *)launch); }
+static void run_delta(const void *launch) { fk_delta(*(const fk_support *)launch); }
+static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
+static void run_round(const void *launch) { fk_round(*(const fk_support *)launch); }
+
+extern const fibers_kernels FK_TABLE;
+const fibers_kernels FK_TABLE = {
+    .head_dim = FK_HEAD_DIM,
+    .bf16 = FK_BF16,
+    .score = FK_HAS_SCORE,
+    .forward = {run_forward, FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(FK_HEAD_DIM), 1},
+    .dkv = {run_dkv, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
+    .dq = {run_dq, FK_DQ_WARPS(FK_HEAD_DIM) * 32, FK_DQ_SHARED(FK_HEAD_DIM), FK_DQ_PARTS(FK_HEAD_DIM)},
+#if FK_HEAD_DIM <= 128
+    .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+    .unordered = {run_unordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM), 1},
+#endif
+#if FK_HAS_SM90(FK_HEAD_DIM)
+    .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
+#endif
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+    .ordered_sm90 = {FIBERS_RUN_ORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
+    .unordered_sm90 = {FIBERS_RUN_UNORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
+#endif
+    .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
+    .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},
+    .add = {run_add, FK_SUPPORT_THREADS, 0, 1},
+    .round = {run_round, FK_SUPPORT_THREADS, 0, 1},
+};

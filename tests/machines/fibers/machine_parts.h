@@ -1,0 +1,345 @@
+/* machine_parts.h: inside the machine. */
+#ifndef MACHINE_PARTS_H
+#define MACHINE_PARTS_H
+#include <stddef.h>
+
+#include "tests/machines/fibers/machine.h"
+
+enum {
+    WARP = 32,
+    WARPS = MACHINE_THREADS / WARP,
+    GROUP = 128,
+    GROUPS = MACHINE_THREADS / GROUP,
+    COPIES = 512,    /* of a thread, under way */
+    BARRIERS = 64,   /* of a block, in its shared memory */
+    NAMED = 16,      /* barriers of some threads */
+    BOXES = 128,     /* tensor copies of a block, under way */
+    PRODUCTS = 128,  /* of a warpgroup, under way */
+    TILES = 8,       /* accumulators of a warpgroup under way */
+    COMMITS = 64,    /* groups of products not waited for */
+    ADDITIONS = 4096, /* of a launch, under way */
+    JOINS = 4,
+    BOX_ROWS = 64,
+    REGISTERS = 65536,   /* of a block */
+    MOST_REGISTERS = 248 /* of a thread, unless the launch says */
+};
+
+/* --- what happens before what ------------------------------------------------------------------------------------- */
+
+/* Those whose accesses to shared memory are ordered, each by a clock of its own: threads; what a thread wrote and then
+ * fenced; what warps read together; products of a warpgroup; copies that count for a barrier. */
+enum {
+    OF_FENCE = MACHINE_THREADS,
+    OF_WARP = OF_FENCE + MACHINE_THREADS,
+    OF_PRODUCT = OF_WARP + WARPS,
+    OF_BARRIER = OF_PRODUCT + GROUPS,
+    CLOCKS = OF_BARRIER + BARRIERS
+};
+
+/* What somebody knows: of each clock, the last time that lies behind him. Never changed once threads share it. A join with
+ * another is remembered with the one that was released: result NULL is "nothing new", a result is at least both. */
+typedef struct known {
+    uint32_t references;
+    uint64_t serial;
+    struct known *next, *all;
+    struct {
+        uint64_t serial;
+        struct known *result;
+    } joins[JOINS];
+    uint32_t join;
+    uint32_t time[CLOCKS];
+} known;
+
+/* What several release, while it is put together. */
+typedef struct gathering {
+    known *sum;
+    uint64_t last; /* the serial of what was added last */
+} gathering;
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+typedef enum thread_state {
+    READY,
+    MEETS_WARP,
+    MEETS_BLOCK,
+    MEETS_VALUE,
+    MEETS_BARRIER,
+    MEETS_SOME,
+    MEETS_PRODUCTS,
+    MEETS_REGISTERS,
+    ENDED
+} thread_state;
+
+/* What a warp comes together for. */
+typedef enum meeting {
+    MEET_MATRICES,
+    MEET_TRANSPOSED,
+    MEET_MULTIPLY_BF16,
+    MEET_MULTIPLY_FP16,
+    MEET_EXCHANGE,
+    MEET_UNIFORM,
+    MEET_SYNC_SOME,
+    MEET_ARRIVE_SOME,
+    MEET_REGISTERS_UP,
+    MEET_REGISTERS_DOWN
+} meeting;
+typedef struct operands {
+    uint32_t in[6], out[4];
+    float c[4];
+} operands;
+
+typedef struct copy {
+    uint32_t to, bytes;
+    uint64_t from;
+    bool taken; /* data holds the source as it was when the copy was asked for */
+    uint8_t data[16];
+} copy;
+
+/* A number that will be added to; by whom, when. */
+typedef struct addition {
+    uint64_t to;
+    float x;
+    const struct block *block;
+    uint32_t thread, time;
+} addition;
+
+typedef struct place {
+    const char *file;
+    int line;
+} place;
+
+typedef struct thread {
+    void *stack_pointer; /* while it does not run */
+    struct machine *machine;
+    struct block *block;
+    uint32_t index; /* in the block */
+    thread_state state;
+    uint32_t seen; /* generation of what it waits for; the value; a barrier's parity; products */
+    uint32_t waits; /* for which barrier, of either kind */
+    const uint32_t *value; /* where it waits for a value */
+    place at;      /* of the primitive under way, or the last */
+    operands *operands;
+    copy *copies; /* COPIES, once there were some */
+    uint32_t copy_count;
+    known *order;
+    uint32_t time, fenced; /* its clock; its writes up to `fenced` were fenced */
+    int32_t phases[BARRIERS]; /* of each barrier, the phase that it waited for last */
+    uint32_t products, products_known; /* asked for, and known to have ended */
+    uint32_t commits, commits_known, committed[COMMITS];
+    bool begun, packed;
+    void *sanitizer; /* what the sanitizer keeps of the fiber */
+} thread;
+
+typedef struct warp {
+    uint32_t arrived, generation;
+    meeting kind;
+    place at;
+    uint32_t time;       /* its clock */
+    uint32_t named_seen; /* by the barrier of some threads to which it came last */
+} warp;
+
+/* --- shared memory ------------------------------------------------------------------------------------------------ */
+
+/* 16 bytes of shared memory: who wrote each word last, when, and who read it since. */
+typedef struct chunk {
+    uint32_t write_time[4], read_time[4]; /* time 0: nobody did */
+    uint16_t writer[4], reader[4];        /* reader MANY: read_time is that of a row of times, of each thread */
+    uint32_t agent_time[WARPS + GROUPS];  /* of OF_WARP on, where the bit in `agents` is set */
+    uint16_t agents;
+    bool split;         /* the words' writers differ */
+    bool copying;       /* a copy to it is under way */
+    uint8_t swizzle;    /* 0: unknown; or 1 + how the tensor copy that wrote it placed it */
+    uint8_t barrier[2]; /* 1 + the barrier that the half is */
+} chunk;
+enum { MANY = 0xffff };
+
+/* --- sm_90a ------------------------------------------------------------------------------------------------------- */
+
+typedef struct barrier {
+    uint32_t at; /* byte of shared memory */
+    uint32_t count, pending;
+    int64_t bytes;
+    uint32_t phases; /* that have ended */
+    uint32_t opener, fenced; /* the thread that opened it, and its time when it had fenced that; 0: not yet */
+    gathering arriving;
+    known *ended; /* what those released who arrived, up to the last phase that ended */
+} barrier;
+
+typedef struct named {
+    uint32_t threads, arrived, generation;
+    uint32_t came; /* bit per warp */
+    gathering arriving;
+    known *ended;
+} named;
+
+/* A tensor copy under way: rows of 128 bytes, that come in any order. */
+typedef struct box {
+    uint32_t to, barrier, swizzle;
+    uint32_t left, first, step; /* rows still to come: row first + i step, modulo their number */
+    uint64_t from[BOX_ROWS]; /* 0: outside of the tensor */
+    uint32_t bytes;             /* of a row that are in the tensor */
+    bool taken;
+    struct thread *asker;
+    uint8_t data[BOX_ROWS][128];
+} box;
+
+typedef enum product_kind { BY_ROWS, TURNED, FROM_REGISTERS } product_kind;
+typedef struct product {
+    uint32_t number;
+    product_kind kind;
+    uint32_t columns, add, commit;
+    bool bf16;
+    uint64_t a, b;
+    place at;
+    uint32_t issued, left; /* lanes that asked for it; that have not waited for it */
+    uint32_t tile;
+    const uint32_t *a_at[GROUP];
+    uint32_t a_values[GROUP][4];
+    struct {
+        known *order;
+        uint32_t lane, fenced; /* the only one with it and what it had fenced, or MANY */
+    } orders[GROUP];
+    uint32_t order_count;
+} product;
+
+/* Accumulators under way. */
+typedef struct tile {
+    uint32_t columns, lanes; /* lanes: that have them here */
+    float *at[GROUP];
+    bool here[GROUP];
+    uint32_t last[GROUP]; /* the last product on them */
+    float sums[64][256];
+} tile;
+
+typedef struct group {
+    product products[PRODUCTS];
+    tile tiles[TILES];
+    uint32_t complete, done; /* products that all lanes have asked for; that have been computed */
+} group;
+
+/* A warpgroup's registers. */
+typedef struct holding {
+    uint32_t registers, wanted; /* of a thread; wanted 0: none */
+    uint32_t warps, generation; /* that came to change them */
+    uint32_t to;
+    meeting way;
+    place at;
+} holding;
+
+/* A block that runs. */
+typedef struct block {
+    bool live;
+    uint32_t number;
+    thread *threads; /* MACHINE_THREADS */
+    warp warps[WARPS];
+    group *groups;   /* GROUPS, once there were products */
+    holding holdings[GROUPS];
+    uint8_t *shared;
+    chunk *chunks;
+    uint32_t shared_capacity;
+    uint32_t arrived, generation, ended;
+    place sync_at;
+    gathering syncing;
+    known *synced;
+    uint32_t (*times)[MACHINE_THREADS]; /* rows of times of readers */
+    uint32_t times_count, times_capacity, times_free;
+    barrier barriers[BARRIERS];
+    uint32_t barrier_count;
+    named named[NAMED];
+    box *boxes; /* BOXES, once there were tensor copies; those under way first */
+    uint32_t box_count;
+    uint32_t registers; /* that no warpgroup has */
+} block;
+
+/* Between blocks: how often each has released something, and of all others as much as it knows; what locks hand on. */
+typedef struct turn_lock {
+    uint64_t address;
+    uint32_t *known; /* per block */
+} turn_lock;
+typedef struct turns {
+    uint32_t blocks; /* 0: nothing is handed on */
+    uint32_t *time, *known; /* per block; per block a row of them */
+    turn_lock *locks;
+    uint32_t lock_count, lock_capacity;
+} turns;
+
+struct machine {
+    const machine_launch *launch;
+    turns turns;
+    uint64_t random;
+    uint32_t eager; /* how readily copies come: 0, only when nobody can go on */
+    block blocks[MACHINE_RESIDENT];
+    thread *threads; /* of all blocks */
+    char *stacks;
+    known *known_all, *known_free, none;
+    uint64_t serial;
+    void *main_stack_pointer;
+    void *main_sanitizer;
+    const void *main_stack;
+    size_t main_stack_size;
+    bool failed;
+    char *text;
+    addition additions[ADDITIONS]; /* that are under way */
+    uint32_t addition_count;
+};
+
+/* The thread that runs. */
+extern _Thread_local thread *machine_self __attribute__((tls_model("initial-exec")));
+
+void machine_add_one(struct machine *m); /* one of those under way, drawn */
+uint64_t machine_roll(struct machine *m, uint64_t n); /* 0 .. n - 1 */
+/* Ends the launch: says what, and block, warp, lane and line. */
+_Noreturn void machine_fail(thread *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for who may not be running: the launch ends when somebody looks. */
+void machine_wrong(const thread *where, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void machine_look(thread *t);
+/* t waits, by its state: others run until it can go on. */
+void machine_pause(thread *t);
+/* t lets others run, sometimes. */
+void machine_give_way(thread *t);
+/* All lanes of a warp come here, the last one first out: true for it, who speaks for all before he calls machine_met. */
+bool machine_meet(thread *t, meeting kind, operands *mine);
+void machine_met(thread *t);
+
+/* --- machine_order.c: clocks */
+known *machine_known(thread *t); /* nothing, one reference */
+known *machine_keep(known *k);
+void machine_drop(struct machine *m, known *k);
+void machine_forget(struct machine *m);     /* all of them */
+void machine_forget_block(block *b);        /* those of a block */
+void machine_release(thread *t, gathering *to);
+void machine_gathered(thread *t, const gathering *from, known **out); /* in the place of what was there */
+void machine_acquire(thread *t, known *released);
+bool machine_knows(const thread *t, uint32_t clock, uint32_t time);
+
+/* --- machine_memory.c: shared memory */
+uint8_t *machine_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align);
+/* Looks whether t may write there, by itself or (`async`) through a copy that others make. */
+void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async);
+void machine_wrote(block *b, uint32_t address, uint32_t bytes, uint32_t writer, uint32_t time);
+const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32_t align);
+/* All lanes of t's warp read 16 bytes; `alike`: they know the same. */
+const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike);
+/* Global memory. */
+typedef enum use { READ, WRITE, ADD } use;
+bool machine_turns_begin(struct machine *m);
+void machine_turns_free(struct machine *m);
+void machine_turns_release(thread *t, uint64_t address);
+void machine_turns_acquire(thread *t, uint64_t address);
+void machine_turns_access(thread *t, uint32_t *owner, const char *name, uint64_t byte, const char *verb);
+void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, use how);
+
+/* --- machine_async.c: barriers, tensor copies */
+void machine_open_async(block *b);
+void machine_close_async(thread *t); /* when its last thread ends */
+bool machine_progress(block *b, bool must); /* some copies come; false: none are under way */
+bool machine_phase_over(const thread *t);
+bool machine_missed(const thread *t); /* it waits for a phase, and others ended meanwhile */
+
+/* --- machine_products.c */
+void machine_open_products(block *b);
+void machine_close_products(thread *t); /* when it ends */
+bool machine_products_over(const thread *t);
+bool machine_registers_over(const thread *t);
+uint32_t machine_warps_missing(const block *b); /* of a warpgroup that came to change its registers */
+#endif

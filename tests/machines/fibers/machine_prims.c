@@ -1,0 +1,310 @@
+/* machine_prims.c: what the primitives do on the machine of fibers, and what they watch.
+ *
+ * Requires: machine.c's fibers; every function is called from a kernel that runs there.
+ * Cost:     a product of fragments is 2048 multiplications and 32 switches.
+ * Source:   fragment layouts as in prim.h, which are those of the PTX manual; here the whole matrices are put together from
+ *           the lanes' registers, multiplied, and taken apart again.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/numeric.h"
+#include "tests/machines/fibers/machine_parts.h"
+#include "codegen/kernels/abi.h"
+#define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
+#include "codegen/kernels/prim.h"
+#include "codegen/kernels/prim_sm90.h"
+#undef FK_PRIMITIVE
+void machine_note(const char *file, int line);
+
+void machine_note(const char *file, int line) { machine_self->at = (place){file, line}; }
+
+fk_u32 fk_thread_host(void) { return machine_self->index; }
+fk_u32 fk_block_host(void) { return machine_self->block->number; }
+fk_u32 fk_blocks_host(void) { return machine_self->machine->launch->blocks; }
+fk_u32 fk_shared_host(void) { return MACHINE_SHARED_BASE; }
+
+/* --- meetings ----------------------------------------------------------------------------------------------------- */
+
+void fk_sync_host(void) {
+    thread *t = machine_self;
+    block *b = t->block;
+    if (b->arrived == 0) b->sync_at = t->at;
+    if (b->sync_at.line != t->at.line || b->sync_at.file != t->at.file)
+        machine_fail(t, "divergence: a fk_sync while others are at line %d", b->sync_at.line);
+    t->state = MEETS_BLOCK;
+    t->seen = b->generation;
+    machine_release(t, &b->syncing);
+    if (++b->arrived == t->machine->launch->threads) {
+        b->arrived = 0;
+        b->generation++;
+        machine_gathered(t, &b->syncing, &b->synced);
+        machine_drop(t->machine, b->syncing.sum);
+        b->syncing = (gathering){0};
+    }
+    machine_pause(t);
+    machine_acquire(t, b->synced);
+}
+
+typedef float row8 __attribute__((vector_size(32)));
+
+/* in: a[4], b[2]; c */
+__attribute__((always_inline)) static inline void multiply(float (*number)(uint16_t), thread *lanes) {
+    float a[16][16], b[16][8], c[16][8];
+    for (uint32_t i = 0; i < WARP; i++) {
+        const operands *x = lanes[i].operands;
+        uint32_t g = i / 4, t = i % 4 * 2;
+        for (uint32_t e = 0; e < 2; e++) {
+            for (uint32_t r = 0; r < 4; r++) a[g + r % 2 * 8][t + r / 2 * 8 + e] = number((uint16_t)(x->in[r] >> 16 * e));
+            for (uint32_t r = 0; r < 2; r++) b[t + r * 8 + e][g] = number((uint16_t)(x->in[4 + r] >> 16 * e));
+            c[g][t + e] = x->c[e];
+            c[g + 8][t + e] = x->c[2 + e];
+        }
+    }
+    row8 depth[16];
+    memcpy(depth, b, sizeof b);
+    for (uint32_t i = 0; i < 16; i++) {
+        row8 sum;
+        memcpy(&sum, c[i], sizeof sum);
+        for (uint32_t k = 0; k < 16; k++) sum += a[i][k] * depth[k];
+        memcpy(c[i], &sum, sizeof sum);
+    }
+    for (uint32_t i = 0; i < WARP; i++) {
+        operands *x = lanes[i].operands;
+        uint32_t g = i / 4, t = i % 4 * 2;
+        for (uint32_t e = 0; e < 2; e++) {
+            x->c[e] = c[g][t + e];
+            x->c[2 + e] = c[g + 8][t + e];
+        }
+    }
+}
+
+static void matrices(bool transposed, thread *lanes) {
+    uint16_t rows[4][8][8];
+    bool alike = true;
+    for (uint32_t i = 1; i < WARP; i++) alike &= lanes[i].order == lanes->order;
+    for (uint32_t i = 0; i < WARP; i++)
+        memcpy(rows[i / 8][i % 8], machine_warp_reads(&lanes[i], lanes[i].operands->in[0], alike), 16);
+    for (uint32_t i = 0; i < WARP; i++)
+        for (uint32_t k = 0; k < 4; k++) {
+            uint32_t g = i / 4, t = i % 4 * 2;
+            uint32_t low = transposed ? rows[k][t][g] : rows[k][g][t];
+            uint32_t high = transposed ? rows[k][t + 1][g] : rows[k][g][t + 1];
+            lanes[i].operands->out[k] = low | high << 16;
+        }
+}
+
+bool machine_meet(thread *t, meeting kind, operands *mine) {
+    warp *w = &t->block->warps[t->index / WARP];
+    if (w->arrived == 0) w->kind = kind, w->at = t->at;
+    if (w->kind != kind || w->at.line != t->at.line || w->at.file != t->at.file)
+        machine_fail(t, "divergence: other lanes of the warp are at line %d", w->at.line);
+    t->operands = mine;
+    t->state = MEETS_WARP;
+    t->seen = w->generation;
+    if (++w->arrived == WARP) return true;
+    machine_pause(t);
+    return false;
+}
+void machine_met(thread *t) {
+    warp *w = &t->block->warps[t->index / WARP];
+    w->arrived = 0;
+    w->generation++;
+    t->state = READY;
+}
+
+/* All lanes of a warp come here; the last one does it for all. */
+static void meet(meeting kind, operands *mine) {
+    thread *t = machine_self;
+    if (!machine_meet(t, kind, mine)) return;
+    thread *lanes = &t->block->threads[t->index / WARP * WARP];
+    if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
+    else if (kind == MEET_EXCHANGE)
+        for (uint32_t i = 0; i < WARP; i++) {
+            operands *x = lanes[i].operands;
+            x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
+        }
+    else if (kind == MEET_UNIFORM)
+        for (uint32_t i = 0; i < WARP; i++) {
+            operands *x = lanes[i].operands;
+            x->out[0] = lanes->operands->in[0];
+            if (x->in[0] != x->out[0])
+                machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0", x->in[0],
+                             x->out[0]);
+        }
+    else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
+    else multiply(fcp_fp16_float, lanes);
+    machine_met(t);
+}
+
+void fk_matrices_host(fk_u32 out[4], fk_u32 row) {
+    operands x = {.in = {row}};
+    meet(MEET_MATRICES, &x);
+    memcpy(out, x.out, sizeof x.out);
+}
+void fk_matrices_transposed_host(fk_u32 out[4], fk_u32 row) {
+    operands x = {.in = {row}};
+    meet(MEET_TRANSPOSED, &x);
+    memcpy(out, x.out, sizeof x.out);
+}
+static void multiply_lane(meeting kind, float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+    operands x = {.in = {a[0], a[1], a[2], a[3], b0, b1}, .c = {c[0], c[1], c[2], c[3]}};
+    meet(kind, &x);
+    memcpy(c, x.c, sizeof x.c);
+}
+void fk_multiply_bf16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+    multiply_lane(MEET_MULTIPLY_BF16, c, a, b0, b1);
+}
+void fk_multiply_fp16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+    multiply_lane(MEET_MULTIPLY_FP16, c, a, b0, b1);
+}
+float fk_exchange_host(float value, fk_u32 mask) {
+    operands x = {.in = {fcp_float_bits(value), mask}};
+    meet(MEET_EXCHANGE, &x);
+    return fcp_bits_float(x.out[0]);
+}
+
+fk_u32 fk_uniform_host(fk_u32 value) {
+    operands x = {.in = {value}};
+    meet(MEET_UNIFORM, &x);
+    return x.out[0];
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static void store_shared(fk_u32 to, const void *x) {
+    thread *t = machine_self;
+    uint8_t *data = machine_shared(t, to, 4, 4);
+    machine_writes(t, to, 4, false);
+    machine_wrote(t->block, to, 4, t->index, t->time);
+    memcpy(data, x, 4);
+}
+void fk_store_shared_host(fk_u32 to, float x) { store_shared(to, &x); }
+void fk_store_shared_bits_host(fk_u32 to, fk_u32 x) { store_shared(to, &x); }
+fk_u32 fk_load_shared_bits_host(fk_u32 from) {
+    fk_u32 x;
+    memcpy(&x, machine_reads(machine_self, from, 4, 4), 4);
+    return x;
+}
+void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, machine_reads(machine_self, from, 8, 8), 8); }
+
+float fk_load_host(fk_u64 from) {
+    float x;
+    memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
+    return x;
+}
+void fk_load2_host(float out[2], fk_u64 from) { memcpy(out, machine_global(machine_self, from, 8, 8, READ), 8); }
+fk_u32 fk_load_bits_host(fk_u64 from) {
+    fk_u32 x;
+    memcpy(&x, machine_global(machine_self, from, 4, 4, READ), 4);
+    return x;
+}
+void fk_store_host(fk_u64 to, float x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+void fk_store2_host(fk_u64 to, float a, float b) {
+    float pair[2] = {a, b};
+    memcpy(machine_global(machine_self, to, 8, 8, WRITE), pair, 8);
+}
+void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+
+void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
+
+/* Additions wait, in no order, for others to push them on, for a fk_release behind them, or for the end of the launch. */
+static void add(struct machine *m, uint32_t which) {
+    addition *x = &m->additions[which];
+    float sum;
+    memcpy(&sum, (const void *)(uintptr_t)x->to, 4);
+    sum += x->x;
+    memcpy((void *)(uintptr_t)x->to, &sum, 4);
+    *x = m->additions[--m->addition_count];
+}
+void machine_add_one(struct machine *m) { add(m, (uint32_t)machine_roll(m, m->addition_count)); }
+void fk_add_global2_host(fk_u64 to, float a, float b) {
+    thread *t = machine_self;
+    struct machine *m = t->machine;
+    machine_global(t, to, 8, 8, ADD);
+    for (int i = 0; i < 2; i++) {
+        if (m->addition_count == ADDITIONS) machine_add_one(m);
+        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a, t->block, t->index, t->time};
+    }
+}
+
+/* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
+fk_u32 fk_take_host(fk_u64 counter) {
+    uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
+    return (*at)++;
+}
+void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
+    thread *t = machine_self;
+    t->value = machine_global(t, lock, 4, 4, READ);
+    t->seen = x;
+    t->state = MEETS_VALUE;
+    machine_pause(t);
+    machine_turns_acquire(t, lock);
+}
+void fk_release_host(fk_u64 lock, fk_u32 x) {
+    thread *t = machine_self;
+    struct machine *m = t->machine;
+    for (uint32_t i = m->addition_count; i-- > 0;) {
+        const addition *a = &m->additions[i];
+        if (a->block == t->block && (a->thread == t->index || machine_knows(t, a->thread, a->time))) add(m, i);
+    }
+    memcpy(machine_global(t, lock, 4, 4, WRITE), &x, 4);
+    machine_turns_release(t, lock);
+}
+
+/* --- copies ------------------------------------------------------------------------------------------------------- */
+
+void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
+    thread *t = machine_self;
+    if (bytes != 0 && bytes != 16) machine_fail(t, "a copy of %u bytes", bytes);
+    if (!t->copies) t->copies = malloc(COPIES * sizeof *t->copies);
+    if (!t->copies) machine_fail(t, "out of memory");
+    if (t->copy_count == COPIES) machine_fail(t, "more than %d copies under way", COPIES);
+    uint8_t *data = machine_shared(t, to, 16, 16);
+    machine_writes(t, to, 16, false);
+    memset(data, 0xff, 16);
+    t->block->chunks[(to - MACHINE_SHARED_BASE) / 16].copying = true;
+    copy *c = &t->copies[t->copy_count++];
+    *c = (copy){.to = to, .from = from, .bytes = bytes, .taken = machine_roll(t->machine, 2) == 0};
+    const void *source = bytes ? machine_global(t, from, 16, 16, READ) : NULL;
+    if (source && c->taken) memcpy(c->data, source, 16);
+}
+
+void fk_copy_wait_host(void) {
+    thread *t = machine_self;
+    for (; t->copy_count; t->copy_count--) {
+        copy *last = &t->copies[t->copy_count - 1], *any = &t->copies[machine_roll(t->machine, t->copy_count)];
+        copy c = *any;
+        *any = *last;
+        if (c.bytes && !c.taken) memcpy(c.data, (const void *)(uintptr_t)c.from, 16);
+        t->block->chunks[(c.to - MACHINE_SHARED_BASE) / 16].copying = false;
+        machine_wrote(t->block, c.to, 16, t->index, t->time);
+        memcpy(machine_shared(t, c.to, 16, 16), c.data, 16);
+    }
+}
+
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
+
+/* What is packed goes into registers that a product may have as operands. */
+fk_u32 fk_pack_bf16_host(float low, float high) {
+    machine_self->packed = true;
+    return fcp_float_bf16(low) | (fk_u32)fcp_float_bf16(high) << 16;
+}
+fk_u32 fk_pack_fp16_host(float low, float high) {
+    machine_self->packed = true;
+    return fcp_float_fp16(low) | (fk_u32)fcp_float_fp16(high) << 16;
+}
+void fk_unpack_bf16_host(float out[2], fk_u32 x) {
+    out[0] = fcp_bf16_float((uint16_t)x);
+    out[1] = fcp_bf16_float((uint16_t)(x >> 16));
+}
+void fk_unpack_fp16_host(float out[2], fk_u32 x) {
+    out[0] = fcp_fp16_float((uint16_t)x);
+    out[1] = fcp_fp16_float((uint16_t)(x >> 16));
+}
+float fk_exp2_host(float x) { return exp2f(x); }
+float fk_log2_host(float x) { return log2f(x); }
+float fk_max_host(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }
+float fk_fma_host(float a, float b, float c) { return fmaf(a, b, c); }
+float fk_infinity_host(void) { return INFINITY; }

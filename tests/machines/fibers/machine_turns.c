@@ -1,0 +1,93 @@
+/* machine_turns.c: blocks that pass global memory on to each other by locks: what happens before what between blocks.
+ *
+ * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_wait_for on locks of memory that is not.
+ * Gives:    any two accesses of a word by different blocks, of which nothing orders the one behind the other, fail as "turn".
+ * Method:   a block's clock counts what it has released. What it knows of others is the clocks that were released, by whoever it
+ *           was, before what it waited for; a word keeps who accessed it last, and at what time of his. That threads of one
+ *           block meet before one of them releases is not asked here, but of each addition when it is released.
+ * Cost:     a number per block of the launch, for each block, and for each lock that was released.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/machines/fibers/machine_parts.h"
+
+enum { BLOCK_BITS = 14, TIME_BITS = 32 - BLOCK_BITS };
+
+/* Begins a launch: nobody knows anything. False: out of memory, or more blocks than are counted. */
+bool machine_turns_begin(struct machine *m) {
+    turns *x = &m->turns;
+    bool wanted = false;
+    for (uint32_t i = 0; i < m->launch->range_count; i++) wanted = wanted || m->launch->ranges[i].handed;
+    x->blocks = 0;
+    x->lock_count = 0;
+    if (!wanted) return true;
+    uint64_t blocks = m->launch->blocks;
+    if (blocks + 1 >= 1u << BLOCK_BITS) return false;
+    uint32_t *all = realloc(x->known, blocks * (blocks + 1) * sizeof *all);
+    if (!all) return false;
+    memset(all, 0, blocks * (blocks + 1) * sizeof *all);
+    x->known = all;
+    x->time = all + blocks * blocks;
+    x->blocks = (uint32_t)blocks;
+    return true;
+}
+
+void machine_turns_free(struct machine *m) {
+    for (uint32_t i = 0; i < m->turns.lock_capacity; i++) free(m->turns.locks[i].known);
+    free(m->turns.locks);
+    free(m->turns.known);
+}
+
+static void join(uint32_t *to, const uint32_t *from, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (from[i] > to[i]) to[i] = from[i];
+}
+
+static turn_lock *lock_at(turns *x, uint64_t address) {
+    for (uint32_t i = 0; i < x->lock_count; i++)
+        if (x->locks[i].address == address) return &x->locks[i];
+    return NULL;
+}
+
+void machine_turns_release(thread *t, uint64_t address) {
+    turns *x = &t->machine->turns;
+    uint32_t self = t->block->number;
+    if (!x->blocks) return;
+    turn_lock *lock = lock_at(x, address);
+    if (!lock) {
+        if (x->lock_count == x->lock_capacity) {
+            uint32_t capacity = x->lock_capacity ? 2 * x->lock_capacity : 64;
+            turn_lock *locks = realloc(x->locks, capacity * sizeof *locks);
+            if (!locks) machine_fail(t, "out of memory");
+            memset(locks + x->lock_capacity, 0, (capacity - x->lock_capacity) * sizeof *locks);
+            x->locks = locks;
+            x->lock_capacity = capacity;
+        }
+        lock = &x->locks[x->lock_count];
+        uint32_t *row = realloc(lock->known, x->blocks * sizeof *row);
+        if (!row) machine_fail(t, "out of memory");
+        memset(row, 0, x->blocks * sizeof *row);
+        *lock = (turn_lock){address, row};
+        x->lock_count++;
+    }
+    uint32_t *mine = x->known + (size_t)self * x->blocks;
+    mine[self] = ++x->time[self];
+    if (x->time[self] >> TIME_BITS) machine_fail(t, "more than %u releases", (1u << TIME_BITS) - 1);
+    join(lock->known, mine, x->blocks);
+}
+
+void machine_turns_acquire(thread *t, uint64_t address) {
+    turns *x = &t->machine->turns;
+    const turn_lock *lock = x->blocks ? lock_at(x, address) : NULL;
+    if (lock) join(x->known + (size_t)t->block->number * x->blocks, lock->known, x->blocks);
+}
+
+void machine_turns_access(thread *t, uint32_t *owner, const char *name, uint64_t byte, const char *verb) {
+    turns *x = &t->machine->turns;
+    uint32_t self = t->block->number, who = *owner >> TIME_BITS, when = *owner & ((1u << TIME_BITS) - 1);
+    if (who && who != self + 1 && x->known[(size_t)self * x->blocks + who - 1] <= when)
+        machine_fail(t, "turn: %s, byte %llu, is %s, and nothing orders that behind block %u, which did so too", name,
+                     (unsigned long long)byte, verb, who - 1);
+    *owner = (self + 1) << TIME_BITS | x->time[self];
+}

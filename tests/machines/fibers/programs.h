@@ -1,0 +1,80 @@
+/* programs.h: random programs and the examples, compiled, run on fibers and judged by the definition of attention. FIBER_RUNS
+ * sets how many random programs are drawn. */
+#ifndef PROGRAMS_H
+#define PROGRAMS_H
+#include <stdlib.h>
+
+#include "compiler/fcpc.h"
+#include "tests/oracle/random_program.h"
+#include "tests/oracle/small_examples.h"
+#include "tests/machines/fibers/judge_plan.h"
+
+/* The plan of a text, or of a file where there is none; NULL, and a picture of why, when it has none. */
+static inline fcp_plan *make_plan(const char *path, const random_program *p, const fcpc_options *options, char **out_picture) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = p ? fcpc_parse_text("drawn.fcp", p->text, p->size, options, d, &program)
+                      : fcpc_parse_file(path, options, d, &program);
+    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
+    *out_picture = fcpc_diagnostics_render(d, false);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return code ? NULL : plan;
+}
+
+enum { DRAWS = 3000 };
+
+/* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that changes them. */
+static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
+    const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
+    if (sanitizer && *sanitizer) draws /= 6; /* slower there */
+    fcpc_options options = {.defines = define, .define_count = define ? 2 : 0};
+    unsigned run = 0, refused = 0;
+    if (wanted && *wanted) draws = (unsigned)strtoul(wanted, NULL, 10);
+    random_program *p = calloc(1, sizeof *p);
+    for (unsigned seed = 1; seed <= draws; seed++) {
+        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
+        for (int i = 0; i < 8; i++) roll(&d, 2);
+        draw_program(p, &d, 12000);
+        /* small ones, since a piece of a sequence costs as much as 128 tokens, for each head and rank */
+        uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16) * (p->strategy ? 2 : 1);
+        /* and not too small: the judge's measure is the worst row of a naive computation, which few rows say little of */
+        if (cost > 64 || p->tokens * p->heads < 64 || !fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, false)) continue;
+        char *picture;
+        fcp_plan *plan = make_plan(NULL, p, &options, &picture);
+        bool has = plan && fibers_kernels_find(plan->problem->head_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
+        if (has) judge_plan(plan, backends[seed % count], seed, false, p->text);
+        else refused++;
+        run += has;
+        fcp_plan_free(plan);
+        free(picture);
+    }
+    fprintf(stderr, "fibers: %u programs drawn, %u run, %u without a plan or kernels\n", draws, run, refused);
+    cr_assert(run >= draws / 30, "too few programs were run for this test to mean anything");
+    free(p);
+}
+
+static inline void run_examples(bool sm90) {
+    for (size_t i = 0; i < sizeof small_examples / sizeof *small_examples; i++) {
+        char path[120], lengths[80], *picture;
+        const char *defines[17] = {lengths, "model.heads=2", i % 3 ? "model.kv_heads=1" : "model.kv_heads=2",
+                                   sm90           ? "model.head_dim=64"
+                                   : i % 4 == 1   ? "model.head_dim=32"
+                                                  : "model.head_dim=16",
+                                   i % 2 ? "model.dtype=fp16" : "model.dtype=bf16", "cluster.nodes=1",
+                                   "cluster.gpus=2", "plan.block=128",
+                                   "plan.passes=forward,backward"};
+        size_t count = 9;
+        for (size_t j = 0; j < 8 && small_examples[i].defines[j]; j++) defines[count++] = small_examples[i].defines[j];
+        snprintf(path, sizeof path, "examples/%s", small_examples[i].file);
+        snprintf(lengths, sizeof lengths, "batch.lengths=%s", small_examples[i].lengths);
+        fcpc_options options = {.defines = defines, .define_count = count};
+        fcp_plan *plan = make_plan(path, NULL, &options, &picture);
+        cr_assert(plan, "%s: %s", path, picture);
+        judge_plan(plan, sm90 ? &fibers_sm90_backend : i % 2 ? &fibers_backend : &fibers_ordered_backend, i, i % 4 == 0, path);
+        fcp_plan_free(plan);
+        free(picture);
+    }
+}
+#endif

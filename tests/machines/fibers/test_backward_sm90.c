@@ -1,0 +1,81 @@
+/* The backward skeleton for sm_90a on fibers: whole plans against the definition of attention. */
+#include "tests/support/hand_plan.h"
+#include "tests/machines/fibers/programs.h"
+
+static void judge_hand(hand *h, const fcp_backend *backend, const char *mask) {
+    char what[120];
+    cr_assert_not_null(h);
+    snprintf(what, sizeof what, "mask %s, %u ranks, %u / %u heads of %u, %s, %s", mask, h->problem.ranks, h->problem.heads,
+             h->problem.kv_heads, h->problem.head_dim, fcp_dtype_name((fcp_dtype)h->problem.dtype), backend->name);
+    judge_plan(&h->plan, backend, 5, true, what);
+    hand_free(h);
+}
+
+static const uint64_t mixed[] = {300, 60, 129, 1, 200, 64};
+
+static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
+
+Test(backward_sm90, masks) {
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
+        judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 64, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], mixed, 6),
+                   &fibers_sm90_backend, masks[m]);
+}
+Test(backward_sm90, masks_128) {
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m += 3)
+        judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 128, m % 2 ? FCP_FP16 : FCP_BF16, 256, masks[m], mixed, 6),
+                   &fibers_sm90_backend, masks[m]);
+}
+
+/* dQ as it comes: right, whatever the order. */
+Test(backward_sm90, unordered) {
+    static const uint64_t lengths[] = {500, 130};
+    for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+        hand *h = hand_make(2, 2, 1, head_dim, head_dim == 64 ? FCP_FP16 : FCP_BF16, 1024, "causal", lengths, 2);
+        cr_assert_not_null(h);
+        judge_plan(&h->plan, &fibers_unordered_sm90_backend, 7, false, "unordered");
+        hand_free(h);
+    }
+}
+
+enum { FEWER = DRAWS * 2 / 15 };
+
+/* Random programs, of these head_dims. FIBER_RUNS sets how many are drawn. */
+Test(backward_sm90, random_programs) {
+    const char *wanted = getenv("FIBER_RUNS");
+    unsigned draws = wanted && *wanted ? (unsigned)strtoul(wanted, NULL, 10) : FEWER, run = 0;
+    random_program *p = calloc(1, sizeof *p);
+    for (unsigned seed = 1; seed <= draws; seed++) {
+        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 90};
+        for (int i = 0; i < 8; i++) roll(&d, 2);
+        draw_program(p, &d, 12000);
+        const char *const defines[] = {seed % 2 ? "model.head_dim=64" : "model.head_dim=128",
+                                       seed / 2 % 2 ? "model.dtype=bf16" : "model.dtype=fp16", "plan.passes=forward,backward"};
+        uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (seed % 2 ? 2 : 4);
+        if (cost > 32 || p->tokens * p->heads < 64) continue;
+        char *picture;
+        fcpc_options options = {.defines = (const char **)(uintptr_t)defines, .define_count = 3};
+        fcp_plan *plan = make_plan(NULL, p, &options, &picture);
+        const fcp_problem *problem = plan ? plan->problem : NULL;
+        bool has = problem && fibers_kernels_find(problem->head_dim, (fcp_dtype)problem->dtype, plan->score_count != 0);
+        if (has)
+            judge_plan(plan, seed % 5 ? &fibers_sm90_backend : &fibers_unordered_sm90_backend, seed, false, p->text);
+        run += has;
+        fcp_plan_free(plan);
+        free(picture);
+    }
+    fprintf(stderr, "sm_90a: %u programs drawn, %u run\n", draws, run);
+    cr_assert(run >= draws / 20, "too few programs were run for this test to mean anything");
+    free(p);
+}
+
+/* Rows that see a key or two, of small weight by themselves: what is computed beside them, where there is no key, is huge. */
+Test(backward_sm90, few_keys) {
+    static const uint64_t lengths[] = {1, 2, 1, 3, 1, 1, 2, 1};
+    for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+        hand *h = hand_make(1, 4, 2, head_dim, FCP_BF16, 64, "full", lengths, 8);
+        cr_assert_not_null(h);
+        h->problem.scale = 8;
+        judge_plan(&h->plan, &fibers_sm90_backend, 7, false, "few keys");
+        hand_free(h);
+    }
+}

@@ -1,0 +1,25 @@
+/* Keys that nearly every row sees: their item is several, whose sums of dK and dV are added in turn, or as they come. */
+#include "tests/support/gpu_plan.h"
+#include "tests/machines/fibers/judge_plan.h"
+
+static void judge(const char *model, const fcp_backend *backend, bool twice) {
+    char text[300];
+    snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [4500] }\n"
+             "plan { mask = lambda(sink = 20, window = 90); block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward }\n", model);
+    fcp_plan *plan = gpu_plan("shared.fcp", text, NULL, 0);
+    judge_plan(plan, backend, 3, twice, model);
+    fcp_plan_free(plan);
+}
+
+Test(shared_keys, ordered) {
+    judge("heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", &fibers_ordered_backend, true);
+}
+Test(shared_keys, unordered) {
+    judge("heads = 1; kv_heads = 1; head_dim = 16; dtype = fp16", &fibers_unordered_backend, false);
+}
+Test(shared_keys, ordered_sm90) {
+    judge("heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16", &fibers_sm90_backend, true);
+}
+Test(shared_keys, unordered_sm90) {
+    judge("heads = 1; kv_heads = 1; head_dim = 64; dtype = fp16", &fibers_unordered_sm90_backend, false);
+}

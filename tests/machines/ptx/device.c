@@ -1,0 +1,424 @@
+/* device.c: the backend of PTX.
+ *
+ * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that there are skeletons for.
+ * Method:   as the runtime for devices: the plan's sources of either pass, its environment, work lists from visits,
+ *           launches. Grids are drawn from the launch, often smaller than the work, so that blocks take several items.
+ */
+#include "tests/machines/ptx/device.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/kernels/source.h"
+#include "runtime/kernels/work.h"
+#include "tests/machines/ptx/async.h"
+#include "tests/machines/ptx/compile.h"
+#include "tests/machines/ptx/ptx.h"
+
+enum { RESIDENT = 3, RANGES = 16 };
+
+typedef struct worker {
+    fcp_kernel_work work;
+    uint32_t *locks; /* and the counter */
+    uint32_t lock_capacity;
+    uint64_t launches;
+} worker;
+
+typedef struct device {
+    fcp_device base;
+    ptx_module *modules[FCP_PASSES];
+    emit_kernel kernels[EMIT_KERNELS];
+    uint32_t kernel_count;
+    unsigned backward; /* its skeleton */
+    bool sm90;         /* the forward pass's is that for sm_90a; what there is for either is compiled for it */
+    fk_sequence *sequences;
+    fk_u64 *arrays;
+    fk_bands *bands;
+    void *data;
+    float *sinks;
+    worker workers[];
+} device;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char trouble[PTX_ERROR + 100];
+static ptx_change change;
+static unsigned changes;
+static uint64_t salt;
+
+static void note(const char *text) {
+    pthread_mutex_lock(&lock);
+    if (!*trouble) snprintf(trouble, sizeof trouble, "%s", text);
+    pthread_mutex_unlock(&lock);
+}
+void ptx_device_trouble(char *text, size_t room) {
+    pthread_mutex_lock(&lock);
+    snprintf(text, room, "%s", trouble);
+    *trouble = 0;
+    pthread_mutex_unlock(&lock);
+}
+unsigned ptx_device_change(const ptx_change *next) {
+    unsigned made = changes;
+    change = next ? *next : (ptx_change){0};
+    changes = 0;
+    return made;
+}
+
+void ptx_device_seed(uint64_t seed) { salt = seed; }
+
+/* The text as it was changed; what was given is freed. */
+static char *changed(char *text) {
+    char entry[100];
+    snprintf(entry, sizeof entry, ".entry %s(", change.kernel ? change.kernel : "");
+    char *from = change.find ? strstr(text, entry) : NULL, *end = from ? strstr(from, "\n}\n") : NULL;
+    if (!end) return text;
+    if (change.edit) {
+        int n = 0;
+        char *at = strstr(from, change.find);
+        while (at && at < end && n++ < change.which) at = strstr(at + 1, change.find);
+        char *edited = at && at < end ? change.edit(text, at) : NULL;
+        if (!edited) return text;
+        changes++;
+        free(text);
+        return edited;
+    }
+    size_t old = strlen(change.find), new = strlen(change.replace), size = strlen(text), count = 0;
+    for (char *at = from; (at = strstr(at, change.find)) && at < end; at += old) count++;
+    char *out = malloc(size + count * new + 1), *to = out;
+    if (!out) return text;
+    memcpy(to, text, (size_t)(from - text));
+    to += from - text;
+    int n = 0;
+    for (char *at; (at = strstr(from, change.find)) && at < end; from = at + old) {
+        memcpy(to, from, (size_t)(at - from));
+        to += at - from;
+        bool now = change.which < 0 || n == change.which;
+        n++;
+        memcpy(to, now ? change.replace : change.find, now ? new : old);
+        to += now ? new : old;
+        changes += now;
+    }
+    strcpy(to, from);
+    free(text);
+    return out;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+static void ptx_close(fcp_device *base) {
+    device *d = (device *)base;
+    for (uint32_t i = 0; i < d->base.workers; i++) {
+        fcp_kernel_work_free(&d->workers[i].work);
+        free(d->workers[i].locks);
+    }
+    for (int pass = 0; pass < FCP_PASSES; pass++) ptx_module_free(d->modules[pass]);
+    free(d->sequences);
+    free(d->arrays);
+    free(d->bands);
+    free(d->sinks);
+    free(d->data);
+    free(d);
+}
+
+static fcp_code open_module(device *d, int pass, unsigned skeletons, const char *target, fcp_error *err) {
+    char *source, *text, why[PTX_ERROR];
+    fcp_code code = fcp_kernel_source(d->base.plan, skeletons, &source, err);
+    if (code) return code;
+    code = ptx_compile(source, target, &text, err);
+    free(source);
+    if (code) return code;
+    text = changed(text);
+    d->modules[pass] = ptx_module_new(text, why);
+    free(text);
+    d->kernel_count += emit_kernels_of(d->base.plan->problem->head_dim, d->base.plan->score_count != 0, skeletons,
+                                       d->kernels + d->kernel_count);
+    return d->modules[pass] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "PTX: %s", why);
+}
+
+static fcp_code open_device(const fcp_backend *backend, unsigned backward, const char *target, const fcp_plan *plan,
+                            uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    fcp_code code = fcp_kernel_check(plan, err);
+    if (code) return code;
+    device *d = calloc(1, sizeof *d + workers * sizeof *d->workers);
+    if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    d->base = (fcp_device){backend, plan, workers};
+    d->backward = p->head_dim > 128 ? EMIT_SPLIT : backward;
+    d->sm90 = (backward & EMIT_BACKWARD_SM90) != 0;
+    unsigned forward = d->sm90 ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
+    d->sequences = calloc(plan->sequences_count + 1, sizeof *d->sequences);
+    d->arrays = calloc(plan->arrays_count + 1, sizeof *d->arrays);
+    d->bands = calloc(plan->slices_count + 1, sizeof *d->bands);
+    d->sinks = calloc(plan->sink_count + 1, sizeof *d->sinks);
+    d->data = malloc(plan->data_count + 8);
+    if (!d->sequences || !d->arrays || !d->bands || !d->sinks || !d->data)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
+    if (!code && p->passes >> FCP_BACKWARD & 1)
+        code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, target, err);
+    if (code) {
+        ptx_close(&d->base);
+        return code;
+    }
+    fcp_kernel_sequences(plan, d->sequences);
+    fcp_kernel_data(plan, d->data);
+    fcp_kernel_arrays(plan, (uintptr_t)d->data, d->arrays);
+    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, d->bands);
+    for (uint64_t i = 0; i < plan->sink_count; i++) d->sinks[i] = (float)plan->sink[i];
+    *out_device = &d->base;
+    return FCP_OK;
+}
+static fcp_code ptx_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_backend, EMIT_SPLIT, "compute_80", plan, workers, out, err);
+}
+static fcp_code ptx_ordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_ordered_backend, EMIT_ORDERED, "compute_80", plan, workers, out, err);
+}
+static fcp_code ptx_unordered_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_unordered_backend, EMIT_UNORDERED, "compute_80", plan, workers, out, err);
+}
+static fcp_code ptx_sm100_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_sm100_backend, EMIT_UNORDERED, "compute_100", plan, workers, out, err);
+}
+static fcp_code ptx_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_sm90_backend, EMIT_ORDERED_SM90, "compute_90a", plan, workers, out, err);
+}
+static fcp_code ptx_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
+    return open_device(&ptx_unordered_sm90_backend, EMIT_UNORDERED_SM90, "compute_90a", plan, workers, out, err);
+}
+
+/* --- memory: the host's ------------------------------------------------------------------------------------------- */
+
+static fcp_code ptx_allocate(fcp_device *base, size_t bytes, void **out_memory, fcp_error *err) {
+    fcp_code code = fcp_backend_host.allocate(base, bytes, out_memory, err);
+    if (code == FCP_OK) memset(*out_memory, 0xff, bytes); /* NaN: what nobody writes must not be read */
+    return code;
+}
+static void ptx_release_memory(fcp_device *base, void *memory) { fcp_backend_host.release(base, memory); }
+static void ptx_enter(fcp_device *base) { (void)base; }
+static void ptx_copy_bytes(fcp_device *base, void *dst, const void *src, size_t bytes) {
+    fcp_backend_host.copy(base, dst, src, bytes);
+}
+static void ptx_clear(fcp_device *base, void *dst, size_t bytes) { fcp_backend_host.clear(base, dst, bytes); }
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+static void add(ptx_range *list, uint32_t *count, const char *what, uint64_t begin, uint64_t bytes, bool writable) {
+    if (begin && bytes) list[(*count)++] = (ptx_range){what, begin, begin + bytes, writable};
+}
+
+/* A kernel of the small ones. */
+static void support(device *d, int pass, const char *name, fk_support x, uint64_t per_block, uint64_t to, uint64_t from,
+                    uint64_t other) {
+    ptx_range list[RANGES];
+    char why[PTX_ERROR];
+    uint32_t count = 0, mark[2] = {0};
+    const ptx_module *m = d->modules[pass];
+    if (!x.count) return;
+    x.mark = (uintptr_t)mark;
+    x.mark_value = 7;
+    add(list, &count, "the output", x.to, to, true);
+    add(list, &count, "the input", x.from, from, false);
+    add(list, &count, "the other input", x.other, other, false);
+    add(list, &count, "the mark", x.mark, 4, true);
+    uint64_t blocks = (x.count + per_block - 1) / per_block;
+    const ptx_launch run = {.module = m,
+                            .kernel = ptx_module_kernel(m, name),
+                            .parameters = &x,
+                            .parameter_bytes = sizeof x,
+                            .blocks = (uint32_t)(blocks < 3 ? blocks : 3),
+                            .threads = FK_SUPPORT_THREADS,
+                            .resident = 1,
+                            .ranges = list,
+                            .range_count = count,
+                            .seed = x.count};
+    if (!run.kernel) note("a kernel is missing");
+    else if (!ptx_run(&run, why)) note(why);
+    else if (mark[0] != 7 || mark[1]) note("a kernel did not say that it began");
+}
+
+static void ptx_reduce(fcp_device *base, float *dst, const float *src, size_t count, bool first) {
+    fk_support x = {.to = (uintptr_t)dst, .from = (uintptr_t)src, .count = count};
+    if (first) ptx_copy_bytes(base, dst, src, count * sizeof *dst);
+    else support((device *)base, FCP_BACKWARD, "fk_add", x, 2 * FK_SUPPORT_THREADS, count * 4, count * 4, 0);
+}
+
+static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
+    device *d = (device *)base;
+    const fcp_problem *p = base->plan->problem;
+    uint64_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads;
+    fcp_backend_host.prepare(base, a);
+    if (a->pass != FCP_FORWARD || !base->plan->sink_count) return;
+    memset(a->lse, 0xff, rows * 4);
+    fk_support x = {.to = (uintptr_t)a->lse, .from = (uintptr_t)d->sinks, .count = rows, .heads = p->heads};
+    support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, p->heads * 4, 0);
+}
+
+static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a) {
+    const fcp_problem *p = base->plan->problem;
+    uint64_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, bytes = rows * p->head_dim * 2;
+    fk_support x = {.to = (uintptr_t)a->delta, .from = (uintptr_t)a->o, .other = (uintptr_t)a->d_o, .count = rows};
+    (void)worker_number;
+    support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
+}
+
+static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
+    const fcp_problem *p = base->plan->problem;
+    const fcp_block *b = &base->plan->blocks[block];
+    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = (uint64_t)p->kv_heads * p->head_dim;
+    uint64_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q,
+             kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
+    const fk_support all[] = {{.to = (uintptr_t)a->dq_out + q_at * 2,
+                               .from = (uintptr_t)(a->dq + q_at),
+                               .count = b->holds & FCP_HOLDS_Q ? tokens * q : 0},
+                              {.to = (uintptr_t)a->dk_out + kv_at * 2,
+                               .from = (uintptr_t)(a->dk + kv_at),
+                               .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0},
+                              {.to = (uintptr_t)a->dv_out + kv_at * 2,
+                               .from = (uintptr_t)(a->dv + kv_at),
+                               .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0}};
+    for (int i = 0; i < 3; i++)
+        support((device *)base, FCP_BACKWARD, "fk_round", all[i], 2 * FK_SUPPORT_THREADS, all[i].count * 2,
+                all[i].count * 4, 0);
+}
+
+/* The maps of an arena. */
+static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
+    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fk_map maps[FCP_KERNEL_TENSORS];
+    uint64_t bytes = a->plan->problem->head_dim * 2;
+    bool good = true;
+    memset(maps, 0, sizeof maps);
+    fcp_kernel_tensors(a, tensors);
+    for (int i = 0; i < FCP_KERNEL_TENSORS; i++) {
+        const fcp_kernel_tensor *x = &tensors[i];
+        const ptx_map map = {.base = x->address,
+                             .dims = {bytes / 2, x->heads, x->rows},
+                             .strides = {bytes, bytes * x->heads},
+                             .box = {FK_BOX, 1, FK_BOX},
+                             .element = 2,
+                             .swizzle = 128};
+        if (x->rows) good = good && ptx_map_encode(&maps[i], &map);
+    }
+    fcp_kernel_maps(launch, maps, out);
+    return good;
+}
+
+/* Attention: `pieces` of work. With locks several blocks run side by side. */
+static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch,
+                           uint64_t items, uint64_t runs, uint64_t pieces, uint32_t locks, fcp_error *err) {
+    const fcp_plan *plan = d->base.plan;
+    const emit_kernel *k = NULL;
+    ptx_range list[RANGES];
+    char why[PTX_ERROR];
+    uint32_t count = 0, mark[2] = {0};
+    for (uint32_t i = 0; i < d->kernel_count; i++)
+        if (!strcmp(d->kernels[i].name, name)) k = &d->kernels[i];
+    const ptx_module *m = d->modules[a->pass];
+    if (!k || !ptx_module_kernel(m, name)) return fcp_fail(err, FCP_E_INTERNAL, "there is no kernel %s", name);
+    pieces *= k->parts;
+    if (!pieces) return FCP_OK;
+    launch->mark = (uintptr_t)mark;
+    launch->mark_value = 7;
+    add(list, &count, "the arena", launch->arena, a->bytes, true);
+    add(list, &count, "the items", launch->items, items, false);
+    add(list, &count, "the runs", launch->runs, runs, false);
+    add(list, &count, "the sequences", launch->sequences, plan->sequences_count * sizeof *d->sequences, false);
+    add(list, &count, "the arrays' addresses", launch->arrays, plan->arrays_count * sizeof *d->arrays, false);
+    add(list, &count, "the arrays", (uintptr_t)d->data, plan->data_count, false);
+    add(list, &count, "the slices' addresses", launch->bands, plan->slices_count * sizeof *d->bands, false);
+    add(list, &count, "the slices' rows", (uintptr_t)plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows,
+        false);
+    add(list, &count, "the slices", (uintptr_t)plan->bands, plan->bands_count * sizeof *plan->bands, false);
+    add(list, &count, "the sinks", launch->sinks, plan->sink_count * 4, false);
+    add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
+    add(list, &count, "the mark", launch->mark, 4, true);
+    uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
+    uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* launches of a kind come in turn */
+    uint64_t blocks = draw % 3 == 0 ? pieces : draw % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
+    fk_launch_maps maps;
+    if (k->maps && !make_maps(a, launch, &maps))
+        return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
+    const ptx_launch run = {.module = m,
+                            .kernel = ptx_module_kernel(m, name),
+                            .parameters = k->maps ? (const void *)&maps : launch,
+                            .parameter_bytes = k->maps ? sizeof maps : sizeof *launch,
+                            .blocks = (uint32_t)blocks,
+                            .threads = k->threads,
+                            .shared = k->shared,
+                            .resident = locks ? RESIDENT : 1,
+                            .ranges = list,
+                            .range_count = count,
+                            .seed = seed};
+    if (!ptx_run(&run, why)) return fcp_fail(err, FCP_E_INTERNAL, "%s", why);
+    return mark[0] == 7 && !mark[1] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s did not say that it began", name);
+}
+
+static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *launch, uint32_t heads, fcp_error *err) {
+    launch->items = (uintptr_t)w->work.rows;
+    launch->runs = (uintptr_t)w->work.key_runs;
+    launch->item_count = w->work.row_count;
+    const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
+    return run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
+                      w->work.key_run_count * sizeof *w->work.key_runs, (uint64_t)w->work.row_count * heads, 0, err);
+}
+
+static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
+    bool split = d->backward == EMIT_SPLIT, ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
+    const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
+    if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
+    uint32_t locks = split ? 0 : (ordered ? w->work.lock_count * launch->heads : 0) + 1;
+    if (locks > w->lock_capacity) {
+        free(w->locks);
+        w->locks = malloc(locks * sizeof *w->locks);
+        w->lock_capacity = w->locks ? locks : 0;
+        if (!w->locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    }
+    if (locks) memset(w->locks, 0, locks * sizeof *w->locks);
+    launch->locks = ordered ? (uintptr_t)w->locks : 0;
+    launch->counter = split ? 0 : (uintptr_t)(w->locks + locks - 1);
+    launch->items = (uintptr_t)w->work.keys;
+    launch->runs = (uintptr_t)w->work.row_runs;
+    launch->item_count = w->work.key_count;
+    return run_kernel(d, w, a, name, launch,
+                      w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,
+                      (uint64_t)w->work.key_count * launch->head_count, locks, err);
+}
+
+static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a, uint32_t first, uint32_t count,
+                           uint32_t head, uint32_t heads, fcp_error *err) {
+    device *d = (device *)base;
+    worker *w = &d->workers[number];
+    const fcp_problem *p = base->plan->problem;
+    bool forward = a->pass == FCP_FORWARD;
+    fk_launch launch;
+    fcp_code code = FCP_OK;
+    fcp_kernel_launch(a, &launch);
+    launch.sequences = (uintptr_t)d->sequences;
+    launch.arrays = (uintptr_t)d->arrays;
+    launch.bands = (uintptr_t)d->bands;
+    launch.sinks = base->plan->sink_count ? (uintptr_t)d->sinks : 0;
+    launch.first_head = head;
+    launch.head_count = heads;
+    if (forward || d->backward == EMIT_SPLIT) {
+        code = fcp_kernel_rows(&w->work, a, first, count, err);
+        if (!code) code = run_rows(d, w, a, &launch, heads * (p->heads / p->kv_heads), err);
+    }
+    if (code || forward) return code;
+    code = fcp_kernel_keys(&w->work, a, first, count, fcp_kernel_order_of(d->backward), err);
+    return code ? code : run_keys(d, w, a, &launch, err);
+}
+
+#define PTX_BACKEND(title, opening)                                                                                    \
+    {                                                                                                                  \
+        .name = title, .open = opening, .close = ptx_close, .allocate = ptx_allocate, .release = ptx_release_memory,   \
+        .enter = ptx_enter, .leave = ptx_enter, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
+        .prepare = ptx_prepare, .delta = ptx_delta, .attend = ptx_attend, .finish = ptx_finish                         \
+    }
+const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);
+const fcp_backend ptx_ordered_backend = PTX_BACKEND("PTX, in order", ptx_ordered_open);
+const fcp_backend ptx_unordered_backend = PTX_BACKEND("PTX, in any order", ptx_unordered_open);
+const fcp_backend ptx_sm100_backend = PTX_BACKEND("PTX for sm_100, in any order", ptx_sm100_open);
+const fcp_backend ptx_sm90_backend = PTX_BACKEND("PTX for sm_90a", ptx_sm90_open);
+const fcp_backend ptx_unordered_sm90_backend = PTX_BACKEND("PTX for sm_90a, in any order", ptx_unordered_sm90_open);

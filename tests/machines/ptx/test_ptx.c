@@ -1,0 +1,195 @@
+/* The PTX that NVRTC makes of our kernels for mma.sync, executed here, against the definition of attention in float64: masks of
+ * the prelude, fields, scores, sinks, every head_dim and type, all kernels of the backward pass; and flaws, which must be found. */
+#include <stdlib.h>
+
+#include "tests/machines/ptx/judge.h"
+
+static const fcp_backend *const backends[] = {&ptx_backend, &ptx_ordered_backend, &ptx_unordered_backend};
+
+/* All programs of a list, on each backend in turn. */
+static void all_right(const char *const *programs, size_t count) {
+    const char *sanitizer = getenv("SAN");
+    if (!compiler()) return;
+    for (size_t i = 0; i < count; i++)
+        if (!sanitizer || !*sanitizer || i % 4 == 0) right(programs[i], backends[i % 3], i + 1); /* slower there */
+}
+
+Test(ptx, masks) {
+    static const char *const programs[] = {
+        MODEL(2, 1, 16, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = full"),
+        MODEL(2, 2, 32, fp16) CLUSTER(2) BATCH(300, 1) PLAN("mask = causal"),
+        MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(260, 40) PLAN("mask = window(w = 100)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(2) BATCH(300, 130) PLAN("mask = window_both(l = 60, r = 150)"),
+        MODEL(4, 2, 16, bf16) CLUSTER(1) BATCH(260, 50) PLAN("mask = prefix(p = 77)"),
+        MODEL(2, 1, 32, bf16) CLUSTER(2) BATCH(300, 150, 33) PLAN("mask = lambda(sink = 8, window = 100)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(2) BATCH(300, 200) PLAN("mask = shared_question"),
+        MODEL(1, 1, 32, fp16) CLUSTER(1) BATCH(300, 101) PLAN("mask = causal_blockwise(b = 50, w = 1)"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(250, 99) PLAN("mask = block_causal(b = 50)"),
+        MODEL(2, 2, 16, fp16) CLUSTER(2) BATCH(300, 20) PLAN("mask = global_window(g = 16, w = 60)"),
+        MODEL(1, 1, 16, bf16) CLUSTER(1) BATCH(300, 80) PLAN("mask = dilated(w = 100, d = 7)"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(300, 90) PLAN("mask = causal_blockwise_fm(b = 50)"),
+        MODEL(1, 1, 32, bf16) CLUSTER(1) BATCH(300, 200) PLAN("mask = qk_sparse(o = 100, m = 60)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(2) BATCH(300, 100) PLAN("mask = block_diffusion(b = 16)"),
+        MODEL(1, 1, 16, bf16) CLUSTER(1) BATCH(300) PLAN("mask = draft_train(p = 140, b = 4)"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(320) PLAN("mask = natten2d(W = 20, kw = 5, kh = 7)"),
+        MODEL(1, 1, 16, fp16) CLUSTER(1) BATCH(384) PLAN("mask = sta2d(W = 32, tw = 8, th = 4, kw = 3, kh = 3)"),
+        MODEL(1, 1, 16, bf16) CLUSTER(2) BATCH(384) PLAN("mask = sta3d(W = 8, H = 8, tw = 4, th = 4, tt = 2, kw = 1, kh = 1, kt = 3)"),
+        MODEL(1, 1, 32, fp16) CLUSTER(1) BATCH(350) PLAN("mask = svg_spatial(P = 30, w = 40)"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(350) PLAN("mask = svg_temporal(P = 30, T = 20, w = 3)"),
+        MODEL(2, 2, 16, fp16) CLUSTER(1) BATCH(300, 100) "mask pieces = rect(0..100, 0..50) or rect(50..n, 20..n)\n" PLAN("mask = pieces"),
+    };
+    all_right(programs, sizeof programs / sizeof *programs);
+}
+
+#define FIELD(...) "batch { lengths = [200, 60]\n field x = [" #__VA_ARGS__ "] }\n"
+Test(ptx, fields) {
+    static const char *const programs[] = {
+        MODEL(2, 1, 16, bf16) CLUSTER(2) FIELD(0 x 70, 1 x 130, 5 x 60) PLAN("mask = document(d = x)"),
+        MODEL(2, 1, 32, fp16) CLUSTER(1) FIELD(0 x 70, 1 x 130, 5 x 20, 70000 x 40) PLAN("mask = causal_document(d = x)"),
+        MODEL(1, 1, 16, bf16) CLUSTER(2) FIELD(0 x 70, 1 x 130, 5 x 60) PLAN("mask = prefix_document(d = x, p = 20)"),
+        MODEL(2, 2, 16, fp16) CLUSTER(1) FIELD(1 x 3, 0 x 100, -1 x 2, 0 x 95, 1 x 4, 0 x 56) PLAN("mask = global_field(g = x, w = 20)"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) FIELD(150 x 90, 190 x 110, 40 x 60) PLAN("mask = random_eviction(e = x)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(1) FIELD(3 x 40, 1 x 30, 3 x 60, 0 x 70, 3 x 60) PLAN("mask = hash_sparse(bucket = x)"),
+        MODEL(1, 1, 16, bf16) CLUSTER(1) "batch { lengths = [200, 60]\n field a = [5 x 100, 150 x 100, 3 x 60]\n field z = [180 x 150, 199 x 50, 40 x 60] }\n"
+            PLAN("mask = tree(first = a, last = z, p = 2)"),
+    };
+    all_right(programs, sizeof programs / sizeof *programs);
+}
+
+Test(ptx, scores) {
+    static const char *const programs[] = {
+        MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal; score = softcap(c = 3.0)"),
+        MODEL(4, 2, 32, fp16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal; score = alibi"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(200, 60) "score near(cost = 0.5) = if h * 2 < heads then s - cost * log2(1.0 + abs(q - k)) else s\n"
+            "mask mixed(w = 128) = causal and (h % 2 == 0 or q - k < w)\n" PLAN("mask = mixed(w = 30); score = near"),
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16\n table near = [0, 1 x 3, 2 x 9, 3 x 40]\n"
+            "table bias = [[0.3, -1.7, 0.01, 2.1], [1.9, 0.1, -0.7, -2.3]] }\n" CLUSTER(2) BATCH(200, 60)
+            "score biased(table b) = s + b[h, near[min(q - k, 52)]]\n" PLAN("mask = causal; score = biased(b = bias)"),
+        MODEL(2, 2, 32, bf16) CLUSTER(2) BATCH(200, 60) "mask gap = causal and q - k >= 3\n" PLAN("mask = gap; sink = [1.5, -2.0]"),
+        MODEL(2, 1, 128, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal; score = softcap(c = 3.0); sink = [0.5, 1.0]"),
+    };
+    all_right(programs, sizeof programs / sizeof *programs);
+}
+
+/* Every head_dim, both types, every kernel of the backward pass. */
+Test(ptx, head_dims) {
+    static const char *const programs[] = {
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 16, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 32, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 32, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 64, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 128, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 256, bf16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"), MODEL(2, 1, 256, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
+    };
+    const char *sanitizer = getenv("SAN");
+    if (!compiler()) return;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        for (size_t b = 0; b < (i < 8 ? 3 : 1); b++)
+            if (!sanitizer || !*sanitizer || b == i % 3) right(programs[i], backends[b], i);
+}
+
+/* Strategies: states that are merged over stages, sums of several ranks, longer blocks. */
+Test(ptx, strategies) {
+    static const char *const programs[] = {
+        MODEL(2, 2, 16, bf16) CLUSTER(4) BATCH(500, 60, 129, 1) PLAN("mask = causal; strategy = ring"),
+        MODEL(2, 1, 32, fp16) CLUSTER(3) BATCH(400, 200) PLAN("mask = full; strategy = zigzag"),
+        MODEL(4, 2, 16, bf16) CLUSTER(2) BATCH(300, 70) PLAN("mask = causal; strategy = fcp(coalesce = 2, buffers = 2)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(3) BATCH(600) PLAN("mask = lambda(sink = 8, window = 100); strategy = fcp(coalesce = 1)"),
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\n" CLUSTER(1) BATCH(700, 200) "plan { mask = causal; block = 1024; passes = forward, backward }\n",
+    };
+    all_right(programs, sizeof programs / sizeof *programs);
+}
+
+/* Keys that nearly every row sees: several items have them, and add to dK and dV in turn, or as they come. */
+Test(ptx, shared_keys) {
+    if (!compiler()) return;
+    right(MODEL(1, 1, 16, bf16) CLUSTER(1) BATCH(4400) SHARED_KEYS, &ptx_ordered_backend, 3);
+    right(MODEL(1, 1, 16, fp16) CLUSTER(1) BATCH(4400) SHARED_KEYS, &ptx_unordered_backend, 4);
+}
+
+/* What later architectures have beside it: two numbers added by one instruction. */
+Test(ptx, sm100) {
+    if (!compiler()) return;
+    right(MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal; score = softcap(c = 3.0)"), &ptx_sm100_backend, 1);
+    right(MODEL(2, 2, 32, fp16) CLUSTER(1) BATCH(150, 130) PLAN("mask = lambda(sink = 8, window = 50); sink = [1.5, -2.0]"), &ptx_sm100_backend, 2);
+}
+
+/* --- flaws, each of which must be found --------------------------------------------------------------------------- */
+
+/* The text with `length` bytes at `at` replaced. */
+static char *replaced(const char *text, const char *at, size_t length, const char *by) {
+    char *out = malloc(strlen(text) + strlen(by) + 1);
+    if (out) sprintf(out, "%.*s%s%s", (int)(at - text), text, by, at + length);
+    return out;
+}
+static char *without(const char *text, const char *at) { return replaced(text, at, strcspn(at, ";") + 1, ""); }
+static char *off_by_16(const char *text, const char *at) { return replaced(text, strchr(at, ']'), 0, "+16"); }
+/* The second and third of the vector behind the first: A's fragments. */
+static char *other_order(const char *text, const char *at) {
+    char name[4][20], by[100];
+    const char *a = strchr(strchr(at, '}'), '{');
+    if (sscanf(a, "{%19[^,], %19[^,], %19[^,], %19[^}]}", name[0], name[1], name[2], name[3]) != 4) return NULL;
+    snprintf(by, sizeof by, "{%s, %s, %s, %s}", name[0], name[2], name[1], name[3]);
+    return replaced(text, a, strcspn(a, "}") + 1, by);
+}
+/* The two of B. */
+static char *other_b(const char *text, const char *at) {
+    char name[2][20], by[100];
+    const char *b = strchr(strchr(strchr(at, '}') + 1, '}'), '{');
+    if (sscanf(b, "{%19[^,], %19[^}]}", name[0], name[1]) != 2) return NULL;
+    snprintf(by, sizeof by, "{%s, %s}", name[1], name[0]);
+    return replaced(text, b, strcspn(b, "}") + 1, by);
+}
+
+Test(ptx, flaws) {
+    enum { SPLIT, ORDERED, UNORDERED };
+    static const struct {
+        const char *what;
+        int backend;
+        ptx_change change;
+    } flaws[] = {
+        {"V is not transposed", SPLIT, {"fk_forward", ".x4.trans.shared", ".x4.shared", -1, NULL}},
+        {"a copy is not waited for", SPLIT, {"fk_forward", "cp.async.wait_all;", "", 0, NULL}},
+        {"another copy is not waited for", SPLIT, {"fk_forward", "cp.async.wait_all;", "", 1, NULL}},
+        {"a barrier is missing", SPLIT, {"fk_forward", "bar.sync 0;", "", 1, NULL}},
+        {"another barrier is missing", SPLIT, {"fk_forward", "bar.sync 0;", "", 2, NULL}},
+        {"the other type", SPLIT, {"fk_forward", "f32.bf16.bf16.f32", "f32.f16.f16.f32", 3, NULL}},
+        {"the other type, packed", SPLIT, {"fk_forward", "cvt.rn.bf16x2", "cvt.rn.f16x2", 2, NULL}},
+        {"lanes by themselves", SPLIT, {"fk_forward", ", 0x1f, 0xffffffff;", ", 0x1f1f, 0xffffffff;", 0, NULL}},
+        {"another order of A's fragments", SPLIT, {"fk_forward", "mma.sync", "", 2, other_order}},
+        {"another order of B's fragments", SPLIT, {"fk_forward", "mma.sync", "", 20, other_b}},
+        {"a row 16 bytes too far", SPLIT, {"fk_forward", "ldmatrix.sync", "", 1, off_by_16}},
+        {"a copy's place 16 bytes too far", SPLIT, {"fk_forward", "cp.async.cg", "", 5, off_by_16}},
+        {"a store 16 bytes too far", SPLIT, {"fk_forward", "st.global.u32", "", 7, off_by_16}},
+        {"dK: another order of A's fragments", SPLIT, {"fk_backward_dkv", "mma.sync", "", 0, other_order}},
+        {"dK: Q is not transposed", SPLIT, {"fk_backward_dkv", ".x4.trans.shared", ".x4.shared", 9, NULL}},
+        {"dK: LSE is not stored", SPLIT, {"fk_backward_dkv", "st.shared.f32", "", 0, without}},
+        {"dK: a barrier is missing", SPLIT, {"fk_backward_dkv", "bar.sync 0;", "", 1, NULL}},
+        {"dK: the item before is still read", SPLIT, {"fk_backward_dkv", "bar.sync 0;", "", 0, NULL}},
+        {"dQ: the item before is still read", SPLIT, {"fk_backward_dq", "bar.sync 0;", "", 0, NULL}},
+        {"dQ: a copy is not waited for", SPLIT, {"fk_backward_dq", "cp.async.wait_all;", "", 0, NULL}},
+        {"dQ: a sum 16 bytes too far", SPLIT, {"fk_backward_dq", "st.global.v2.f32", "", 3, off_by_16}},
+        {"ordered: dS is not stored", ORDERED, {"fk_backward_ordered", "st.shared.u32", "", 5, without}},
+        {"ordered: nothing is acquired", ORDERED, {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", -1, NULL}},
+        {"ordered: nothing is released", ORDERED, {"fk_backward_ordered", "st.release.gpu.global", "st.global", -1, NULL}},
+        {"ordered: dS is read before it is there", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 4, NULL}},
+        {"ordered: no turn", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 5, NULL}},
+        {"ordered: released before all have added", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 6, NULL}},
+        {"unordered: a sum 16 bytes too far", UNORDERED, {"fk_backward_unordered", "red.relaxed", "", 3, off_by_16}},
+    };
+    char text[TEXT];
+    if (!compiler()) return;
+    fcp_plan *plan = gpu_plan("flaws", MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal"), NULL, 0);
+    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
+        *text = 0;
+        for (uint64_t seed = 0; !*text && seed < 8; seed++) { /* what blocks owe each other shows where several have work */
+            ptx_device_seed(seed);
+            ptx_device_change(&flaws[i].change);
+            judge(plan, backends[flaws[i].backend], 1, text);
+            cr_expect(ptx_device_change(NULL) > 0, "%s: nothing was changed", flaws[i].what);
+        }
+        fprintf(stderr, "%s: %s\n", flaws[i].what, text);
+        cr_expect(*text, "%s: not found", flaws[i].what);
+    }
+    ptx_device_seed(0);
+    fcp_plan_free(plan);
+}

@@ -1,0 +1,48 @@
+/* The PTX of random programs: what is printed from their masks and scores, as NVRTC understands it. PTX_RUNS: how many are run. */
+#include <stdlib.h>
+
+#include "runtime/kernels/source.h"
+#include "tests/oracle/random_program.h"
+#include "tests/machines/ptx/judge.h"
+
+/* NULL where it has no plan, or no kernels. */
+static fcp_plan *plan_of(const random_program *p) {
+    fcpc_options options = {0};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    fcp_error err;
+    fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, &options, d, &program);
+    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    if (!code && fcp_kernel_check(plan, &err) == FCP_OK) return plan;
+    if (!code) fcp_plan_free(plan);
+    return NULL;
+}
+
+Test(ptx, random_programs) {
+    static const fcp_backend *const backends[] = {&ptx_backend, &ptx_ordered_backend, &ptx_unordered_backend};
+    const char *runs = getenv("PTX_RUNS"), *sanitizer = getenv("SAN");
+    unsigned wanted = runs && *runs ? (unsigned)strtoul(runs, NULL, 10) : sanitizer && *sanitizer ? 2 : 8, done = 0;
+    random_program *p = calloc(1, sizeof *p);
+    if (!compiler()) return;
+    for (unsigned seed = 1; done < wanted && seed < 100 * wanted + 100; seed++) {
+        char text[TEXT];
+        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 4711};
+        for (int i = 0; i < 8; i++) roll(&d, 2);
+        draw_program(p, &d, 12000);
+        /* small, but not so small that the judge's measure, the worst row of a naive computation, says little */
+        uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->strategy ? 2 : 1);
+        if (cost > 64 || p->tokens * p->heads < 64) continue;
+        fcp_plan *plan = plan_of(p);
+        if (!plan) continue;
+        judge(plan, backends[done % 3], seed, text);
+        cr_expect(!*text, "seed %u, %s\n%s: %s", seed, p->text, backends[done % 3]->name, text);
+        fcp_plan_free(plan);
+        done++;
+    }
+    fprintf(stderr, "%u random programs\n", done);
+    cr_assert_eq(done, wanted, "too few programs were run for this test to mean anything");
+    free(p);
+}

@@ -1,0 +1,268 @@
+/* graph.c: nodes and their order: what is before what, who touches the same bytes without being ordered, and doing them.
+ *
+ * Cost: a node costs as many bits as there are nodes, and a comparison with every node that is not ordered with it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/base/clock.h"
+#include "tests/machines/standin/parts.h"
+
+static uint64_t *seen; /* a bit per node of the live store: the host knows that it is done */
+static uint32_t seen_words;
+
+static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 64 & 1; }
+
+bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
+
+/* The first of r, from `i` on, that ends behind `at`. */
+static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
+    uint32_t step = 1, end;
+    while (i + step < r->count && r->all[i + step].end <= at) i += step, step *= 2;
+    for (end = r->count - i < step ? r->count : i + step; i < end;) {
+        uint32_t middle = i + (end - i) / 2;
+        if (r->all[middle].end <= at) i = middle + 1;
+        else end = middle;
+    }
+    return i;
+}
+
+/* Of two that are tidy. */
+static bool meet(const ranges *a, const ranges *b, uint64_t *where) {
+    for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
+        if (a->all[i].begin < b->all[j].end && b->all[j].begin < a->all[i].end) {
+            *where = a->all[i].begin > b->all[j].begin ? a->all[i].begin : b->all[j].begin;
+            return true;
+        }
+        if (a->all[i].end <= b->all[j].begin) i = pass(a, i, b->all[j].begin);
+        else j = pass(b, j, a->all[i].begin);
+    }
+    return false;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const range *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+static void tidy(ranges *r) {
+    uint32_t kept = 0;
+    if (!r->count) return;
+    qsort(r->all, r->count, sizeof *r->all, by_begin);
+    for (uint32_t i = 1; i < r->count; i++)
+        if (r->all[i].begin <= r->all[kept].end) {
+            if (r->all[i].end > r->all[kept].end) r->all[kept].end = r->all[i].end;
+        } else r->all[++kept] = r->all[i];
+    r->count = kept + 1;
+}
+
+const char *node_name(const node *n) {
+    switch (n->op) {
+    case KERNEL: return n->function->name;
+    case COPY: return "a copy";
+    case FILL: return n->marks ? "a mark" : "a fill";
+    case OUTSIDE: return n->work->name;
+    default: return "nothing";
+    }
+}
+
+static void watch(const store *s, uint32_t index) {
+    const node *n = &s->nodes[index];
+    for (uint32_t i = 0; i < index; i++) {
+        const node *o = &s->nodes[i];
+        uint64_t where;
+        if (n->op == OUTSIDE && o->op == OUTSIDE && n->work->owner == o->work->owner && !bit(n->before, i))
+            trouble("%s and another one of one communicator are not ordered", node_name(n));
+        if ((!o->reads.count && !o->writes.count) || bit(n->before, i)) continue;
+        if (meet(&n->writes, &o->writes, &where) || meet(&n->writes, &o->reads, &where) || meet(&n->reads, &o->writes, &where)) {
+            const allocation *a = allocation_of(where);
+            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", node_name(n),
+                    node_name(o), (unsigned long long)(a ? where - a->begin : where), a && !a->host ? a->context->device : -1);
+        }
+    }
+}
+
+uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t dep_count, bool live) {
+    if (s->count == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 64;
+        s->nodes = realloc(s->nodes, s->capacity * sizeof *s->nodes);
+    }
+    uint32_t index = s->count++, words = index / 64 + 1;
+    node *n = &s->nodes[index];
+    *n = *made;
+    n->deps = calloc(dep_count + 1, sizeof *n->deps);
+    n->before = calloc(words, sizeof *n->before);
+    n->reads = n->writes = (ranges){0};
+    n->dep_count = 0;
+    n->done = false;
+    n->state = NULL;
+    n->stuck = 0;
+    s->graph = !live;
+    if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
+    if (n->event && s->graph) n->event->graphs++;
+    const allocation *marks = allocation_of(n->mark);
+    long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
+    n->hangs = live && ++control.nodes == control.hang_at;
+    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value && word == control.hang_word;
+    if (n->hangs) {
+        snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
+        control.hung_device = n->device;
+        control.hung_mark = word;
+        control.hung_value = n->mark_value;
+    }
+    for (uint32_t i = 0; i < dep_count; i++) {
+        if (!deps[i]) continue;
+        n->deps[n->dep_count++] = deps[i];
+        const uint64_t *theirs = s->nodes[deps[i] - 1].before;
+        for (uint32_t w = 0; w < (deps[i] - 1) / 64 + 1; w++) n->before[w] |= theirs[w];
+        n->before[(deps[i] - 1) / 64] |= UINT64_C(1) << (deps[i] - 1) % 64;
+    }
+    if (!live) return index + 1;
+    for (uint32_t w = 0; w < words && w < seen_words; w++) n->before[w] |= seen[w];
+    if (n->op == KERNEL) kernel_ranges(n);
+    if (n->op == COPY) range_add(&n->reads, n->from, n->bytes);
+    if (n->op == COPY || n->op == FILL) range_add(&n->writes, n->to, n->bytes);
+    for (uint32_t i = 0; n->op == OUTSIDE && i < n->work->range_count; i++) {
+        const standin_range *r = &n->work->ranges[i];
+        range_add(r->write ? &n->writes : &n->reads, r->begin, r->bytes);
+    }
+    tidy(&n->reads);
+    tidy(&n->writes);
+    watch(s, index);
+    return index + 1;
+}
+
+void store_clear(store *s) {
+    for (uint32_t i = 0; i < s->count; i++) {
+        node *n = &s->nodes[i];
+        if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
+        if (n->event && s->graph) n->event->graphs--;
+        free(s->nodes[i].deps);
+        free(s->nodes[i].before);
+        free(s->nodes[i].reads.all);
+        free(s->nodes[i].writes.all);
+    }
+    free(s->nodes);
+    *s = (store){.id = s->id};
+}
+
+void host_saw(store *s, uint32_t last) {
+    uint32_t words = s->count / 64 + 1;
+    if (words > seen_words) {
+        seen = realloc(seen, words * sizeof *seen);
+        memset(seen + seen_words, 0, (words - seen_words) * sizeof *seen);
+        seen_words = words;
+    }
+    if (last) {
+        for (uint32_t w = 0; w < (last - 1) / 64 + 1; w++) seen[w] |= s->nodes[last - 1].before[w];
+        seen[(last - 1) / 64] |= UINT64_C(1) << (last - 1) % 64;
+    }
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!bit(seen, i)) return;
+    store_clear(s); /* nothing is left to be ordered */
+    free(seen);
+    seen = NULL;
+    seen_words = 0;
+    s->id++;
+}
+
+/* False: it waits for what another process does. */
+static bool do_node(node *n) {
+    if (n->op == OUTSIDE) {
+        standin_step step = n->work->go(n->work, &n->state);
+        n->done = step == STANDIN_DONE;
+        return step != STANDIN_STUCK;
+    }
+    if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
+    for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
+    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add");
+    if (n->op == KERNEL && !idle) kernel_run(n);
+    if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
+        trouble("%s has not said that it has begun", node_name(n));
+    n->done = true;
+    return true;
+}
+
+/* May it be done? What hangs begins, but does not end: it has written its own word of host memory. */
+static bool ready(const store *s, uint32_t i) {
+    const node *n = &s->nodes[i];
+    bool may = !n->done;
+    for (uint32_t j = 0; may && j < n->dep_count; j++) may = s->nodes[n->deps[j] - 1].done;
+    if (may && n->hangs && n->marks) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    return may && !n->hangs;
+}
+
+bool store_stuck(const store *s) {
+    bool stuck = s->done < s->count;
+    for (uint32_t i = 0; stuck && i < s->count; i++) stuck = !ready(s, i);
+    return stuck;
+}
+
+void store_run(store *s, uint32_t count) {
+    static uint64_t turn;
+    for (uint32_t i = 0; control.lost && i < s->count; i++) s->nodes[i].done = true;
+    if (control.lost) s->done = s->count;
+    uint32_t *may = malloc((s->count + 1) * sizeof *may);
+    turn++;
+    while (may && count-- && s->done < s->count && !control.stall) {
+        uint32_t found = 0;
+        for (uint32_t i = 0; i < s->count; i++)
+            if (s->nodes[i].stuck != turn && ready(s, i)) may[found++] = i;
+        if (!found) break; /* something hangs, or waits for another process */
+        control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        node *n = &s->nodes[may[(control.seed >> 33) % found]];
+        if (do_node(n)) turn++; /* what was stuck may not be so any longer: it may be what that one waited for */
+        else n->stuck = turn;
+        s->done += n->done;
+    }
+    free(may);
+}
+
+bool store_finish(store *s, uint32_t last) {
+    double most = control.patience_s ? control.patience_s : 200;
+    fcp_patience left = fcp_patience_of(most, 0.1);
+    uint32_t done = s->done;
+    for (;;) {
+        store_run(s, UINT32_MAX);
+        if (last ? s->nodes[last - 1].done : s->done == s->count) return true;
+        if (s->done != done) left = fcp_patience_of(most, 0.1);
+        done = s->done;
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_patience_ends(&left)) return false;
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+}
+
+static bool touches(const ranges *r, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->all[i].begin < end && begin < r->all[i].end) return true;
+    return false;
+}
+
+bool store_touches(const store *s, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end))) return true;
+    return false;
+}
+
+bool store_has_room(store *s) {
+    double begin = fcp_clock();
+    while (control.queue && s->count - s->done >= control.queue) {
+        uint32_t done = s->done;
+        store_run(s, 1);
+        if (s->done != done) {
+            begin = fcp_clock();
+            continue;
+        }
+        bool waits = false;
+        for (uint32_t i = 0; i < s->count; i++) waits |= s->nodes[i].op == OUTSIDE && !s->nodes[i].done;
+        if (!waits || control.stall || fcp_clock() - begin > (control.patience_s ? control.patience_s : 20)) {
+            trouble("a call waits for ever in the driver, whose queues are full");
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
+}

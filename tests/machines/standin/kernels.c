@@ -1,0 +1,200 @@
+/* kernels.c: kernels of the driver that stands in: what a launch touches, by its work list, and running it on fibers. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/machines/standin/parts.h"
+
+void range_add(ranges *r, uint64_t begin, uint64_t bytes) {
+    if (!bytes) return;
+    if (r->count == r->capacity) {
+        r->capacity = r->capacity ? 2 * r->capacity : 16;
+        r->all = realloc(r->all, r->capacity * sizeof *r->all);
+    }
+    r->all[r->count++] = (range){begin, begin + bytes};
+}
+
+static const struct {
+    const char *name;
+    size_t offset, parameters;
+    const char *beside; /* what the text has where it has this kernel */
+} known[] = {{"fk_forward", offsetof(fibers_kernels, forward), sizeof(fk_launch)},
+             {"fk_forward_sm90", offsetof(fibers_kernels, forward_sm90), sizeof(fk_launch_maps)},
+             {"fk_backward_dkv", offsetof(fibers_kernels, dkv), sizeof(fk_launch)},
+             {"fk_backward_dq", offsetof(fibers_kernels, dq), sizeof(fk_launch)},
+             {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch), "#define FK_ORDERED 1\n"},
+             {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch), "#define FK_ORDERED 0\n"},
+             {"fk_backward_ordered_sm90", offsetof(fibers_kernels, ordered_sm90), sizeof(fk_launch_maps),
+              "#define FK_ORDERED 1\n"},
+             {"fk_backward_unordered_sm90", offsetof(fibers_kernels, unordered_sm90), sizeof(fk_launch_maps),
+              "#define FK_ORDERED 0\n"},
+             {"fk_begin_lse", offsetof(fibers_kernels, begin_lse), sizeof(fk_support)},
+             {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
+             {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
+             {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)}};
+
+bool kernel_find(cu_function f) {
+    const fibers_kernels *all = fibers_kernels_find(f->module->head_dim, f->module->bf16 ? FCP_BF16 : FCP_FP16, f->module->score);
+    char entry[48];
+    snprintf(entry, sizeof entry, "FK_KERNEL(%s,", f->name);
+    for (size_t i = 0; all && i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, f->name) == 0 && strstr(f->module->text, entry) &&
+            (!known[i].beside || strstr(f->module->text, known[i].beside))) {
+            f->kernel = (const fibers_kernel *)(const void *)((const char *)all + known[i].offset);
+            f->parameters = known[i].parameters;
+            return f->kernel->run != NULL;
+        }
+    return false;
+}
+
+/* Rows [first, first + count) of [tokens][heads * bytes] from base on. */
+static void rows(ranges *r, uint64_t base, uint64_t first, uint64_t count, uint64_t row) { range_add(r, base + first * row, count * row); }
+
+static void forward_ranges(node *n, uint32_t d, bool back) {
+    const fk_launch *p = &n->parameters.launch;
+    uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
+    const fk_row_item *items = (const fk_row_item *)(uintptr_t)p->items;
+    range_add(&n->reads, p->items, p->item_count * sizeof *items);
+    for (uint32_t i = 0; i < p->item_count; i++) {
+        const fk_row_item *x = &items[i];
+        const fk_key_run *runs = (const fk_key_run *)(uintptr_t)p->runs + x->first;
+        uint64_t o = p->arena + x->state, m = o + p->max_block * q * 2, l = m + p->max_block * row;
+        rows(&n->reads, p->q, x->token, x->count, q);
+        range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
+        if (back) {
+            rows(&n->reads, p->d_o, x->token, x->count, q);
+            rows(&n->reads, p->lse, x->token, x->count, row);
+            rows(&n->reads, p->delta, x->token, x->count, row);
+            rows(&n->writes, p->dq, x->token, x->count, q * 2);
+        } else {
+            for (int write = 0; write < 2; write++) {
+                if (x->flags & (write ? FK_LAST : FK_FIRST)) continue;
+                ranges *r = write ? &n->writes : &n->reads;
+                rows(r, o, x->block_token, x->count, q * 2);
+                rows(r, m, x->block_token, x->count, row);
+                rows(r, l, x->block_token, x->count, row);
+            }
+            if (x->flags & FK_LAST) rows(&n->writes, p->o, x->token, x->count, q);
+            if (x->flags & FK_LAST) rows(&n->writes, p->lse, x->token, x->count, row);
+        }
+        for (uint32_t j = 0; j < x->runs; j++) {
+            rows(&n->reads, p->arena + runs[j].k, 0, runs[j].count, kv);
+            rows(&n->reads, p->arena + runs[j].v, 0, runs[j].count, kv);
+        }
+    }
+}
+
+static void keys_ranges(node *n, uint32_t d, bool joint) {
+    const fk_launch *p = &n->parameters.launch;
+    uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
+    const fk_key_item *items = (const fk_key_item *)(uintptr_t)p->items;
+    range_add(&n->reads, p->items, p->item_count * sizeof *items);
+    for (uint32_t i = 0; i < p->item_count; i++) {
+        const fk_key_item *x = &items[i];
+        const fk_row_run *runs = (const fk_row_run *)(uintptr_t)p->runs + x->first;
+        range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
+        rows(&n->reads, p->arena + x->k, 0, x->count, kv);
+        rows(&n->reads, p->arena + x->v, 0, x->count, kv);
+        rows(&n->writes, p->arena + x->dk, 0, x->count, kv * 2);
+        rows(&n->writes, p->arena + x->dv, 0, x->count, kv * 2);
+        for (uint32_t j = 0; j < x->runs; j++) {
+            rows(&n->reads, p->q, runs[j].token, runs[j].count, q);
+            rows(&n->reads, p->d_o, runs[j].token, runs[j].count, q);
+            rows(&n->reads, p->lse, runs[j].token, runs[j].count, row);
+            rows(&n->reads, p->delta, runs[j].token, runs[j].count, row);
+            if (joint) rows(&n->writes, p->dq, runs[j].token, runs[j].count, q * 2);
+        }
+    }
+    if (joint) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
+}
+
+void kernel_ranges(node *n) {
+    const fk_support *x = &n->parameters.support;
+    const char *name = n->function->name;
+    uint32_t d = n->function->module->head_dim;
+    uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
+    range_add(&n->writes, mark, mark ? 4 : 0);
+    if (!strncmp(name, "fk_forward", 10) || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
+    else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd');
+    else if (!strcmp(name, "fk_begin_lse")) {
+        range_add(&n->reads, x->from, x->heads * 4);
+        range_add(&n->writes, x->to, x->count * 4);
+    } else if (!strcmp(name, "fk_delta")) {
+        range_add(&n->reads, x->from, x->count * d * 2);
+        range_add(&n->reads, x->other, x->count * d * 2);
+        range_add(&n->writes, x->to, x->count * 4);
+    } else {
+        range_add(&n->reads, x->from, x->count * 4);
+        range_add(&n->writes, x->to, x->count * (name[3] == 'a' ? 4 : 2));
+    }
+}
+
+/* The plan whose masks kernels ask. */
+static const fcp_plan *plan_now(void) {
+    static fcp_plan *loaded;
+    const char *path = getenv("STANDIN_PLAN");
+    fcp_error err;
+    if (control.plan || loaded || !path) return control.plan ? control.plan : loaded;
+    if (fcp_plan_load(path, &loaded, &err)) trouble("STANDIN_PLAN: %s", err.message);
+    return loaded;
+}
+
+static void add_memory(machine_range *list, uint32_t *count, uint64_t address, cu_context context) {
+    const allocation *a = address ? allocation_of(address) : NULL;
+    if (!a) return;
+    if (a->context != context && !a->host) trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
+    for (uint32_t i = 0; i < *count; i++)
+        if (list[i].begin == a->begin) return;
+    list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
+}
+
+bool kernel_run(node *n) {
+    static machine *m;
+    const fcp_plan *plan = plan_now();
+    machine_range list[MACHINE_RANGES];
+    uint32_t count = 0;
+    char text[MACHINE_TEXT];
+    cu_context context = n->function->module->context;
+    if (!plan) {
+        trouble("no plan for the kernels");
+        return false;
+    }
+    if (!m) m = machine_new();
+    fibers_mask mask;
+    if (!fibers_mask_open(&mask, plan)) return false;
+    const fk_launch *p = &n->parameters.launch;
+    const fk_support *x = &n->parameters.support;
+    fk_launch_maps maps;
+    bool has_maps = n->function->parameters == sizeof maps;
+    if (has_maps) memcpy(&maps, n->parameters.maps, sizeof maps);
+    if (n->function->parameters != sizeof *x) {
+        add_memory(list, &count, p->arena, context);
+        add_memory(list, &count, p->locks, context);
+        add_memory(list, &count, p->sinks, context);
+        add_memory(list, &count, p->mark, context);
+    } else {
+        add_memory(list, &count, x->to, context);
+        add_memory(list, &count, x->from, context);
+        add_memory(list, &count, x->other, context);
+        add_memory(list, &count, x->mark, context);
+    }
+    machine_launch run = {.kernel = n->function->kernel->run,
+                          .parameters = has_maps ? (const void *)&maps : &n->parameters,
+                          .blocks = n->blocks,
+                          .threads = n->function->kernel->threads,
+                          .shared = n->function->kernel->shared,
+                          .ranges = list,
+                          .range_count = count,
+                          .seed = control.seed,
+                          .resident = strstr(n->function->name, "ordered") ? MACHINE_RESIDENT : 1};
+    fibers_mask_use(&mask);
+    bool ok = machine_run(m, &run, text);
+    fibers_mask_use(NULL);
+    fibers_mask_close(&mask);
+    if (!ok) trouble("%s: %s", n->function->name, text);
+    control.kernels++;
+    control.kernels_with_maps += has_maps;
+    control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
+    return ok;
+}

@@ -1,0 +1,59 @@
+/* nvrtc.c: a compiler that stands in for NVRTC where the driver is one that stands in: a cubin is the source itself, from which
+ * tests/standin/launches.c learns which kernels it holds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/machines/standin/nvrtc_own.h"
+
+typedef struct nvrtc_program_ {
+    char *text;
+} program;
+
+long *standin_compilations(void);
+
+/* How many programs were compiled, by all threads: read it when none compiles. */
+long *standin_compilations(void) {
+    static long count;
+    return &count;
+}
+int nvrtcVersion(int *major, int *minor) {
+    *major = 99;
+    *minor = 0;
+    return 0;
+}
+const char *nvrtcGetErrorString(int code) { return code ? "an error" : "no error"; }
+int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
+                       const char *const *names) {
+    (void)name, (void)count, (void)headers, (void)names;
+    *out = calloc(1, sizeof **out);
+    if (*out) (*out)->text = strdup(source);
+    return *out && (*out)->text ? NVRTC_DONE : NVRTC_OUT_OF_MEMORY;
+}
+int nvrtcDestroyProgram(program **p) {
+    free((*p)->text);
+    free(*p);
+    return 0;
+}
+int nvrtcCompileProgram(program *p, int count, const char *const *options) {
+    (void)p, (void)count, (void)options;
+    __atomic_fetch_add(standin_compilations(), 1, __ATOMIC_RELAXED);
+    return 0;
+}
+int nvrtcGetProgramLogSize(program *p, size_t *out) {
+    (void)p;
+    *out = 1;
+    return 0;
+}
+int nvrtcGetProgramLog(program *p, char *out) {
+    (void)p;
+    *out = 0;
+    return 0;
+}
+int nvrtcGetCUBINSize(program *p, size_t *out) {
+    *out = strlen(p->text) + 1;
+    return 0;
+}
+int nvrtcGetCUBIN(program *p, char *out) {
+    strcpy(out, p->text);
+    return 0;
+}

@@ -1,0 +1,145 @@
+/* parts.h: inside the driver that stands in: objects, nodes, and what the files call of each other. */
+#ifndef STANDIN_PARTS_H
+#define STANDIN_PARTS_H
+#include "codegen/kernels/abi.h"
+#include "runtime/libraries/cuda_driver.h"
+#include "tests/machines/fibers/fibers.h"
+#include "tests/machines/standin/errors.h"
+#include "tests/machines/standin/outside.h"
+#include "tests/machines/standin/standin.h"
+
+enum { DEVICES = 8, MULTIPROCESSORS = 3 };
+
+struct cu_context_ {
+    int device, retained;
+    unsigned peers; /* a bit per device that it reaches */
+    size_t used;
+};
+/* A node of a store; of another one, or none, where the store has been emptied since. */
+typedef struct ref {
+    uint64_t store;
+    uint32_t node; /* counted from 1; 0: none */
+} ref;
+struct cu_stream_ {
+    cu_context context;
+    ref last, captured; /* captured: during a capture that it has joined */
+    uint64_t capture;   /* the store of that capture; 0: none */
+    uint64_t mark;      /* the word of host memory last written, as put down; 0: none */
+    unsigned mark_value;
+    cu_stream next;
+    cu_green green;     /* the green context that it is of, if any */
+};
+struct cu_event_ {
+    cu_context context;
+    ref at;
+    uint64_t capture;
+    bool timed;
+    long tick; /* when it was recorded; 0: not yet */
+    long graphs; /* nodes of graphs that record it */
+};
+struct cu_module_ {
+    cu_context context;
+    uint32_t head_dim;
+    bool bf16, score;
+    const char *text;
+    struct cu_function_ *functions;
+};
+struct cu_function_ {
+    cu_module module;
+    char name[32];
+    const fibers_kernel *kernel;
+    size_t parameters;
+    cu_function next;
+};
+
+typedef struct range {
+    uint64_t begin, end;
+} range;
+typedef struct ranges {
+    range *all;
+    uint32_t count, capacity;
+} ranges;
+typedef enum op { EMPTY, KERNEL, COPY, FILL, OUTSIDE } op;
+typedef struct node {
+    op op;
+    cu_function function;
+    uint32_t blocks;
+    union {
+        fk_launch launch;
+        fk_support support;
+        fk_u64 maps[sizeof(fk_launch_maps) / sizeof(fk_u64)]; /* the launch, then maps */
+    } parameters;
+    uint64_t to, from, bytes;
+    unsigned word;
+    standin_work *work;
+    cu_event event; /* EMPTY, in a graph: what it records whenever the graph is launched */
+    void *state;    /* of the work, once it is tried */
+    uint64_t stuck; /* the turn in which it did not get on */
+    uint32_t *deps; /* nodes, from 1 */
+    uint32_t dep_count;
+    uint64_t *before; /* a bit per earlier node: it is before this one */
+    ranges reads, writes;
+    uint64_t mark; /* of its stream */
+    unsigned mark_value;
+    int device;
+    bool marks; /* it writes that word itself */
+    bool done, hangs;
+} node;
+typedef struct store {
+    uint64_t id;
+    node *nodes;
+    uint32_t count, capacity, done;
+    bool graph; /* of a graph, not what streams hold */
+} store;
+struct cu_graph_ {
+    store store;
+};
+struct cu_graph_exec_ {
+    store store;
+    cu_graph_exec next;
+};
+
+typedef struct allocation {
+    uint64_t begin, end;
+    cu_context context;
+    void *memory;
+    struct allocation *next;
+    bool host; /* pinned, and every device reaches it */
+    bool shared; /* standin_allocate's */
+} allocation;
+
+extern standin control;
+allocation *allocation_of(uint64_t address);
+void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+bool injected(void); /* this call is the one that fails */
+cu_context context_of(cu_device d);
+cu_stream stream_new(cu_context context, cu_green green);
+
+/* green.c */
+void green_stream_ends(cu_green g);
+
+/* graph.c */
+/* A copy of *made with these nodes before it; NULL deps where there is none. Returns its number, 0 when out of memory. With
+ * `live`: finds what it touches, and whether that is ordered. */
+uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t dep_count, bool live);
+void store_clear(store *s);
+bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before it */
+/* What the host has seen the end of: this node, and all before it. */
+void host_saw(store *s, uint32_t last);
+/* Does up to `count` nodes in a seeded order; fewer where all that may be next wait for another process. */
+void store_run(store *s, uint32_t count);
+/* Until it is done; false: nothing in it gets on, for as long as control.patience_s says if it waits for other processes. */
+bool store_finish(store *s, uint32_t last);
+/* What is not done yet touches these bytes. */
+bool store_touches(const store *s, uint64_t begin, uint64_t end);
+/* There is room for one more node; false: there will never be. */
+bool store_has_room(store *s);
+bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
+const char *node_name(const node *n);
+/* kernels.c */
+void kernel_ranges(node *n);
+void range_add(ranges *r, uint64_t begin, uint64_t bytes);
+bool kernel_find(cu_function f);
+bool kernel_run(node *n);
+#endif

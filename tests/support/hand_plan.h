@@ -1,0 +1,320 @@
+/* hand_plan.h: plans made by hand, for tests of what executes them: no planner, no verifier, no fewest rounds. Every
+ * tile is found by evaluating the mask for every pair; blocks go round the ranks; what a rank lacks comes straight from
+ * its home, each block in a round of its own; a Q block is visited twice, for what is at home and for what came. */
+#ifndef HAND_PLAN_H
+#define HAND_PLAN_H
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan/plan.h"
+
+typedef struct hand {
+    fcp_plan plan;
+    fcp_problem problem;
+    fcp_sequence sequences[64];
+    uint32_t sequence_count;
+    fcp_piece pieces[512];
+    fcp_block blocks[256];
+    fcp_tile tiles[4096];
+    fcp_part parts[16384];
+    fcp_shape_rec shapes[16384];
+    fcp_run runs[65536];
+    fcp_visit visits[1024];
+    fcp_stream streams[FCP_PASSES * 64 * FCP_QUEUES];
+    fcp_instr instrs[16384];
+    fcp_transfer transfers[16384];
+    uint32_t layout_starts[65];
+    fcp_span layout[512];
+    mc_node mask[64];
+    uint32_t mask_count;
+    uint32_t piece_count, block_count, tile_count, part_count, shape_count, run_count, visit_count, instr_count,
+        transfer_count, layout_count;
+} hand;
+
+static inline uint32_t hand_node(hand *h, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm) {
+    h->mask[h->mask_count] = (mc_node){.op = op, .a = a, .b = b, .c = c, .guard = MC_NONE, .imm = imm};
+    return h->mask_count++;
+}
+/* Masks by name: "full", "causal", "none", "window" (0 <= q - k < 100), "odd" (k <= q and (q + k) % 3 != 0),
+ * "head" (k <= q + 50 h), "tail" (k < 2 * (n - q)), "gap" (q >= 150 and k <= q) */
+static inline void hand_mask(hand *h, const char *name) {
+    h->mask_count = 0;
+    uint32_t none = MC_NONE;
+    if (!strcmp(name, "full") || !strcmp(name, "none")) {
+        hand_node(h, MC_CONST_B, none, none, none, name[0] == 'f');
+        return;
+    }
+    uint32_t q = hand_node(h, MC_Q, none, none, none, 0), k = hand_node(h, MC_K, none, none, none, 0);
+    uint32_t causal = hand_node(h, MC_LE, k, q, none, 0);
+    if (!strcmp(name, "window")) {
+        uint32_t d = hand_node(h, MC_SUB, q, k, none, 0), w = hand_node(h, MC_CONST_I, none, none, none, 100);
+        hand_node(h, MC_AND, causal, hand_node(h, MC_LT, d, w, none, 0), none, 0);
+    } else if (!strcmp(name, "odd")) {
+        uint32_t s = hand_node(h, MC_ADD, q, k, none, 0), three = hand_node(h, MC_CONST_I, none, none, none, 3);
+        uint32_t m = hand_node(h, MC_MOD, s, three, none, 0), zero = hand_node(h, MC_CONST_I, none, none, none, 0);
+        hand_node(h, MC_AND, causal, hand_node(h, MC_NE, m, zero, none, 0), none, 0);
+    } else if (!strcmp(name, "head")) {
+        uint32_t x = hand_node(h, MC_H, none, none, none, 0), f = hand_node(h, MC_CONST_I, none, none, none, 50);
+        uint32_t m = hand_node(h, MC_MUL, x, f, none, 0);
+        hand_node(h, MC_LE, k, hand_node(h, MC_ADD, q, m, none, 0), none, 0);
+    } else if (!strcmp(name, "tail")) {
+        uint32_t n = hand_node(h, MC_N, none, none, none, 0), two = hand_node(h, MC_CONST_I, none, none, none, 2);
+        uint32_t d = hand_node(h, MC_SUB, n, q, none, 0);
+        hand_node(h, MC_LT, k, hand_node(h, MC_MUL, d, two, none, 0), none, 0);
+    } else if (!strcmp(name, "gap")) {
+        uint32_t f = hand_node(h, MC_CONST_I, none, none, none, 150);
+        hand_node(h, MC_AND, causal, hand_node(h, MC_LE, f, q, none, 0), none, 0);
+    }
+}
+
+static inline void hand_instr(hand *h, uint32_t op, uint32_t a, uint32_t b, uint32_t c) {
+    h->instrs[h->instr_count++] = (fcp_instr){.op = op, .a = a, .b = b, .c = c};
+}
+
+/* The shape of two pieces, cell by cell; its pairs. */
+static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *k) {
+    mc_code code = {h->mask, h->mask_count};
+    uint32_t heads = mc_uses(code) & MC_USES_H ? h->problem.heads : 1;
+    int64_t scratch[64], n = (int64_t)h->sequences[q->sequence].keys;
+    fcp_shape_rec *shape = &h->shapes[h->shape_count];
+    *shape = (fcp_shape_rec){.first_run = h->run_count, .q_length = q->length, .k_length = k->length};
+    for (uint32_t row = 0; row * FCP_CELL < q->length; row++)
+        for (uint32_t col = 0; col * FCP_CELL < k->length; col++) {
+            uint64_t allowed = 0, all = 0;
+            for (uint32_t i = row * FCP_CELL; i < (row + 1) * FCP_CELL && i < q->length; i++)
+                for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++)
+                    for (uint32_t x = 0; x < heads; x++, all++)
+                        allowed += mc_eval(code, MC_LENGTH(n), (int64_t)(q->start + i), (int64_t)(k->start + j), x, scratch);
+            if (!allowed) continue;
+            uint32_t cls = allowed == all ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
+            fcp_run *last = &h->runs[h->run_count - (shape->runs > 0)];
+            shape->pairs += allowed;
+            if (shape->runs && last->row == row && last->col + last->count == col && last->cls == cls) {
+                last->count++;
+                continue;
+            }
+            h->runs[h->run_count++] = (fcp_run){row, col, 1, cls};
+            shape->runs++;
+        }
+    return shape->pairs;
+}
+
+static inline void hand_blocks(hand *h, uint32_t block) {
+    for (uint32_t s = 0; s < h->sequence_count; s++)
+        for (uint64_t start = 0; start < h->sequences[s].keys; start += block) {
+            uint64_t left = h->sequences[s].keys - start;
+            uint32_t length = left < block ? (uint32_t)left : block;
+            fcp_block *b = h->block_count ? &h->blocks[h->block_count - 1] : NULL;
+            if (!b || b->tokens + length > block) {
+                b = &h->blocks[h->block_count++];
+                *b = (fcp_block){.first_piece = h->piece_count, .holds = FCP_HOLDS_BOTH};
+            }
+            h->pieces[h->piece_count++] = (fcp_piece){
+                .sequence = s, .length = length, .start = start, .offset = b->tokens, .block = h->block_count - 1};
+            b->pieces++;
+            b->tokens += length;
+            h->problem.tokens += length;
+            h->problem.key_tokens += length;
+        }
+    uint32_t homes[64] = {0};
+    for (uint32_t b = 0; b < h->block_count; b++) {
+        h->blocks[b].home = b % h->problem.ranks;
+        h->blocks[b].home_slot = homes[h->blocks[b].home]++;
+    }
+}
+
+/* The tile of two blocks, if it has a pair. */
+static inline bool hand_tile(hand *h, uint32_t q, uint32_t k, uint32_t kv_slot) {
+    fcp_tile t = {.q_block = q, .k_block = k, .first_part = h->part_count, .kv_slot = kv_slot, .dkv_slot = kv_slot};
+    for (uint32_t i = h->blocks[q].first_piece; i < h->blocks[q].first_piece + h->blocks[q].pieces; i++)
+        for (uint32_t j = h->blocks[k].first_piece; j < h->blocks[k].first_piece + h->blocks[k].pieces; j++) {
+            if (h->pieces[i].sequence != h->pieces[j].sequence) continue;
+            uint64_t pairs = hand_shape(h, &h->pieces[i], &h->pieces[j]);
+            if (!pairs) continue;
+            h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++};
+            t.parts++;
+            t.pairs += pairs;
+        }
+    if (t.parts) h->tiles[h->tile_count++] = t;
+    return t.parts > 0;
+}
+
+/* `slot[rank][block]`: where a rank keeps what it fetches. Streams follow the head comment. */
+static inline void hand_streams(hand *h) {
+    uint32_t ranks = h->problem.ranks;
+    static uint32_t slot[64][256], landing[64][256];
+    static fcp_visit visits[64][2][256];
+    uint32_t counts[64][2] = {{0}}, homes[64] = {0}, lands[64] = {0};
+    memset(slot, 0xff, sizeof slot);
+    for (uint32_t b = 0; b < h->block_count; b++) homes[h->blocks[b].home]++;
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint32_t next = homes[r], state = 0;
+        lands[r] = 0;
+        for (uint32_t b = 0; b < h->block_count; b++) {
+            if (h->blocks[b].home != r) continue;
+            uint32_t tiles[2] = {0}, first[2];
+            for (int away = 0; away < 2; away++) {
+                first[away] = h->tile_count;
+                for (uint32_t k = 0; k < h->block_count; k++) {
+                    if ((h->blocks[k].home != r) != away) continue;
+                    uint32_t *at = &slot[r][k], wanted = away ? (*at == FCP_NONE ? next : *at) : h->blocks[k].home_slot;
+                    if (!hand_tile(h, b, k, wanted)) continue;
+                    tiles[away]++;
+                    if (away && *at == FCP_NONE) *at = next++;
+                }
+            }
+            bool both = tiles[0] && tiles[1];
+            for (uint32_t away = 0; away < 2; away++)
+                if (tiles[away])
+                    visits[r][away][counts[r][away]++] = (fcp_visit){
+                        .q_block = b,
+                        .first_tile = first[away],
+                        .tiles = tiles[away],
+                        .state_slot = both ? state : FCP_NONE,
+                        .q_slot = h->blocks[b].home_slot,
+                        .flags = both ? (away ? FCP_VISIT_LAST : FCP_VISIT_FIRST) : FCP_VISIT_FIRST | FCP_VISIT_LAST};
+            state += both;
+        }
+    }
+    uint32_t visit_at[64][2];
+    for (uint32_t r = 0; r < ranks; r++)
+        for (uint32_t away = 0; away < 2; away++) {
+            visit_at[r][away] = h->visit_count;
+            memcpy(&h->visits[h->visit_count], visits[r][away], counts[r][away] * sizeof(fcp_visit));
+            h->visit_count += counts[r][away];
+        }
+    /* landing slots at the home, after its own transient ones */
+    for (uint32_t k = 0; k < h->block_count; k++)
+        for (uint32_t r = 0; r < ranks; r++)
+            if (slot[r][k] != FCP_NONE) landing[r][k] = homes[h->blocks[k].home] + 200 + lands[h->blocks[k].home]++ % 2;
+    for (uint32_t pass = 0; pass < FCP_PASSES; pass++)
+        for (uint32_t r = 0; r < ranks; r++) {
+            fcp_stream *compute = &h->streams[(pass * ranks + r) * FCP_QUEUES + FCP_COMPUTE], *comm = compute + 1;
+            uint32_t copies[2], returns = 0, gets = 0;
+            for (int out = 0; out < 2; out++) {
+                uint32_t place = 0;
+                copies[out] = h->transfer_count;
+                for (uint32_t b = 0; b < h->block_count; b++) {
+                    if (h->blocks[b].home != r) continue;
+                    h->transfers[h->transfer_count++] = (fcp_transfer){.peer = r,
+                                                                       .block = b,
+                                                                       .tokens = h->blocks[b].tokens,
+                                                                       .place = place,
+                                                                       .cls = out ? FCP_OUT : FCP_IN,
+                                                                       .fabric = FCP_LOCAL,
+                                                                       .dir = out ? FCP_RECV : FCP_SEND};
+                    place += h->blocks[b].tokens;
+                }
+            }
+            comm->first = h->instr_count;
+            hand_instr(h, FCP_OP_WAIT, 1, 0, 0);
+            uint32_t round = 0, attended = pass == FCP_FORWARD ? 4 : 5;
+            for (uint32_t back = 0; back <= pass; back++) {
+                if (back) hand_instr(h, FCP_OP_WAIT, attended, 0, 0);
+                for (uint32_t k = 0; k < h->block_count; k++)
+                    for (uint32_t to = 0; to < ranks; to++) {
+                        uint32_t home = h->blocks[k].home;
+                        if (slot[to][k] == FCP_NONE) continue;
+                        uint32_t id = round++;
+                        if (r != to && r != home) continue;
+                        bool send = back ? r == to : r == home;
+                        uint32_t mine = r == to ? slot[to][k] : back ? landing[to][k] : h->blocks[k].home_slot;
+                        if (back && !send && returns >= 2) /* a landing slot is free again after its REDUCE */
+                            hand_instr(h, FCP_OP_WAIT, attended + 2 * (returns - 1), 0, 0);
+                        returns += back && !send;
+                        hand_instr(h, FCP_OP_LAUNCH, h->transfer_count, 1, id);
+                        h->transfers[h->transfer_count++] =
+                            (fcp_transfer){.peer = r == to ? home : to, .block = k, .tokens = h->blocks[k].tokens,
+                                           .slot = mine, .cls = back ? FCP_DKV : FCP_KV,
+                                           .fabric = FCP_LOCAL, .dir = send ? FCP_SEND : FCP_RECV};
+                    }
+                if (!back) gets = h->instr_count - comm->first;
+            }
+            comm->count = h->instr_count - comm->first;
+            compute->first = h->instr_count;
+            hand_instr(h, FCP_OP_COPY, copies[0], homes[r], 0);
+            if (pass == FCP_BACKWARD) hand_instr(h, FCP_OP_DELTA, 0, 0, 0);
+            hand_instr(h, FCP_OP_ATTEND, visit_at[r][0], counts[r][0], 0);
+            hand_instr(h, FCP_OP_WAIT, gets, 0, 0);
+            hand_instr(h, FCP_OP_ATTEND, visit_at[r][1], counts[r][1], 0);
+            for (uint32_t i = gets; pass == FCP_BACKWARD && i < comm->count; i++) {
+                const fcp_instr *x = &h->instrs[comm->first + i];
+                const fcp_transfer *t = &h->transfers[x->a];
+                if (x->op != FCP_OP_LAUNCH || t->dir != FCP_RECV) continue;
+                hand_instr(h, FCP_OP_WAIT, i + 1, 0, 0);
+                hand_instr(h, FCP_OP_REDUCE, t->block, t->slot, h->blocks[t->block].home_slot);
+            }
+            hand_instr(h, FCP_OP_COPY, copies[1], homes[r], 0);
+            compute->count = h->instr_count - compute->first;
+        }
+}
+
+static inline void hand_layout(hand *h) {
+    for (uint32_t r = 0; r < h->problem.ranks; r++) {
+        h->layout_starts[r] = h->layout_count;
+        for (uint32_t b = 0; b < h->block_count; b++)
+            for (uint32_t i = h->blocks[b].first_piece;
+                 h->blocks[b].home == r && i < h->blocks[b].first_piece + h->blocks[b].pieces; i++)
+                h->layout[h->layout_count++] =
+                    (fcp_span){h->pieces[i].sequence, h->pieces[i].length, h->pieces[i].start};
+    }
+    h->layout_starts[h->problem.ranks] = h->layout_count;
+}
+
+static inline void hand_free(hand *h) {
+    if (!h) return;
+    free(h->plan.sequence_offsets);
+    free(h);
+}
+
+/* NULL when out of memory. At most 64 ranks, 256 blocks, 64 sequences. */
+static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, fcp_dtype dtype,
+                              uint32_t block, const char *mask, const uint64_t *lengths, uint32_t count) {
+    hand *h = calloc(1, sizeof *h);
+    if (!h) return NULL;
+    h->problem = (fcp_problem){.ranks = ranks,
+                               .nodes = 1,
+                               .gpus = ranks,
+                               .heads = heads,
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .head_groups = 1,
+                               .dtype = dtype,
+                               .block = block,
+                               .max_block = block,
+                               .max_q_block = block,
+                               .unit = block,
+                               .coalesce = 1,
+                               .buffers = 3,
+                               .passes = 3,
+                               .scale = 0.125};
+    for (uint32_t s = 0; s < count; s++) h->sequences[s] = (fcp_sequence){lengths[s], lengths[s], 0};
+    h->sequence_count = count;
+    hand_mask(h, mask);
+    h->problem.mask_uses = mc_uses((mc_code){h->mask, h->mask_count});
+    hand_blocks(h, block);
+    hand_streams(h);
+    hand_layout(h);
+    fcp_plan *p = &h->plan;
+#define SET(member, array, n) p->member = (array), p->member##_count = (n)
+    SET(problem, &h->problem, 1);
+    SET(sequences, h->sequences, count);
+    SET(pieces, h->pieces, h->piece_count);
+    SET(blocks, h->blocks, h->block_count);
+    SET(tiles, h->tiles, h->tile_count);
+    SET(parts, h->parts, h->part_count);
+    SET(shapes, h->shapes, h->shape_count);
+    SET(runs, h->runs, h->run_count);
+    SET(visits, h->visits, h->visit_count);
+    SET(streams, h->streams, FCP_PASSES * ranks * FCP_QUEUES);
+    SET(instrs, h->instrs, h->instr_count);
+    SET(transfers, h->transfers, h->transfer_count);
+    SET(layout_starts, h->layout_starts, ranks + 1);
+    SET(layout, h->layout, h->layout_count);
+    SET(mask, h->mask, h->mask_count);
+#undef SET
+    if (fcp_plan_index(p, NULL) == FCP_OK) return h;
+    free(h);
+    return NULL;
+}
+#endif

@@ -1,0 +1,266 @@
+/* nccl_ranks.h: for tests of plans whose ranks are processes: what each of them does, and what all have to have said. */
+#ifndef NCCL_RANKS_H
+#define NCCL_RANKS_H
+#include "runtime/cuda/parts.h"
+#include "runtime/judge/reference.h"
+#include "runtime/exec/tensors.h"
+#include "tests/support/gpu_plan.h"
+#include "tests/support/processes.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1, LONG = 200 /* seconds: no rank that gets on at all takes so long */ };
+
+typedef enum way { BY_ID, BY_FILE } way;
+typedef struct task {
+    const fcp_plan *plan;
+    const fcp_plan *other; /* rank `odd`'s, if there is one */
+    unsigned odd;          /* the rank that is not like the others, or that is failed */
+    uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
+    int times;
+    uint64_t seed;
+    bool idle, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
+    way way;
+    long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
+    int fault, version;
+    unsigned long queue;   /* of nodes, in the driver */
+    char *out[2];          /* shared: what the ranks give; what one process gives: every time's tensors behind each other */
+    size_t at[FCP_TENSORS + 1];
+} task;
+
+static inline void lay_out(task *x) {
+    fcp_shape shape;
+    uint64_t dims[3];
+    fcp_plan_shape(x->plan, &shape);
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        fcp_tensor_shape(&shape, (fcp_tensor)t, dims);
+        x->at[t + 1] = x->at[t] + (dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
+    }
+    for (int i = 0; i < 2; i++) {
+        x->out[i] = mmap(NULL, x->at[FCP_TENSORS] * (size_t)x->times, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        cr_assert(x->out[i] != MAP_FAILED);
+    }
+}
+
+static inline bool of_keys(int t) { return t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV; }
+
+/* A rank's rows of a packed tensor, between `whole` and `part` (dense), or between `whole` and another whole one. */
+static inline size_t rows(const fcp_plan *plan, uint32_t rank, int t, char *whole, char *other, bool dense, bool out) {
+    fcp_shape shape;
+    const fcp_span *spans;
+    uint32_t count;
+    uint64_t length;
+    size_t at = 0;
+    fcp_plan_shape(plan, &shape);
+    size_t row = fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
+    if (of_keys(t)) fcp_plan_layout_keys(plan, rank, &spans, &count);
+    else fcp_plan_layout(plan, rank, &spans, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t first = of_keys(t) ? fcp_plan_key_offset(plan, spans[i].sequence, &length)
+                                    : fcp_plan_sequence_offset(plan, spans[i].sequence, &length);
+        size_t place = (first + spans[i].start) * row, bytes = spans[i].length * row;
+        if (other) memcpy(out ? whole + place : other + (dense ? at : place), out ? other + (dense ? at : place) : whole + place, bytes);
+        at += bytes;
+    }
+    return at;
+}
+
+static inline unsigned outputs(const fcp_plan *plan) {
+    unsigned set = 0;
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        if (plan->problem->passes >> pass & 1) set |= fcp_pass_outputs((fcp_pass)pass);
+    return set;
+}
+static inline void put_out(const task *x, uint32_t rank, int time, int which, const fcp_packed *packed) {
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (outputs(x->plan) >> t & 1)
+            rows(x->plan, rank, t, x->out[which] + (size_t)time * x->at[FCP_TENSORS] + x->at[t], packed->t[t], false, true);
+}
+
+/* --- ranks -------------------------------------------------------------------------------------------------------- */
+
+static inline void set_up(process *p, uint64_t turn) {
+    const task *x = p->argument;
+    p->cuda->devices = PROCESSES;
+    p->cuda->seed = x->seed * 31 + p->rank + turn;
+    p->cuda->plan = x->plan;
+    p->cuda->idle = x->idle;
+    p->cuda->queue = x->queue;
+    p->nccl->seed = x->seed + turn;
+    p->nccl->silent = x->silent;
+    if (x->version) p->nccl->version = x->version;
+}
+
+/* Rank 0 makes an id, and all have it. */
+static inline void share_id(process *p, int turn) {
+    fcp_error err = {0};
+    if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &err) == FCP_OK, "%s", err.message);
+    process_meet(p, 0, turn);
+}
+
+/* In a pass of this rank something is to go wrong. */
+static inline bool fault_in_a_pass(const task *x) { return x->group_at || x->async_at || x->hang_at; }
+
+static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
+    const task *x = p->argument;
+    bool odd = p->rank == x->odd;
+    char path[200];
+    snprintf(path, sizeof path, "%s/id", p->shared->folder);
+    fcp_start start = {.ranks = p->ranks, .rank = p->rank, .device = x->one_device ? 1 : p->rank + 1,
+                       .id = x->way == BY_ID ? p->shared->id.bytes : NULL, .id_file = x->way == BY_FILE ? path : NULL};
+    fcp_session_options options = {.backend = "cuda", .transport = "nccl", .start = &start,
+                                   .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
+                                   .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
+    return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
+}
+
+/* The at-th call from now on fails, of the driver's or of NCCL's, in the odd one's process. Returns where calls are counted. */
+static inline long *fail_call(process *p, bool odd, int at, int turn) {
+    const task *x = p->argument;
+    long *calls = x->driver ? &p->cuda->calls : &p->nccl->calls;
+    *(x->driver ? &p->cuda->fail_at : &p->nccl->fail_at) = odd ? *calls + at : 0;
+    p->nccl->fail_with = 1 + turn % 6;
+    p->cuda->fail_with = turn % 3 ? 719 : CU_ERROR_OUT_OF_MEMORY;
+    return calls;
+}
+
+/* Tensors in memory of the rank's device, and a stream of the caller's. */
+typedef struct on_device {
+    fcp_cuda *cuda;
+    cu_stream stream;
+    cu_ptr memory[FCP_TENSORS];
+    fcp_tensors tensors;
+} on_device;
+static inline void open_on_device(process *p, fcp_packed *packed, on_device *d) {
+    const task *x = p->argument;
+    cu_context context = NULL;
+    fcp_error err;
+    memset(d, 0, sizeof *d);
+    CHECK(p, fcp_cuda_open(&d->cuda, &err) == FCP_OK);
+    const fcp_cuda_table *call = &d->cuda->call;
+    CHECK(p, !call->context_retain(&context, (int)p->rank) && !call->context_set(context));
+    CHECK(p, !call->stream_create(&d->stream, CU_STREAM_NON_BLOCKING, 0));
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        size_t bytes = rows(x->plan, p->rank, t, packed->t[t], NULL, true, false);
+        CHECK(p, !call->allocate(&d->memory[t], bytes + 16));
+        rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d->memory[t], true, false);
+        fcp_tensors_set(&d->tensors, (fcp_tensor)t, (void *)(uintptr_t)d->memory[t]);
+    }
+}
+static inline void close_on_device(process *p, on_device *d) {
+    const fcp_cuda_table *call = &d->cuda->call;
+    for (int t = 0; t < FCP_TENSORS; t++) CHECK(p, !call->release(d->memory[t]));
+    CHECK(p, !call->stream_destroy(d->stream) && !call->context_release((int)p->rank));
+    fcp_cuda_close(d->cuda);
+}
+
+/* The passes on such tensors. */
+static inline fcp_code run_on_device(process *p, fcp_session *session, fcp_packed *packed, fcp_error *err) {
+    const task *x = p->argument;
+    on_device d;
+    open_on_device(p, packed, &d);
+    fcp_code code = FCP_OK;
+    unsigned long copied = p->cuda->host_copies;
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (x->plan->problem->passes >> pass & 1) code = fcp_session_run_on(session, (fcp_pass)pass, &d.tensors, d.stream, err);
+    CHECK(p, p->cuda->host_copies == copied, "device memory went through the host");
+    if (!code) code = fcp_session_wait(session, err);
+    for (int t = 0; !code && t < FCP_TENSORS; t++)
+        if (outputs(x->plan) >> t & 1) rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d.memory[t], true, true);
+    close_on_device(p, &d);
+    return code;
+}
+
+static inline fcp_code run_passes(process *p, fcp_session *session, int time, fcp_error *err) {
+    const task *x = p->argument;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_plan_shape(x->plan, &shape);
+    fcp_code code = fcp_packed_alloc(&shape, ALL, &packed, err);
+    if (!code) fcp_packed_draw(&shape, ALL, (uint64_t)time + 1, &packed);
+    if (!code && x->device_memory) code = run_on_device(p, session, &packed, err);
+    for (int pass = 0; !code && !x->device_memory && pass < FCP_PASSES; pass++)
+        if (shape.has_pass[pass]) code = fcp_session_run_packed(session, x->plan, (fcp_pass)pass, &packed, NULL, err);
+    if (!code && x->out[0]) put_out(x, p->rank, time, 0, &packed);
+    fcp_packed_free(&packed);
+    return code;
+}
+
+/* How many groups a rank puts down in `times` runs of all passes, without graphs. */
+static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int times, uint32_t graph_from, bool captured) {
+    unsigned long count = 0;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (!(plan->problem->passes >> pass & 1)) continue;
+        const fcp_stream *stream = fcp_stream_of(plan, (fcp_pass)pass, rank, FCP_COMM);
+        for (uint32_t i = 0; i < stream->count; i++) {
+            const fcp_instr *x = &plan->instrs[stream->first + i];
+            if (x->op != FCP_OP_LAUNCH || !x->b) continue;
+            uint32_t round = plan->rounds[plan->round_starts[pass] + x->c].kind;
+            bool home = round != FCP_ROUND_IN && round != FCP_ROUND_OUT;
+            uint32_t put = home && graph_from < (uint32_t)times ? graph_from : (uint32_t)times;
+            if (!captured) count += put;
+            else count += home && graph_from <= (uint32_t)times;
+        }
+    }
+    return count;
+}
+
+static inline void run_rank(process *p) {
+    const task *x = p->argument;
+    fcp_session *session = NULL;
+    fcp_error *err = &p->word->err;
+    set_up(p, 0);
+    if (x->way == BY_ID) share_id(p, 1);
+    if (x->keeps_away && p->rank == x->odd) return;
+    p->word->code = create(p, &session, err);
+    if (fault_in_a_pass(x)) { /* nobody is still connecting when it begins, and none gives up while they do */
+        process_meet(p, 1, 1);
+        if (session) ((fcp_cuda_session *)session)->timeout_s = x->timeout_s;
+    }
+    if (p->rank == x->odd) {
+        p->nccl->group_at = x->group_at ? p->nccl->begun + x->group_at : 0;
+        p->nccl->group_fault = x->fault;
+        p->cuda->hang_at = x->hang_at ? p->cuda->nodes + (unsigned long)x->hang_at : 0;
+        p->nccl->async_at = x->async_at ? p->nccl->asked + x->async_at : 0;
+        p->nccl->async_with = x->fault;
+    }
+    for (int i = 0; i < x->times && !p->word->code; i++) p->word->code = run_passes(p, session, i, err);
+    if (session) {
+        fcp_error again = {0};
+        uint32_t first = 0;
+        CHECK(p, fcp_session_ranks(session, &first) == 1 && first == p->rank);
+        CHECK(p, strcmp(fcp_session_transport(session), "nccl") == 0);
+        if (p->word->code) {
+            CHECK(p, run_passes(p, session, 0, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"), "%s", again.message);
+        } else {
+            bool none = p->ranks > 1 && !groups_of(x->plan, p->rank, 1, UINT32_MAX, false); /* talks to nobody */
+            CHECK(p, p->nccl->groups == (none ? 1 : 2) + groups_of(x->plan, p->rank, x->times, x->graph_from, false), "%lu groups",
+                  p->nccl->groups);
+            CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, true), "%lu", p->nccl->captured);
+            CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1);
+            CHECK(p, p->nccl->cga_cluster_size == 1);
+        }
+    }
+    if (p->cuda->hang_at) p->cuda->lost = true; /* what hangs would hold up its memory for ever */
+    fcp_session_free(session);
+}
+
+static inline void no_trouble(const process_shared *s, unsigned ranks, unsigned except, const char *what) {
+    for (unsigned r = 0; r < ranks; r++) {
+        const process_word *w = &s->words[r];
+        if (except >> r & 1) continue;
+        cr_assert_str_empty(w->trouble, "%s: rank %u: %s", what, r, w->trouble);
+        cr_assert_eq(w->live, 0, "%s: rank %u: %ld objects are left; %s", what, r, w->live, w->err.message);
+    }
+}
+
+static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nodes, const char *lengths, const char *more) {
+    char text[600];
+    snprintf(text, sizeof text,
+             "model { heads = 2; kv_heads = %u; head_dim = 16; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
+             "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
+             ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, lengths, mask, more);
+    PROCESS_PARENT_BEGINS();
+    fcp_plan *plan = gpu_plan(mask, text, NULL, 0);
+    PROCESS_PARENT_ENDS();
+    return plan;
+}
+#endif

@@ -1,0 +1,104 @@
+/* plan_damage.h: kinds of damage to plans, and the codes that are right names for each.
+ *
+ * A kind picks a place by a seeded draw among all places of a plan where it makes sense; it returns false where there
+ * is none. Everything is static. */
+#ifndef PLAN_DAMAGE_H
+#define PLAN_DAMAGE_H
+#include "tests/support/plan_damage_data.h"
+#include "tests/support/plan_damage_layout.h"
+#include "tests/support/plan_damage_rounds.h"
+#include "tests/support/plan_damage_work.h"
+
+/* --- the list ----------------------------------------------------------------------------------------------------- */
+
+typedef struct damage {
+    const char *name;
+    bool (*apply)(tables *t, draw *d);
+    fcp_code codes[6];
+} damage;
+
+#define D(name, ...) {#name, name, {__VA_ARGS__}}
+#define E(name) FCP_E_VERIFY_##name
+static const damage kinds[] = {
+    D(drop_tile, E(TILE)),
+    D(double_tile, E(TILE)),
+    D(exchange_tiles, E(TILE)),
+    D(drop_visit, E(TILE)),
+    D(double_visit, E(TILE)),
+    D(wrong_flag, E(TILE)),
+    D(exchange_ranks, E(PRESENCE)),
+    D(wrong_q_slot, E(PRESENCE)),
+    D(wrong_kv_slot, E(PRESENCE), E(SLOT)), /* SLOT: it was there, and has been overwritten */
+    D(wrong_state_slot, E(SLOT)),
+    D(state_slot_lost_or_needless, E(SLOT)),
+    D(reuse_state_slot, E(SLOT)),
+    D(swap_rounds, E(ORDER)),
+    D(swap_round_contents, E(MATCH)),
+    D(send_twice, E(ROUND)),
+    D(cross_sends, E(MATCH)),
+    D(send_less, E(MATCH)),
+    D(send_other_block, E(MATCH)),
+    D(send_to_itself, E(MATCH)),
+    D(wrong_fabric, E(MATCH)),
+    D(lose_fetch, E(PRESENCE), E(SLOT)),
+    D(units_out_of_order, E(PRESENCE)),
+    D(extra_round, E(DELTA)),
+    D(split_round, E(DELTA)),
+    D(wrong_kind, E(DELTA)),
+    D(rounds_stage, E(ORDER)),
+    D(reuse_live_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: units of both arrive in turn */
+    D(into_home_slot, E(SLOT)),
+    D(slot_gap, E(MEMORY)),
+    D(wrong_home, E(PRESENCE), E(MATCH), E(DELTA), E(LAYOUT), E(SLOT)),
+    D(small_memory, E(MEMORY)),
+    D(wait_cycle, E(DEADLOCK)),
+    D(wait_for_more_than_there_is, E(DEADLOCK)),
+    D(drop_wait_for_arrival, E(PRESENCE)),
+    D(early_launch, E(ORDER)),
+    D(fewer_buffers, E(ORDER)),
+    D(wrong_queue, E(ORDER)),
+    D(stage_goes_back, E(ORDER)),
+    D(launch_of_other_stage, E(ORDER)),
+    D(drop_reduce, E(RETURN)),
+    D(double_reduce, E(RETURN)),
+    D(reduce_elsewhere, E(RETURN), E(SLOT)), /* SLOT: what was there is leaving */
+    D(reduce_order, E(RETURN)),
+    D(lose_return, E(RETURN)),
+    D(wrong_dkv_slot, E(RETURN), E(SLOT)),
+    D(drop_delta, E(ORDER)),
+    D(two_deltas, E(ORDER)),
+    D(lose_token_in, E(LAYOUT), E(PRESENCE)), /* PRESENCE: a visit finds its block incomplete first */
+    D(lose_token_out, E(LAYOUT)),
+    D(exchange_places, E(LAYOUT)),
+    D(other_place, E(LAYOUT)),
+    D(copy_other_side, E(LAYOUT)),
+    D(early_out, E(LAYOUT)),
+    D(wrong_array, FCP_E_PLAN_FORMAT),
+    D(lose_data, FCP_E_PLAN_FORMAT),
+    D(name_without_end, FCP_E_PLAN_FORMAT),
+    D(load_of_nothing, FCP_E_PLAN_FORMAT),
+    D(swap_sides, FCP_E_PLAN_FORMAT),
+    D(hold_one_side, FCP_E_PLAN_FORMAT),
+    D(move_queries, FCP_E_PLAN_FORMAT),
+    D(another_query, FCP_E_PLAN_FORMAT),
+    D(other_align, FCP_E_PLAN_FORMAT),
+    D(drop_key_layout, FCP_E_PLAN_FORMAT),
+    D(exchange_layouts, FCP_E_PLAN_FORMAT),
+    D(tile_of_other_side, FCP_E_PLAN_FORMAT),
+    D(send_kv_of_queries, FCP_E_PLAN_FORMAT),
+    D(results_of_keys, E(LAYOUT), E(MATCH)),
+    D(wrong_key_layout, FCP_E_PLAN_FORMAT),
+    D(wrong_slices, FCP_E_PLAN_FORMAT),
+    D(lose_slices, FCP_E_PLAN_FORMAT),
+    D(wrong_band_rows, FCP_E_PLAN_FORMAT),
+    D(wrong_band, FCP_E_PLAN_FORMAT),
+    D(share_bands, FCP_E_PLAN_FORMAT),
+    D(bands_of_nothing, FCP_E_PLAN_FORMAT),
+    D(wrong_code, FCP_E_PLAN_FORMAT),
+    D(lose_score, FCP_E_PLAN_FORMAT),
+    D(wrong_real, FCP_E_PLAN_FORMAT),
+    D(wrong_sink, FCP_E_PLAN_FORMAT),
+};
+#undef D
+#undef E
+#endif

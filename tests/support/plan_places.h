@@ -1,0 +1,104 @@
+/* plan_places.h: places in a plan, and drawing one of them. Everything is static. */
+#ifndef PLAN_PLACES_H
+#define PLAN_PLACES_H
+#include <criterion/criterion.h>
+
+#include "tests/support/plan_tables.h"
+
+typedef struct draw {
+    uint64_t state;
+    uint32_t seen; /* candidates so far */
+} draw;
+
+static uint64_t next(draw *d) {
+    d->state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = d->state;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Whether this candidate replaces the one chosen so far: each is as likely in the end. */
+static bool pick(draw *d) { return next(d) % ++d->seen == 0; }
+
+static draw *again(draw *d) {
+    d->seen = 0;
+    return d;
+}
+
+/* An instruction and where it is. */
+typedef struct place {
+    int pass, queue;
+    uint32_t rank, at, count; /* of `count` in its stream */
+    fcp_instr *x, *stream;
+} place;
+
+static bool place_next(const tables *t, place *p) {
+    uint64_t ranks = t->problem->ranks;
+    if (p->x) {
+        p->at++;
+        p->x++;
+    } else {
+        *p = (place){0, 0, 0, 0, 0, NULL, NULL};
+        p->stream = p->x = stream_instrs(t, 0, 0, 0, &p->count);
+    }
+    while (p->at >= p->count) {
+        if (++p->queue == FCP_QUEUES) {
+            p->queue = 0;
+            if (++p->rank == ranks) {
+                p->rank = 0;
+                if (++p->pass == FCP_PASSES) return false;
+            }
+        }
+        p->at = 0;
+        p->stream = p->x = stream_instrs(t, p->pass, p->rank, p->queue, &p->count);
+    }
+    return true;
+}
+#define PLACES(t, p) for (place p = {0}; place_next(t, &p);)
+#define OP(p, name) ((p).x->op == FCP_OP_##name)
+
+static const fcp_round *round_at(const tables *t, const place *p) {
+    return &t->rounds[t->round_starts[p->pass] + p->x->c];
+}
+static bool exchanges(const tables *t, const place *p) { /* KV or dKV */
+    return OP(*p, LAUNCH) &&
+           (round_at(t, p)->kind == FCP_ROUND_INDEPENDENT || round_at(t, p)->kind == FCP_ROUND_DEPENDENT);
+}
+static uint32_t homes_of(const tables *t, uint32_t rank) {
+    uint32_t n = 0;
+    for (uint64_t b = 0; b < t->blocks_count; b++) n += t->blocks[b].home == rank;
+    return n;
+}
+/* Instructions of the other queue that are known to be complete at a place. */
+static uint32_t known_at(const place *p) {
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < p->at; i++)
+        if (p->stream[i].op == FCP_OP_WAIT && p->stream[i].a > known) known = p->stream[i].a;
+    return known;
+}
+static void neutral(fcp_instr *x) { *x = (fcp_instr){.op = FCP_OP_WAIT, .stage = x->stage}; }
+
+static fcp_transfer *transfer_in(const tables *t, const place *p, uint32_t i) { return &t->transfers[p->x->a + i]; }
+
+static void lose_transfer(tables *t, const place *p, uint32_t i) {
+    *transfer_in(t, p, i) = *transfer_in(t, p, p->x->b - 1);
+    if (--p->x->b == 0) neutral(p->x);
+}
+
+/* The partner of a transfer: fills *q and returns its position in that launch. */
+static uint32_t partner(const tables *t, const place *p, uint32_t i, place *q) {
+    const fcp_transfer *a = transfer_in(t, p, i);
+    *q = (place){.pass = p->pass, .queue = FCP_COMM, .rank = a->peer};
+    q->stream = q->x = stream_instrs(t, p->pass, a->peer, FCP_COMM, &q->count);
+    for (; q->at < q->count; q->at++, q->x++) {
+        if (q->x->op != FCP_OP_LAUNCH || q->x->c != p->x->c) continue;
+        for (uint32_t j = 0; j < q->x->b; j++) {
+            const fcp_transfer *b = transfer_in(t, q, j);
+            if (b->peer == p->rank && b->dir != a->dir && b->fabric == a->fabric && b->block == a->block) return j;
+        }
+    }
+    cr_assert(false, "no partner");
+    return 0;
+}
+#endif

@@ -1,0 +1,94 @@
+/* planned.h: for tests of the planner's passes: a text, run through the pipeline up to the slots, every structure in reach. */
+#ifndef PLANNED_H
+#define PLANNED_H
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/lower/lower.h"
+#include "compiler/place/place.h"
+
+typedef struct planned {
+    fcpc_diagnostics *d;
+    fcpc_program *program;
+    cells *cells;
+    arena memory, scratch;
+    problem p;
+    uint32_t *home;
+    traffic t;
+    reshuffle r;
+    schedule s;
+    slots slots;
+} planned;
+
+static inline fcpc_program *parse_text(const char *text, fcpc_diagnostics *d) {
+    fcpc_program *program = NULL;
+    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
+    if (code) {
+        char *picture = fcpc_diagnostics_render(d, false);
+        cr_assert_fail("%s", picture);
+    }
+    return program;
+}
+
+/* Homes are drawn at random from the seed, or the strategy's when the seed is 0. */
+static inline void plan_passes(planned *x, const char *text, unsigned seed) {
+    memset(x, 0, sizeof *x);
+    x->d = fcpc_diagnostics_new();
+    x->program = parse_text(text, x->d);
+    x->cells = cells_new(x->program->mask, x->program->heads);
+    cells_fault fault;
+    fcp_error err;
+    cr_assert_eq(problem_build(x->program, x->program->lengths, x->program->queries, x->program->length_count, NULL,
+                               x->program->block, x->cells, &x->memory, &x->memory, &x->scratch, &x->p, &fault, &err),
+                 FCP_OK, "%s", err.message);
+    x->home = ARENA_NEW(&x->memory, uint32_t, x->p.block_count);
+    uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    for (uint32_t b = 0; b < x->p.block_count; b++) {
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        x->home[b] = (uint32_t)(state >> 40) % x->p.ranks;
+    }
+    if (!seed) {
+        place_input in = {0};
+        cr_assert_eq(place_input_of(&x->p, &x->scratch, &in), FCP_OK);
+        cr_assert_eq(place_fcp(&in, &x->scratch, x->home), FCP_OK);
+    }
+    cr_assert_eq(traffic_build(&x->p, x->home, &x->memory, &x->scratch, &x->t), FCP_OK);
+    cr_assert_eq(reshuffle_build(&x->p, x->home, &x->memory, &x->memory, &x->scratch, &x->r, &err), FCP_OK);
+    double seconds = 0;
+    cr_assert_eq(schedule_build(&x->p, x->home, &x->t, &x->r, x->program->coalesce, &x->memory, &x->memory, &x->scratch,
+                                &seconds, &x->s),
+                 FCP_OK);
+    cr_assert_eq(slots_build(&x->p, x->home, &x->t, &x->s, &x->memory, &x->scratch, &x->slots), FCP_OK);
+    cr_assert_eq(rounds_build(&x->p, x->home, &x->t, &x->r, &x->slots, x->program->coalesce, &x->memory, &x->scratch,
+                              &seconds, &x->s),
+                 FCP_OK);
+}
+
+static inline void planned_free(planned *x) {
+    arena_free(&x->memory);
+    arena_free(&x->scratch);
+    cells_free(x->cells);
+    fcpc_program_free(x->program);
+    fcpc_diagnostics_free(x->d);
+}
+
+/* Programs that differ in everything the passes look at. */
+static inline const char *sample_program(unsigned i, char *buffer, size_t size) {
+    static const char *const masks[] = {"causal", "full", "window(w = 700)", "lambda(sink = 64, window = 512)",
+                                        "shared_question(p = 20, answers = 4)"};
+    static const char *const lengths[] = {"5000, 3000, 1200, 700 x 5, 130 x 20", "16384", "1 x 40, 6000, 129",
+                                          "900 x 12, 257", "100:5000, 1:3000 x 5, 700, 400:50", "2000:77 x 9, 1:1",
+                                          "1:700 x 40, 300:1000 x 5"};
+    static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
+    snprintf(buffer, size,
+             "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { nodes = %u; gpus = %u; fabric = %s }\n"
+             "batch { lengths = [%s]%s }\nplan { mask = %s; block = %u; layout = %s; strategy = fcp(coalesce = %u, buffers = %u)\n"
+             "passes = forward%s }\n",
+             1 + i % 3, 1 + i % 4, i % 5 == 3 ? "rail" : "fat_tree", lengths[i % 7], i % 11 == 3 ? "; align = top_left" : "", masks[i % 5], 128 * (1 + i % 4),
+             layouts[i % 3], 1 + i % 7, 1 + i % 4, i % 6 == 5 ? "" : ", backward");
+    return buffer;
+}
+enum { SAMPLES = 60 };
+#endif

@@ -1,0 +1,220 @@
+/* test_diag.c: diagnostics: the whole picture against golden files, and the machinery by itself.
+ *
+ * A case of tests/golden/diag is a file NAME.case: lines of options ("$ -D plan.block=2K", "$ --lengths FILE", "$
+ * --field NAME=FILE", "$ --need"), then the program, then a line of '=' signs, then what the compiler must say. GOLDEN_UPDATE=1 rewrites that
+ * part. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/sema/program.h"
+
+static const char folder[] = "tests/golden/diag";
+static const char divider[] = "==========\n";
+
+static char *read_whole(const char *path, size_t *size) {
+    FILE *f = fopen(path, "rb");
+    cr_assert_not_null(f, "%s", path);
+    char *bytes = malloc(1 << 20);
+    *size = fread(bytes, 1, (1 << 20) - 1, f);
+    bytes[*size] = 0;
+    fclose(f);
+    return bytes;
+}
+
+/* The first place of `divider` at the start of a line, NULL if none; the program may hold NULs. */
+static char *find_divider(char *bytes, size_t size) {
+    for (char *at = bytes; at + sizeof divider - 1 <= bytes + size; at++)
+        if ((at == bytes || at[-1] == '\n') && !memcmp(at, divider, sizeof divider - 1)) return at;
+    return NULL;
+}
+
+static char *what_it_says(const char *program, size_t size, const fcpc_options *options) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    fcp_code code = fcpc_parse_text("a.fcp", program, size, options, d, &p);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_not_null(said);
+    if (code == FCP_OK) {
+        free(said);
+        said = fcpc_program_print(p);
+    } else {
+        fcpc_diagnostic first;
+        fcpc_diagnostics_get(d, 0, &first);
+        cr_expect_eq(first.code, code);
+    }
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+    return said;
+}
+
+static int is_case(const struct dirent *e) { return strstr(e->d_name, ".case") != NULL; }
+
+Test(golden, pictures) {
+    struct dirent **names;
+    int count = scandir(folder, &names, is_case, alphasort);
+    cr_assert_geq(count, 30, "run from the top of the tree");
+    bool update = getenv("GOLDEN_UPDATE") != NULL;
+    for (int i = 0; i < count; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
+        size_t size;
+        char *bytes = read_whole(path, &size), *program = bytes;
+        char *end = find_divider(bytes, size);
+        cr_assert_not_null(end, "%s has no divider", path);
+        const char *defines[16], *fields[16];
+        fcpc_options options = {.defines = defines, .fields = fields};
+        while (!strncmp(program, "$ ", 2)) {
+            char *line = program + 2, *newline = strchr(line, '\n');
+            *newline = 0;
+            if (!strncmp(line, "-D ", 3)) defines[options.define_count++] = line + 3;
+            else if (!strncmp(line, "--lengths ", 10)) options.lengths_file = line + 10;
+            else if (!strncmp(line, "--field ", 8)) fields[options.field_count++] = line + 8;
+            else if (!strcmp(line, "--need")) options.need_lengths = true;
+            else cr_assert_fail("%s: option %s", path, line);
+            program = newline + 1;
+        }
+        char *said = what_it_says(program, (size_t)(end - program), &options);
+        char *expected = end + sizeof divider - 1;
+        if (update && strcmp(said, expected)) {
+            size_t head = (size_t)(expected - bytes), whole;
+            char *original = read_whole(path, &whole);
+            FILE *f = fopen(path, "wb");
+            fwrite(original, 1, head, f);
+            fputs(said, f);
+            fclose(f);
+            free(original);
+        } else cr_expect_str_eq(said, expected, "%s says:\n%s\ninstead of\n%s", path, said, expected);
+        free(said);
+        free(bytes);
+        free(names[i]);
+    }
+    free(names);
+}
+
+Test(diag, lines_and_columns) {
+    diags *d = fcpc_diagnostics_new();
+    uint32_t s = diag_source(d, "x", "ab\n\ncd", 6, false);
+    const struct {
+        uint32_t offset, line, column;
+    } places[] = {{0, 1, 1}, {1, 1, 2}, {2, 1, 3}, {3, 2, 1}, {4, 3, 1}, {5, 3, 2}, {6, 3, 3}, {99, 3, 3}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        diag_error(d, FCP_E_LEX, (span){s, places[i].offset, places[i].offset + 1}, "%zu", i);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        fcpc_diagnostic g;
+        fcpc_diagnostics_get(d, i, &g);
+        cr_expect_eq(g.line, places[i].line);
+        cr_expect_eq(g.column, places[i].column);
+        cr_expect_str_eq(g.file, "x");
+    }
+    fcpc_diagnostics_free(d);
+}
+
+Test(diag, cap_and_doubles) {
+    diags *d = fcpc_diagnostics_new();
+    char bytes[200];
+    memset(bytes, 'a', sizeof bytes);
+    uint32_t s = diag_source(d, "x", bytes, sizeof bytes, false);
+    for (uint32_t i = 0; i < 100; i++) {
+        diag_error(d, FCP_E_TYPE, (span){s, i, i + 1}, "first");
+        diag_error(d, FCP_E_TYPE, (span){s, i, i + 1}, "again"); /* the same place and code: dropped */
+        if (i >= DIAG_MAX_ERRORS) diag_hint(d, "must not stick to an older one");
+    }
+    cr_expect_eq(fcpc_diagnostics_count(d), DIAG_MAX_ERRORS);
+    cr_expect_eq(diag_first_code(d), FCP_E_TYPE);
+    char *said = fcpc_diagnostics_render(d, true);
+    cr_expect_null(strstr(said, "stick"));
+    cr_expect_null(strstr(said, "again"));
+    cr_expect_not_null(strstr(said, "\033[1;31merror[E202]"));
+    free(said);
+    fcpc_diagnostics_free(d);
+}
+
+Test(diag, no_place) {
+    diags *d = fcpc_diagnostics_new();
+    diag_error(d, FCP_E_READ, SPAN_NONE, "cannot read '%s'", "a\033[31m\n");
+    diag_warning(d, SPAN_NONE, "careful");
+    fcpc_diagnostic g;
+    fcpc_diagnostics_get(d, 0, &g);
+    cr_expect_eq(g.line, 0);
+    cr_expect_str_eq(g.file, "");
+    cr_expect_str_eq(g.message, "cannot read 'a?[31m?'");
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_expect_str_eq(said, "error[E010]: cannot read 'a?[31m?'\nwarning: careful\n");
+    cr_expect_eq(diag_errors(d), 1);
+    free(said);
+    fcpc_diagnostics_free(d);
+}
+
+Test(diag, hostile_line) {
+    /* invalid UTF-8, control characters, a long line: nothing of it reaches the terminal raw */
+    char bytes[5000];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)(i * 7 % 256 == '\n' ? 1 : i * 7 % 256);
+    diags *d = fcpc_diagnostics_new();
+    uint32_t s = diag_source(d, "x\x1b", bytes, sizeof bytes, false);
+    for (uint32_t i = 0; i < 5000; i += 300) diag_error(d, FCP_E_LEX, (span){s, i, i + 10}, "here");
+    char *said = fcpc_diagnostics_render(d, false);
+    for (const unsigned char *c = (unsigned char *)said; *c; c++)
+        cr_assert(*c >= 0x20 || *c == '\n' || *c == '\t', "byte %d", *c);
+    cr_expect_lt(strlen(said), 17 * 600);
+    free(said);
+    fcpc_diagnostics_free(d);
+}
+
+Test(diag, nearest) {
+    static const char *const names[] = {"heads", "kv_heads", "head_dim", "dtype", "scale", "q"};
+    const struct {
+        const char *name, *nearest;
+    } cases[] = {{"haeds", "heads"},
+                 {"head", "heads"},
+                 {"kvheads", "kv_heads"},
+                 {"headdim", "head_dim"},
+                 {"dtpye", "dtype"},
+                 {"zzz", NULL},
+                 {"x", NULL},
+                 {"", NULL},
+                 {"sclae", "scale"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *found = diag_nearest(cases[i].name, strlen(cases[i].name), names, 6);
+        if (cases[i].nearest) cr_expect_str_eq(found ? found : "none", cases[i].nearest, "%s", cases[i].name);
+        else cr_expect_null(found, "%s", cases[i].name);
+    }
+    char longest[300];
+    memset(longest, 'h', sizeof longest);
+    cr_expect_null(diag_nearest(longest, sizeof longest, names, 6));
+}
+
+Test(diag, attach) {
+    static const char program[] = "mask m = k <= q and k / 2 > n / 0\nplan { block = 2K }";
+    diags *d = fcpc_diagnostics_new(), *other = fcpc_diagnostics_new();
+    diag_source(d, "something else", "text", 4, false);
+    fcpc_program *p = NULL;
+    cr_assert_eq(fcpc_parse_text("a.fcp", program, sizeof program - 1, NULL, d, &p), FCP_OK);
+    cr_expect_eq(program_attach(p, d), 1);
+    cr_expect_eq(program_attach(p, other), 0);
+    cr_expect_eq(program_attach(p, other), 0, "known already");
+    diag_source(other, "x", "y", 1, false);
+    cr_expect_eq(program_attach(p, other), 0, "known already");
+    for (uint32_t i = 0; i < p->mask.count; i++) {
+        span at = p->mask_spans[i];
+        cr_assert_lt(at.source, p->source_count);
+        cr_assert_leq(at.end, p->sources[at.source].size);
+        cr_assert_lt(at.begin, at.end);
+        if (p->mask.nodes[i].op == MC_DIV && p->mask.nodes[i].a != MC_NONE &&
+            p->mask.nodes[p->mask.nodes[i].a].op == MC_N) {
+            diag_error(other, FCP_E_MASK_DIV_ZERO, at, "here");
+            char *said = fcpc_diagnostics_render(other, false);
+            cr_expect_str_eq(said, "a.fcp:1:29: error[E310]: here\n    1 | mask m = k <= q and k / 2 > n / 0\n"
+                                   "      |                             ^^^^^\n");
+            free(said);
+        }
+    }
+    cr_expect_eq(diag_errors(other), 1);
+    cr_expect_eq(p->block_span.source, 0);
+    cr_expect(!memcmp(program + p->block_span.begin, "2K", 2));
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+    fcpc_diagnostics_free(other);
+}

@@ -1,0 +1,141 @@
+/* test_json.c: the JSON writer and the summary. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/json.h"
+#include "compiler/show/summary.h"
+
+static void expect(json *j, const char *want) {
+    const char *got = json_text(j);
+    cr_assert_not_null(got);
+    cr_assert_str_eq(got, want);
+    json_free(j);
+}
+
+Test(json, members_and_nesting) {
+    json j = {0};
+    json_object(&j, NULL);
+    json_u64(&j, "a", UINT64_MAX);
+    json_array(&j, "b");
+    json_bool(&j, NULL, true);
+    json_null(&j, NULL);
+    json_object(&j, NULL);
+    json_end(&j);
+    json_end(&j);
+    json_string(&j, "c", NULL);
+    json_end(&j);
+    expect(&j, "{\"a\": 18446744073709551615, \"b\": [true, null, {}], \"c\": null}");
+}
+
+Test(json, strings_are_escaped) {
+    json j = {0};
+    json_string(&j, NULL, "q\" b\\ t\t nl\n \x01 \x7f e\xc3\xa9 \xf0\x9f\x98\x80");
+    expect(&j, "\"q\\\" b\\\\ t\\u0009 nl\\u000a \\u0001 \\u007f e\xc3\xa9 \xf0\x9f\x98\x80\"");
+}
+
+Test(json, bytes_that_are_no_text_are_replaced) {
+    static const struct { const char *bytes, *want; } cases[] = {
+        {"\xff", "\"\\ufffd\""},                       /* never a first byte */
+        {"\xc3", "\"\\ufffd\""},                       /* cut short */
+        {"\xc0\x80", "\"\\ufffd\\ufffd\""},             /* overlong */
+        {"\xe0\x80\x80", "\"\\ufffd\\ufffd\\ufffd\""},   /* overlong */
+        {"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""},   /* a surrogate */
+        {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\""}, /* beyond U+10FFFF */
+        {"\xe2\x82x", "\"\\ufffd\\ufffdx\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json j = {0};
+        json_string(&j, NULL, cases[i].bytes);
+        expect(&j, cases[i].want);
+    }
+}
+
+Test(json, numbers_read_back_the_same) {
+    static const double values[] = {0, -0.0, 1, 0.1, 1.0 / 3, 1e300, 5e-324, 123456789.123, 1.005, -2.5e-7};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        json j = {0};
+        json_double(&j, NULL, values[i]);
+        const char *got = json_text(&j);
+        cr_assert_not_null(got);
+        cr_assert(strtod(got, NULL) == values[i], "%s", got);
+        json_free(&j);
+    }
+    json j = {0};
+    json_array(&j, NULL);
+    json_double(&j, NULL, 0.1);
+    json_double(&j, NULL, strtod("inf", NULL));
+    json_double(&j, NULL, strtod("nan", NULL));
+    json_end(&j);
+    expect(&j, "[0.1, null, null]");
+}
+
+Test(json, what_is_left_open_or_too_deep_is_no_text) {
+    json j = {0};
+    json_object(&j, NULL);
+    cr_assert_null(json_text(&j));
+    json_free(&j);
+    for (int i = 0; i <= JSON_MAX_DEPTH; i++) json_array(&j, NULL);
+    for (int i = 0; i <= JSON_MAX_DEPTH; i++) json_end(&j);
+    cr_assert_null(json_text(&j));
+    json_free(&j);
+}
+
+/* A plan of which only problem and summary are read. */
+static void small_plan(fcp_plan *plan, fcp_problem *p, fcp_summary *s) {
+    *p = (fcp_problem){.ranks = 4, .nodes = 2, .gpus = 2, .heads = 8, .kv_heads = 2, .head_dim = 64, .passes = 3,
+                       .block = 128, .max_block = 128, .tokens = 1000};
+    *s = (fcp_summary){.sequences = 3, .blocks = 9, .tiles = 20, .pairs = 4000, .positions = 16000, .pairs_max_rank = 1100,
+                       .pairs_max_block = 900, .tokens_max_rank = 300, .bytes_total = 8000, .send_max = 3000,
+                       .recv_max = 2500, .rounds = 5, .rounds_lower_bound = 5};
+    *plan = (fcp_plan){.problem = p, .summary = s, .file_size = 4096};
+}
+
+Test(summary, figures) {
+    fcp_plan plan;
+    fcp_problem p;
+    fcp_summary s;
+    small_plan(&plan, &p, &s);
+    summary_figures f = summary_derive(&plan);
+    cr_assert(f.density == 0.25);
+    cr_assert(f.flops_forward == 4.0 * 4000 * 8 * 64);
+    cr_assert(f.flops_backward == 10.0 * 4000 * 8 * 64);
+    cr_assert(f.compute_max_over_mean == 1.1);
+    cr_assert(f.compute_floor == 1); /* 0.9 of the mean */
+    cr_assert(f.send_max_over_mean == 1.5 && f.recv_max_over_mean == 1.25 && f.tokens_max_over_mean == 1.2);
+    p.mask_uses = MC_USES_H; /* pairs are summed over heads already */
+    p.passes = 1u << FCP_FORWARD;
+    s.pairs_max_block = 1500;
+    f = summary_derive(&plan);
+    cr_assert(f.flops_forward == 4.0 * 4000 * 64 && f.flops_backward == 0 && f.compute_floor == 1.5);
+    s = (fcp_summary){0};
+    f = summary_derive(&plan);
+    cr_assert(f.density == 0 && f.compute_max_over_mean == 1 && f.send_max_over_mean == 1);
+}
+
+Test(summary, five_lines_that_never_overflow) {
+    fcp_plan plan;
+    fcp_problem p;
+    fcp_summary s;
+    small_plan(&plan, &p, &s);
+    char lines[SUMMARY_TEXT], name[5000];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    summary_text(lines, &plan, &(fcpc_times){0}, name, name);
+    memset(&s, 0xff, sizeof s);
+    summary_text(lines, &plan, &(fcpc_times){.total = 1e12}, name, name);
+    int count = 0;
+    for (const char *c = lines; *c; c++) count += *c == '\n';
+    cr_assert_eq(count, 5);
+    cr_assert_lt(strlen(lines), SUMMARY_TEXT);
+}
+
+Test(summary, numbers_for_people) {
+    static const struct { double value; const char *unit, *want; } cases[] = {
+        {0, "B", "0 B"}, {999, "B", "999 B"}, {1000, "B", "1.00 kB"}, {999.6e3, "", "1.00 M"}, {12.34e9, "B", "12.3 GB"},
+        {123.4e12, "FLOP", "123 TFLOP"}, {5e21, "", "5000 E"}, {7, "", "7"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[SUMMARY_NUMBER];
+        cr_assert_str_eq(summary_number(out, cases[i].value, cases[i].unit), cases[i].want);
+    }
+}

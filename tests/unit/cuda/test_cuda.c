@@ -1,0 +1,436 @@
+/* test_cuda.c: sessions on CUDA devices, through a driver that stands in: what they compute, that nothing is unordered, and
+ * what becomes of errors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/libraries/cuda_driver.h"
+#include "runtime/judge/reference.h"
+#include "runtime/exec/tensors.h"
+#include "tests/support/cuda_stand.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1 };
+
+static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
+    fcp_check_report report = FCP_CHECK_START;
+    fcp_error err = {0};
+    cr_assert(fcp_check_passes(plan, plan->problem->passes, packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
+                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
+}
+
+/* Every pass `times` times, each judged. */
+static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
+    fcp_session_options options = {
+        .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_error err = {0};
+    long live = x->live;
+    x->plan = plan;
+    fcp_plan_shape(plan, &shape);
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    cr_assert_str_eq(fcp_session_backend(session), "cuda");
+    cr_assert_str_eq(fcp_session_transport(session), "local");
+    for (int i = 0; i < times; i++) {
+        fcp_packed packed = {0};
+        cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
+        fcp_packed_draw(&shape, ALL, (uint64_t)i + 1, &packed);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            if (shape.has_pass[pass])
+                cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
+                          "%s, run %d: %s; %s", what, i, err.message, x->trouble);
+        judge(plan, &packed, what);
+        fcp_packed_free(&packed);
+    }
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
+    cr_assert_eq(x->pageable_copies, 0, "%s: the driver was asked to copy memory that is not pinned", what);
+    cr_assert_eq(x->live, live, "%s: %ld objects are left", what, x->live - live);
+}
+
+Test(cuda, ranks_and_devices) {
+    static const char *const masks[] = {"causal", "full", "window(w = 200)", "lambda(sink = 8, window = 100)"};
+    standin *x = stand();
+    for (unsigned ranks = 1; ranks <= 8; ranks++) {
+        char what[80];
+        x->devices = 1 + (int)ranks % 3;
+        x->seed = ranks;
+        x->most_peers = ranks == 5; /* of the two that each of three devices has */
+        fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, "");
+        snprintf(what, sizeof what, "%s on %u ranks, %d devices", masks[ranks % 4], ranks, x->devices);
+        run_plan(x, plan, UINT32_MAX, 1, what);
+        fcp_plan_free(plan);
+    }
+    cr_assert(x->kernels > 0 && x->copies > 0 && x->peer_copies > 0 && x->graph_launches == 0);
+}
+
+Test(cuda, graphs) {
+    standin *x = stand();
+    for (unsigned ranks = 1; ranks <= 8; ranks += ranks < 3 ? 1 : 5) {
+        char what[80];
+        x->devices = 1 + (int)ranks % 3;
+        x->seed = 77 + ranks;
+        unsigned long before = x->graph_launches;
+        fcp_plan *plan = make_plan("causal", ranks, ranks == 8 ? 2 : 1, "");
+        snprintf(what, sizeof what, "graphs of %u ranks on %d devices", ranks, x->devices);
+        run_plan(x, plan, ranks == 2 ? 0 : 1, 4, what);
+        cr_assert_eq(x->graph_launches - before, ranks == 2 ? 4 : 8); /* from the third run on, or all */
+        fcp_plan_free(plan);
+    }
+}
+
+Test(cuda, models) {
+    static const char *const programs[] = {
+        /* a score, in fp16, cross attention, fields; two kernels where head_dim is 256 */
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\n"
+        "batch { lengths = [500, 200] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
+        "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [100:500, 200:40, 1:300] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [300, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n"};
+    standin *x = stand();
+    x->devices = 2;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        fcp_plan *plan = gpu_plan("model", programs[i], NULL, 0);
+        run_plan(x, plan, 2, 2, programs[i]);
+        fcp_plan_free(plan);
+    }
+    /* an order is kept unless the program says that it need not be */
+    cr_assert_eq(x->unordered, 0);
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
+                 "batch { lengths = [600, 200] }\nplan { mask = causal; block = 128; deterministic = false; passes = forward, "
+                 "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
+        fcp_plan *plan = gpu_plan("unordered", text, NULL, 0);
+        run_plan(x, plan, 2, 2, "unordered");
+        cr_assert_eq(x->unordered > 0, i == 0); /* two kernels where head_dim is 256, which keep an order */
+        x->unordered = 0;
+        fcp_plan_free(plan);
+    }
+    /* where shared memory is short the backward pass is two kernels */
+    x->shared = 48 << 10;
+    fcp_plan *plan = gpu_plan("short", "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+                              "batch { lengths = [300] }\nplan { mask = causal; block = 128; passes = forward }\n", NULL, 0);
+    run_plan(x, plan, 2, 2, "short");
+    fcp_plan_free(plan);
+}
+
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
+
+static void refused(const fcp_plan *plan, fcp_code code, const char *part) {
+    fcp_session_options options = {.backend = "cuda"};
+    fcp_session *session;
+    fcp_error err = {0};
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), code, "%s", err.message);
+    cr_assert(strstr(err.message, part), "\"%s\" is not in: %s", part, err.message);
+}
+
+Test(cuda, refuses) {
+    standin *x = stand();
+    fcp_plan *plan = make_plan("causal", 2, 1, "");
+    x->plan = plan;
+    x->major = 7, x->minor = 5;
+    refused(plan, FCP_E_ARCH, "sm_80");
+    x->major = 8, x->minor = 0;
+    x->memory = 100000;
+    refused(plan, FCP_E_NO_MEMORY, "ranks need");
+    x->memory = (size_t)1 << 30;
+    x->shared = 1000;
+    refused(plan, FCP_E_BACKEND, "shared memory");
+    x->shared = 166912;
+    x->devices = 0;
+    refused(plan, FCP_E_BACKEND, "no device");
+    x->devices = 1;
+    cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
+    setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);
+    setenv("FCP_CACHE", "/dev/null/none", 1);
+    refused(plan, FCP_E_BACKEND, "NVRTC");
+    setenv("FCP_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
+    refused(plan, FCP_E_BACKEND, "the CUDA driver");
+    fcp_plan_free(plan);
+    plan = gpu_plan("fp32", "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 1 }\n"
+                    "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n", NULL, 0);
+    refused(plan, FCP_E_TENSOR, "fp32");
+    fcp_plan_free(plan);
+    cr_assert_eq(x->live, 0);
+}
+
+/* --- faults ------------------------------------------------------------------------------------------------------- */
+
+/* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
+static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_with) {
+    fcp_plan *plan = make_plan("causal", 2, 1, "");
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err;
+    long at = 1, last = 0, failures = 0;
+    x->plan = plan;
+    x->idle = true;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    for (bool done = false; !done; at += at < 60 ? 1 : at % 3 + 1) {
+        fcp_session *session = NULL;
+        bool failed = false;
+        x->seed = (uint64_t)at;
+        x->calls = 0;
+        x->fail_at = at;
+        x->fail_with = with;
+        err = (fcp_error){0};
+        fcp_code code = fcp_session_create(plan, &options, &session, &err);
+        for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+            fcp_packed_draw(&shape, ALL, 3, &packed);
+            code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
+        }
+        failed = code != FCP_OK;
+        if (failed) {
+            failures++;
+            cr_assert(err.message[0] && (code == code_with || code == FCP_E_BACKEND), "call %ld: %d: %s", at, code, err.message);
+        }
+        if (failed && session) {
+            fcp_error again;
+            fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &again);
+        }
+        fcp_session_free(session);
+        cr_assert_eq(x->live, 0, "call %ld of %ld: %ld objects are left; %s", at, x->calls, x->live, err.message);
+        cr_assert_str_empty(x->trouble, "call %ld: %s", at, x->trouble);
+        last = x->calls;
+        done = last < at; /* there was no such call */
+    }
+    cr_assert(failures > 100, "%ld", failures);
+    x->fail_at = 0;
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+Test(cuda, every_call_fails) {
+    standin *x = stand();
+    x->devices = 2;
+    fail_each(x, UINT32_MAX, 719, FCP_E_RUN);
+}
+Test(cuda, every_call_fails_in_graphs) {
+    standin *x = stand();
+    x->devices = 2;
+    fail_each(x, 1, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
+}
+
+/* An error in a launch says where; after it the session refuses; a device that does not get on is not waited for. */
+Test(cuda, says_where) {
+    standin *x = stand();
+    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
+    fcp_shape shape;
+    fcp_session *session;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    unsigned named = 0;
+    x->plan = plan;
+    x->idle = true;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, &packed);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    long begin = x->calls;
+    cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_OK, "%s", err.message);
+    long calls = x->calls - begin;
+    fcp_session_free(session);
+    for (long i = 1; i < calls; i += 7) {
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+        x->fail_at = x->calls + i;
+        x->fail_with = 719;
+        fcp_code code = fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err);
+        if (code) named += strstr(err.message, "rank ") && strstr(err.message, "stage ") && strstr(err.message, "instruction ");
+        fcp_session_free(session);
+    }
+    cr_assert(named > 5, "%u errors name their place", named);
+    x->fail_at = 0;
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    x->stall = true;
+    cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
+    cr_assert(strstr(err.message, "did not end within 1 s"), "%s", err.message);
+    x->stall = false;
+    x->lost = true; /* its host memory is gone */
+    cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
+    cr_assert(strstr(err.message, "a new one is needed"), "%s", err.message);
+    fcp_session_free(session);
+    cr_assert_eq(x->live, 0);
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+
+/* --- callers' device memory and streams --------------------------------------------------------------------------- */
+
+typedef struct caller {
+    fcp_cuda *cuda;
+    cu_context context[2];
+    fcp_tensors tensors[4];
+    cu_ptr memory[4];
+    size_t bytes[4];
+    cu_stream stream;
+} caller;
+
+/* Tensors of every rank in memory of a device that is not the rank's, drawn; outputs NaN. */
+static void open_caller(caller *c, const fcp_plan *plan) {
+    fcp_error err;
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    memset(c, 0, sizeof *c);
+    cr_assert_eq(fcp_cuda_open(&c->cuda, &err), FCP_OK, "%s", err.message);
+    for (int d = 0; d < 2; d++) cr_assert_eq(c->cuda->call.context_retain(&c->context[d], d), 0);
+    for (uint32_t r = 0; r < shape.ranks; r++) {
+        size_t queries = fcp_plan_layout(plan, r, NULL, NULL), keys = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        size_t at[FCP_TENSORS], size = 0;
+        for (int t = 0; t < FCP_TENSORS; t++) {
+            bool kv = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
+            at[t] = size;
+            size += ((kv ? keys : queries) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
+        }
+        c->bytes[r] = size;
+        cr_assert_eq(c->cuda->call.context_set(c->context[(r + 1) % 2]), 0);
+        cr_assert_eq(c->cuda->call.allocate(&c->memory[r], size), 0);
+        char *m = (char *)(uintptr_t)c->memory[r]; /* host memory, as it happens */
+        for (size_t i = 0; i < size / 2; i++) {
+            uint16_t small = (uint16_t)(0x3c00 + (i * 7 + r) % 512) | (uint16_t)(i % 3 ? 0 : 0x8000);
+            memcpy(m + 2 * i, &small, 2);
+        }
+        c->tensors[r] = (fcp_tensors){.q = m + at[FCP_TENSOR_Q], .k = m + at[FCP_TENSOR_K], .v = m + at[FCP_TENSOR_V],
+                                      .o = m + at[FCP_TENSOR_O], .lse = (float *)(void *)(m + at[FCP_TENSOR_LSE]),
+                                      .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ], .dk = m + at[FCP_TENSOR_DK],
+                                      .dv = m + at[FCP_TENSOR_DV]};
+    }
+    cr_assert_eq(c->cuda->call.context_set(c->context[1]), 0);
+    cr_assert_eq(c->cuda->call.stream_create(&c->stream, CU_STREAM_NON_BLOCKING, 0), 0);
+}
+
+static void close_caller(caller *c) {
+    cr_assert_eq(c->cuda->call.stream_destroy(c->stream), 0);
+    for (int r = 0; r < 4; r++)
+        if (c->memory[r]) cr_assert_eq(c->cuda->call.release(c->memory[r]), 0);
+    for (int d = 0; d < 2; d++) cr_assert_eq(c->cuda->call.context_release(d), 0);
+    fcp_cuda_close(c->cuda);
+}
+
+/* Device memory and a stream of the caller's give the bits that host memory gives; runs on different streams follow each
+ * other; what is foreign or unaligned is refused before anything is put into a stream. */
+Test(cuda, callers_memory) {
+    standin *x = stand();
+    x->devices = 2;
+    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 20};
+    fcp_session *session;
+    fcp_error err;
+    caller c;
+    x->plan = plan;
+    open_caller(&c, plan);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cu_context context;
+    cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+    char *inputs[4];
+    fcp_tensors host[4];
+    for (int r = 0; r < 3; r++) {
+        inputs[r] = malloc(c.bytes[r]);
+        memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
+#define MOVED(member) host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
+    }
+    for (int i = 0; i < 4; i++) {
+        unsigned long copied = x->host_copies;
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert_eq(i % 2 ? fcp_session_run(session, (fcp_pass)pass, c.tensors, &err)
+                               : fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK, "%s; %s",
+                         err.message, x->trouble);
+        cr_assert_eq(x->host_copies, copied, "device memory went through the host");
+        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+    }
+    cr_assert_eq(c.cuda->call.stream_wait(c.stream), 0, "%s", x->trouble);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run(session, (fcp_pass)pass, host, &err), FCP_OK, "%s", err.message);
+    for (int r = 0; r < 3; r++)
+        cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits", r);
+    cr_assert_eq(x->pageable_copies, 0);
+    /* the default streams of the caller's context, which is not that of the session's own stream */
+    for (uintptr_t handle = CU_DEFAULT_LEGACY; handle <= CU_DEFAULT_PER_THREAD; handle++) {
+        cu_stream stream;
+        memcpy(&stream, &handle, sizeof stream);
+        cr_assert_eq(c.cuda->call.fill((cu_ptr)(uintptr_t)c.tensors[0].o, 0, 4, stream), 0); /* o is on that device */
+        cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+        cr_assert_eq(c.cuda->call.fill((cu_ptr)(uintptr_t)c.tensors[0].dq, 0, 4, stream), 0);
+        cr_assert_eq(fcp_session_run_on(session, FCP_BACKWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert_eq(c.cuda->call.stream_wait(stream), 0, "%s", x->trouble);
+        for (int r = 0; r < 3; r++)
+            cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits on a default stream", r);
+    }
+    cr_assert_eq(c.cuda->call.context_set(NULL), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, (void *)(uintptr_t)CU_DEFAULT_LEGACY, &err), FCP_E_RUN);
+    cr_assert_eq(c.cuda->call.context_set(c.context[1]), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, NULL, &err), FCP_E_ARGUMENT);
+    cr_assert(strstr(err.message, "CU_STREAM_LEGACY"), "%s", err.message);
+    /* host memory that is pinned is copied directly */
+    void *pinned[4] = {0};
+    unsigned long staged = x->host_copies, direct;
+    for (int r = 0; r < 3; r++) {
+        cr_assert_eq(c.cuda->call.allocate_host(&pinned[r], c.bytes[r], CU_HOST_PORTABLE | CU_HOST_DEVICEMAP), 0);
+        memcpy(pinned[r], inputs[r], c.bytes[r]);
+        memset((char *)pinned[r] + ((char *)c.tensors[r].o - (char *)(uintptr_t)c.memory[r]), 0, 64);
+        free(inputs[r]);
+        inputs[r] = pinned[r];
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
+    }
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, host, c.stream, &err), FCP_OK, "%s", err.message);
+    direct = x->host_copies - staged;
+    cr_assert(direct > 0);
+    for (int r = 0; r < 3; r++)
+        cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits", r);
+    /* refused */
+    fcp_tensors wrong[4];
+    memcpy(wrong, c.tensors, sizeof wrong);
+    wrong[1].q = (const char *)wrong[1].q + 2;
+    unsigned long kernels = x->kernels;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 16"), "%s", err.message);
+    cr_assert(x->kernels == kernels);
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s", err.message);
+    wrong[1].q = (const char *)c.tensors[1].q + 16; /* as long as before, in memory that ends where the tensors do */
+    wrong[1].dv = (char *)c.tensors[1].dv + 64;
+    x->idle = true;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_OK, "%s", err.message); /* q is inside, wherever */
+    cr_assert_eq(fcp_session_run(session, FCP_BACKWARD, wrong, &err), FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "rank 1: tensor dv of ") && strstr(err.message, "ends after"), "%s", err.message);
+    x->foreign = true;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "rank 0: tensor q is of another context"), "%s", err.message);
+    x->foreign = false;
+    cu_graph graph;
+    cr_assert_eq(c.cuda->call.capture_begin(c.stream, CU_CAPTURE_THREAD_LOCAL), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_E_ARGUMENT);
+    cr_assert(strstr(err.message, "is being captured"), "%s", err.message);
+    cr_assert_eq(c.cuda->call.capture_end(c.stream, &graph), 0, "the caller's capture is spoiled");
+    cr_assert_eq(c.cuda->call.graph_destroy(graph), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(c.cuda->call.stream_wait(c.stream), 0, "%s", x->trouble);
+    x->idle = false;
+    fcp_session_free(session);
+    /* a session of one device */
+    fcp_plan *small = make_plan("causal", 1, 1, "");
+    x->plan = small;
+    cr_assert_eq(fcp_session_create(small, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, host, c.stream, &err), FCP_E_ARGUMENT);
+    cr_assert(strstr(err.message, "the stream is not of"), "%s", err.message);
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_E_TENSOR); /* rank 0's lie on device 1 */
+    cr_assert(strstr(err.message, "is on device 1"), "%s", err.message);
+    fcp_session_free(session);
+    for (int r = 0; r < 3; r++) cr_assert_eq(c.cuda->call.release_host(pinned[r]), 0);
+    close_caller(&c);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0, "%ld", x->live);
+    fcp_plan_free(small);
+    fcp_plan_free(plan);
+}

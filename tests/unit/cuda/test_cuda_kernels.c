@@ -1,0 +1,123 @@
+/* test_cuda_kernels.c: which kernels a device gets, by its shared memory and by what the plan asks for; and what is made of
+ * what the driver says that they take. */
+#include "runtime/judge/reference.h"
+#include "runtime/exec/tensors.h"
+#include "tests/support/cuda_stand.h"
+
+static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "model { heads = 1; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+             "batch { lengths = [200, 60] }\nplan { mask = causal; block = 128%s }\n", head_dim, more);
+    return gpu_plan("kernels", text, NULL, 0);
+}
+
+/* Both passes, judged; x->launched then says by which kernels. */
+static void run_judged(standin *x, const fcp_plan *plan) {
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    fcp_check_report report = FCP_CHECK_START;
+    x->plan = plan;
+    x->launched[0] = 0;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert_str_empty(fcp_session_warning(session), "%s", fcp_session_warning(session));
+    cr_assert_eq(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err), FCP_OK);
+    fcp_packed_draw(&shape, (1 << FCP_TENSORS) - 1, 3, &packed);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s; %s", err.message,
+                     x->trouble);
+    fcp_session_free(session);
+    cr_assert_eq(fcp_check_passes(plan, plan->problem->passes, &packed, 2, NULL, &report, &err), FCP_OK, "%s", err.message);
+    cr_assert(report.ok);
+    cr_assert_eq(x->live, 0);
+    fcp_packed_free(&packed);
+}
+
+static void refused(standin *x, const fcp_plan *plan, fcp_code code, const char *part) {
+    fcp_session_options options = {.backend = "cuda"};
+    fcp_session *session;
+    fcp_error err = {0};
+    x->plan = plan;
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), code, "%s", err.message);
+    cr_assert(strstr(err.message, part), "\"%s\" is not in: %s", part, err.message);
+    cr_assert_eq(x->live, 0);
+}
+
+/* 99 KiB, as sm_86 and sm_89: the backward pass in one kernel does not fit where head_dim is 128, in two it does. */
+Test(kernels, shared_memory) {
+    static const char one[] = "fk_forward, fk_backward_ordered", two[] = "fk_forward, fk_backward_dq, fk_backward_dkv",
+                      any[] = "fk_forward, fk_backward_unordered";
+    static const struct {
+        unsigned head_dim;
+        int shared;
+        const char *more, *kernels;
+    } rows[] = {{128, 163 << 10, "", one},
+                {128, 99 << 10, "", two},
+                {64, 99 << 10, "", one},
+                {128, 163 << 10, "; deterministic = false", any},
+                {128, 99 << 10, "; deterministic = false", two},
+                {128, 227 << 10, "; deterministic = true", one},
+                {256, 227 << 10, "; deterministic = false", two}};
+    standin *x = stand();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fcp_plan *plan = of_head_dim(rows[i].head_dim, rows[i].more);
+        x->shared = rows[i].shared;
+        x->minor = rows[i].shared == 99 << 10 ? 6 : 0;
+        run_judged(x, plan);
+        cr_assert_str_eq(x->launched, rows[i].kernels, "row %zu: %s", i, x->launched);
+        fcp_plan_free(plan);
+    }
+    x->shared = 90 << 10; /* too little for two as well */
+    fcp_plan *plan = of_head_dim(128, "");
+    refused(x, plan, FCP_E_BACKEND, "gives a block 92160 bytes of shared memory; fk_backward_dkv needs 98816");
+    fcp_plan_free(plan);
+    plan = of_head_dim(128, "; passes = forward");
+    x->shared = 48 << 10;
+    refused(x, plan, FCP_E_BACKEND, "fk_forward needs 65536: another GPU, or a smaller head_dim, would do");
+    fcp_plan_free(plan);
+}
+
+/* A score that reads a table of reals, which is float on the device. */
+Test(kernels, tables) {
+    static const char text[] =
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16\n table near = [0, 1 x 3, 2 x 9, 3 x 40]\n"
+        "table bias = [[0.3, -1.7, 0.01, 2.1], [1.9, 0.1, -0.7, -2.3]] }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [200, 60] }\nscore biased(table b) = s + b[h, near[min(q - k, 52)]]\n"
+        "plan { mask = causal; block = 128; score = biased(b = bias) }\n";
+    standin *x = stand();
+    fcp_plan *plan = gpu_plan("tables", text, NULL, 0);
+    run_judged(x, plan);
+    fcp_plan_free(plan);
+}
+
+/* What a kernel takes beyond its budget is an error, spilled registers are a warning. */
+Test(kernels, what_they_take) {
+    standin *x = stand();
+    fcp_plan *plan = of_head_dim(64, "");
+    fcp_session_options options = {.backend = "cuda"};
+    fcp_session *session;
+    fcp_error err = {0};
+    x->registers = 256;
+    refused(x, plan, FCP_E_COMPILE, "fk_forward takes 256 registers a thread on device 0");
+    x->registers = 65; /* as much as attention may, but the small kernels may not */
+    refused(x, plan, FCP_E_COMPILE, "fk_begin_lse takes 65 registers a thread");
+    x->registers = 0;
+    x->fixed = x->shared - 24576 + 1; /* with what fk_forward is given */
+    refused(x, plan, FCP_E_COMPILE, "bytes of shared memory on device 0 (stand-in 0) beside its 24576");
+    x->fixed = 0;
+    x->local = 48;
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert(strstr(fcp_session_warning(session), "fk_forward keeps 48 bytes a thread in local memory on device 0"), "%s",
+              fcp_session_warning(session));
+    fcp_session_free(session);
+    x->local = 0;
+    setenv("FCP_CACHE", "/nowhere/at/all", 1);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert(strstr(fcp_session_warning(session), "no kernel cache"), "%s", fcp_session_warning(session));
+    fcp_session_free(session);
+    fcp_plan_free(plan);
+}

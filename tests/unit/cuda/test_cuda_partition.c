@@ -1,0 +1,157 @@
+/* test_cuda_partition.c: multiprocessors that attention leaves to communication: how many, by what, and that no bit depends
+ * on it; green contexts that are absent, refused, or fail their probe. The stand-in has three multiprocessors a device,
+ * each of which holds two blocks of anything. */
+#include "runtime/judge/reference.h"
+#include "runtime/exec/tensors.h"
+#include "tests/support/cuda_stand.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1 };
+
+/* A session of the plan with that partition, both passes, from the second time on as graphs; what it took. */
+static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wanted, int times, fcp_packed *out, char why[400]) {
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_error err = {0};
+    const char *reason;
+    x->plan = plan;
+    x->in_green = x->out_of_green = x->most_blocks = 0;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, out, &err), FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, out);
+    for (int i = 0; i < times; i++)
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            if (shape.has_pass[pass])
+                cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, out, NULL, &err), FCP_OK, "%s; %s", err.message,
+                             x->trouble);
+    fcp_partition taken = fcp_session_partition(session, &reason);
+    snprintf(why, 400, "%s", reason);
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
+    return taken;
+}
+
+static bool same(const fcp_plan *plan, const fcp_packed *a, const fcp_packed *b) {
+    fcp_shape shape;
+    bool equal = true;
+    fcp_plan_shape(plan, &shape);
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        uint64_t dims[3];
+        fcp_tensor_shape(&shape, (fcp_tensor)t, dims);
+        equal &= !memcmp(a->t[t], b->t[t], dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t));
+    }
+    return equal;
+}
+
+static fcp_plan *with_margin(unsigned ranks, unsigned margin) {
+    char more[40];
+    snprintf(more, sizeof more, "; margin = %u", margin);
+    return make_plan("causal", ranks, 1, more);
+}
+
+/* By margin: how many multiprocessors are left, never less than one; the same bits from each, by whatever means. */
+Test(partition, margins) {
+    static const struct {
+        unsigned margin, share;
+    } rows[] = {{0, 3}, {1, 2}, {2, 1}, {1000, 1}};
+    standin *x = stand();
+    char why[400];
+    fcp_packed first = {0};
+    x->devices = 2;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int wanted = FCP_PARTITION_AUTO; wanted <= FCP_PARTITION_GRID; wanted++) {
+            if (i != 1 && wanted != FCP_PARTITION_AUTO) continue;
+            fcp_plan *plan = with_margin(3, rows[i].margin);
+            fcp_packed packed = {0};
+            x->seed = i;
+            fcp_partition took = run_all(x, plan, (fcp_partition)wanted, 2, i || wanted ? &packed : &first, why);
+            unsigned share = wanted == FCP_PARTITION_NONE ? 3 : rows[i].share;
+            cr_assert_eq(x->most_blocks, 2 * share, "margin %u, %s: %u blocks", rows[i].margin,
+                         fcp_partition_name((fcp_partition)wanted), x->most_blocks);
+            if (rows[i].margin == 0 || wanted == FCP_PARTITION_NONE) cr_assert_eq(took, FCP_PARTITION_NONE, "%s", why);
+            else cr_assert_eq(took, wanted == FCP_PARTITION_GRID ? FCP_PARTITION_GRID : FCP_PARTITION_GREEN, "%s", why);
+            if (took == FCP_PARTITION_GREEN) cr_assert(x->in_green && !x->out_of_green && x->green_size == share, "%u", x->green_size);
+            else cr_assert(!x->in_green && x->out_of_green);
+            if (i || wanted) cr_assert(same(plan, &first, &packed), "margin %u: other bits", rows[i].margin);
+            fcp_packed_free(&packed);
+            fcp_plan_free(plan);
+        }
+    fcp_packed_free(&first);
+}
+
+/* Where no rank sends or receives attention has all there is. */
+Test(partition, alone) {
+    standin *x = stand();
+    char why[400];
+    for (int i = 0; i < 2; i++) {
+        fcp_packed packed = {0};
+        fcp_plan *plan = i ? gpu_plan("apart", "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+                                      "batch { lengths = [256, 256] }\nplan { mask = causal; block = 256; layout = contiguous; margin = 1; "
+                                      "passes = forward, backward }\n", NULL, 0)
+                           : with_margin(1, 1);
+        cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_NONE);
+        cr_assert(strstr(why, "no rank sends"), "%s", why);
+        cr_assert_eq(x->most_blocks, 6);
+        fcp_packed_free(&packed);
+        fcp_plan_free(plan);
+    }
+}
+
+/* What can be wrong with green contexts: the grid alone then keeps the margin, and says why; who insists gets an error. */
+static void goes_without(standin *x, const char *reason) {
+    fcp_session_options options = {.backend = "cuda", .partition = FCP_PARTITION_GREEN};
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_packed packed = {0};
+    char why[400];
+    fcp_plan *plan = with_margin(3, 1);
+    cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_GRID, "%s", reason);
+    cr_assert(strstr(why, reason), "'%s' has no '%s'", why, reason);
+    cr_assert(x->in_green <= 2 && x->out_of_green, "%lu launches in green contexts", x->in_green);
+    cr_assert_eq(x->most_blocks, 4);
+    cr_assert_neq(fcp_session_create(plan, &options, &session, &err), FCP_OK);
+    cr_assert(strstr(err.message, "attention cannot have green contexts") && strstr(err.message, reason), "%s", err.message);
+    cr_assert_eq(x->live, 0);
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+Test(partition, probe) {
+    standin *x = stand();
+    x->devices = 2;
+    x->green = GREEN_REFUSED;
+    goes_without(x, "makes no green context of 2 multiprocessors");
+    x->green = GREEN_NO_CAPTURE;
+    goes_without(x, "in a probe on a green context: a launch");
+    x->green = GREEN_WRONG;
+    goes_without(x, "a replayed launch gives a wrong result");
+    x->green = GREEN_WORKS;
+    x->alignment = 3;
+    goes_without(x, "sets 3 of its 3 multiprocessors apart, where 2 are asked for");
+    x->alignment = 4;
+    goes_without(x, "cannot set 2 of its 3 multiprocessors apart");
+}
+Test(partition, older_driver) {
+    standin *x = stand_of("libcuda-12.0.so");
+    x->devices = 2;
+    goes_without(x, "12.5 or later has");
+}
+
+Test(partition, names) {
+    fcp_partition p = FCP_PARTITION_AUTO;
+    for (int i = FCP_PARTITION_AUTO; i <= FCP_PARTITION_GREEN; i++)
+        cr_assert(fcp_partition_find(fcp_partition_name((fcp_partition)i), &p) && p == (fcp_partition)i);
+    cr_assert(!fcp_partition_find("blue", &p) && p == FCP_PARTITION_GREEN);
+    fcp_plan *plan = with_margin(2, 1);
+    fcp_session *session;
+    fcp_error err;
+    const char *why;
+    fcp_session_options options = {.backend = "cuda", .partition = (fcp_partition)4};
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_E_ARGUMENT);
+    options = (fcp_session_options){.backend = "host"};
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK);
+    cr_assert_eq(fcp_session_partition(session, &why), FCP_PARTITION_NONE);
+    fcp_session_free(session);
+    fcp_plan_free(plan);
+}

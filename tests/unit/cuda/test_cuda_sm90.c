@@ -1,0 +1,150 @@
+/* test_cuda_sm90.c: sessions on devices of compute capability 9.0, through a driver that stands in: which skeletons they take,
+ * the maps that those are given, what they compute. */
+#include "runtime/libraries/cuda_driver.h"
+#include "runtime/judge/reference.h"
+#include "runtime/exec/tensors.h"
+#include "tests/support/cuda_stand.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };
+
+static standin *stand_hopper(int devices) {
+    standin *x = stand();
+    x->devices = devices;
+    x->major = 9;
+    x->minor = 0;
+    x->shared = HOPPER;
+    return x;
+}
+
+/* Every pass `times` times, judged; returns how many kernels were given maps. */
+static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, int times, const char *what) {
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    fcp_check_report report = FCP_CHECK_START;
+    unsigned long before = x->kernels_with_maps;
+    long live = x->live;
+    x->plan = plan;
+    fcp_plan_shape(plan, &shape);
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
+    fcp_packed_draw(&shape, ALL, 5, &packed);
+    for (int i = 0; i < times; i++)
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            if (shape.has_pass[pass])
+                cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
+                          "%s: %s; %s", what, err.message, x->trouble);
+    cr_assert(fcp_check_passes(plan, plan->problem->passes, &packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
+                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
+    fcp_packed_free(&packed);
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
+    cr_assert_eq(x->live, live, "%s: %ld objects are left", what, x->live - live);
+    return x->kernels_with_maps - before;
+}
+
+static const char small[] =
+    "model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+    "batch { lengths = [300, 70] }\nplan { mask = causal; block = 128; passes = forward }\n";
+
+Test(cuda_sm90, skeletons) {
+    static const struct {
+        const char *text;
+        bool maps;
+    } programs[] = {
+        {small, true},
+        {"model { heads = 2; kv_heads = 2; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+         "batch { lengths = [400, 100:260] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n", true},
+        {"model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+         "batch { lengths = [200, 100] }\nplan { mask = window(w = 90); block = 128; passes = forward, backward }\n", true},
+        {"model { heads = 2; kv_heads = 1; head_dim = 64; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
+         "batch { lengths = [300, 128] }\nplan { mask = causal; block = 128; passes = forward, backward; deterministic = false }\n", true},
+        {"model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
+         "batch { lengths = [300] }\nplan { mask = full; block = 128; passes = forward }\n", false}};
+    standin *x = stand_hopper(2);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        fcp_plan *plan = gpu_plan("sm90", programs[i].text, NULL, 0);
+        x->seed = i;
+        unsigned long with = run_plan(x, plan, false, i ? 1 : 3, programs[i].text);
+        cr_assert_eq(with > 0, programs[i].maps, "%lu kernels with maps: %s", with, programs[i].text);
+        fcp_plan_free(plan);
+    }
+}
+
+/* The others, where they are wanted, and on devices of another kind. */
+Test(cuda_sm90, others) {
+    standin *x = stand_hopper(1);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    cr_assert_eq(run_plan(x, plan, true, 1, "mma.sync where it is wanted"), 0);
+    x->major = 10;
+    cr_assert_eq(run_plan(x, plan, false, 1, "mma.sync on 10.0"), 0);
+    fcp_plan_free(plan);
+}
+
+/* A plan after another on the same ranks, whose memory stays: maps are made where the memory is. */
+Test(cuda_sm90, rebind) {
+    standin *x = stand_hopper(2);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0), *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session *session;
+    fcp_error err = {0};
+    x->plan = plan;
+    x->idle = true;
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    for (int i = 0; i < 4; i++)
+        cr_assert(fcp_session_rebind(session, i % 2 ? plan : fewer, &err) == FCP_OK, "%s; %s", err.message, x->trouble);
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0);
+    fcp_plan_free(plan);
+    fcp_plan_free(fewer);
+}
+
+/* Fewer registers than warpgroups share out: some would wait for ever. */
+Test(cuda_sm90, registers) {
+    standin *x = stand_hopper(1);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    x->plan = plan;
+    x->registers = 160;
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_E_COMPILE, "%s", err.message);
+    cr_assert(strstr(err.message, "fk_forward_sm90 begins with 160 registers a thread"), "%s", err.message);
+    x->registers = 0;
+    fcp_plan_free(plan);
+}
+
+/* Whichever call fails, the map's among them: an error, and nothing is left. */
+Test(cuda_sm90, every_call_fails) {
+    standin *x = stand_hopper(2);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    unsigned maps = 0;
+    fcp_code last = FCP_OK;
+    char what[600] = "";
+    x->plan = plan;
+    x->idle = true;
+    x->calls = 1;
+    for (long at = 1; x->calls >= at - 1; at++) { /* until there is no such call */
+        fcp_session *session = NULL;
+        fcp_error err = {0};
+        x->calls = 0;
+        x->fail_at = at;
+        x->fail_with = CU_ERROR_INVALID_VALUE;
+        fcp_code code = fcp_session_create(plan, &options, &session, &err);
+        cr_assert((code == FCP_OK) == (session != NULL));
+        if (code) maps += strstr(err.message, "the driver makes no map of ") != NULL;
+        last = code;
+        snprintf(what, sizeof what, "call %ld of %ld: %s", at, x->calls, err.message);
+        fcp_session_free(session);
+        cr_assert_eq(x->live, 0, "call %ld: %ld objects are left; %s", at, x->live, err.message);
+    }
+    cr_assert_eq(last, FCP_OK, "no call has failed, and there is an error: %s", what);
+    cr_assert_eq(maps, 2 * 4, "%u", maps); /* each rank's Q, K, V, and what moves */
+    fcp_plan_free(plan);
+}

@@ -1,0 +1,165 @@
+/* test_cubin.c: kernels compiled by NVRTC, where that is: every example, every mask of the prelude, every skeleton; none
+ * may spill, exceed its budget, or have wgmma serialised. What was compiled once is in the build folder's cache.
+ */
+#include "tests/support/gpu_plan.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "codegen/kernels/abi.h"
+#include "runtime/kernels/jit.h"
+#include "runtime/kernels/source.h"
+#include "tests/support/known_masks.h"
+#include "tests/support/skips.h"
+
+static const char *const archs[] = {"sm_80", "sm_90a", "sm_100"};
+enum { ARCHS = 3, FORWARD = 1 << 16, BACKWARD = 1 << 17 }; /* the plan's own skeletons of these passes on the architecture */
+
+typedef struct gate {
+    fcp_jit *jit;
+    unsigned compiled, cached, bad;
+} gate;
+
+/* Where NVRTC is not there the test is skipped. */
+static void open_gate(gate *g) {
+    const char *build = getenv("B"), *kernels = getenv("KERNELS"); /* the cache of another build, which has them already */
+    char folder[512];
+    fcp_nvrtc *n;
+    fcp_error err;
+    *g = (gate){0};
+    if (fcp_nvrtc_open(&n, &err)) {
+        SKIPPED("compiling kernels for GPUs: %s", err.message);
+        cr_skip_test();
+    }
+    fcp_nvrtc_close(n);
+    if (kernels && *kernels) snprintf(folder, sizeof folder, "%s", kernels);
+    else snprintf(folder, sizeof folder, "%s/kernels", build && *build ? build : "build");
+    cr_assert_eq(fcp_jit_open(folder, &g->jit, &err), FCP_OK);
+}
+
+static void close_gate(gate *g) {
+    fprintf(stderr, "%u compiled, %u from the cache\n", g->compiled, g->cached);
+    fcp_jit_close(g->jit);
+    cr_assert_eq(g->bad, 0, "%u kernels are not as they must be", g->bad);
+}
+
+/* Of the smallest device that is to run it. */
+static uint32_t shared_limit(unsigned skeleton) {
+    return (skeleton & EMIT_SM90 ? 227 : skeleton & (EMIT_ORDERED | EMIT_UNORDERED) ? 163 : 99) * 1024;
+}
+
+static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char *arch, const char *what) {
+    char *source;
+    fcp_cubin cubin;
+    fcp_error err;
+    bool cached;
+    static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round"};
+    emit_kernel kernels[EMIT_KERNELS + 4];
+    unsigned has = plan->problem->passes;
+    bool sm90 = strcmp(arch, "sm_90a") == 0;
+    if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
+    if (skeletons & BACKWARD)
+        skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, true, sm90);
+    if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
+    if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
+    if (!skeletons) return;
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, &source, &err), FCP_OK, "%s: %s", what, err.message);
+    fcp_code code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
+    cr_assert_eq(code, FCP_OK, "%s, %s: %s\n%s", what, arch, err.message, cubin.log ? cubin.log : "");
+    cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
+    cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
+    uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
+    for (int i = 0; skeletons & EMIT_SUPPORT && i < 4; i++)
+        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
+    cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const fcp_kernel_cost *c = NULL;
+        for (uint32_t j = 0; j < count; j++)
+            if (strcmp(cubin.kernels[j].name, kernels[i].name) == 0) c = &cubin.kernels[j];
+        cr_assert(c && c->registers, "%s: nothing is said of %s", what, kernels[i].name);
+        bool bad = cubin.notes || c->spill_stores || c->spill_loads || c->registers > kernels[i].registers ||
+                   (kernels[i].maps && c->registers != kernels[i].registers) ||
+                   !emit_resident(arch, kernels[i].threads, c->registers, kernels[i].shared + c->shared) ||
+                   kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
+        g->bad += bad;
+        if (bad)
+            fprintf(stderr, "%s, head_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of shared memory, "
+                    "%u notes\n", what, plan->problem->head_dim, arch, c->name, c->registers, kernels[i].registers,
+                    c->spill_stores + c->spill_loads, kernels[i].shared + c->shared, cubin.notes);
+    }
+    if (cached) g->cached++;
+    else g->compiled++;
+    fcp_cubin_free(&cubin);
+    free(source);
+}
+
+/* On every architecture; in sanitizer builds, which change nothing here, on one, in turn. */
+static void judge_archs(gate *g, const fcp_plan *plan, unsigned skeletons, size_t turn, const char *what) {
+    const char *sanitizer = getenv("SAN");
+    for (size_t i = 0; i < ARCHS; i++)
+        if (!sanitizer || !*sanitizer || i == turn % ARCHS) judge(g, plan, skeletons, archs[i], what);
+}
+
+Test(cubin, examples) {
+    gate g;
+    glob_t files;
+    open_gate(&g);
+    cr_assert_eq(glob("examples/*.fcp", 0, NULL, &files), 0);
+    cr_assert_eq(glob("examples/masks/*.fcp", GLOB_APPEND, NULL, &files), 0);
+    cr_assert_eq(glob("examples/scores/*.fcp", GLOB_APPEND, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        const char *const defines[] = {i % 2 ? "model.dtype=bf16" : "model.dtype=fp16"};
+        fcp_plan *plan = gpu_plan(files.gl_pathv[i], NULL, defines, 1);
+        judge_archs(&g, plan, FORWARD | BACKWARD, i, files.gl_pathv[i]);
+        fcp_plan_free(plan);
+    }
+    globfree(&files);
+    close_gate(&g);
+}
+
+/* The first case of each mask; those of fields are examples. */
+Test(cubin, prelude) {
+    gate g;
+    bool done[KNOWN_MASKS] = {false};
+    open_gate(&g);
+    for (int i = 0; i < KNOWN_CASE_COUNT; i++) {
+        const known_case *x = &KNOWN_CASES[i];
+        char call[KNOWN_CALL], text[KNOWN_CALL + 200];
+        if (done[x->mask]) continue;
+        done[x->mask] = true;
+        snprintf(text, sizeof text,
+                 "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
+                 "batch { lengths = [%llu] }\nplan { mask = %s; block = 128 }\n", (unsigned long long)x->lengths[0],
+                 known_call(&KNOWN[x->mask], x->p, call));
+        fcp_plan *plan = gpu_plan(call, text, NULL, 0);
+        judge(&g, plan, i % 2 ? FORWARD : BACKWARD, "sm_90a", call);
+        fcp_plan_free(plan);
+    }
+    close_gate(&g);
+}
+
+/* Every head_dim on every architecture, both types, with and without a score. */
+Test(cubin, skeletons) {
+    static const unsigned head_dims[] = {16, 32, 64, 128, 256};
+    gate g;
+    unsigned turn = 0;
+    open_gate(&g);
+    for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++)
+        for (size_t a = 0; a < ARCHS; a++, turn++) {
+            char text[400], what[80];
+            bool score = turn % 2, small = head_dims[d] < 64;
+            if (small && a != 1) continue;
+            snprintf(text, sizeof text,
+                     "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = %s }\ncluster { nodes = 1; gpus = 1 }\n"
+                     "batch { lengths = [300] }\nplan { mask = lambda(sink = 8, window = 100); block = 128%s }\n",
+                     head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", score ? "; score = softcap" : "");
+            snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
+            fcp_plan *plan = gpu_plan(what, text, NULL, 0);
+            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | emit_backward(head_dims[d], true, false) |
+                                emit_backward(head_dims[d], false, false), archs[a], what);
+            if (a == 1 && !small) judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
+            fcp_plan_free(plan);
+        }
+    close_gate(&g);
+}

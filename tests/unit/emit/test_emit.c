@@ -1,0 +1,268 @@
+/* test_emit.c: mask code as text: compiled as C beside the interpreter, random code and all operations; and what it
+ * looks like. */
+#include <criterion/criterion.h>
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "codegen/emit.h"
+#include "codegen/kernels/abi.h"
+#include "tests/support/mask_samples.h"
+#include "tests/support/temporary.h"
+
+typedef struct sheet {
+    char *at;
+    size_t size, room;
+} sheet;
+
+static void write_to(void *context, const char *text, size_t size) {
+    sheet *s = context;
+    if (s->size + size + 1 > s->room) s->at = realloc(s->at, s->room = (s->size + size) * 2 + 1024);
+    memcpy(s->at + s->size, text, size);
+    s->size += size;
+    s->at[s->size] = 0;
+}
+static void write_text(sheet *s, const char *text) { write_to(s, text, strlen(text)); }
+
+/* A shared object of the text, in a folder of its own that is gone afterwards. */
+static void *compile(const sheet *s) {
+    char folder[TEMPORARY], source[200], object[200], command[900];
+    const char *cc = getenv("CC");
+    cr_assert(temporary_folder(folder, "emit"));
+    snprintf(source, sizeof source, "%s/a.c", folder);
+    snprintf(object, sizeof object, "%s/a.so", folder);
+    FILE *f = fopen(source, "w");
+    cr_assert(f && fwrite(s->at, 1, s->size, f) == s->size && fclose(f) == 0);
+    snprintf(command, sizeof command,
+             "%s -std=gnu11 -O1 -fno-strict-aliasing -ffp-contract=off -Wall -Wno-unused-function -Wno-parentheses "
+             "-Wno-tautological-constant-out-of-range-compare "
+             "-Werror -shared -fPIC -o %s %s -lm", cc && *cc ? cc : "cc", object, source);
+    cr_assert_eq(system(command), 0, "the text does not compile");
+    void *library = dlopen(object, RTLD_NOW);
+    unlink(source);
+    unlink(object);
+    rmdir(folder);
+    cr_assert_not_null(library, "%s", dlerror());
+    return library;
+}
+
+static sheet new_sheet(void) {
+    sheet s = {0};
+    write_text(&s, "#define FK_DEVICE static inline\n#include <math.h>\n");
+    FILE *f = fopen("codegen/kernels/abi.h", "r");
+    char chunk[4096];
+    cr_assert_not_null(f, "run from the project's folder");
+    for (size_t got; (got = fread(chunk, 1, sizeof chunk, f)) > 0;) write_to(&s, chunk, got);
+    fclose(f);
+    return s;
+}
+
+/* Adds a program's functions under a number: allow_N, score_N, slope_N. */
+static void add_program(sheet *s, const emit_program *g, unsigned number) {
+    char line[400];
+    uint32_t node;
+    snprintf(line, sizeof line, "#define fk_allow fk_allow_%u\n#define fk_score fk_score_%u\n#define fk_slope fk_slope_%u\n",
+             number, number, number);
+    write_text(s, line);
+    const char *wrong = emit_functions(g, write_to, s, &node);
+    cr_assert_null(wrong, "program %u, node %u: %s", number, node, wrong);
+    snprintf(line, sizeof line, "int allow_%u(const fk_env *e, fk_i64 q, fk_i64 k, int h) { return fk_allow(e, q, k, h); }\n",
+             number);
+    write_text(s, line);
+    for (int i = 0; i < 2 && g->score.count; i++) {
+        const char *name = i ? "slope" : "score";
+        snprintf(line, sizeof line, "float %s_%u(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_%s(e, s, q, k, h); }\n",
+                 name, number, name);
+        write_text(s, line);
+    }
+    write_text(s, "#undef fk_allow\n#undef fk_score\n#undef fk_slope\n");
+}
+
+typedef int allow_function(const fk_env *e, fk_i64 q, fk_i64 k, int h);
+typedef float score_function(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h);
+
+static void *function(void *library, const char *name, unsigned number) {
+    char symbol[64];
+    snprintf(symbol, sizeof symbol, "%s_%u", name, number);
+    void *f = dlsym(library, symbol);
+    cr_assert_not_null(f, "%s", symbol);
+    return f;
+}
+
+enum { PROGRAMS = 400 };
+
+Test(emit, random_masks) {
+    static exprs e;
+    static mc_node *nodes[PROGRAMS];
+    static mc_code codes[PROGRAMS];
+    static int64_t bounds[PROGRAMS];
+    sheet s = new_sheet();
+    for (unsigned i = 0; i < PROGRAMS; i++) {
+        codes[i] = lower_mask(&e, random_mask(&e, i + 1, 1 + i % 5, i % 2), &nodes[i]);
+        bounds[i] = emit_positions(i % 3 ? 300 : (uint64_t)1 << 39);
+        const emit_program g = {.mask = codes[i], .positions = bounds[i], .negative = i % 4 != 0, .heads = 64};
+        add_program(&s, &g, i);
+    }
+    void *library = compile(&s);
+    for (unsigned i = 0; i < PROGRAMS; i++) {
+        allow_function *allow;
+        *(void **)&allow = function(library, "allow", i);
+        int64_t *scratch = malloc(codes[i].count * sizeof *scratch);
+        for (int j = 0; j < 300; j++) {
+            int64_t n = 1 + (int64_t)draw(&e, j % 4 ? 300 : (uint64_t)bounds[i]), first = (int64_t)draw(&e, 3) - 1;
+            int64_t k = (int64_t)draw(&e, (uint64_t)n), h = (int64_t)draw(&e, 64);
+            int64_t q = (int64_t)draw(&e, (uint64_t)n) * (first && i % 4 ? first : 1);
+            const fk_env env = {.sequence = {.n = n, .queries = n}};
+            bool want = mc_eval(codes[i], MC_LENGTH(n), q, k, h, scratch);
+            cr_assert_eq(allow(&env, q, k, (int)h) != 0, want, "program %u: q %lld k %lld n %lld h %lld", i, (long long)q,
+                         (long long)k, (long long)n, (long long)h);
+        }
+        free(scratch);
+        free(nodes[i]);
+    }
+    dlclose(library);
+    free(s.at);
+}
+
+/* --- arrays, bands, reals ----------------------------------------------------------------------------------------- */
+
+static uint32_t emit1(mc_builder *b, mc_op op, uint32_t a, int64_t imm) {
+    return mc_emit(b, op, a, MC_NONE, MC_NONE, imm, MC_NONE, 0);
+}
+static uint32_t emit2(mc_builder *b, mc_op op, uint32_t x, uint32_t y, int64_t imm) {
+    return mc_emit(b, op, x, y, MC_NONE, imm, MC_NONE, 0);
+}
+static int64_t real_bits(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static mc_code extract(const mc_builder *b, uint32_t root, mc_node **nodes) {
+    uint32_t *places, count;
+    cr_assert(mc_extract(b, root, nodes, &places, &count));
+    free(places);
+    return (mc_code){*nodes, count};
+}
+
+static const int8_t bytes[8] = {0, 1, 2, 3, -1, -2, 5, 7};                  /* a field over keys of two sequences of 4 */
+static const int16_t shorts[6] = {9, 8, 7, -300, 5, 4};                      /* over queries, of 3 each */
+static const int64_t longs[6] = {0, INT64_MIN, INT64_MAX, 4, 5, -6};         /* a table of 3 rows of 2 */
+static const double reals[3] = {0.5, -1.25, 3.0e-39};
+static const float reals_loaded[3] = {0.5f, -1.25f, 3.0e-39f};
+static const mc_band band_list[] = {{0, 2, 0, 0}, {0, 1, 1, 1}, {-3, 7, 1, 0}};
+static const mc_band_rows band_rows[] = {{-1, 0, 1}, {2, 1, 2}, {5, 0, 0}};
+static const mc_bands bands = {band_rows, band_list, 3, 3};
+static const emit_array kinds[] = {{EMIT_KEYS, MC_I8, 0, 0}, {EMIT_QUERIES, MC_I16, 0, 0}, {EMIT_TABLE, MC_I64, 2, 3},
+                                   {EMIT_TABLE, MC_F64, 0, 3}};
+
+Test(emit, arrays_and_bands) {
+    sheet s = new_sheet();
+    mc_node *nodes;
+    mc_builder *b = mc_builder_new();
+    uint32_t q = emit1(b, MC_Q, MC_NONE, 0), k = emit1(b, MC_K, MC_NONE, 0);
+    uint32_t sum = emit2(b, MC_ADD, emit1(b, MC_LOAD, k, 0), emit1(b, MC_LOAD, q, 1), 0);
+    sum = emit2(b, MC_ADD, sum, emit2(b, MC_LOAD2, q, k, 2), 0);
+    uint32_t in = emit2(b, MC_BANDS, q, k, 0);
+    mc_code code = extract(b, emit2(b, MC_IFF, in, emit2(b, MC_LT, sum, emit1(b, MC_CONST_I, MC_NONE, 3), 0), 0), &nodes);
+    const emit_program g = {.mask = code, .arrays = kinds, .array_count = 4, .band_count = 1, .positions = 65535, .negative = true, .heads = 1};
+    add_program(&s, &g, 0);
+    void *library = compile(&s);
+    allow_function *allow;
+    *(void **)&allow = function(library, "allow", 0);
+    const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs, (fk_u64)(uintptr_t)reals_loaded};
+    const fk_bands device_bands = {(fk_u64)(uintptr_t)band_rows, (fk_u64)(uintptr_t)band_list, 3, 3};
+    int64_t scratch[64];
+    unsigned yes = 0;
+    for (int sequence = 0; sequence < 2; sequence++) {
+        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3, .key_first = 4 * (fk_u64)sequence, .query_first = 3 * (fk_u64)sequence},
+                            .arrays = data, .bands = &device_bands};
+        const mc_array arrays[4] = {{bytes + 4 * sequence, 0, 4, 0, MC_I8}, {shorts + 3 * sequence, 1, 3, 0, MC_I16},
+                                    {longs, 0, 3, 2, MC_I64}, {reals, 0, 3, 0, MC_F64}};
+        const mc_env want = {.n = 4, .q_first = 1, .queries = 3, .arrays = arrays, .bands = &bands};
+        for (int64_t i = -3; i < 9; i++)
+            for (int64_t j = -3; j < 9; j++) {
+                bool allowed = mc_eval(code, &want, i, j, 0, scratch);
+                yes += allowed;
+                cr_assert_eq(allow(&env, i, j, 0) != 0, allowed, "q %d k %d", (int)i, (int)j);
+            }
+    }
+    cr_assert(yes > 20 && yes < 268);
+    dlclose(library);
+    free(nodes);
+    free(s.at);
+    mc_builder_free(b);
+}
+
+Test(emit, scores) {
+    sheet s = new_sheet();
+    mc_builder *b = mc_builder_new();
+    uint32_t q = emit1(b, MC_Q, MC_NONE, 0), k = emit1(b, MC_K, MC_NONE, 0), x = emit1(b, MC_S, MC_NONE, 0);
+    uint32_t bias = emit1(b, MC_TO_F, emit2(b, MC_SUB, k, q, 0), 0), table = emit1(b, MC_LOAD_F, k, 3);
+    uint32_t c = emit1(b, MC_CONST_F, MC_NONE, real_bits(0.1));
+    const mc_op unary[] = {MC_NEG_F, MC_ABS_F, MC_FLOOR_F, MC_SQRT_F, MC_EXP_F, MC_EXP2_F, MC_LOG_F, MC_LOG2_F, MC_TANH_F};
+    const mc_op binary[] = {MC_ADD_F, MC_SUB_F, MC_MUL_F, MC_DIV_F, MC_MIN_F, MC_MAX_F};
+    const mc_op compares[] = {MC_LT_F, MC_LE_F, MC_EQ_F, MC_NE_F};
+    uint32_t roots[32], count = 0;
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) roots[count++] = emit2(b, MC_ADD_F, emit1(b, unary[i], x, 0), bias, 0);
+    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) roots[count++] = emit2(b, binary[i], emit2(b, MC_MUL_F, x, c, 0), table, 0);
+    for (size_t i = 0; i < sizeof compares / sizeof *compares; i++)
+        roots[count++] = mc_emit(b, MC_IF_F, emit2(b, compares[i], x, bias, 0), x, bias, 0, MC_NONE, 0);
+    mc_node *mask_nodes, *nodes[32];
+    mc_code mask = extract(b, emit2(b, MC_LE, k, q, 0), &mask_nodes), codes[32];
+    for (uint32_t i = 0; i < count; i++) {
+        codes[i] = extract(b, roots[i], &nodes[i]);
+        const emit_program g = {.mask = mask, .score = codes[i], .slope = codes[i], .arrays = kinds, .array_count = 4,
+                                .positions = 65535, .heads = 1};
+        add_program(&s, &g, i);
+    }
+    void *library = compile(&s);
+    const fk_u64 data[4] = {0, 0, 0, (fk_u64)(uintptr_t)reals_loaded};
+    const mc_array arrays[4] = {{.width = MC_I8}, {.width = MC_I16}, {.columns = 2, .width = MC_I64}, {reals, 0, 3, 0, MC_F64}};
+    const mc_env want = {.n = 8, .queries = 8, .arrays = arrays};
+    const fk_env env = {.sequence = {.n = 8, .queries = 8}, .arrays = data};
+    for (uint32_t i = 0; i < count; i++) {
+        score_function *score[2];
+        *(void **)&score[0] = function(library, "score", i);
+        *(void **)&score[1] = function(library, "slope", i);
+        int64_t scratch[1024];
+        for (int64_t at = 0; at < 8; at++)
+            for (int step = 0; step < 9; step++) {
+                float from[1] = {(float)(step * 7 % 5) * 0.75f + 0.3125f * (float)at - 1}, row[1];
+                mc_eval_score_row(codes[i], &want, 3, at, 1, 0, from, scratch, row);
+                for (int f = 0; f < 2; f++) {
+                    float got = score[f](&env, from[0], 3, at, 0);
+                    /* exp, log and tanh are of different libraries */
+                    float near = i < sizeof unary / sizeof *unary ? 1e-6f * (1 + fabsf(row[0])) : 0;
+                    cr_assert(got == row[0] || fabsf(got - row[0]) <= near || (isnan(got) && isnan(row[0])), "score %u at %g: %g, not %g", i, (double)from[0],
+                              (double)got, (double)row[0]);
+                }
+            }
+        free(nodes[i]);
+    }
+    dlclose(library);
+    free(mask_nodes);
+    free(s.at);
+    mc_builder_free(b);
+}
+
+/* What does not check is refused, and nothing printed. */
+Test(emit, hostile) {
+    sheet s = {0};
+    mc_node bad = {.op = MC_K, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
+    emit_program g = {.mask = {&bad, 1}, .positions = 65535, .heads = 1};
+    uint32_t node;
+    cr_assert_not_null(emit_functions(&g, write_to, &s, &node));
+    bad.op = MC_CONST_B;
+    g.positions = 0;
+    cr_assert_not_null(emit_functions(&g, write_to, &s, &node));
+    g.positions = ((int64_t)1 << 40) + 1;
+    cr_assert_not_null(emit_functions(&g, write_to, &s, &node));
+    cr_assert_eq(s.size, 0);
+    g.positions = 65535;
+    cr_assert_null(emit_functions(&g, write_to, &s, &node));
+    cr_assert_not_null(strstr(s.at, "return v0;"));
+    free(s.at);
+}

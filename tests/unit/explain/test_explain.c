@@ -1,0 +1,131 @@
+/* test_explain.c: explanations: that they agree with the mask code (which explain_pair itself checks) on every pair of
+ * small sequences, what their steps are, and which conditions are said to decide. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/explain/explain.h"
+#include "compiler/base/text.h"
+
+static fcp_code explain(const char *program, int64_t q, int64_t k, int64_t n, explanation *out) {
+    diags *d = fcpc_diagnostics_new();
+    *out = (explanation){.q = q, .k = k, .n = n};
+    fcp_code code = explain_pair("a.fcp", program, strlen(program), NULL, d, out);
+    cr_expect_eq(code != FCP_OK, diag_errors(d) > 0);
+    fcpc_diagnostics_free(d);
+    return code;
+}
+
+static void whole(const char *program, int64_t n) {
+    for (int64_t q = 0; q < n; q++)
+        for (int64_t k = 0; k < n; k++) {
+            explanation e;
+            cr_assert_eq(explain(program, q, k, n, &e), FCP_OK, "%s: q = %d, k = %d", program, (int)q, (int)k);
+            cr_expect_gt(e.count, 0);
+            cr_expect_eq(e.steps[0].depth, 0);
+            cr_expect_eq(e.steps[0].kind, e.kind);
+            cr_expect(e.kind == EXPLAIN_FAULT || e.reasons > 0);
+            for (size_t i = 1; i < e.count; i++) cr_expect_leq(e.steps[i].depth, e.steps[i - 1].depth + 1);
+            arena_free(&e.arena);
+        }
+}
+
+Test(explain, agrees_with_the_mask_code) {
+    static const char *const masks[] = {
+        "full", "causal", "window(w = 5)", "window_both(l = 2, r = 3)", "prefix(p = 4)", "lambda(sink = 2, window = 6)",
+        "shared_question(p = 30, answers = 3)", "causal_blockwise(b = 4, w = 2)", "block_causal(b = 5)",
+        "global_window(g = 2, w = 3)", "dilated(w = 9, d = 3)"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char program[200];
+        snprintf(program, sizeof program, "plan { mask = %s }", masks[i]);
+        whole(program, 21);
+    }
+    whole("plan { mask = m }\nmask m = (if q < k then k - q < 3 else q / 3 == k / 3) == (not (h == 1) or f(q) != -k)\n"
+          "where { f(a) = abs(min(a, 4) - max(a, 7, k)) % 5 }", 17);
+    whole("plan { mask = m(flag = false) }\nmask m(flag = true, w = 3) = flag or inner(w = q % w) and not flag\n"
+          "mask inner(w) = abs(q - k) <= w", 13);
+    whole("plan { mask = m }\nmask m = q < 5 or q / (k - 3) > 0 and true", 9); /* faults, where it is reached */
+    whole("plan { mask = m }\nmask m = unused(w = q / k)\nmask unused(w) = k <= q or w > 1", 9);
+    whole("plan { mask = m }\nmask m = k <= q and unused(w = q / k)\nmask unused(w) = k < 4", 9);
+    whole("plan { mask = m }\nmask m = q * 4611686018427387904 >= k * 3", 5);
+}
+
+static const explain_step *step(const explanation *e, const char *wanted) {
+    for (size_t i = 0; i < e->count; i++)
+        if (!strcmp(e->steps[i].text, wanted)) return &e->steps[i];
+    cr_assert_fail("no step '%s'", wanted);
+    return NULL;
+}
+
+Test(explain, steps) {
+    explanation e;
+    cr_assert_eq(
+        explain("mask m(w = 8) =\n    causal and (k < 2 or near(q) - k < w)\n    where { near(t) = t / 2 * 2 }\n"
+                "plan { mask = m }",
+                101, 50, 0, &e),
+        FCP_OK);
+    cr_expect_eq(e.n, 102);
+    cr_expect(!e.allowed);
+    cr_expect_str_eq(e.mask, "m(w = 8)");
+    const explain_step *s = step(&e, "near(q) - k < w");
+    cr_expect_str_eq(s->with, "50 < 8");
+    cr_expect_eq(s->line, 2);
+    cr_expect_eq(s->column, 26);
+    cr_expect_str_eq(step(&e, "near(q)")->with, "t = 101");
+    cr_expect_eq(step(&e, "near(q)")->value, 100);
+    cr_expect_str_eq(step(&e, "t / 2 * 2")->with, "101 / 2 * 2");
+    cr_expect(step(&e, "k <= q")->builtin);
+    cr_assert_eq(e.reasons, 2);
+    cr_expect_str_eq(e.because[0], "k < 2 is false (50 < 2)");
+    cr_expect_str_eq(e.because[1], "near(q) - k < w is false (50 < 8)");
+    arena_free(&e.arena);
+
+    cr_assert_eq(explain("plan { mask = lambda }", 3, 4, 0, &e), FCP_OK);
+    cr_expect(!e.allowed);
+    cr_expect_eq(step(&e, "k < sink or q - k < window")->kind, EXPLAIN_UNREACHED);
+    cr_expect_str_eq(e.because[0], "k <= q is false (4 <= 3)");
+    arena_free(&e.arena);
+
+    cr_assert_eq(explain("plan { mask = m } mask", 3, 4, 0, &e), FCP_E_SYNTAX);
+    arena_free(&e.arena);
+}
+
+Test(explain, repeats_and_size) {
+    explanation e; /* what doubles at every level is told once */
+    char program[4000] = "plan { mask = m }\nmask m = f40(q) > k where { f0(t) = t % 2\n";
+    for (int i = 1; i <= 40; i++) {
+        char line[80];
+        snprintf(line, sizeof line, "f%d(t) = max(f%d(t), f%d(t))\n", i, i - 1, i - 1);
+        strcat(program, line);
+    }
+    strcat(program, "}");
+    cr_assert_eq(explain(program, 5, 0, 9, &e), FCP_OK);
+    cr_expect(e.allowed);
+    cr_expect_lt(e.count, 200);
+    arena_free(&e.arena);
+
+    text chain = {0}; /* longer than is kept */
+    text_puts(&chain, "plan { mask = m }\nmask m = k < 0");
+    for (int i = 0; i < 9000; i++) text_printf(&chain, " or q == %d", i);
+    char *long_one = text_take(&chain);
+    cr_assert_eq(explain(long_one, 8500, 3, 10000, &e), FCP_OK);
+    cr_expect(e.allowed);
+    cr_expect_eq(e.count, EXPLAIN_STEPS);
+    cr_expect_gt(e.left_out, 0);
+    free(long_one);
+    arena_free(&e.arena);
+}
+
+Test(explain, wrong_pairs) {
+    explanation e;
+    cr_expect_eq(explain("plan { mask = causal }\nbatch { lengths = [10, 20, 5] }", 19, 20, 0, &e), FCP_E_VALUE);
+    arena_free(&e.arena);
+    cr_expect_eq(explain("plan { mask = causal }\nbatch { lengths = [10, 20, 5] }", 19, 3, 0, &e), FCP_OK);
+    cr_expect_eq(e.n, 20);
+    arena_free(&e.arena);
+    cr_expect_eq(explain("plan { mask = causal }", -1, 3, 10, &e), FCP_E_VALUE);
+    arena_free(&e.arena);
+    cr_expect_eq(explain("plan { mask = nothing }", 1, 3, 10, &e), FCP_E_UNKNOWN_NAME);
+    arena_free(&e.arena);
+}

@@ -1,0 +1,433 @@
+/* test_host_score.c: scores, slopes and sinks in the reference and the host backend, on plans made by hand: the
+ * reference against formulas written down once more and against differences, the host against the reference. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/numeric.h"
+#include "runtime/judge/reference.h"
+#include "tests/support/hand_score.h"
+#include "tests/support/plain.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1 };
+static const uint64_t mixed[] = {300, 60, 129, 1, 140, 64};
+
+/* The scores of hand_score.h, stated a second time. */
+static double stated(const char *name, double s, int64_t q, int64_t k, int64_t n, uint32_t h, uint32_t heads,
+                     uint64_t token) {
+    switch (name[0]) {
+    case 'a': return s + (double)(k - q) * pow(2, -8.0 * (h + 1) / heads);
+    case 's': return !strcmp(name, "same") ? s : 3 * tanh(s / 3);
+    case 'p': return q - k > 30 ? s / 2 : s < 0.1 ? s / 4 : s - 0.075;
+    case 't': {
+        int64_t back = q - k > HAND_REACH ? HAND_REACH : q - k;
+        return s + (back < 0 ? 0 : sin((double)(h * (HAND_REACH + 1) + back) * 1.3) * 2);
+    }
+    case 'f': return s * (1 + ((double)(token * 37 % 11) - 3) / 8);
+    case 'l': return s * log2((double)n) / 5;
+    default:
+        return log(exp(s) + 0.5) * fmin(1.5, sqrt(1 + s * s)) + floor((double)k / 7) / 20 -
+               fmax(0.1 * s, exp2(s) / 9);
+    }
+}
+
+/* --- the reference ------------------------------------------------------------------------------------------------ */
+
+enum { HEADS = 4, KV_HEADS = 2, DIM = 6 };
+
+struct small {
+    hand *h;
+    hand_score *store;
+    fcp_shape shape;
+    fcp_packed in;
+    fcp_reference out;
+};
+
+static struct small small_open(const char *mask, const char *score, bool sinks) {
+    static const uint64_t lengths[] = {37, 5, 140};
+    struct small s = {.h = hand_make(1, HEADS, KV_HEADS, DIM, FCP_FP32, 256, mask, lengths, 3)};
+    s.store = calloc(1, sizeof *s.store);
+    cr_assert(s.h && s.store);
+    s.h->problem.scale = 0.7;
+    hand_score_put(s.h, s.store, score, sinks);
+    cr_assert(fcp_plan_index(&s.h->plan, NULL) == FCP_OK);
+    fcp_plan_shape(&s.h->plan, &s.shape);
+    cr_assert(fcp_packed_alloc(&s.shape, ALL, &s.in, NULL) == FCP_OK);
+    fcp_packed_draw(&s.shape, ALL, 5, &s.in);
+    size_t rows = s.shape.tokens * HEADS;
+    s.out =
+        (fcp_reference){malloc(rows * 48), malloc(rows * 8), malloc(rows * 48), malloc(rows * 24), malloc(rows * 24)};
+    return s;
+}
+
+static void small_close(struct small *s) {
+    free(s->out.o);
+    free(s->out.lse);
+    free(s->out.dq);
+    free(s->out.dk);
+    free(s->out.dv);
+    fcp_packed_free(&s->in);
+    hand_free(s->h);
+    free(s->store);
+}
+
+static void small_run(struct small *s) {
+    cr_assert(fcp_reference_compute(&s->h->plan, &s->in, 2, NULL, &s->out, NULL) == FCP_OK);
+}
+
+static void is_the_formula(const char *mask, const char *score, bool sinks) {
+    struct small s = small_open(mask, score, sinks);
+    const float *q = s.in.t[FCP_TENSOR_Q], *k = s.in.t[FCP_TENSOR_K], *v = s.in.t[FCP_TENSOR_V];
+    mc_code code = {s.h->mask, s.h->mask_count};
+    int64_t scratch[64];
+    small_run(&s);
+    for (uint64_t seq = 0, at = 0; seq < 3; at += s.h->sequences[seq++].keys) {
+        int64_t n = (int64_t)s.h->sequences[seq].keys;
+        for (int64_t i = 0; i < n; i++)
+            for (uint32_t h = 0; h < HEADS; h++) {
+                double sum = sinks ? exp(s.store->sink[h]) : 0, o[DIM] = {0};
+                size_t row = (at + (uint64_t)i) * HEADS + h;
+                for (int64_t j = 0; j < n; j++) {
+                    if (!mc_eval(code, MC_LENGTH(n), i, j, h, scratch)) continue;
+                    size_t key = (at + (uint64_t)j) * KV_HEADS + h / 2;
+                    double t = 0;
+                    for (int d = 0; d < DIM; d++) t += (double)q[row * DIM + d] * k[key * DIM + d];
+                    t = score ? stated(score, t * 0.7, i, j, n, h, HEADS, at + (uint64_t)j) : t * 0.7;
+                    sum += exp(t);
+                    for (int d = 0; d < DIM; d++) o[d] += exp(t) * v[key * DIM + d];
+                }
+                cr_assert(sum == 0 ? s.out.lse[row] == -INFINITY : fabs(s.out.lse[row] - log(sum)) < 1e-12,
+                          "%s %s: row %zu: %g, not %g", mask, score ? score : "-", row, s.out.lse[row], log(sum));
+                for (int d = 0; d < DIM; d++)
+                    cr_assert(fabs(s.out.o[row * DIM + d] - (sum == 0 ? 0 : o[d] / sum)) < 1e-12, "%s %s: row %zu",
+                              mask, score ? score : "-", row);
+            }
+    }
+    small_close(&s);
+}
+
+Test(score, reference_is_the_formula) {
+    for (int i = 0; i < HAND_SCORES; i++)
+        for (int sinks = 0; sinks < 2; sinks++) {
+            is_the_formula("causal", hand_scores[i], sinks);
+            is_the_formula("head", hand_scores[i], sinks);
+        }
+    is_the_formula("gap", NULL, true);
+    is_the_formula("none", NULL, true);
+    is_the_formula("full", NULL, true);
+}
+
+/* sum of O * dO */
+static double loss(struct small *s) {
+    fcp_reference all = s->out;
+    const float *d_o = s->in.t[FCP_TENSOR_DO];
+    double sum = 0;
+    s->out.dq = s->out.dk = s->out.dv = NULL;
+    small_run(s);
+    s->out = all;
+    for (size_t i = 0; i < s->shape.tokens * HEADS * DIM; i++) sum += all.o[i] * d_o[i];
+    return sum;
+}
+
+static void gradients_are_slopes(const char *mask, const char *score, bool sinks) {
+    struct small s = small_open(mask, score, sinks);
+    small_run(&s);
+    const struct { fcp_tensor t; const double *gradient; uint32_t heads; } all[] = {
+        {FCP_TENSOR_Q, s.out.dq, HEADS}, {FCP_TENSOR_K, s.out.dk, KV_HEADS}, {FCP_TENSOR_V, s.out.dv, KV_HEADS}};
+    for (int i = 0; i < 3; i++)
+        for (size_t at = 3; at < s.shape.tokens * all[i].heads * DIM; at += 701) {
+            float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
+            double given = all[i].gradient[at];
+            *x = kept + 0x1p-12f;
+            double after = loss(&s), h = (double)*x - kept;
+            *x = kept - 0x1p-12f;
+            double before = loss(&s);
+            h += (double)kept - *x;
+            *x = kept;
+            cr_assert(fabs((after - before) / h - given) < 1e-5, "%s %s %s[%zu]: slope %.9g, gradient %.9g", mask,
+                      score ? score : "-", fcp_tensor_name(all[i].t), at, (after - before) / h, given);
+        }
+    /* of the sinks: -sum of exp(z - lse) delta */
+    const float *d_o = s.in.t[FCP_TENSOR_DO];
+    for (uint32_t h = 0; sinks && h < HEADS; h++) {
+        double given = 0, z = s.store->sink[h];
+        small_run(&s);
+        for (size_t row = h; row < s.shape.tokens * HEADS; row += HEADS) {
+            double delta = 0;
+            for (int d = 0; d < DIM; d++) delta += s.out.o[row * DIM + (size_t)d] * d_o[row * DIM + (size_t)d];
+            given -= exp(z - s.out.lse[row]) * delta;
+        }
+        s.store->sink[h] = z + 1e-4;
+        double after = loss(&s);
+        s.store->sink[h] = z - 1e-4;
+        double before = loss(&s);
+        s.store->sink[h] = z;
+        cr_assert(fabs((after - before) / 2e-4 - given) < 1e-5, "%s sink %u: slope %.9g, formula %.9g", mask, h,
+                  (after - before) / 2e-4, given);
+    }
+    small_close(&s);
+}
+
+Test(score, gradients_are_slopes) {
+    for (int i = 0; i < HAND_SCORES; i++) gradients_are_slopes(i % 2 ? "head" : "causal", hand_scores[i], i % 3 == 0);
+    gradients_are_slopes("gap", NULL, true);
+    gradients_are_slopes("odd", "softcap", true);
+}
+
+/* --- the host ----------------------------------------------------------------------------------------------------- */
+
+struct bench {
+    hand *h;
+    hand_score *store;
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed;
+};
+
+static struct bench open(hand *h, const char *score, bool sinks, uint32_t threads) {
+    struct bench b = {.h = h, .store = calloc(1, sizeof *b.store)};
+    fcp_error err = {0};
+    fcp_session_options options = {.compute_threads = threads, .timeout_s = 60};
+    cr_assert(h && b.store);
+    hand_score_put(h, b.store, score, sinks);
+    cr_assert(fcp_plan_index(&h->plan, &err) == FCP_OK, "%s", err.message);
+    fcp_plan_shape(&h->plan, &b.shape);
+    cr_assert(fcp_session_create(&h->plan, &options, &b.session, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_packed_alloc(&b.shape, ALL, &b.packed, &err) == FCP_OK, "%s", err.message);
+    fcp_packed_draw(&b.shape, ALL, 11, &b.packed);
+    return b;
+}
+
+static void close(struct bench *b) {
+    fcp_session_free(b->session);
+    fcp_packed_free(&b->packed);
+    hand_free(b->h);
+    free(b->store);
+}
+
+static void run(struct bench *b, fcp_pass pass) {
+    fcp_error err = {0};
+    cr_assert(fcp_session_run_packed(b->session, &b->h->plan, pass, &b->packed, NULL, &err) == FCP_OK, "%s",
+              err.message);
+}
+
+static void check(struct bench *b, const char *what) {
+    fcp_error err = {0};
+    fcp_check_report report = FCP_CHECK_START;
+    cr_assert(fcp_check_passes(&b->h->plan, 3, &b->packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
+                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
+                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
+    cr_assert(report.ok);
+}
+
+static void both(uint32_t ranks, uint32_t heads, uint32_t kv_heads, uint32_t dim, fcp_dtype dtype, uint32_t block,
+                 const char *mask, const char *score, bool sinks) {
+    char what[120];
+    snprintf(what, sizeof what, "%s, %s, %u ranks, %u heads of %u, %s%s", mask, score ? score : "no score", ranks,
+             heads, dim, fcp_dtype_name(dtype), sinks ? ", sinks" : "");
+    struct bench b = open(hand_make(ranks, heads, kv_heads, dim, dtype, block, mask, mixed, 6), score, sinks, 2);
+    run(&b, FCP_FORWARD);
+    run(&b, FCP_BACKWARD);
+    check(&b, what);
+    close(&b);
+}
+
+#ifdef PLAIN_TESTS
+enum { STEP = 3 }; /* the thread sanitizer is slow */
+#else
+enum { STEP = 1 };
+#endif
+
+static void every_score(uint32_t ranks, fcp_dtype dtype, uint32_t block) {
+    static const char *const masks[] = {"causal", "odd", "head", "gap", "full", "window", "tail", "none"};
+    for (int i = 0; i < HAND_SCORES; i += STEP) {
+        both(ranks, 4, 2, 32, dtype, block, masks[i], hand_scores[i], false);
+        both(ranks, 4, 2, 32, dtype, block, masks[(i + 3) % 8], hand_scores[i], true);
+    }
+}
+
+Test(score, every_score_on_one_rank_fp32) { every_score(1, FCP_FP32, 512); }
+Test(score, every_score_on_four_ranks_fp32) { every_score(4, FCP_FP32, 128); }
+Test(score, every_score_on_three_ranks_fp16) { every_score(3, FCP_FP16, 256); }
+Test(score, every_score_on_five_ranks_bf16) { every_score(5, FCP_BF16, 384); }
+
+Test(score, sinks_alone) {
+    static const char *const masks[] = {"causal", "gap", "none", "head"};
+    for (int i = 0; i < 4; i++) both(3, 4, 2, 32, FCP_FP32, 128, masks[i], NULL, true);
+    both(2, 4, 1, 32, FCP_BF16, 256, "gap", NULL, true);
+}
+
+Test(score, head_dimensions_and_groups) {
+    static const uint32_t shapes[][3] = {{1, 1, 1}, {3, 1, 7}, {6, 2, 80}, {8, 1, 64}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        both(2, shapes[i][0], shapes[i][1], shapes[i][2], FCP_FP32, 128, "head", "alibi", i % 2);
+        both(2, shapes[i][0], shapes[i][1], shapes[i][2], FCP_FP32, 128, "causal", "table", !(i % 2));
+    }
+}
+
+/* Pairs summed over heads, as tiles count them, against a count. */
+Test(score, pairs_are_summed_over_heads) {
+    hand *h = hand_make(2, 6, 2, 8, FCP_FP32, 128, "head", mixed, 6);
+    uint64_t tiles = 0, counted = 0;
+    cr_assert_not_null(h);
+    for (uint32_t i = 0; i < h->tile_count; i++) tiles += h->tiles[i].pairs;
+    for (uint32_t s = 0; s < 6; s++)
+        for (uint64_t q = 0; q < mixed[s]; q++)
+            for (uint64_t x = 0; x < 6; x++) counted += q + 50 * x + 1 < mixed[s] ? q + 50 * x + 1 : mixed[s];
+    cr_assert(tiles == counted, "%lu, not %lu", (unsigned long)tiles, (unsigned long)counted);
+    hand_free(h);
+}
+
+static void rows_that_see_nothing(const char *score) {
+    struct bench b = open(hand_make(2, 4, 2, 32, FCP_FP16, 256, "gap", mixed, 6), score, true, 2);
+    memset(b.packed.t[FCP_TENSOR_O], 0xff, b.shape.tokens * 4 * 32 * 2);
+    run(&b, FCP_FORWARD);
+    run(&b, FCP_BACKWARD);
+    const uint16_t *o = b.packed.t[FCP_TENSOR_O], *dq = b.packed.t[FCP_TENSOR_DQ];
+    const float *lse = b.packed.t[FCP_TENSOR_LSE];
+    for (uint32_t s = 0, token = 0; s < 6; s++)
+        for (uint32_t q = 0; q < mixed[s]; q++, token++)
+            for (uint32_t h = 0; h < 4; h++) {
+                float z = (float)b.store->sink[h];
+                cr_assert(q < 150 ? lse[token * 4 + h] == z : lse[token * 4 + h] > z, "sequence %u row %u", s, q);
+                for (uint32_t i = 0; i < 32 && q < 150; i++)
+                    cr_assert(o[(token * 4 + h) * 32 + i] == 0 && (dq[(token * 4 + h) * 32 + i] & 0x7fff) == 0);
+            }
+    close(&b);
+}
+
+Test(score, rows_that_see_nothing_have_the_sink) {
+    rows_that_see_nothing(NULL);
+    rows_that_see_nothing("alibi");
+    rows_that_see_nothing("everything");
+}
+
+/* Sinks far above and far below every score, and scores that leave a row nothing. */
+Test(score, extreme_sinks_and_scores) {
+    static const double sinks[] = {-1e300, -700, 60, 2000};
+    struct bench b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "softcap", true, 2);
+    memcpy(b.store->sink, sinks, sizeof sinks);
+    run(&b, FCP_FORWARD);
+    const float *lse = b.packed.t[FCP_TENSOR_LSE], *o = b.packed.t[FCP_TENSOR_O];
+    for (uint64_t row = 0; row < b.shape.tokens * 4; row++) {
+        cr_assert(row % 4 < 3 || lse[row] == 2000);
+        for (size_t i = row * 16; i < row * 16 + 16; i++) cr_assert(row % 4 < 3 ? isfinite(o[i]) : o[i] == 0);
+    }
+    run(&b, FCP_BACKWARD);
+    check(&b, "extreme sinks");
+    close(&b);
+    /* if q < 170 then log(0) else s: nothing is left of the rows before 170, and nothing of them has a gradient */
+    b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "same", false, 2);
+    hand_code score = {b.store->score, 0}, slope = {b.store->slope, 0};
+    for (int i = 0; i < 2; i++) {
+        hand_code *c = i ? &slope : &score;
+        uint32_t s = hs0(c, MC_S), early = hs2(c, MC_LT, hs0(c, MC_Q), hs_int(c, 170)), zero = hs_real(c, 0);
+        uint32_t pole = hs2(c, MC_DIV_F, hs_real(c, 1), zero); /* a slope that is infinite where P is 0 */
+        uint32_t nothing = hs1(c, MC_LOG_F, zero), one = hs_real(c, 1);
+        hs3(c, MC_IF_F, early, i ? pole : nothing, i ? one : s);
+    }
+    b.h->plan.score_count = score.count;
+    b.h->plan.slope_count = slope.count;
+    fcp_session_free(b.session);
+    cr_assert(fcp_session_create(&b.h->plan, NULL, &b.session, NULL) == FCP_OK);
+    run(&b, FCP_FORWARD);
+    run(&b, FCP_BACKWARD);
+    lse = b.packed.t[FCP_TENSOR_LSE];
+    for (uint64_t t = 0; t < mixed[0]; t++) cr_assert((lse[t * 4] == -INFINITY) == (t < 170));
+    check(&b, "minus infinity");
+    close(&b);
+}
+
+/* --- what must not spread ----------------------------------------------------------------------------------------- */
+
+static bool token_is_finite(const struct bench *b, fcp_tensor t, uint64_t token) {
+    size_t count = fcp_tensor_token_bytes(&b->shape, t) / sizeof(float);
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(((const float *)b->packed.t[t])[token * count + i])) return false;
+    return true;
+}
+
+/* A token of sequence 0 is NaN in K or V: rows that do not see it are as finite as before. */
+static void nan_spreads_only_where_it_is_seen(fcp_tensor t, const char *mask, const char *score, uint32_t at) {
+    struct bench b = open(hand_make(2, 2, 1, 16, FCP_FP32, 384, mask, mixed, 6), score, true, 2);
+    int64_t scratch[64];
+    mc_code code = {b.h->mask, b.h->mask_count};
+    size_t count = fcp_tensor_token_bytes(&b.shape, t) / sizeof(float);
+    for (size_t i = 0; i < count; i++) ((float *)b.packed.t[t])[at * count + i] = NAN;
+    run(&b, FCP_FORWARD);
+    run(&b, FCP_BACKWARD);
+    for (uint64_t token = 0; token < b.shape.tokens; token++) {
+        int64_t n = (int64_t)mixed[0], x = (int64_t)token;
+        bool row = token < mixed[0] && mc_eval(code, MC_LENGTH(n), x, at, 0, scratch), key = false;
+        for (int64_t q = 0; token < mixed[0] && q < n && !key; q++)
+            key = mc_eval(code, MC_LENGTH(n), q, at, 0, scratch) && mc_eval(code, MC_LENGTH(n), q, x, 0, scratch);
+        cr_assert(row || (token_is_finite(&b, FCP_TENSOR_O, token) && token_is_finite(&b, FCP_TENSOR_DQ, token)),
+                  "%s %s %s: row %lu", fcp_tensor_name(t), mask, score, (unsigned long)token);
+        cr_assert(key || (token_is_finite(&b, FCP_TENSOR_DK, token) && token_is_finite(&b, FCP_TENSOR_DV, token)),
+                  "%s %s %s: key %lu", fcp_tensor_name(t), mask, score, (unsigned long)token);
+    }
+    cr_assert(!token_is_finite(&b, FCP_TENSOR_O, at), "the row itself has seen it");
+    close(&b);
+}
+
+Test(score, nan_spreads_only_where_it_is_seen) {
+    nan_spreads_only_where_it_is_seen(FCP_TENSOR_K, "odd", "alibi", 251);
+    nan_spreads_only_where_it_is_seen(FCP_TENSOR_K, "causal", "everything", 250);
+    nan_spreads_only_where_it_is_seen(FCP_TENSOR_V, "odd", "softcap", 251);
+}
+
+/* --- the judge ---------------------------------------------------------------------------------------------------- */
+
+/* A slope of 1. */
+static uint64_t hand_one(mc_node *nodes) {
+    hand_code c = {nodes, 0};
+    hs_real(&c, 1);
+    return c.count;
+}
+
+/* What another score, slope or sink gives is not right. */
+Test(score, the_judge_sees_the_difference) {
+    struct bench b = open(hand_make(1, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), "softcap", true, 2);
+    run(&b, FCP_FORWARD);
+    run(&b, FCP_BACKWARD);
+    fcp_plan *p = &b.h->plan;
+    for (int i = 0; i < 4; i++) {
+        fcp_plan kept = *p;
+        double z = b.store->sink[1];
+        if (i == 0) hand_score_put(b.h, b.store, "same", true);
+        if (i == 1) p->slope_count = hand_one(b.store->slope);
+        if (i == 2) b.store->sink[1] = z + 0.01;
+        if (i == 3) p->sink_count = 0;
+        fcp_check_report report = FCP_CHECK_START;
+        cr_assert(fcp_check_passes(p, 3, &b.packed, 2, NULL, &report, NULL) == FCP_OK);
+        cr_assert(!report.ok, "difference %d", i);
+        cr_assert(i != 1 || (report.tensor[FCP_TENSOR_O].ok && !report.tensor[FCP_TENSOR_DQ].ok));
+        *p = kept;
+        hand_score_put(b.h, b.store, "softcap", true);
+    }
+    check(&b, "as it was");
+    close(&b);
+}
+
+Test(score, two_runs_and_any_number_of_threads_give_the_same_bits) {
+    unsigned char *first = NULL;
+    for (uint32_t threads = 1; threads < 8; threads += 3) {
+        struct bench b = open(hand_make(3, 8, 4, 24, FCP_BF16, 256, "odd", mixed, 6), "everything", true, threads);
+        run(&b, FCP_FORWARD);
+        run(&b, FCP_BACKWARD);
+        size_t o = b.shape.tokens * fcp_tensor_token_bytes(&b.shape, FCP_TENSOR_O);
+        size_t dk = b.shape.tokens * fcp_tensor_token_bytes(&b.shape, FCP_TENSOR_DK);
+        unsigned char *bytes = malloc(2 * o + dk);
+        memcpy(bytes, b.packed.t[FCP_TENSOR_O], o);
+        memcpy(bytes + o, b.packed.t[FCP_TENSOR_DQ], o);
+        memcpy(bytes + 2 * o, b.packed.t[FCP_TENSOR_DK], dk);
+        if (first) {
+            cr_assert(memcmp(first, bytes, 2 * o + dk) == 0, "%u threads", threads);
+            free(bytes);
+        } else first = bytes;
+        close(&b);
+    }
+    free(first);
+}

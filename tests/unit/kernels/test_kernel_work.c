@@ -1,0 +1,167 @@
+/* The kernels' work lists: rows with their keys and keys with their rows speak of the same pairs, each output is of one
+ * item, items are longest first, turns count what comes before, and who has turns hardly waits for them. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "runtime/kernels/work.h"
+#include "tests/support/gpu_plan.h"
+#include "tests/support/order_model.h"
+
+enum { APART = 1 << 16, MOST = 64 };
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+/* Sums over `count` places, `step` apart: that of all pairs of rows and keys is the product of theirs. */
+static uint64_t sum_of(uint64_t first, uint64_t count, uint64_t step, uint64_t salt) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < count; i++) sum += mix(first + i * step + salt);
+    return sum;
+}
+
+/* What the copy engine finds at a row is what lies at an offset. */
+static void same_bytes(const fcp_arena *a, uint32_t place, uint32_t k_row, uint32_t v_row, uint64_t k, uint64_t v,
+                       uint32_t count, uint64_t stride) {
+    fcp_kernel_tensor all[FCP_KERNEL_TENSORS];
+    fcp_kernel_tensors(a, all);
+    cr_assert(place == FK_AT_HOME || place == FK_MOVED);
+    const fcp_kernel_tensor *ks = &all[place == FK_AT_HOME ? 2 : 4], *vs = &all[place == FK_AT_HOME ? 3 : 4];
+    uint64_t arena = (uintptr_t)a->q;
+    cr_assert_eq(ks->address + k_row * stride, arena + k);
+    cr_assert_eq(vs->address + v_row * stride, arena + v);
+    cr_assert(k_row + count <= ks->rows && v_row + count <= vs->rows);
+}
+
+static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint64_t stride) {
+    uint64_t pairs = 0, last = UINT64_MAX;
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        const fk_row_item *item = &w->rows[i];
+        uint64_t total = 0;
+        cr_assert(item->count >= 1 && item->count <= FK_ROWS && item->first + item->runs <= w->key_run_count);
+        for (uint32_t j = item->first; j < item->first + item->runs; j++) {
+            const fk_key_run *run = &w->key_runs[j];
+            cr_assert(run->cls == FK_FULL || run->cls == FK_PARTIAL);
+            cr_assert(run->k % 16 == 0 && run->v > run->k && run->v < a->bytes);
+            same_bytes(a, run->place, run->k_row, run->v_row, run->k, run->v, run->count, stride);
+            pairs += sum_of(item->token, item->count, 1, 1) * sum_of(run->k, run->count, stride, 2) * run->cls;
+            total += run->count;
+        }
+        cr_assert(total <= last, "item %u is longer than the one before it", i);
+        last = total;
+        for (uint32_t j = 0; j < i; j++)
+            cr_assert(w->rows[j].token + w->rows[j].count <= item->token || item->token + item->count <= w->rows[j].token);
+    }
+    return pairs;
+}
+
+static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, uint64_t stride,
+                              uint32_t *shared) {
+    bool ordered = order == FCP_KEYS_ORDERED;
+    uint64_t pairs = 0;
+    uint32_t turns[1024] = {0};
+    cr_assert(w->lock_count <= 1024);
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        const fk_key_item *item = &w->keys[i];
+        cr_assert(item->count >= 1 && item->count <= FK_KEYS && item->runs && item->first + item->runs <= w->row_run_count);
+        same_bytes(a, item->place, item->k_row, item->v_row, item->k, item->v, item->count, stride);
+        for (uint32_t j = item->first; j < item->first + item->runs; j++) {
+            const fk_row_run *run = &w->row_runs[j];
+            pairs += sum_of(run->token, run->count, 1, 1) * sum_of(item->k, item->count, stride, 2) * run->cls;
+            if (!ordered) continue;
+            cr_assert(j == item->first || run[-1].position > run->position, "from the last row to the first");
+            cr_assert(run->count <= FK_ROWS && run->lock < w->lock_count && run->turn == turns[run->lock]++);
+            for (uint32_t k = 0; k < j; k++) /* a lock is of the same rows always */
+                if (w->row_runs[k].lock == run->lock && k >= w->keys[0].first)
+                    cr_assert(w->row_runs[k].token == run->token && w->row_runs[k].count == run->count);
+        }
+        bool alone = item->lock == FK_NONE, others = false;
+        for (uint32_t j = 0; j < w->key_count; j++) {
+            const fk_key_item *other = &w->keys[j];
+            if (j == i || other->dk + other->count * stride * 2 <= item->dk || item->dk + item->count * stride * 2 <= other->dk)
+                continue;
+            cr_assert(!alone && other->dk == item->dk && other->count == item->count && other->lock == item->lock, "keys of several items");
+            others = true;
+        }
+        cr_assert(alone || (others && order != FCP_KEYS_ALONE));
+        *shared += !alone;
+        if (alone || !ordered) continue;
+        cr_assert(item->lock < w->lock_count && item->turn == turns[item->lock]++);
+    }
+    return pairs;
+}
+
+/* Keys that several items have: whether there are any. */
+static void check_plan(const char *text, bool wants_shared) {
+    fcp_plan *plan = gpu_plan("work.fcp", text, NULL, 0);
+    const fcp_problem *p = plan->problem;
+    uint64_t first[MOST + 1], stride = (uint64_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
+    uint32_t launches = 0, shared = 0;
+    fcp_kernel_work w = {0};
+    for (uint32_t rank = 0; rank < p->ranks; rank++) {
+        const uint64_t *sides[FCP_SIDES] = {first, first};
+        uint32_t homes = 0;
+        for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
+        cr_assert(homes <= MOST);
+        fcp_slots slots = {.homes = homes, .kv = MOST, .state = MOST, .dkv = MOST};
+        for (int side = 0; side < FCP_SIDES; side++) slots.home_tokens[side] = (uint64_t)homes * APART;
+        fcp_arena a;
+        fcp_arena_lay(plan, FCP_BACKWARD, rank, &slots, sides, (void *)(uintptr_t)4096, &a);
+        const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, rank, FCP_COMPUTE);
+        for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+            const fcp_instr *x = &plan->instrs[i];
+            fcp_error err;
+            if (x->op != FCP_OP_ATTEND) continue;
+            cr_assert(fcp_kernel_rows(&w, &a, x->a, x->b, &err) == FCP_OK);
+            uint64_t rows = pairs_of_rows(&w, &a, stride);
+            for (fcp_kernel_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
+                cr_assert(fcp_kernel_keys(&w, &a, x->a, x->b, order, &err) == FCP_OK);
+                cr_assert(pairs_of_keys(&w, &a, order, stride, &shared) == rows, "rank %u, instruction %u", rank, i);
+            }
+            launches += rows != 0;
+        }
+    }
+    cr_assert(launches >= 2);
+    cr_assert_eq(shared != 0, wants_shared);
+    fcp_kernel_work_free(&w);
+    fcp_plan_free(plan);
+}
+
+Test(kernel_work, rows_and_keys_agree) {
+    check_plan("model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { gpus = 3 }\n"
+               "batch { lengths = [3000, 700, 130 x 3, 20 x 5] }\nplan { mask = causal; block = 512 }\n", false);
+    check_plan("model { heads = 2; kv_heads = 1; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+               "batch { lengths = [2000, 900, 100 x 4] }\n"
+               "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n", false);
+    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [1500, 1, 127, 128, 129] }\n"
+               "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n", false);
+    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [16000] }\n"
+               "plan { mask = lambda(sink = 100, window = 200); block = 1K; strategy = fcp(coalesce = 8) }\n", true);
+}
+
+/* The lists of one rank, as long as the model says that they take beside lists without turns. */
+static void check_waiting(const char *mask, const char *lengths, uint32_t kv_heads, uint32_t group, double most) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "model { heads = %u; kv_heads = %u; head_dim = 64 }\ncluster { gpus = 1 }\nbatch { lengths = [%s] }\n"
+             "plan { mask = %s; block = 1K; strategy = fcp(coalesce = 64) }\n", kv_heads * group, kv_heads, lengths, mask);
+    fcp_plan *plan = gpu_plan("order.fcp", text, NULL, 0);
+    order_model with, without;
+    cr_assert(order_model_of_rank(plan, 0, 116, &with, &without));
+    cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads, group,
+              (double)with.end / (double)without.end);
+    fcp_plan_free(plan);
+}
+
+Test(kernel_work, turns_are_hardly_waited_for) {
+    static const uint32_t heads[][2] = {{8, 8}, {8, 1}, {16, 2}};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        check_waiting("causal", "8K", heads[i][0], heads[i][1], 1.04);
+        check_waiting("full", "8K", heads[i][0], heads[i][1], 1.03);
+        check_waiting("window(w = 1K)", "8K", heads[i][0], heads[i][1], 1.04);
+        check_waiting("lambda(sink = 4, window = 2K)", "16K", heads[i][0], heads[i][1], 1.06);
+        check_waiting("causal", "4K, 2K, 1K x 4", heads[i][0], heads[i][1], 1.08);
+    }
+}

@@ -1,0 +1,90 @@
+/* test_nccl.c: plans whose ranks are processes that send by NCCL, through libraries that stand in for it and for the driver:
+ * what they compute, and that it is what one process computes. */
+#include <limits.h>
+
+#include "tests/oracle/random_program.h"
+#include "tests/support/nccl_agree.h"
+
+Test(nccl, ranks) {
+    static const char *const masks[] = {"causal", "full", "window(w = 200)", "lambda(sink = 8, window = 100)"};
+    for (unsigned ranks = 1; ranks <= 8; ranks++) {
+        char what[80], lengths[40];
+        snprintf(lengths, sizeof lengths, "%u, 130, 60", 300 + 70 * ranks);
+        fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, lengths, ranks % 2 ? "" : "; layout = contiguous");
+        snprintf(what, sizeof what, "%s on %u ranks", masks[ranks % 4], ranks);
+        task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = ranks, .way = ranks % 2 ? BY_ID : BY_FILE};
+        agree(&x, what);
+        fcp_plan_free(plan);
+    }
+}
+
+Test(nccl, graphs) {
+    for (unsigned ranks = 1; ranks <= 4; ranks++) {
+        fcp_plan *plan = make_plan(ranks == 3 ? "full" : "causal", ranks, 1, "330, 130", "; layout = zigzag");
+        task x = {.plan = plan, .graph_from = ranks == 2 ? 1 : 2, .times = 3, .seed = 40 + ranks, .odd = 99};
+        agree(&x, "graphs");
+        fcp_plan_free(plan);
+    }
+}
+
+/* Ranks that have no tokens, or nobody to talk to in most rounds. */
+Test(nccl, uneven) {
+    static const char *const lengths[] = {"450, 60", "600, 20, 20", "700, 65"};
+    for (unsigned i = 0; i < 3; i++) {
+        fcp_plan *plan = make_plan("causal", 4 + i, 1, lengths[i], i == 1 ? "; strategy = ring" : "");
+        unsigned long least = ULONG_MAX, most = 0;
+        for (uint32_t r = 0; r < 4 + i; r++) {
+            unsigned long groups = groups_of(plan, r, 1, UINT32_MAX, false);
+            least = groups < least ? groups : least;
+            most = groups > most ? groups : most;
+        }
+        cr_assert(i == 1 || least < most, "%lu, %lu", least, most);
+        task x = {.plan = plan, .graph_from = 1, .times = 2, .seed = 60 + i};
+        agree(&x, lengths[i]);
+        fcp_plan_free(plan);
+    }
+}
+
+Test(nccl, device_memory) {
+    for (unsigned i = 0; i < 2; i++) {
+        fcp_plan *plan = make_plan("causal", 3, 1, "330, 130", i ? "; layout = zigzag" : "");
+        task x = {.plan = plan, .graph_from = 2, .times = 2, .seed = 80 + i, .device_memory = true};
+        agree(&x, "device memory");
+        fcp_plan_free(plan);
+    }
+}
+
+Test(nccl, random_programs) {
+    unsigned run = 0;
+    PROCESS_PARENT_BEGINS();
+    random_program *p = calloc(1, sizeof *p);
+    PROCESS_PARENT_ENDS();
+    for (unsigned seed = 1; seed <= 12000 && run < 8; seed++) {
+        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 99};
+        for (int i = 0; i < 8; i++) roll(&d, 2);
+        draw_program(p, &d, 12000);
+        uint32_t ranks = p->nodes * p->gpus;
+        if (p->dtype == FCP_FP32 || p->head_dim > 32 || p->head_dim < 16 || ranks < 2 || ranks > PROCESSES) continue;
+        if (p->heads * p->sequences * ranks > 48 || p->tokens * p->heads < 64 * ranks) continue;
+        fcpc_options options = {0};
+        PROCESS_PARENT_BEGINS();
+        fcpc_diagnostics *said = fcpc_diagnostics_new();
+        fcpc_program *program = NULL;
+        fcp_plan *plan = NULL;
+        fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, &options, said, &program);
+        if (!code) code = fcpc_plan(program, NULL, 0, NULL, said, NULL, &plan);
+        fcpc_program_free(program);
+        fcpc_diagnostics_free(said);
+        PROCESS_PARENT_ENDS();
+        if (code || !plan->transfers_count) {
+            fcp_plan_free(plan);
+            continue;
+        }
+        task x = {.plan = plan, .graph_from = seed % 2 ? 1 : UINT32_MAX, .times = 1, .seed = seed, .way = BY_FILE};
+        agree(&x, p->text);
+        fcp_plan_free(plan);
+        run++;
+    }
+    free(p);
+    cr_assert(run == 8, "%u programs", run);
+}

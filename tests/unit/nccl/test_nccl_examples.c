@@ -1,0 +1,59 @@
+/* test_nccl_examples.c: every example, made small, by processes that send by NCCL, through the libraries that stand in: what they
+ * compute is what the definition says, and what one process computes. */
+#include <glob.h>
+
+#include "tests/oracle/small_examples.h"
+#include "tests/support/nccl_agree.h"
+
+enum { SMALL = sizeof small_examples / sizeof *small_examples, OTHERS = sizeof other_examples / sizeof *other_examples };
+
+/* On two or three ranks, on one node or two, from a layout of the caller's or the plan's, with and without graphs. */
+static void agree_on(const small_example *x, unsigned i) {
+    char path[120], lengths[80], gpus[40];
+    const char *defines[24] = {"model.heads=2", "model.kv_heads=1", "model.head_dim=16",
+                               i % 2 ? "model.dtype=fp16" : "model.dtype=bf16",
+                               i % 4 == 3 ? "cluster.nodes=2" : "cluster.nodes=1", gpus, "plan.block=128",
+                               i % 3 == 2 ? "plan.layout=planned" : "plan.layout=contiguous"};
+    size_t count = 8;
+    snprintf(path, sizeof path, "examples/%s", x->file);
+    snprintf(gpus, sizeof gpus, "cluster.gpus=%u", i % 4 == 3 ? 1 : 2 + i % 4 / 2);
+    snprintf(lengths, sizeof lengths, "batch.lengths=%s", x->lengths ? x->lengths : "");
+    if (x->lengths) defines[count++] = lengths;
+    for (size_t j = 0; j < 8 && x->defines[j]; j++) defines[count++] = x->defines[j];
+    PROCESS_PARENT_BEGINS();
+    fcp_plan *plan = gpu_plan(path, NULL, defines, count);
+    PROCESS_PARENT_ENDS();
+    task t = {.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 1, .seed = i, .odd = 99};
+    agree(&t, path);
+    fcp_plan_free(plan);
+}
+
+/* A sanitizer takes several times as long: it sees one in four. */
+static unsigned step(void) {
+    const char *sanitizer = getenv("SAN");
+    return sanitizer && *sanitizer ? 4 : 1;
+}
+
+Test(nccl_examples, small) {
+    for (unsigned i = 0; i < SMALL; i += step()) agree_on(&small_examples[i], i);
+}
+Test(nccl_examples, others) {
+    for (unsigned i = 0; i < OTHERS; i += step()) agree_on(&other_examples[i], i);
+}
+
+/* None is forgotten. */
+Test(nccl_examples, all) {
+    static const char *const folders[] = {"examples/*.fcp", "examples/masks/*.fcp", "examples/scores/*.fcp"};
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+        glob_t files;
+        cr_assert_eq(glob(folders[f], 0, NULL, &files), 0);
+        for (size_t i = 0; i < files.gl_pathc; i++) {
+            const char *name = files.gl_pathv[i] + strlen("examples/");
+            bool there = false;
+            for (size_t k = 0; k < SMALL; k++) there |= !strcmp(name, small_examples[k].file);
+            for (size_t k = 0; k < OTHERS; k++) there |= !strcmp(name, other_examples[k].file);
+            cr_assert(there, "%s is not among the small examples", name);
+        }
+        globfree(&files);
+    }
+}

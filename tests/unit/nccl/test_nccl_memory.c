@@ -1,0 +1,118 @@
+/* test_nccl_memory.c: what a session says that it needs is what it allocates, to the byte, on every device and pinned: in one
+ * process and by NCCL, from its beginning on, in runs on host memory, from batch to batch; with a byte less it is refused. */
+#include "runtime/cuda/parts.h"
+#include "tests/support/nccl_ranks.h"
+
+typedef struct course {
+    task task;
+    const fcp_plan *plans[3];
+    bool nccl, host_tensors;
+    int devices;
+} course;
+
+static fcp_code make(process *p, fcp_session **out, fcp_error *err) {
+    const course *c = p->argument;
+    fcp_start start = {.ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
+    fcp_session_options options = {.backend = "cuda", .transport = c->nccl ? "nccl" : "local", .start = c->nccl ? &start : NULL,
+                                   .timeout_s = LONG, .graph_from = 2, .stage_bytes = 5000, .host_tensors = c->host_tensors};
+    return fcp_session_create(c->plans[0], &options, out, err);
+}
+
+/* The devices of this process hold what the session says, and have never held more. */
+static void exact(process *p, const fcp_session *base, const char *when) {
+    const fcp_cuda_session *s = (const fcp_cuda_session *)base;
+    size_t pinned = 0, held;
+    for (uint32_t i = 0; i < s->device_count; i++) {
+        const cuda_device *d = &s->devices[i];
+        pinned += d->need.pinned;
+        size_t most = p->cuda->most_held[d->handle];
+        held = p->cuda->held[d->handle];
+        CHECK(p, d->need.device == held, "%s: device %d needs %zu, and holds %zu", when, d->handle, d->need.device, held);
+        CHECK(p, most == held, "%s: device %d held %zu", when, d->handle, most);
+    }
+    held = p->cuda->pinned;
+    CHECK(p, pinned == held && pinned == p->cuda->most_pinned, "%s: %zu pinned, %zu allocated", when, pinned, held);
+}
+
+static void run_batch(process *p, fcp_session *session, const fcp_plan *plan) {
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    unsigned set = outputs(plan);
+    fcp_plan_shape(plan, &shape);
+    CHECK(p, fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK);
+    fcp_packed_draw(&shape, ALL, 1, &packed);
+    for (int i = 0; i < 2; i++)
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            CHECK(p, fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s", err.message);
+    CHECK(p, fcp_session_collect_packed(session, plan, set, &packed, &err) == FCP_OK, "%s", err.message);
+    fcp_packed_free(&packed);
+}
+
+static void take(process *p) {
+    const course *c = p->argument;
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    set_up(p, 0);
+    if (c->nccl) share_id(p, 1);
+    else p->cuda->devices = c->devices;
+    CHECK(p, make(p, &session, &err) == FCP_OK, "%s", err.message);
+    if (!session) return;
+    exact(p, session, "made");
+    for (int i = 0; i < 3 && !p->word->failed[0]; i++) {
+        p->cuda->plan = c->plans[i];
+        memcpy(p->cuda->most_held, p->cuda->held, sizeof p->cuda->held);
+        if (i) CHECK(p, fcp_session_rebind(session, c->plans[i], &err) == FCP_OK, "%s", err.message);
+        /* what host tensors take is known beforehand where it is said, or where there were some before */
+        if (!c->nccl || c->host_tensors || i) exact(p, session, i ? "bound again" : "made");
+        run_batch(p, session, c->plans[i]);
+        if (!c->nccl || c->host_tensors || i) exact(p, session, "run");
+    }
+    fcp_session_free(session);
+    CHECK(p, !p->cuda->pinned);
+}
+
+/* Of rank `odd`'s device, or of the only one: exactly what is needed does, and a byte less does not. */
+static void short_of(process *p) {
+    const course *c = p->argument;
+    for (int turn = 0; turn < 3; turn++) {
+        fcp_session *session = NULL;
+        fcp_error err = {0};
+        bool odd = !c->nccl || p->rank == c->task.odd;
+        if (turn == 0) set_up(p, 0);
+        if (turn == 0 && !c->nccl) p->cuda->devices = 1;
+        if (c->nccl) share_id(p, turn + 1);
+        fcp_code code = make(p, &session, &err);
+        CHECK(p, code == (turn < 2 ? FCP_OK : odd ? FCP_E_NO_MEMORY : FCP_E_START), "turn %d: %s", turn, err.message);
+        CHECK(p, turn < 2 || strstr(err.message, odd ? "need" : "cannot begin"), "%s", err.message);
+        if (session && odd) p->cuda->memory = ((fcp_cuda_session *)session)->devices[0].need.device - (turn > 0);
+        if (session) run_batch(p, session, c->plans[0]);
+        fcp_session_free(session);
+    }
+}
+
+static void go(course *c, void (*body)(process *), const char *what) {
+    unsigned processes = c->nccl ? c->plans[0]->problem->ranks : 1;
+    process_shared *s = process_shared_make();
+    c->task.plan = c->plans[0];
+    c->task.idle = true;
+    process_run(s, processes, body, c);
+    process_all_well(s, processes, 0, what);
+    no_trouble(s, processes, 0, what);
+    process_shared_end(s, false);
+}
+
+Test(nccl_memory, is_what_is_said) {
+    for (unsigned i = 0; i < 5; i++) {
+        char what[60];
+        unsigned ranks = 2 + i % 3;
+        const char *layout = i == 4 ? "" : "; layout = contiguous";
+        course c = {.plans = {make_plan("causal", ranks, 1, "500, 130, 60", layout), make_plan("full", ranks, 1, "900, 200", layout),
+                              make_plan("causal", ranks, 1, "400, 60", layout)},
+                    .nccl = i > 1, .host_tensors = i > 2, .devices = 1 + (int)i};
+        snprintf(what, sizeof what, "%u ranks, %s", ranks, c.nccl ? "nccl" : "local");
+        go(&c, take, what);
+        if (i % 2) go(&c, short_of, what);
+        for (int k = 0; k < 3; k++) fcp_plan_free((fcp_plan *)(uintptr_t)c.plans[k]);
+    }
+}

@@ -1,0 +1,533 @@
+/* test_plan.c: the plan file (save, load, every byte guarded), the accessors, and the dump. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <dirent.h>
+
+#include "fuzz/reseal.h"
+#include "tests/support/plan_tables.h"
+#include "tests/support/temporary.h"
+
+/* --- a folder of its own, and bytes ------------------------------------------------------------------------------- */
+
+static char folder[TEMPORARY];
+
+static const char *in_folder(const char *name) {
+    static char path[2][TEMPORARY + 40];
+    static int turn;
+    if (!*folder) {
+        cr_assert(temporary_folder(folder, "plan"));
+    }
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static int files_in_folder(void) {
+    DIR *d = opendir(folder);
+    int n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
+    if (d) closedir(d);
+    return n;
+}
+
+static void remove_folder(void) {
+    DIR *d = *folder ? opendir(folder) : NULL;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.') unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
+    if (*folder) rmdir(folder);
+    *folder = 0;
+}
+
+static uint8_t *read_all(const char *path, size_t *size) {
+    FILE *f = fopen(path, "rb");
+    cr_assert(f, "%s", path);
+    fseek(f, 0, SEEK_END);
+    *size = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *bytes = malloc(*size + 1);
+    cr_assert_eq(fread(bytes, 1, *size, f), *size);
+    fclose(f);
+    return bytes;
+}
+
+static void write_all(const char *path, const void *bytes, size_t size) {
+    FILE *f = fopen(path, "wb");
+    cr_assert(f);
+    cr_assert_eq(fwrite(bytes, 1, size, f), size);
+    fclose(f);
+}
+
+/* The hand-made plan as a file's bytes. */
+static uint8_t *hand_bytes(size_t *size) {
+    tables t;
+    fcp_error err = {0};
+    hand_make(&t);
+    cr_assert_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    const char *path = in_folder("hand");
+    cr_assert_eq(fcp_plan_save(&t.plan, path, &err), FCP_OK, "%s", err.message);
+    uint8_t *bytes = read_all(path, size);
+    cr_assert_eq(*size, t.plan.file_size);
+    tables_free(&t);
+    return bytes;
+}
+
+static fcp_code load_bytes(const void *bytes, size_t size) {
+    fcp_plan *plan = NULL;
+    fcp_error err = {0};
+    fcp_code code = fcp_plan_load_memory(bytes, size, &plan, &err);
+    cr_assert_eq(err.code, code);
+    cr_assert((plan != NULL) == (code == FCP_OK));
+    if (code) cr_assert(*err.message, "an error without a message");
+    fcp_plan_free(plan);
+    return code;
+}
+
+#define EXPECT(code, wanted)                                                                                           \
+    do {                                                                                                               \
+        fcp_code code_ = (code);                                                                                       \
+        cr_expect_eq(code_, FCP_E_##wanted, "%s instead of " #wanted, fcp_code_name(code_));                           \
+    } while (0)
+
+/* --- sizes -------------------------------------------------------------------------------------------------------- */
+
+Test(plan, crc32c) {
+    cr_expect_eq(fcp_crc32c("123456789", 9), 0xe3069283u);
+    cr_expect_eq(fcp_crc32c(NULL, 0), 0);
+    uint8_t zeros[32] = {0};
+    cr_expect_eq(fcp_crc32c(zeros, 32), 0x8a9136aau); /* RFC 3720, B.4 */
+}
+
+Test(plan, class_bytes) {
+    fcp_problem p = {.heads = 64, .kv_heads = 8, .head_dim = 128, .dtype = FCP_BF16, .max_block = 4096};
+    cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 8 * 128 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_FORWARD), 64 * 128 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * 130 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_FORWARD), 16384 + 4096);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 3 * 16384 + 4096 + 256);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16384 + 256);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16384 + 4096);
+    p.dtype = FCP_FP32;
+    cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 8 * 128 * 4);
+}
+
+Test(plan, rank_memory) {
+    fcp_problem p = {.heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = FCP_FP16, .max_block = 100, .max_q_block = 100};
+    uint64_t home = 10 * (128 + 128 + 128 + 16);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, 0, 0, 0), home);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, 3, 2, 7), home + 300 * 128 + 200 * 288);
+    home = 10 * (3 * 128 + 128 + 32 + 4 * 16 * 4 + 256 + 128 + 128);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, 3, 2, 7), home + 300 * 128 + 700 * 256);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, UINT64_MAX / 2, 1, 1, 1, 1), UINT64_MAX, "saturates");
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 1, 1, UINT64_MAX / 9, 1, 1), UINT64_MAX, "saturates");
+}
+
+Test(plan, accessors) {
+    tables t;
+    hand_make(&t);
+    fcp_plan *plan = tables_plan(&t);
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    cr_expect_eq(shape.ranks, 2);
+    cr_expect_eq(shape.heads, 4);
+    cr_expect_eq(shape.kv_heads, 2);
+    cr_expect_eq(shape.head_dim, 16);
+    cr_expect_eq(shape.dtype, FCP_BF16);
+    cr_expect_eq(shape.layout, FCP_LAYOUT_ZIGZAG);
+    cr_expect(shape.has_pass[FCP_FORWARD] && shape.has_pass[FCP_BACKWARD]);
+    cr_expect_eq(shape.tokens, 256);
+    cr_expect_eq(shape.sequences, 1);
+    cr_expect_eq(shape.scale, 0.25);
+    const fcp_span *spans;
+    uint32_t count;
+    cr_expect_eq(fcp_plan_layout(plan, 0, &spans, &count), 128);
+    cr_expect_eq(count, 2);
+    cr_expect_eq(spans[1].start, 192);
+    cr_expect_eq(fcp_plan_layout(plan, 1, &spans, &count), 128);
+    cr_expect_eq(count, 1);
+    cr_expect_eq(spans[0].start, 64);
+    cr_expect_eq(fcp_plan_layout(plan, 2, &spans, &count), 0, "no such rank");
+    cr_expect_eq(count, 0);
+    uint64_t length;
+    cr_expect_eq(fcp_plan_sequence_offset(plan, 0, &length), 0);
+    cr_expect_eq(length, 256);
+    cr_expect_eq(fcp_plan_sequence_offset(plan, 1, &length), 256, "the end");
+    cr_expect_eq(length, 0);
+    fcp_plan_free(NULL);
+    tables_free(&t);
+}
+
+/* --- save and load ------------------------------------------------------------------------------------------------ */
+
+/* An empty table may be nowhere. */
+static bool same_bytes(const void *a, const void *b, size_t size) { return !size || !memcmp(a, b, size); }
+
+Test(plan, round_trip, .fini = remove_folder) {
+    size_t size, again_size;
+    uint8_t *bytes = hand_bytes(&size);
+    const char *path = in_folder("one"), *second = in_folder("two");
+    write_all(path, bytes, size);
+    fcp_plan *plan = NULL, *copy = NULL;
+    fcp_error err = {0};
+    cr_assert_eq(fcp_plan_load(path, &plan, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_plan_load_memory(bytes, size, &copy, &err), FCP_OK, "%s", err.message);
+    tables t;
+    hand_make(&t);
+    tables_plan(&t);
+#define X(id, type, member)                                                                                            \
+    cr_expect_eq(plan->member##_count, t.member##_count);                                                              \
+    cr_expect_eq(copy->member##_count, t.member##_count);                                                              \
+    cr_expect(same_bytes(plan->member, t.member, t.member##_count * sizeof(type)), #member);                           \
+    cr_expect(same_bytes(copy->member, t.member, t.member##_count * sizeof(type)), #member);                           \
+    cr_expect_eq((uintptr_t)plan->member % 64, 0, #member);
+    FCP_SECTIONS(X)
+#undef X
+    cr_expect_eq(plan->file_size, size);
+    cr_assert_eq(fcp_plan_save(plan, second, &err), FCP_OK, "%s", err.message);
+    uint8_t *again = read_all(second, &again_size);
+    cr_expect_eq(again_size, size);
+    cr_expect(!memcmp(bytes, again, size), "saving what was loaded gives the same bytes");
+    cr_assert_eq(fcp_plan_save(copy, path, &err), FCP_OK, "over a file that is there, and mapped");
+    cr_expect_eq(fcp_plan_verify(plan, NULL, &err), FCP_OK, "the old file is still what is mapped");
+    fcp_plan_free(plan);
+    fcp_plan_free(copy);
+    tables_free(&t);
+    free(bytes);
+    free(again);
+}
+
+Test(plan, every_byte_is_guarded, .fini = remove_folder) {
+    size_t size;
+    uint8_t *bytes = hand_bytes(&size);
+    static const uint8_t flips[] = {0x01, 0x80, 0xff};
+    cr_assert_eq(load_bytes(bytes, size), FCP_OK);
+    for (size_t i = 0; i < size; i++)
+        for (size_t f = 0; f < sizeof flips; f++) {
+            bytes[i] ^= flips[f];
+            fcp_code code = load_bytes(bytes, size);
+            cr_expect(code == (i < 8 ? FCP_E_PLAN_MAGIC : FCP_E_PLAN_CHECKSUM), "byte %zu: %s", i, fcp_code_name(code));
+            bytes[i] ^= flips[f];
+        }
+    cr_expect_eq(load_bytes(bytes, size), FCP_OK);
+    free(bytes);
+}
+
+Test(plan, every_length_is_guarded, .fini = remove_folder) {
+    size_t size;
+    uint8_t *bytes = hand_bytes(&size), *longer = calloc(1, size + 64);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *exact = malloc(n + 1); /* so that a sanitizer sees a read beyond */
+        memcpy(exact, bytes, n);
+        fcp_code code = load_bytes(exact, n);
+        cr_expect_eq(code, FCP_E_PLAN_TRUNCATED, "%zu bytes: %s", n, fcp_code_name(code));
+        free(exact);
+    }
+    memcpy(longer, bytes, size);
+    EXPECT(load_bytes(longer, size + 1), PLAN_TRUNCATED);
+    EXPECT(load_bytes(longer, size + 64), PLAN_TRUNCATED);
+    free(longer);
+    free(bytes);
+}
+
+Test(plan, versions_and_features, .fini = remove_folder) {
+    size_t size;
+    uint8_t *bytes = hand_bytes(&size);
+    file_header saved, *h = (file_header *)(void *)bytes;
+    saved = *h;
+#define WITH(change, wanted)                                                                                           \
+    do {                                                                                                               \
+        change;                                                                                                        \
+        plan_reseal(bytes, size, false);                                                                               \
+        EXPECT(load_bytes(bytes, size), wanted);                                                                       \
+        *h = saved;                                                                                                    \
+    } while (0)
+    WITH(h->reader_version = h->writer_version = FCP_PLAN_VERSION + 1, PLAN_VERSION);
+    WITH(h->required = 1, PLAN_VERSION);
+    WITH(h->required = UINT64_C(1) << 63, PLAN_VERSION);
+    WITH(h->reader_version = 0, PLAN_FORMAT);
+    WITH(h->writer_version = 0, PLAN_FORMAT);
+    WITH(h->header_size += 64, PLAN_FORMAT);
+    WITH(h->sections++, PLAN_FORMAT);
+    WITH(h->reserved = 1, PLAN_FORMAT);
+    WITH(h->total_size++, PLAN_TRUNCATED);
+    WITH(h->total_size = UINT64_MAX, PLAN_TRUNCATED);
+#undef WITH
+    h->optional = 5;
+    h->writer_version = FCP_PLAN_VERSION + 7; /* a newer writer that says we can read it */
+    plan_reseal(bytes, size, false);
+    cr_expect_eq(load_bytes(bytes, size), FCP_OK);
+    free(bytes);
+}
+
+Test(plan, section_table, .fini = remove_folder) {
+    size_t size;
+    uint8_t *bytes = hand_bytes(&size);
+    file_entry *e = (file_entry *)(void *)(bytes + sizeof(file_header));
+    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+        file_entry saved = e[i];
+#define WITH(change)                                                                                                   \
+    do {                                                                                                               \
+        change;                                                                                                        \
+        plan_reseal(bytes, size, false);                                                                               \
+        fcp_code code_ = load_bytes(bytes, size);                                                                      \
+        cr_expect(code_ == FCP_E_PLAN_FORMAT || code_ == FCP_E_PLAN_CHECKSUM, "section %d, " #change ": %s", i,        \
+                  fcp_code_name(code_));                                                                               \
+        e[i] = saved;                                                                                                  \
+    } while (0)
+        WITH(e[i].type++);
+        WITH(e[i].record_size *= 2);
+        WITH(e[i].record_size = 0);
+        WITH(e[i].offset += 64);
+        WITH(e[i].offset -= 64);
+        WITH(e[i].offset = UINT64_MAX - 63);
+        WITH(e[i].length = UINT64_MAX);
+        WITH(e[i].length = UINT64_MAX - 63);
+        WITH(e[i].length = size);
+        if (saved.length) WITH(e[i].length = 0);
+        WITH(e[i].length += fcp_record_sizes[i] * 64);
+        WITH(e[i].reserved = 1);
+#undef WITH
+    }
+    free(bytes);
+}
+
+/* The fuzzer's seeds are of today's format: each is sound, or has the error that it is named after. */
+Test(plan, seeds_are_what_they_say) {
+    static const char name[] = "fuzz/corpus/plan";
+    DIR *d = opendir(name);
+    cr_assert(d, "%s", name);
+    int sound = 0, damaged = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        char path[300];
+        size_t size;
+        snprintf(path, sizeof path, "%s/%s", name, e->d_name);
+        uint8_t *bytes = read_all(path, &size);
+        fcp_code code = load_bytes(bytes, size);
+        const char *dash = strchr(e->d_name, '-');
+        bool error = e->d_name[0] == 'e' && dash == e->d_name + 4;
+        cr_expect(error ? !strncmp(e->d_name + 1, fcp_code_name(code) + 1, 3) : !code,
+                  "%s: %s; make fuzz-seeds makes them", path, fcp_code_name(code));
+        sound += !error;
+        damaged += error;
+        free(bytes);
+    }
+    closedir(d);
+    cr_expect(sound >= 8 && damaged >= 40, "%d sound, %d damaged", sound, damaged);
+}
+
+Test(plan, load_errors, .fini = remove_folder) {
+    fcp_plan *plan = NULL;
+    fcp_error err = {0};
+    const char *path = in_folder("none");
+    EXPECT(fcp_plan_load(path, &plan, &err), READ);
+    cr_expect_str_eq(err.file, path);
+    cr_expect(strstr(err.message, "No such file"), "%s", err.message);
+    EXPECT(fcp_plan_load("/", &plan, &err), READ);
+    EXPECT(fcp_plan_load("/dev/null", &plan, &err), READ);
+    path = in_folder("empty");
+    write_all(path, "", 0);
+    EXPECT(fcp_plan_load(path, &plan, &err), PLAN_TRUNCATED);
+    cr_expect_str_eq(err.file, path);
+    path = in_folder("other");
+    write_all(path, "\x7f" "ELF, and more than sixty-four bytes of something that is not a plan at all", 70);
+    EXPECT(fcp_plan_load(path, &plan, &err), PLAN_MAGIC);
+    path = in_folder("pipe");
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    EXPECT(fcp_plan_load(path, &plan, &err), READ);
+    cr_expect_null(plan);
+    EXPECT(fcp_plan_load(in_folder("none"), &plan, NULL), READ);
+}
+
+Test(plan, save_errors_leave_nothing, .fini = remove_folder) {
+    size_t size;
+    free(hand_bytes(&size)); /* "hand" is there now */
+    tables t;
+    hand_make(&t);
+    fcp_plan *plan = tables_plan(&t);
+    fcp_error err = {0};
+    const char *path = in_folder("no/such/folder");
+    EXPECT(fcp_plan_save(plan, path, &err), WRITE);
+    cr_expect_str_eq(err.file, path);
+    cr_expect(strstr(err.message, path) && strstr(err.message, "No such file"), "%s", err.message);
+    EXPECT(fcp_plan_save(plan, folder, &err), WRITE);
+    EXPECT(fcp_plan_save(plan, "", &err), WRITE);
+    EXPECT(fcp_plan_save(plan, "", NULL), WRITE);
+    cr_expect_eq(fcp_plan_save(plan, "/dev/null", &err), FCP_OK, "not replaced, written to");
+    struct stat null;
+    cr_expect(!stat("/dev/null", &null) && S_ISCHR(null.st_mode));
+
+    path = in_folder("kept");
+    write_all(path, "as it was", 9);
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit = {1000, RLIM_INFINITY}, before;
+    getrlimit(RLIMIT_FSIZE, &before);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    fcp_code code = fcp_plan_save(plan, path, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT(code, WRITE);
+    cr_expect(strstr(err.message, "too large"), "%s", err.message);
+    uint8_t *bytes = read_all(path, &size);
+    cr_expect(size == 9 && !memcmp(bytes, "as it was", 9));
+    cr_expect_eq(files_in_folder(), 2, "no temporary file is left");
+    free(bytes);
+    tables_free(&t);
+}
+
+Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
+    /* one rank, one sequence, nothing allowed: empty sections */
+    tables t;
+    memset(&t, 0, sizeof t);
+    PUSH(&t, problem,
+         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
+                       .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1, .passes = 1,
+                       .tokens = 5, .key_tokens = 5,
+                       .memory_cap = 5 * 100, .scale = 1});
+    PUSH(&t, cluster, (fcp_cluster){.gpu = "cpu"});
+    PUSH(&t, sequences, (fcp_sequence){5, 5, 0});
+    PUSH(&t, pieces, (fcp_piece){.length = 5});
+    PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5, .holds = FCP_HOLDS_BOTH});
+    for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
+    PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
+    PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
+    PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 0, .b = 1});
+    PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 1, .b = 1});
+    for (uint32_t i = 0; i < 4; i++) PUSH(&t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
+    PUSH(&t, layout_starts, 0);
+    PUSH(&t, layout_starts, 1);
+    PUSH(&t, layout, (fcp_span){0, 5, 0});
+    PUSH(&t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
+    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5, .key_tokens_max_rank = 5, .stages = 1,
+                                    .memory_peak_bytes = 5 * (4 * 8 * 4 + 4)});
+    t.problem->memory_cap = t.summary->memory_peak_bytes;
+    fcp_error err = {0};
+    cr_assert_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    const char *path = in_folder("bare");
+    cr_assert_eq(fcp_plan_save(&t.plan, path, &err), FCP_OK, "%s", err.message);
+    fcp_plan *plan = NULL;
+    cr_assert_eq(fcp_plan_load(path, &plan, &err), FCP_OK, "%s", err.message);
+    cr_expect(plan->tiles && plan->source, "empty tables have an address");
+    fcp_plan_free(plan);
+    tables_free(&t);
+}
+
+/* --- dump --------------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    char *bytes;
+    size_t size, chunks;
+} text;
+
+static void collect(void *context, const char *chunk, size_t size) {
+    text *t = context;
+    t->bytes = realloc(t->bytes, t->size + size + 1);
+    memcpy(t->bytes + t->size, chunk, size);
+    t->size += size;
+    t->bytes[t->size] = 0;
+    t->chunks++;
+}
+
+/* Reads one JSON value; returns what follows it, or NULL. */
+static const char *json_value(const char *s) {
+    while (*s == ' ' || *s == '\n') s++;
+    if (*s == '"') {
+        for (s++; *s != '"'; s++) {
+            if ((unsigned char)*s < 0x20) return NULL;
+            if (*s == '\\' && !strchr("\"\\nu", *++s)) return NULL;
+        }
+        return s + 1;
+    }
+    if (*s == '{' || *s == '[') {
+        char close = *s == '{' ? '}' : ']';
+        bool object = *s == '{';
+        for (s++; *s != close;) {
+            while (*s == ' ' || *s == '\n') s++;
+            if (object && (*s != '"' || !(s = json_value(s)) || *s++ != ':')) return NULL;
+            if (!(s = json_value(s))) return NULL;
+            while (*s == ' ' || *s == '\n') s++;
+            if (*s == ',' && s[1] != close)
+                s++;
+            else if (*s != close)
+                return NULL;
+        }
+        return s + 1;
+    }
+    if (!strncmp(s, "null", 4)) return s + 4;
+    size_t n = strspn(s, "-+.0123456789eE");
+    return n ? s + n : NULL;
+}
+
+Test(dump, a_line_per_record) {
+    tables t;
+    hand_make(&t);
+    fcp_plan *plan = tables_plan(&t);
+    text out = {0};
+    cr_assert_eq(fcp_plan_dump(plan, false, collect, &out, NULL), FCP_OK);
+    uint64_t wanted = 1 + 2; /* version, two lines of source */
+#define X(id, type, member) wanted += plan->member##_count;
+    FCP_SECTIONS(X)
+#undef X
+    wanted -= plan->source_count;
+    uint64_t lines = 0;
+    for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
+    cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
+    static const char *const must[] = {
+        "plan version 2\n",
+        "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
+        " scale=0.25\n",
+        " dtype=bf16 layout=zigzag strategy=fcp topology=fat_tree ",
+        "\ncluster gpu=h200 ",
+        "\nsequence 0 queries=256 keys=256 q_first=0\n",
+        "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",
+        "\ntile 2 q_block=1 k_block=0 first_part=2 parts=1 kv_slot=1 dkv_slot=1 pairs=16384\n",
+        "\nrun 1 row=0 col=0 count=1 cls=full\n",
+        "\nvisit 0 q_block=0 first_tile=0 tiles=1 group=0 q_slot=0 state_slot=- flags=single\n",
+        "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
+        " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
+        " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0 place=-\n",
+        "\nlayout 1 sequence=0 start=192 length=64\n",
+        "\nmask 2 op=le a=1 b=0\n"};
+    for (size_t i = 0; i < sizeof must / sizeof *must; i++) cr_expect(strstr(out.bytes, must[i]), "%s", must[i]);
+    free(out.bytes);
+    tables_free(&t);
+}
+
+Test(dump, json_is_one_object) {
+    tables t;
+    hand_make(&t);
+    PUSH(&t, source, '"');
+    PUSH(&t, source, '\\');
+    PUSH(&t, source, '\t');
+    t.problem->scale = 0.1;
+    text out = {0};
+    cr_assert_eq(fcp_plan_dump(tables_plan(&t), true, collect, &out, NULL), FCP_OK);
+    const char *end = json_value(out.bytes);
+    cr_expect(end && *end == 0, "%s", out.bytes);
+    cr_expect(strstr(out.bytes, "256\\n\\\"\\\\\\u0009\""), "the source is escaped");
+    cr_expect(strstr(out.bytes, "\"scale\":0.10000000000000001"), "enough digits to read it back");
+    cr_expect(strstr(out.bytes, "\"state_slot\":null"));
+    free(out.bytes);
+    tables_free(&t);
+}
+
+Test(dump, chunks_join) {
+    tables t;
+    hand_make(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, source, i % 50 ? 'x' : '\n');
+    for (uint32_t i = 0; i < 5000; i++) PUSH(&t, layout, (fcp_span){i, i, UINT64_MAX - i});
+    for (int json = 0; json < 2; json++) {
+        text out = {0};
+        cr_assert_eq(fcp_plan_dump(tables_plan(&t), json, collect, &out, NULL), FCP_OK);
+        cr_expect(out.chunks > 3);
+        cr_expect(strstr(out.bytes, json ? "{\"sequence\":4999,\"start\":18446744073709546616,\"length\":4999}"
+                                         : "\nlayout 5002 sequence=4999 start=18446744073709546616 length=4999\n"));
+        free(out.bytes);
+    }
+    tables_free(&t);
+}

@@ -1,0 +1,130 @@
+/* test_problem.c: blocks and tiles: every token once, best fit decreasing, pairs by brute force. */
+#include "tests/support/planned.h"
+
+static void check_cover(const problem *p) {
+    uint64_t *next = calloc(p->sequences, sizeof *next);
+    uint32_t pieces = 0;
+    for (int side = 0; side < FCP_SIDES; side++) {
+        memset(next, 0, p->sequences * sizeof *next);
+        for (uint32_t s = 0; s < p->sequences; s++)
+            for (uint32_t i = p->piece_start[side][s]; i < p->piece_start[side][s + 1]; i++, pieces++) {
+                const fcp_piece *piece = &p->pieces[p->sequence_piece[side][i]];
+                cr_assert_eq(piece->sequence, s);
+                cr_assert_eq(piece->start, next[s]);
+                cr_assert(p->blocks[piece->block].holds & 1u << side);
+                next[s] += piece->length;
+            }
+        for (uint32_t s = 0; s < p->sequences; s++) cr_assert_eq(next[s], problem_length(p, s, (fcp_side)side));
+    }
+    cr_assert_eq(pieces, p->split ? p->piece_count : 2 * p->piece_count);
+    for (uint32_t b = 0; b < p->block_count; b++)
+        cr_assert(p->split ? p->blocks[b].holds == FCP_HOLDS_Q || p->blocks[b].holds == FCP_HOLDS_KV
+                           : p->blocks[b].holds == FCP_HOLDS_BOTH);
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < p->blocks[b].pieces; i++) {
+            const fcp_piece *piece = &p->pieces[p->blocks[b].first_piece + i];
+            cr_assert_eq(piece->block, b);
+            cr_assert_eq(piece->offset, sum);
+            sum += piece->length;
+        }
+        cr_assert_eq(sum, p->blocks[b].tokens);
+    }
+    free(next);
+}
+
+Test(problem, samples) {
+    char text[1024];
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        planned x;
+        plan_passes(&x, sample_program(i, text, sizeof text), i);
+        check_cover(&x.p);
+        uint64_t pairs = 0;
+        int64_t *scratch = calloc(mc_row_scratch(x.program->mask), sizeof *scratch);
+        uint8_t row[MC_ROW];
+        for (uint32_t s = 0; s < x.p.sequences && x.p.tokens < 20000; s++) {
+            const mc_env env = problem_env(&x.p, s);
+            cr_assert_eq(env.q_first, x.program->align == FCP_TOP_LEFT ? 0 : env.n - env.queries);
+            for (uint64_t n = x.p.lengths[s], q = 0; q < x.p.queries[s]; q++)
+                for (uint64_t k = 0; k < n; k += MC_ROW) {
+                    uint32_t width = n - k < MC_ROW ? (uint32_t)(n - k) : MC_ROW;
+                    mc_eval_row(x.program->mask, &env, env.q_first + (int64_t)q, (int64_t)k, width, 0, scratch, row);
+                    for (uint32_t at = 0; at < width; at++) pairs += row[at];
+                }
+        }
+        free(scratch);
+        if (x.p.tokens < 20000) cr_assert_eq(pairs, x.p.pairs, "%s", text);
+        uint64_t work = 0;
+        for (uint32_t b = 0; b < x.p.block_count; b++) {
+            cr_assert_leq(x.p.blocks[b].tokens, x.p.block);
+            cr_assert(x.p.blocks[b].holds & FCP_HOLDS_Q || x.p.tile_start[b] == x.p.tile_start[b + 1]);
+            for (uint32_t t = x.p.tile_start[b]; t < x.p.tile_start[b + 1]; t++) {
+                cr_assert(x.p.tile_pairs[t] > 0 && x.p.blocks[x.p.tile_k[t]].holds & FCP_HOLDS_KV);
+                cr_assert(t == x.p.tile_start[b] || x.p.tile_k[t] > x.p.tile_k[t - 1]);
+                work += x.p.tile_pairs[t];
+            }
+        }
+        cr_assert_eq(work, x.p.pairs);
+        planned_free(&x);
+    }
+}
+
+/* The remainders' bins, by looking at all bins every time: newest of the fullest that still fit. */
+Test(problem, best_fit_decreasing) {
+    uint64_t state = 7;
+    for (int round = 0; round < 40; round++) {
+        char text[8192] = "model { heads = 1 }\nbatch { lengths = [";
+        uint32_t n = 1 + (uint32_t)(state >> 33) % 120, length[128], order[128], space[128], bins = 0, bin_of[128];
+        for (uint32_t i = 0; i < n; i++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            length[i] = 1 + (uint32_t)(state >> 33) % 511;
+            order[i] = i;
+            sprintf(text + strlen(text), "%s%u", i ? ", " : "", length[i]);
+        }
+        strcat(text, "] }\nplan { mask = causal; block = 512 }\n");
+        for (uint32_t i = 1; i < n; i++)
+            for (uint32_t j = i; j > 0 && length[order[j]] > length[order[j - 1]]; j--) {
+                uint32_t t = order[j];
+                order[j] = order[j - 1];
+                order[j - 1] = t;
+            }
+        uint32_t touched[128], clock = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t best = FCP_NONE;
+            for (uint32_t b = 0; b < bins; b++)
+                if (space[b] >= length[order[i]] &&
+                    (best == FCP_NONE || space[b] < space[best] || (space[b] == space[best] && touched[b] > touched[best])))
+                    best = b;
+            if (best == FCP_NONE) space[best = bins++] = 512;
+            space[best] -= length[order[i]];
+            touched[best] = ++clock;
+            bin_of[order[i]] = best;
+        }
+        planned x;
+        plan_passes(&x, text, 1);
+        check_cover(&x.p);
+        cr_assert_eq(x.p.block_count, bins);
+        for (uint32_t i = 0; i < n; i++) cr_assert_eq(x.p.pieces[x.p.sequence_piece[0][x.p.piece_start[0][i]]].block, bin_of[i]);
+        planned_free(&x);
+    }
+}
+
+Test(problem, even_cuts) {
+    for (int zigzag = 0; zigzag < 2; zigzag++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "cluster { gpus = 3 }\nbatch { lengths = [1000, 7, 1, 4001] }\nplan { mask = causal; strategy = %s }\n",
+                 zigzag ? "zigzag" : "ring");
+        planned x;
+        plan_passes(&x, text, 1);
+        check_cover(&x.p);
+        uint32_t parts = zigzag ? 6 : 3;
+        for (uint32_t i = 0; i < x.p.piece_count; i++) {
+            const fcp_piece *piece = &x.p.pieces[i];
+            uint64_t n = x.p.lengths[piece->sequence], c = x.p.chunk[piece->block];
+            cr_assert_eq(piece->start, n * c / parts);
+            cr_assert_eq(piece->start + piece->length, n * (c + 1) / parts);
+        }
+        planned_free(&x);
+    }
+}

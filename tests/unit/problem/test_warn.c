@@ -1,0 +1,270 @@
+/* test_warn.c: warnings of a mask over a batch: queries that see nothing against brute force, and what is said, where. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/cells/blind.h"
+#include "compiler/sema/program.h"
+#include "tests/support/mask_samples.h"
+
+/* --- queries that see nothing ------------------------------------------------------------------------------------- */
+
+/* Rows without a key, the first of them, and where that stretch ends. */
+static uint64_t brute(mc_code mask, int64_t n, uint32_t heads, int64_t *first, int64_t *end, int64_t *head) {
+    int64_t *values = malloc(mask.count * sizeof *values);
+    uint64_t rows = 0;
+    *first = *end = *head = -1;
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t q = 0; q < n; q++) {
+            bool any = false;
+            for (int64_t k = 0; k < n && !any; k++) any = mc_eval(mask, MC_LENGTH(n), q, k, h, values);
+            if (any) continue;
+            if (!rows++) *first = q, *end = q + 1, *head = h;
+            else if (*end == q && *head == h) *end = q + 1;
+        }
+    free(values);
+    return rows;
+}
+
+static uint64_t agrees(mc_code mask, uint32_t heads, const int64_t *lengths, int count) {
+    blind *b = blind_new(mask, heads, 100000000);
+    uint64_t sum = 0;
+    bool never = false;
+    uint32_t used = mc_uses(mask) & MC_USES_H ? heads : 1;
+    for (int i = 0; i < count; i++) {
+        blind_rows r;
+        int64_t first, end, head;
+        cr_assert_eq(blind_find(b, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &r), FCP_OK);
+        uint64_t rows = brute(mask, lengths[i], used, &first, &end, &head);
+        cr_assert_eq(r.rows, rows, "%d tokens: %d rows, not %d", (int)lengths[i], (int)r.rows, (int)rows);
+        cr_assert(!r.at_least);
+        cr_assert(!never || !rows, "it said that there would be none");
+        if (rows) cr_assert(r.first == (uint64_t)first && r.end == (uint64_t)end && r.head == (uint64_t)head);
+        if (i == 0) never = blind_never(b);
+        sum += rows;
+    }
+    blind_free(b);
+    return sum;
+}
+
+Test(blind, sample_masks) {
+    for (int s = 0; s < SAMPLES; s++) {
+        exprs e = {0};
+        mc_node *nodes;
+        int root = sample_mask(&e, (enum sample)s, 7, 30);
+        mc_code mask = lower_mask(&e, root, &nodes);
+        agrees(mask, 3, (const int64_t[]){300, 200, 129, 128, 64, 17, 2, 1}, 8);
+        free(nodes);
+    }
+}
+
+Test(blind, random_masks) {
+    uint64_t found = 0;
+    int asked = 0;
+    for (uint64_t seed = 1; seed <= 1500; seed++) {
+        exprs e = {0};
+        mc_node *nodes;
+        int root = random_mask(&e, seed, 2 + seed % 3, seed % 4 == 0);
+        mc_code mask = lower_mask(&e, root, &nodes);
+        cells *c = cells_new(mask, 2);
+        cells_counts counts;
+        static const int64_t lengths[] = {150, 97, 20};
+        bool faults = false;
+        for (int i = 0; i < 3; i++) faults |= cells_count(c, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &counts, NULL) != FCP_OK;
+        if (!faults) asked++, found += agrees(mask, 2, lengths, 3);
+        cells_free(c);
+        free(nodes);
+    }
+    cr_expect_gt(asked, 500);
+    cr_expect_gt(found, 1000);
+}
+
+/* The code of a condition. */
+static fcpc_program *parse_mask(const char *condition) {
+    char text[512];
+    int size = snprintf(text, sizeof text, "model { heads = 3 }\nmask m = %s\nplan { mask = m }\n", condition);
+    fcpc_program *program = NULL;
+    cr_assert_eq(fcpc_parse_text("m.fcp", text, (size_t)size, NULL, NULL, &program), FCP_OK, "%s", condition);
+    return program;
+}
+
+Test(blind, conditions) {
+    static const char *const conditions[] = {"true",
+                                             "false",
+                                             "k <= q",
+                                             "k < q",
+                                             "k > q",
+                                             "k <= q and q - k < 30",
+                                             "k < q and q - k < 30",
+                                             "q != k",
+                                             "k <= q and k >= 5",
+                                             "k >= 5 and k < 9",
+                                             "k == n - q",
+                                             "k < n - 40",
+                                             "q % 3 != 0 and k <= q",
+                                             "q % 64 < 60 or k > n",
+                                             "q / 7 == k / 7",
+                                             "(q + k) % 2 == 1 and k <= q",
+                                             "k <= q and h != 1",
+                                             "k <= q and q - k < 9 * h",
+                                             "k * k == q",
+                                             "q < 100 or q >= 150 and k < 3",
+                                             "q < 40 * (h + 1) and k <= q",
+                                             "abs(q - k) == 20",
+                                             "q * q + k == n",
+                                             "k == 2 * q"};
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        fcpc_program *program = parse_mask(conditions[i]);
+        agrees(program->mask, 3, (const int64_t[]){199, 150, 64, 7, 2, 1}, 6);
+        fcpc_program_free(program);
+    }
+}
+
+Test(blind, long_sequences) {
+    static const struct { const char *condition; uint64_t n, first, end; } cases[] = {
+        {"k <= q", UINT64_C(1) << 40, 0, 0},
+        {"k > q", UINT64_C(1) << 40, (UINT64_C(1) << 40) - 1, UINT64_C(1) << 40},
+        {"k <= q and k >= 1000000", UINT64_C(1) << 40, 0, 1000000},
+        {"k <= q and q != 123456789", 1000000000, 123456789, 123456790}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcpc_program *program = parse_mask(cases[i].condition);
+        blind *b = blind_new(program->mask, 3, 50000);
+        blind_rows r;
+        cr_assert_eq(blind_find(b, MC_LENGTH((int64_t)(cases[i].n)), &r), FCP_OK);
+        cr_expect_not(r.at_least);
+        cr_expect(r.rows == cases[i].end - cases[i].first && r.first == cases[i].first && r.end == cases[i].end,
+                  "%s: %lu to %lu", cases[i].condition, (unsigned long)r.first, (unsigned long)r.end);
+        blind_free(b);
+        fcpc_program_free(program);
+    }
+}
+
+/* --- what is said ------------------------------------------------------------------------------------------------- */
+
+static char *says(const char *program) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_parse_text("a.fcp", program, strlen(program), NULL, d, &p);
+    if (code == FCP_OK) code = fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_eq(code, FCP_OK, "%s", said);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+    return said;
+}
+
+static void expect(const char *program, const char *warnings) {
+    char *said = says(program);
+    cr_expect_str_eq(said, warnings);
+    free(said);
+}
+
+#define BATCH "batch { lengths = [700, 300 x 2, 1] }\n"
+
+Test(warn, silent) {
+    expect(BATCH "plan { mask = causal }", "");
+    expect(BATCH "plan { mask = full }", "");
+    expect(BATCH "plan { mask = window(w = 700) }", "");
+    expect(BATCH "plan { mask = window_both(l = 3, r = 3) }", "");
+    expect(BATCH "mask m(w) = causal and q - k < w\nplan { mask = m(w = 3) }", "");
+    expect(BATCH "mask m = causal and near where { half = n / 2; near = q - k < half or q == k }\nplan { mask = m }",
+           "");
+    expect("batch { lengths = [1 x 3] }\nplan { mask = causal }", "");
+}
+
+Test(warn, queries_that_see_nothing) {
+    expect(
+        BATCH "mask m = k < q\nplan { mask = m }",
+        "a.fcp:3:15: warning: m: 4 queries of 4 sequences see no key: for instance q = 0 of sequence 0 (700 tokens)\n"
+        "    3 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
+        "itself\n");
+    expect(
+        BATCH "mask m = causal and (k < n - 400 or q % 3 == 1 and q == k)\nplan { mask = m }",
+        "a.fcp:3:15: warning: m: 401 queries of 3 sequences see no key: for instance q = 0 of sequence 1 (300 tokens)\n"
+        "    3 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
+        "itself\n");
+    expect(
+        "batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\nplan { mask = m }",
+        "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence 0 "
+        "(700 tokens)\n"
+        "    4 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
+        "itself\n");
+}
+
+Test(warn, nothing_and_everything) {
+    expect(BATCH "mask m = k < q and q < k\nplan { mask = m }",
+           "a.fcp:3:15: warning: m allows no pair in the whole batch\n"
+           "    3 | plan { mask = m }\n"
+           "      |               ^\n"
+           "      = hint: every output is 0 and every gradient too; nothing is computed\n");
+    expect(
+        BATCH "plan { mask = window_both(l = 699, r = 699) }",
+        "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence has "
+        "700 tokens)\n"
+        "    2 | plan { mask = window_both(l = 699, r = 699) }\n"
+        "      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "      = hint: over these lengths it masks nothing: `full` is the same\n");
+}
+
+Test(warn, large_parameters) {
+    expect(BATCH "plan { mask = lambda(sink = 701) }",
+           "a.fcp:2:29: warning: sink = 701 is larger than every sequence of the batch: the longest has 700 tokens\n"
+           "    2 | plan { mask = lambda(sink = 701) }\n"
+           "      |                             ^^^\n"
+           "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n"
+           "a.fcp:2:15: warning: window = 4096 is larger than every sequence of the batch: the longest has 700 tokens\n"
+           "    2 | plan { mask = lambda(sink = 701) }\n"
+           "      |               ^^^^^^^^^^^^^^^^^^\n"
+           "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
+    /* queries reach further than keys */
+    expect("batch { lengths = [400:70] }\nplan { mask = window_both(l = 10, r = 400) }", "");
+    expect("batch { lengths = [400:70] }\nplan { mask = window_both(l = 10, r = 401) }",
+           "a.fcp:2:39: warning: r = 401 is larger than every sequence of the batch: the longest has 400 queries\n"
+           "    2 | plan { mask = window_both(l = 10, r = 401) }\n"
+           "      |                                       ^^^\n"
+           "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
+}
+
+Test(warn, symmetric) {
+    expect(
+        BATCH "mask m = q / 64 == k / 64\nplan { mask = m }",
+        "a.fcp:3:15: warning: m is symmetric: where q sees k, k sees q, so queries see what comes after them\n"
+        "    3 | plan { mask = m }\n"
+        "      |               ^\n"
+        "      = hint: in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`\n");
+    expect(BATCH "mask m = abs(q - k) < n / 2 and k != 699 or k == q\nplan { mask = m }", ""); /* but for one column */
+}
+
+Test(warn, unused) {
+    expect(
+        "batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\nplan { mask = m }",
+        "a.fcp:2:39: warning: 'a' is defined and never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |                                       ^\n"
+        "      = hint: the mask 'm' means the same without it\n"
+        "a.fcp:2:46: warning: 'b' is defined and never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |                                              ^\n"
+        "      = hint: the mask 'm' means the same without it\n"
+        "a.fcp:2:60: warning: 'c' is defined and never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |                                                            ^\n"
+        "      = hint: the mask 'm' means the same without it\n"
+        "a.fcp:2:8: warning: parameter 'w' is never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |        ^\n"
+        "      = hint: setting it does not change the mask 'm'\n"
+        "a.fcp:2:15: warning: parameter 'v' is never used\n"
+        "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "      |               ^\n"
+        "      = hint: setting it does not change the mask 'm'\n");
+}

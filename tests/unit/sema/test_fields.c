@@ -1,0 +1,285 @@
+/* test_fields.c: fields and tables: every kind of file, the types they are kept in, run(...), binding to batches, what plans
+ * keep, and masks that read beyond them. What declarations and files may not be is in tests/golden/diag. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/sema/program.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/npy.h"
+#include "tests/support/temporary.h"
+
+typedef struct made {
+    fcpc_diagnostics *d;
+    fcpc_program *program;
+    fcp_plan *plan;
+    fcp_code code;
+    char *said;
+} made;
+
+static void make_program(made *m, const char *source) {
+    *m = (made){.d = fcpc_diagnostics_new()};
+    m->code = fcpc_parse_text("a.fcp", source, strlen(source), NULL, m->d, &m->program);
+    m->said = fcpc_diagnostics_render(m->d, false);
+}
+
+static void plan_it(made *m, const fcpc_batch *batch) {
+    cr_assert_eq(m->code, FCP_OK, "%s", m->said);
+    fcp_plan_free(m->plan);
+    m->plan = NULL;
+    fcpc_diagnostics_free(m->d);
+    m->d = fcpc_diagnostics_new();
+    m->code = fcpc_plan_batch(m->program, batch, NULL, m->d, NULL, &m->plan);
+    free(m->said);
+    m->said = fcpc_diagnostics_render(m->d, false);
+}
+
+static void make_plan(made *m, const char *source) {
+    make_program(m, source);
+    plan_it(m, &(fcpc_batch){0});
+}
+
+static void free_made(made *m) {
+    fcp_plan_free(m->plan);
+    fcpc_program_free(m->program);
+    fcpc_diagnostics_free(m->d);
+    free(m->said);
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static void write_bytes(const char *path, const void *bytes, size_t size) {
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(bytes, 1, size, f) == size);
+    fclose(f);
+}
+
+/* A .npy of one or two dimensions (columns 0: one). */
+static void write_npy(const char *path, const char *descr, uint64_t count, uint64_t columns, const void *data, size_t size) {
+    char header[192] = {0}, shape[64];
+    if (columns) snprintf(shape, sizeof shape, "(%d, %d)", (int)(count / columns), (int)columns);
+    else snprintf(shape, sizeof shape, "(%d,)", (int)count);
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+    int used = snprintf(header + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+    memset(header + 10 + used, ' ', (size_t)(117 - used));
+    header[127] = '\n';
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(header, 1, 128, f) == 128 && fwrite(data, 1, size, f) == size);
+    fclose(f);
+}
+
+static int64_t value_at(const program_array *a, uint64_t i) {
+    const mc_array x = {.data = a->data, .width = (mc_width)a->record.width};
+    return mc_int_at(&x, i);
+}
+
+/* The one array that a program with a field or table `x` of four values reads. */
+static void expect_values(const char *declaration, const char *read, mc_width width, const int64_t *values) {
+    char source[700];
+    bool table = !strncmp(declaration, "table", 5);
+    snprintf(source, sizeof source, "batch { lengths = [1, 3]; %s }\nmodel { %s }\nmask m = %s\nplan { mask = m }",
+             table ? "" : declaration, table ? declaration : "", read);
+    made m;
+    make_program(&m, source);
+    cr_assert_eq(m.code, FCP_OK, "%s", m.said);
+    cr_assert_eq(m.program->array_count, 1, "%s", source);
+    const program_array *a = &m.program->arrays[0];
+    cr_expect_eq(a->record.width, width, "%s: width %u", declaration, a->record.width);
+    for (uint64_t i = 0; i < 4; i++) cr_expect_eq(value_at(a, i), values[i], "%s: %d", declaration, (int)value_at(a, i));
+    free_made(&m);
+}
+
+Test(fields, files_of_every_type) {
+    char path[TEMPORARY], field[200];
+    cr_assert(temporary_file(path, "field"));
+    snprintf(field, sizeof field, "field x = file(\"%s\")", path);
+    static const int64_t values[] = {0, 1, 3, 100};
+    static const struct { const char *descr; int size; } types[] = {{"|i1", 1}, {"|u1", 1}, {"<i2", 2}, {"<u2", 2},
+                                                                     {"<i4", 4}, {"<u4", 4}, {"<i8", 8}, {"<u8", 8}};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        uint8_t bytes[32];
+        for (int i = 0; i < 4; i++) memcpy(bytes + i * types[t].size, &values[i], (size_t)types[t].size);
+        write_npy(path, types[t].descr, 4, 0, bytes, (size_t)(4 * types[t].size));
+        expect_values(field, "x[q] == 0", MC_I8, values);
+    }
+    write_npy(path, "|b1", 4, 0, "\0\1\1\0", 4);
+    expect_values(field, "x[q] == 0", MC_I8, (int64_t[]){0, 1, 1, 0});
+    static const char text[] = "# life\n-128\n +127 # and a half\n\n\t0\r\n5";
+    write_bytes(path, text, sizeof text - 1);
+    expect_values(field, "x[q] == 0", MC_I8, (int64_t[]){-128, 127, 0, 5});
+    write_bytes(path, "1 2\n3,\t4 # two rows\n", 20);
+    snprintf(field, sizeof field, "table x = file(\"%s\")", path);
+    expect_values(field, "x[q % 2, k % 2] == 0", MC_I8, (int64_t[]){1, 2, 3, 4});
+    write_npy(path, "<i4", 4, 2, (int32_t[]){1, 2, 3, 70000}, 16);
+    expect_values(field, "x[q % 2, k % 2] == 0", MC_I32, (int64_t[]){1, 2, 3, 70000});
+    unlink(path);
+}
+
+Test(fields, narrowest_type) {
+    static const struct { const char *list; mc_width width; int64_t values[4]; } cases[] = {
+        {"[127, -128 x 3]", MC_I8, {127, -128, -128, -128}},
+        {"[128, 0 x 3]", MC_I16, {128, 0, 0, 0}},
+        {"[-129, 0, 1 x 2]", MC_I16, {-129, 0, 1, 1}},
+        {"[32767, -32768, 0, 0]", MC_I16, {32767, -32768, 0, 0}},
+        {"[0, 32K, 0, 0]", MC_I32, {0, 32768, 0, 0}},
+        {"[2147483647, -2147483648, 0, 0]", MC_I32, {INT32_MAX, INT32_MIN, 0, 0}},
+        {"[2147483648, 0, 0, 0]", MC_I64, {2147483648, 0, 0, 0}},
+        {"[9223372036854775807, -9223372036854775807 - 1, 0 x 2]", MC_I64, {INT64_MAX, INT64_MIN, 0, 0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char field[128];
+        snprintf(field, sizeof field, "field x = %s", cases[i].list);
+        expect_values(field, "x[k] == 0", cases[i].width, cases[i].values);
+        snprintf(field, sizeof field, "table x = %s", cases[i].list);
+        expect_values(field, "x[h % 4] == 0", cases[i].width, cases[i].values);
+    }
+}
+
+Test(fields, reals_of_npy) {
+    const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0x8000};
+    const fcp_npy npy = {.type = FCP_NPY_F2, .elements = 5, .data = (void *)halves};
+    const double want[] = {1, -2, 5.9604644775390625e-08, 65504, -0.0};
+    for (uint64_t i = 0; i < 5; i++) cr_expect_eq(fcp_npy_real(&npy, i), want[i], "%d", (int)i);
+    const uint16_t wild[] = {0x7c00, 0xfc00, 0x7e00};
+    const fcp_npy odd = {.type = FCP_NPY_F2, .elements = 3, .data = (void *)wild};
+    cr_expect(fcp_npy_real(&odd, 0) > 1e300 && fcp_npy_real(&odd, 1) < -1e300);
+    cr_expect(fcp_npy_real(&odd, 2) != fcp_npy_real(&odd, 2));
+}
+
+Test(fields, sha256) {
+    uint8_t hash[32], of_file[32];
+    cr_assert(sha256("abc", 3, hash));
+    cr_expect_arr_eq(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
+                           "\xb4\x10\xff\x61\xf2\x00\x15\xad", 32);
+    char path[TEMPORARY];
+    cr_assert(temporary_file(path, "field"));
+    write_bytes(path, "abc", 3);
+    cr_assert_eq(sha256_file(path, of_file), 0);
+    cr_expect_arr_eq(of_file, hash, 32);
+    unlink(path);
+    cr_expect_neq(sha256_file(path, of_file), 0);
+}
+
+/* --- what the plan keeps ------------------------------------------------------------------------------------------ */
+
+Test(fields, only_what_is_read_in_order_of_use) {
+    made m;
+    make_plan(&m, "batch { lengths = [3, 2]; field a = [1 x 5]; field b = [2, 2, 3, 3, 4]; field c = file(\"absent\"); "
+                  "field d = given }\nmodel { table t = [0, 1] }\n"
+                  "mask m = t[q % 2] == 1 and b[k] == b[q] or run(b, q) == k\nmask other = c[q] == 1\nplan { mask = m }");
+    cr_assert_eq(m.code, FCP_OK, "%s", m.said);
+    cr_assert_eq(m.plan->arrays_count, 3);
+    const char *const names[] = {"t", "b", "run(b)"};
+    for (int i = 0; i < 3; i++) cr_expect_str_eq(m.plan->names + m.plan->arrays[i].name, names[i]);
+    mc_array arrays[3];
+    mc_bands bands[1];
+    mc_env env;
+    static const int64_t starts[2][3] = {{0, 0, 2}, {0, 1, 0}}; /* a sequence begins a run, whatever came before it */
+    for (uint32_t s = 0; s < 2; s++) {
+        fcp_plan_env(m.plan, s, arrays, bands, &env);
+        cr_expect_eq(arrays[0].count, 2);
+        cr_expect_eq(arrays[1].count, s ? 2 : 3);
+        for (int64_t i = 0; i < arrays[2].count; i++) cr_expect_eq(mc_load(&arrays[2], i, 0), starts[s][i]);
+    }
+    free_made(&m);
+}
+
+/* --- batches ------------------------------------------------------------------------------------------------------ */
+
+static const char given[] = "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = given(range = 0..2) }\n"
+                            "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }";
+
+Test(fields, batches) {
+    made m;
+    make_program(&m, given);
+    int64_t g[] = {1, 1, 0, 0, 1, 0, 0}, d[] = {1, 1, 2, 2, 2, 300, 300}, far[] = {1, 1, 0, 2, 1};
+    const uint64_t lengths[] = {3, 2}, others[] = {4, 3}, empty[] = {0};
+    const fcpc_field own = {"g", g, 5}, wide = {"g", g, 7}, docs = {"d", d, 7}, wrong = {"gg", g, 5}, out = {"g", far, 5};
+    const struct {
+        fcpc_batch batch;
+        fcp_code code;
+        const char *says;
+    } cases[] = {
+        {{0}, FCP_E_FIELD, "field 'g' has no values"},
+        {{.fields = &own, .field_count = 1}, FCP_OK, ""},
+        {{.lengths = lengths, .count = 2, .fields = &own, .field_count = 1}, FCP_OK, ""},
+        {{.lengths = others, .count = 2, .fields = &wide, .field_count = 1}, FCP_E_FIELD, "field 'd' has no values for this batch"},
+        {{.lengths = others, .count = 2, .fields = (fcpc_field[]){docs, wide}, .field_count = 2}, FCP_OK, ""},
+        {{.lengths = others, .count = 2, .fields = (fcpc_field[]){docs, own}, .field_count = 2}, FCP_E_FIELD,
+         "field 'g' has 5 values, the batch has 7 tokens"},
+        {{.fields = &wrong, .field_count = 1}, FCP_E_FIELD, "'gg', which is no field"},
+        {{.fields = (fcpc_field[]){own, own}, .field_count = 2}, FCP_E_FIELD, "twice"},
+        {{.fields = &out, .field_count = 1}, FCP_E_FIELD, "element 3 of field 'g' is 2, outside 0..2"},
+        {{.fields = &(fcpc_field){"g", NULL, 5}, .field_count = 1}, FCP_E_FIELD, "no values"},
+        {{.fields = &own, .field_count = 1, .queries = lengths}, FCP_E_LENGTHS, "queries without"},
+        {{.lengths = empty, .count = 1, .fields = &own, .field_count = 1}, FCP_E_FIELD, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        plan_it(&m, &cases[i].batch);
+        cr_expect_eq(m.code, cases[i].code, "case %d: %s", (int)i, m.said);
+        cr_expect(strstr(m.said, cases[i].says), "case %d: %s", (int)i, m.said);
+        m.code = FCP_OK;
+    }
+    free_made(&m);
+}
+
+/* The plan of given values is that of the same values declared, but for where they came from. */
+Test(fields, given_is_as_declared) {
+    int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
+    made a, b;
+    make_program(&a, given);
+    plan_it(&a, &(fcpc_batch){.fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
+    make_plan(&b, "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = [1, 1, 0, 0, 1] }\n"
+                  "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }");
+    cr_assert(a.code == FCP_OK && b.code == FCP_OK, "%s%s", a.said, b.said);
+    cr_expect_eq(a.plan->data_count, b.plan->data_count);
+    cr_expect_arr_eq(a.plan->data, b.plan->data, a.plan->data_count);
+    cr_expect_arr_eq(a.plan->arrays, b.plan->arrays, a.plan->arrays_count * sizeof *a.plan->arrays);
+    cr_expect_eq(a.plan->summary->pairs, b.plan->summary->pairs);
+    free_made(&a);
+    free_made(&b);
+}
+
+/* Sequences of one length with other values are other sequences. */
+Test(fields, sequences_are_told_apart) {
+    made m;
+    make_plan(&m, "batch { lengths = [300 x 3]; field d = [0 x 300, 1 x 150, 2 x 150, 3 x 100, 4 x 100, 5 x 100] }\n"
+                  "plan { mask = document(d = d); block = 128; passes = forward }");
+    cr_assert_eq(m.code, FCP_OK, "%s", m.said);
+    cr_expect_eq(m.plan->summary->pairs, 300 * 300 + 2 * 150 * 150 + 3 * 100 * 100);
+    free_made(&m);
+}
+
+/* --- beyond the end ----------------------------------------------------------------------------------------------- */
+
+Test(fields, indices_out_of_range) {
+    static const struct { const char *mask, *says; } cases[] = {
+        {"d[q + 1] == 0", "position 2 of field 'd', which has 0 to 1, for q = 1"},
+        {"d[q - 1] == 0", "position -1 of field 'd', which has 0 to 1, for q = 0"},
+        {"d[k - q] == 0", "field 'd'"},
+        {"t[q] == 0", "element 2 of table 't', which has 2, for q = 2"},
+        {"t[h] == 0", "element 2 of table 't', which has 2, for h = 2, q ="},
+        {"s[q, 1] == 0", "element [2, 1] of table 's', which is 2 by 3, for q = 2"},
+        {"s[q / 2, k] == 0", "element [0, 3] of table 's', which is 2 by 3"},
+        {"run(d, q + k) == 0", "of field 'run(d)'"},
+        {"d[d[q]] == 0", "position 9 of field 'd'"},
+        {"q >= 0 or d[q + 9] == 0", NULL},
+        {"q > 0 and d[q - 1] == d[q]", NULL},
+        {"if k < q then d[q - k - 1] == 1 else d[min(k, 3)] == 0", NULL},
+        {"(d[q] < 4 and d[d[q]] == 0) or k == 0", NULL},
+        {"t[q % 2] == 0 and s[q % 2, k % 3] == s[1, 2]", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[600];
+        snprintf(source, sizeof source,
+                 "model { heads = 4; table t = [0, 1]; table s = [[0, 1, 2], [0, 0, 0]] }\n"
+                 "batch { lengths = [2, 4, 1]; field d = [0, 1, 0, 9, 2, 0, 0] }\nmask m = %s\nplan { mask = m }",
+                 cases[i].mask);
+        made m;
+        make_plan(&m, source);
+        cr_expect_eq(m.code, cases[i].says ? FCP_E_MASK_INDEX : FCP_OK, "%s: %s", cases[i].mask, m.said);
+        if (cases[i].says) cr_expect(strstr(m.said, cases[i].says), "%s: %s", cases[i].mask, m.said);
+        free_made(&m);
+    }
+}

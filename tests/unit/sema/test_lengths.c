@@ -1,0 +1,263 @@
+/* test_lengths.c: batches: lists, files, and the lognormal generator: its numbers, its shape, its limits. */
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler/sema/sema.h"
+#include "tests/support/temporary.h"
+
+static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
+    char *source = malloc(strlen(value) + 100);
+    sprintf(source, *value ? "batch { lengths = %s }\nplan { mask = causal }" : "plan { mask = causal }", value);
+    fcpc_options options = {.lengths_file = file, .need_lengths = true};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcp_code code = fcpc_parse_text(name, source, strlen(source), &options, d, out);
+    fcpc_diagnostics_free(d);
+    free(source);
+    return code;
+}
+
+static void expect_lengths(const char *value, size_t count, const uint64_t *expected) {
+    fcpc_program *p = NULL;
+    cr_assert_eq(compile("a.fcp", value, NULL, &p), FCP_OK, "%s", value);
+    size_t got;
+    const uint64_t *at = fcpc_program_lengths(p, &got);
+    cr_assert_eq(got, count, "%s: %zu", value, got);
+    cr_expect_arr_eq(at, expected, count * sizeof *expected);
+    fcpc_program_free(p);
+}
+
+static fcp_code code_of(const char *value) {
+    fcpc_program *p = NULL;
+    fcp_code code = compile("a.fcp", value, NULL, &p);
+    fcpc_program_free(p);
+    return code;
+}
+
+Test(lengths, lists) {
+    expect_lengths("[131072, 3 x 2, 1]", 4, (uint64_t[]){131072, 3, 3, 1});
+    expect_lengths("8K", 1, (uint64_t[]){8192});
+    expect_lengths("[1024G]", 1, (uint64_t[]){UINT64_C(1) << 40});
+    expect_lengths("[512G, 512G - 1, 1]", 3, (uint64_t[]){UINT64_C(1) << 39, (UINT64_C(1) << 39) - 1, 1});
+    cr_expect_eq(code_of("[512G, 512G, 1]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[1024G + 1]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[512G x 3]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[1 x 9223372036854775807]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[9223372036854775807 x 9223372036854775807]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[0]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of(""), FCP_E_MISSING);
+}
+
+/* The queries, where some sequence has more or fewer than keys; else there are none of their own. */
+Test(lengths, queries) {
+    fcpc_program *p = NULL;
+    size_t count;
+    cr_assert_eq(compile("a.fcp", "[100:4096, 7, 1:8192 x 2, 9:3]", NULL, &p), FCP_OK);
+    const uint64_t *keys = fcpc_program_lengths(p, &count), *queries = fcpc_program_queries(p);
+    const uint64_t expected[2][5] = {{100, 7, 1, 1, 9}, {4096, 7, 8192, 8192, 3}};
+    cr_assert(count == 5 && queries);
+    for (size_t i = 0; i < count; i++) cr_expect(queries[i] == expected[0][i] && keys[i] == expected[1][i]);
+    cr_expect_not_null(strstr(p->canonical, "lengths = [100:4096, 7, 1:8192 x 2, 9:3]"), "%s", p->canonical);
+    fcpc_program_free(p);
+    cr_assert_eq(compile("a.fcp", "5:1K", NULL, &p), FCP_OK);
+    cr_expect(fcpc_program_queries(p)[0] == 5 && fcpc_program_lengths(p, &count)[0] == 1024);
+    fcpc_program_free(p);
+    cr_assert_eq(compile("a.fcp", "[5:5, 6]", NULL, &p), FCP_OK);
+    cr_expect_null(fcpc_program_queries(p));
+    fcpc_program_free(p);
+    /* many: the first unequal one after the arrays have grown */
+    cr_assert_eq(compile("a.fcp", "[3 x 1000, 1:3, 2 x 1000]", NULL, &p), FCP_OK);
+    queries = fcpc_program_queries(p);
+    cr_expect(queries[0] == 3 && queries[999] == 3 && queries[1000] == 1 && queries[2000] == 2);
+    fcpc_program_free(p);
+    static const struct { const char *value; fcp_code code; } wrong[] = {
+        {"[0:5]", FCP_E_LENGTHS}, {"[5:0]", FCP_E_LENGTHS}, {"[5:-1]", FCP_E_LENGTHS}, {"[5:]", FCP_E_SYNTAX},
+        {"[:5]", FCP_E_SYNTAX}, {"[1:2:3]", FCP_E_SYNTAX}, {"[1:(1024G + 1)]", FCP_E_LENGTHS},
+        {"[(1024G + 1):1]", FCP_E_LENGTHS}, {"[512G:1 x 3]", FCP_E_LENGTHS}, {"[1:2.5]", FCP_E_TYPE},
+        {"[1:2 x 0]", FCP_E_LENGTHS}, {"[n:2]", FCP_E_TYPE}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(code_of(wrong[i].value), wrong[i].code, "%s: %s", wrong[i].value, fcp_code_name(code_of(wrong[i].value)));
+}
+
+static void write_file(const char *path, const char *bytes, size_t size) {
+    FILE *f = fopen(path, "wb");
+    cr_assert_not_null(f);
+    fwrite(bytes, 1, size, f);
+    fclose(f);
+}
+
+Test(lengths, files) {
+    char folder[TEMPORARY], path[200], name[200], value[300];
+    cr_assert(temporary_folder(folder, "lengths"));
+    snprintf(path, sizeof path, "%s/a.lengths", folder);
+    snprintf(name, sizeof name, "%s/a.fcp", folder);
+    snprintf(value, sizeof value, "file(\"%s\")", path);
+    static const struct { const char *text; fcp_code code; size_t count; } cases[] = {{"1\n2\n3", FCP_OK, 3},
+                 {"1\n2\n3\n", FCP_OK, 3},
+                 {"# c\n\n \t 7 # seven\r\n\r\n8\r\n", FCP_OK, 2},
+                 {"5", FCP_OK, 1},
+                 {"1099511627776", FCP_OK, 1},
+                 {"1099511627777", FCP_E_LENGTHS, 0},
+                 {"99999999999999999999999", FCP_E_LENGTHS, 0},
+                 {"1099511627776\n1", FCP_E_LENGTHS, 0},
+                 {"0", FCP_E_LENGTHS, 0},
+                 {"-3", FCP_E_LENGTHS, 0},
+                 {"", FCP_E_LENGTHS, 0},
+                 {"# none", FCP_E_LENGTHS, 0},
+                 {"1 2 3", FCP_E_LENGTHS_FILE, 0},
+                 {"1 2\n5\n7:8 # pairs\n 9 : 10", FCP_OK, 4},
+                 {"1099511627776:1099511627776", FCP_OK, 1},
+                 {"1:1099511627777", FCP_E_LENGTHS, 0},
+                 {"1099511627777:1", FCP_E_LENGTHS, 0},
+                 {"1099511627776:1\n1:1", FCP_E_LENGTHS, 0},
+                 {"0:5", FCP_E_LENGTHS, 0},
+                 {"5 0", FCP_E_LENGTHS, 0},
+                 {"5:", FCP_E_LENGTHS_FILE, 0},
+                 {":5", FCP_E_LENGTHS_FILE, 0},
+                 {"1:2:3", FCP_E_LENGTHS_FILE, 0},
+                 {"1:-2", FCP_E_LENGTHS_FILE, 0},
+                 {"3.5", FCP_E_LENGTHS_FILE, 0},
+                 {"x", FCP_E_LENGTHS_FILE, 0},
+                 {"64K", FCP_E_LENGTHS_FILE, 0},
+                 {"-", FCP_E_LENGTHS_FILE, 0},
+                 {"--3", FCP_E_LENGTHS_FILE, 0},
+                 {"+3", FCP_E_LENGTHS_FILE, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(path, cases[i].text, strlen(cases[i].text));
+        /* relative to the program's folder, absolute, and as an option */
+        const char *const values[] = {"file(\"a.lengths\")", value, ""};
+        for (int way = 0; way < 3; way++) {
+            fcpc_program *p = NULL;
+            fcp_code code = compile(name, values[way], way == 2 ? path : NULL, &p);
+            cr_expect_eq(code, cases[i].code, "'%s': %s", cases[i].text, fcp_code_name(code));
+            if (p) cr_expect_eq(p->length_count, cases[i].count);
+            fcpc_program_free(p);
+        }
+    }
+    write_file(path, "12\0003\n", 6);
+    fcpc_program *p = NULL;
+    cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);
+    unlink(path);
+    cr_expect_eq(compile(name, value, NULL, &p), FCP_E_READ);
+    cr_expect_eq(compile(name, "", folder, &p), FCP_E_READ);
+    rmdir(folder);
+}
+
+Test(lengths, canonical_has_the_option) {
+    char path[TEMPORARY];
+    cr_assert(temporary_file(path, "lengths"));
+    FILE *f = fopen(path, "w");
+    cr_assert(f && fputs("5\n6\n", f) >= 0 && fclose(f) == 0);
+    fcpc_program *p = NULL;
+    cr_assert_eq(compile("a.fcp", "file(\"nowhere\")", path, &p), FCP_OK);
+    cr_expect_eq(p->length_count, 2);
+    cr_expect_not_null(strstr(p->canonical, path));
+    cr_expect_null(strstr(p->plan_source, path));
+    cr_expect_null(strstr(p->plan_source, "batch"));
+    fcpc_program_free(p);
+    unlink(path);
+}
+
+Test(lengths, decimals) {
+    static const struct { const char *text; int power; bool good; uint64_t value; } cases[] = {
+                 {"1.5", 9, true, 1500000000},
+                 {"0.5", 0, true, 1},
+                 {"0.49", 0, true, 0},
+                 {"2.5", 0, true, 3},
+                 {"0.000", 3, true, 0},
+                 {"100.250", 3, true, 100250},
+                 {"1.0e3", 0, true, 1000},
+                 {"1.0e-3", 3, true, 1},
+                 {"9.9e99", 0, false, 0},
+                 {"1.0e-99", 3, true, 0},
+                 {"123456789012345678.0", 0, true, 123456789012345678},
+                 {"1.2345678901234567891", 0, false, 0},
+                 {"9223372036854775.807", 3, false, 0},
+                 {"922337203685477.5807", 3, false, 0},
+                 {"90071992547.40993", 5, true, 9007199254740993},
+                 {"0.00000000000000000001234", 23, true, 1234}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t mantissa, value = 0;
+        int exponent;
+        bool good = parse_decimal(cases[i].text, &mantissa, &exponent) &&
+                    scale_decimal(mantissa, exponent + cases[i].power, &value);
+        cr_expect_eq(good, cases[i].good, "%s", cases[i].text);
+        if (good) cr_expect_eq(value, cases[i].value, "%s: %" PRIu64, cases[i].text, value);
+    }
+}
+
+/* The very numbers: every machine draws these. */
+Test(lengths, lognormal_is_fixed) {
+    expect_lengths("lognormal(median = 2K, sigma = 1.06, count = 8)", 8,
+                   (uint64_t[]){893, 612, 20727, 1097, 1097, 7171, 399, 964});
+}
+
+static int ascending(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+Test(lengths, lognormal_is_lognormal) {
+    /* the quantiles of 200,000 draws against exp(ln median + sigma z) */
+    lengths drawn = {0};
+    const lognormal l = {
+        .median = 1000000, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 7, .sigma = (uint64_t)(1.06 * 4294967296.0)};
+    enum { COUNT = 200000 };
+    cr_assert(draw_lognormal(&l, COUNT, 0, &drawn));
+    cr_assert_eq(drawn.count, COUNT);
+    qsort(drawn.at, drawn.count, sizeof *drawn.at, ascending);
+    static const struct {
+        double p, z;
+    } points[] = {{0.0013499, -3}, {0.0227501, -2}, {0.158655, -1}, {0.308538, -0.5}, {0.5, 0},
+                  {0.691462, 0.5}, {0.841345, 1},   {0.97725, 2},   {0.99865, 3}};
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        /* how many lie below the point: binomial, so within five deviations */
+        double at = 1e6 * exp(1.06 * points[i].z), below = 0;
+        while (below < COUNT && (double)drawn.at[(size_t)below] <= at) below++;
+        double deviation = sqrt(COUNT * points[i].p * (1 - points[i].p));
+        cr_expect_lt(fabs(below - COUNT * points[i].p), 5 * deviation, "z %g: %g against %g", points[i].z, below,
+                     COUNT * points[i].p);
+    }
+    free(drawn.at);
+}
+
+Test(lengths, lognormal_limits) {
+    /* sums to the tokens asked for; within min and max, but for the last */
+    lengths drawn = {0};
+    lognormal l = {.median = 2000, .min = 100, .max = 5000, .seed = 1, .sigma = UINT64_C(1) << 32};
+    cr_assert(draw_lognormal(&l, 0, 1 << 20, &drawn));
+    cr_expect_eq(drawn.sum, 1 << 20);
+    for (size_t i = 0; i + 1 < drawn.count; i++) cr_assert(drawn.at[i] >= 100 && drawn.at[i] <= 5000);
+    cr_expect_leq(drawn.at[drawn.count - 1], 5000);
+    free(drawn.at);
+    /* no spread: the median itself; the widest: still within bounds */
+    drawn = (lengths){0};
+    l = (lognormal){.median = 12345, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 1, .sigma = 0};
+    cr_assert(draw_lognormal(&l, 100, 0, &drawn));
+    for (size_t i = 0; i < drawn.count; i++) cr_assert_eq(drawn.at[i], 12345);
+    free(drawn.at);
+    drawn = (lengths){0};
+    l = (lognormal){.median = 1, .min = 1, .max = UINT64_C(1) << 20, .seed = 1, .sigma = UINT64_C(8) << 32};
+    cr_assert(draw_lognormal(&l, 100000, 0, &drawn));
+    for (size_t i = 0; i < drawn.count; i++) cr_assert(drawn.at[i] >= 1 && drawn.at[i] <= UINT64_C(1) << 20);
+    free(drawn.at);
+    /* another seed, another batch; the same seed, the same batch */
+    lengths a = {0}, b = {0}, c = {0};
+    l = (lognormal){.median = 1 << 20, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 1, .sigma = UINT64_C(1) << 32};
+    cr_assert(draw_lognormal(&l, 50, 0, &a) && draw_lognormal(&l, 50, 0, &b));
+    l.seed = 2;
+    cr_assert(draw_lognormal(&l, 50, 0, &c));
+    cr_expect_arr_eq(a.at, b.at, 50 * sizeof *a.at);
+    cr_expect_arr_neq(a.at, c.at, 50 * sizeof *a.at);
+    free(a.at);
+    free(b.at);
+    free(c.at);
+    cr_expect_eq(code_of("lognormal(median = 1, sigma = 0.5, tokens = 1024G)"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("lognormal(median = 1G, sigma = 0.5, count = 1M)"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[lognormal(median = 1K, sigma = 2, count = 3), 5 x 3]"), FCP_OK);
+}

@@ -1,0 +1,149 @@
+/* test_zoom.c: parts of a mask: every sign's pairs and every row's runs against brute force, at several zooms; what
+ * cannot be drawn; golden pictures. GOLDEN_UPDATE=1 rewrites tests/golden/show/zoom-*. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/fcpc.h"
+#include "compiler/show/zoom.h"
+#include "compiler/base/text.h"
+
+static fcp_plan *plan_of(const char *program) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *parsed = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_parse_text("a.fcp", program, strlen(program), NULL, d, &parsed);
+    if (code == FCP_OK) code = fcpc_plan(parsed, NULL, 0, NULL, d, NULL, &plan);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_eq(code, FCP_OK, "%s", said);
+    free(said);
+    fcpc_program_free(parsed);
+    fcpc_diagnostics_free(d);
+    return plan;
+}
+
+static void holds(const fcp_plan *plan, zoom_view view) {
+    arena memory = {0};
+    zoom z;
+    fcp_error err;
+    cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK, "%s", err.message);
+    cr_assert(z.rows <= view.most_rows && z.cols <= view.most_cols);
+    mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
+    int64_t *values = malloc(mask.count * sizeof *values), n = (int64_t)z.n;
+    uint64_t drawn = 0, whole = 0;
+    for (uint32_t r = 0; r < z.rows; r++)
+        for (uint32_t c = 0; c < z.cols; c++) {
+            uint64_t pairs = 0;
+            for (int64_t h = 0; h < z.heads; h++)
+                for (int64_t q = (int64_t)z.row_cut[r]; q < (int64_t)z.row_cut[r + 1]; q++)
+                    for (int64_t k = (int64_t)z.col_cut[c]; k < (int64_t)z.col_cut[c + 1]; k++)
+                        pairs += mc_eval(mask, MC_LENGTH(n), q, k, h, values);
+            cr_assert_eq(z.pairs[(size_t)r * z.cols + c], pairs, "row %u, column %u", r, c);
+            drawn += pairs;
+        }
+    for (int64_t h = 0; h < z.heads; h++)
+        for (int64_t q = 0; q < n; q++)
+            for (int64_t k = 0; k < n; k++) whole += mc_eval(mask, MC_LENGTH(n), q, k, h, values);
+    cr_expect_eq(z.pairs_drawn, drawn);
+    cr_expect_eq(z.all.pairs, whole);
+    for (uint32_t r = 0; r < z.rows; r++) {
+        uint32_t runs = 0;
+        bool before = false;
+        for (int64_t k = 0; k < n; k++) {
+            bool now = mc_eval(mask, MC_LENGTH(n), (int64_t)z.row_cut[r], k, 0, values);
+            runs += now && !before;
+            before = now;
+        }
+        cr_assert_eq(z.runs[r], runs, "row %u", r);
+    }
+    free(values);
+    arena_free(&memory);
+}
+
+Test(zoom, counts) {
+    static const char *const masks[] = {"causal", "lambda(sink = 5, window = 40)", "dilated(w = 200, d = 3)",
+                                        "shared_question(p = 20, answers = 5)", "by_head"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char program[400];
+        snprintf(program, sizeof program,
+                 "model { heads = 2 }\nbatch { lengths = [300, 500, 300] }\n"
+                 "mask by_head = if h == 1 then causal else q / 50 == k / 50\nplan { mask = %s; block = 128 }",
+                 masks[i]);
+        fcp_plan *plan = plan_of(program);
+        holds(plan, (zoom_view){.sequence = FCP_NONE, .most_rows = 30, .most_cols = 30});
+        holds(plan, (zoom_view){.sequence = 2, .most_rows = 20, .most_cols = 31});
+        holds(plan,
+              (zoom_view){
+                  .sequence = 1, .row = 37, .row_end = 61, .col = 20, .col_end = 60, .most_rows = 40, .most_cols = 40});
+        holds(plan,
+              (zoom_view){.sequence = 1, .row = 499, .col = 131, .col_end = 9999, .most_rows = 9, .most_cols = 9});
+        fcp_plan_free(plan);
+    }
+}
+
+Test(zoom, what_is_not_there) {
+    fcp_plan *plan = plan_of("batch { lengths = [300, 500] }\nplan { mask = causal }");
+    static const zoom_view wrong[] = {
+        {.sequence = 2, .most_rows = 9, .most_cols = 9},
+        {.sequence = 0, .row = 300, .most_rows = 9, .most_cols = 9},
+        {.sequence = FCP_NONE, .col = 501, .col_end = 600, .most_rows = 9, .most_cols = 9}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        arena memory = {0};
+        zoom z;
+        fcp_error err = {0};
+        cr_expect_eq(zoom_make(plan, &wrong[i], &memory, &z, &err), FCP_E_VALUE);
+        cr_expect(err.message[0]);
+        arena_free(&memory);
+    }
+    fcp_plan_free(plan);
+}
+
+static void add(void *context, const char *bytes, size_t size) { text_add(context, bytes, size); }
+
+static void golden(const char *name, text *t) {
+    char path[128];
+    snprintf(path, sizeof path, "tests/golden/show/%s", name);
+    if (getenv("GOLDEN_UPDATE")) {
+        FILE *out = fopen(path, "wb");
+        cr_assert(out && fwrite(t->at, 1, t->size, out) == t->size && fclose(out) == 0, "%s", path);
+    }
+    FILE *in = fopen(path, "rb");
+    cr_assert_not_null(in, "%s cannot be read", path);
+    char *expected = calloc(1, 1 << 20);
+    size_t size = fread(expected, 1, (1 << 20) - 1, in);
+    fclose(in);
+    cr_expect(size == t->size && !memcmp(expected, t->at, size), "%s: not what is drawn:\n%.*s", path, (int)t->size,
+              t->at);
+    free(expected);
+    text_free(t);
+}
+
+Test(zoom, pictures) {
+    fcp_plan *plan =
+        plan_of("batch { lengths = [2000, 700 x 3] }\nplan { mask = lambda(sink = 64, window = 300); block = 128 }");
+    arena memory = {0};
+    zoom_view view = {.sequence = FCP_NONE};
+    zoom z;
+    fcp_error err;
+    text t = {0};
+    zoom_room(80, &view.most_rows, &view.most_cols);
+    cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK);
+    cr_assert_eq(zoom_text(&z, NULL, add, &t, &err), FCP_OK);
+    size_t widest = 0;
+    for (size_t i = 0, at = 0; i < t.size; i++)
+        if (t.at[i] == '\n') at = i + 1;
+        else if (i + 1 - at > widest) widest = i + 1 - at;
+    cr_expect_leq(widest, 80);
+    golden("zoom.txt", &t);
+    view = (zoom_view){
+        .sequence = 1, .row = 355, .row_end = 370, .col = 50, .col_end = 80, .most_rows = 40, .most_cols = 40};
+    cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK);
+    show_options unicode = {.width = 80, .unicode = true};
+    cr_assert_eq(zoom_text(&z, &unicode, add, &t, &err), FCP_OK);
+    golden("zoom-pairs.txt", &t);
+    cr_assert_eq(zoom_svg(&z, add, &t, &err), FCP_OK);
+    golden("zoom-pairs.svg", &t);
+    arena_free(&memory);
+    fcp_plan_free(plan);
+}

@@ -1,0 +1,324 @@
+/* test_verify.c: the verifier, by damage: every kind done to correct plans is caught, by its name.
+ *
+ * The kinds are in plan_damage.h; each is tried on plans of several strategies, layouts, topologies and passes. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "compiler/fcpc.h"
+#include "tests/support/plan_damage.h"
+
+/* --- plans -------------------------------------------------------------------------------------------------------- */
+
+#define MODEL "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
+#define LONG_TAIL "batch { lengths = [3000, 1700, 1, 640, 130 x 9, 700, 50 x 20, 1024, 17] }\n"
+static const char *const programs[] = {
+    MODEL LONG_TAIL "cluster { nodes = 2; gpus = 4 }\n"
+    "plan { mask = causal; block = 256; strategy = fcp(coalesce = 2, buffers = 3); layout = contiguous; "
+    "passes = forward, backward }",
+    MODEL LONG_TAIL "cluster { nodes = 4; gpus = 2 }\n"
+    "plan { mask = full; block = 128; strategy = fcp(coalesce = 1, buffers = 2); layout = zigzag; "
+    "passes = forward, backward }",
+    MODEL LONG_TAIL "cluster { nodes = 1; gpus = 3 }\n"
+    "plan { mask = window(w = 300); block = 384; strategy = fcp(coalesce = 4, buffers = 1); layout = planned; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [4000, 2000, 300] }\ncluster { nodes = 2; gpus = 2 }\n"
+    "plan { mask = causal; block = 128; strategy = ring(coalesce = 2, buffers = 3); layout = contiguous; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [5000, 999] }\ncluster { nodes = 3; gpus = 2 }\n"
+    "plan { mask = causal; block = 256; strategy = zigzag(coalesce = 1, buffers = 2); layout = zigzag; "
+    "passes = forward, backward }",
+    MODEL LONG_TAIL "cluster { nodes = 3; gpus = 3 }\n"
+    "plan { mask = lambda(sink = 64, window = 512); block = 128; strategy = fcp(coalesce = 3, buffers = 4); "
+    "layout = contiguous; passes = forward }",
+    MODEL "batch { lengths = [700, 260]; field doc = [0 x 500, 300 x 460]; field g = [0 x 959, 1] }\n"
+    "cluster { gpus = 2 }\n"
+    "plan { mask = m; block = 128; passes = forward }\nmask m = doc[q] == doc[k] or g[k] == 1",
+    /* split: queries and keys apart */
+    MODEL "batch { lengths = [300:3000, 1:1700 x 5, 1, 640, 700:130 x 3, 50 x 9, 1:1024] }\n"
+    "cluster { nodes = 2; gpus = 4 }\n"
+    "plan { mask = causal; block = 256; strategy = fcp(coalesce = 2, buffers = 3); layout = contiguous; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [2000:900, 500:2500, 1:300 x 7]; align = top_left }\ncluster { nodes = 3; gpus = 2 }\n"
+    "plan { mask = full; block = 256; strategy = ring(coalesce = 1, buffers = 2); layout = zigzag; "
+    "passes = forward, backward }",
+    MODEL "batch { lengths = [400:1500, 900:200, 1:700 x 3, 256] }\ncluster { nodes = 2; gpus = 2 }\n"
+    "plan { mask = full; block = 128; strategy = fcp(coalesce = 1, buffers = 2); layout = contiguous; "
+    "passes = forward, backward }",
+    "model { heads = 4; kv_heads = 2; head_dim = 16; table far = [0.5, -1.0, 0.25] }\n"
+    "batch { lengths = [700, 1:900, 260] }\ncluster { gpus = 2 }\n"
+    "mask m = slices([0, 300, 0, 300, causal], [100, 700, 50, 400, both], [250, 600, 300, 500, inverse]) or q == k\n"
+    "score bias = s * 0.5 + far[(q + k) % 3] * abs(s)\n"
+    "plan { mask = m; score = bias; sink = [1.0, 0.0, -2.0, 0.5]; block = 128; passes = forward, backward }",
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+static fcp_plan *plan_of(const char *text) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_parse_text("test", text, strlen(text), NULL, d, &program);
+    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
+    if (code) {
+        char *shown = fcpc_diagnostics_render(d, false);
+        cr_assert(false, "%s", shown);
+    }
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return plan;
+}
+
+enum { KINDS = sizeof kinds / sizeof *kinds, TRIES = 12 };
+
+static bool named_right(const damage *k, fcp_code code) {
+    for (size_t i = 0; i < sizeof k->codes / sizeof *k->codes && k->codes[i]; i++)
+        if (k->codes[i] == code) return true;
+    return false;
+}
+
+Test(verify, every_damage_is_caught_by_name) {
+    uint32_t done[KINDS] = {0}, plans[KINDS] = {0};
+    for (int program = -1; program < PROGRAMS; program++) {
+        tables hand;
+        fcp_plan *plan;
+        if (program < 0) {
+            hand_make(&hand);
+            plan = tables_plan(&hand);
+        } else {
+            plan = plan_of(programs[program]);
+        }
+        for (int k = 0; k < KINDS; k++) {
+            uint32_t before = done[k];
+            for (int try = 0; try < TRIES; try++) {
+                tables t;
+                fcp_error err = {0};
+                draw d = {(uint64_t)(program + 1) * 1000003 + (uint64_t)k * 1009 + (uint64_t)try, 0};
+                tables_copy(&t, plan);
+                if (kinds[k].apply(&t, &d)) {
+                    fcp_code code = judge(&t, &err);
+                    done[k]++;
+                    cr_expect(named_right(&kinds[k], code), "%s, plan %d, try %d: %s %s", kinds[k].name, program, try,
+                              fcp_code_name(code), err.message);
+                }
+                tables_free(&t);
+            }
+            plans[k] += done[k] > before;
+        }
+        if (program < 0)
+            tables_free(&hand);
+        else
+            fcp_plan_free(plan);
+    }
+    for (int k = 0; k < KINDS; k++)
+        cr_expect(plans[k] >= 1 && done[k] >= 3, "%s: done %u times", kinds[k].name, done[k]);
+}
+
+Test(verify, correct_plans_pass) {
+    for (int program = 0; program < PROGRAMS; program++) {
+        fcp_plan *plan = plan_of(programs[program]);
+        tables t;
+        fcp_error err = {0};
+        tables_copy(&t, plan);
+        cr_expect_eq(judge(&t, &err), FCP_OK, "plan %d: %s", program, err.message);
+        fcp_verify_report report;
+        cr_assert_eq(fcp_plan_verify(plan, &report, &err), FCP_OK);
+        cr_expect_eq(report.tiles, plan->tiles_count);
+        cr_expect_eq(report.instructions, plan->instrs_count);
+        uint64_t sends = 0;
+        PLACES (&t, p)
+            for (uint32_t i = 0; OP(p, LAUNCH) && i < p.x->b; i++) sends += transfer_in(&t, &p, i)->dir == FCP_SEND;
+        cr_expect_eq(report.transfers, sends);
+        for (int f = 0; f < FCP_FABRICS; f++) cr_expect_leq(report.delta[FCP_FORWARD][f], report.rounds[FCP_FORWARD]);
+        cr_expect_eq(report.rounds[FCP_FORWARD], plan->summary->rounds);
+        tables_free(&t);
+        fcp_plan_free(plan);
+    }
+}
+
+Test(verify, every_figure_of_the_summary) {
+    for (int program = -1; program < PROGRAMS; program++) {
+        tables t;
+        fcp_plan *plan = program < 0 ? NULL : plan_of(programs[program]);
+        if (plan)
+            tables_copy(&t, plan);
+        else
+            hand_make(&t);
+        uint64_t *figures = (uint64_t *)t.summary;
+        size_t n = sizeof *t.summary / sizeof *figures;
+        for (size_t i = 0; i < n; i++)
+            for (int down = 0; down < 2; down++) {
+                uint64_t keep = figures[i];
+                fcp_error err = {0};
+                figures[i] += down ? UINT64_MAX : 1;
+                fcp_code code = judge(&t, &err);
+                bool memory = &figures[i] == &t.summary->slots_max || &figures[i] == &t.summary->backward_slots_max ||
+                              &figures[i] == &t.summary->memory_peak_bytes;
+                cr_expect_eq(code, memory ? FCP_E_VERIFY_MEMORY : FCP_E_VERIFY_SUMMARY, "figure %zu of plan %d: %s %s",
+                             i, program, fcp_code_name(code), err.message);
+                figures[i] = keep;
+            }
+        tables_free(&t);
+        fcp_plan_free(plan);
+    }
+}
+
+/* Every number of every table, changed by itself, is noticed, but for those that are the caller's choice, that make a
+ * plan another right one (a wait for more than needed), or that only the mask could judge. */
+static bool free_to_differ(const tables *t, int section, uint64_t record, size_t offset) {
+    static const size_t problem[] = {
+        offsetof(fcp_problem, dtype), /* fp16 is as large as bf16 */
+        offsetof(fcp_problem, layout),    offsetof(fcp_problem, strategy), offsetof(fcp_problem, topology),
+        offsetof(fcp_problem, block),     offsetof(fcp_problem, coalesce), offsetof(fcp_problem, buffers), /* more */
+        offsetof(fcp_problem, margin),    offsetof(fcp_problem, deterministic),
+        offsetof(fcp_problem, memory_cap), offsetof(fcp_problem, memory_cap) + 4, /* more */
+        offsetof(fcp_problem, scale),     offsetof(fcp_problem, scale) + 4};
+    switch (section) {
+    case FCP_SECTION_PROBLEM:
+        for (size_t i = 0; i < sizeof problem / sizeof *problem; i++)
+            if (problem[i] == offset) return true;
+        return false;
+    case FCP_SECTION_SHAPES: return offset == offsetof(fcp_shape_rec, first_run);
+    case FCP_SECTION_RUNS: return offset != offsetof(fcp_run, row);
+    case FCP_SECTION_INSTRS: /* a copy may name another transfer that is the same */
+        return t->instrs[record].op == FCP_OP_WAIT || (t->instrs[record].op == FCP_OP_COPY && offset == 4);
+    case FCP_SECTION_SOURCE:
+    case FCP_SECTION_CLUSTER:
+    case FCP_SECTION_MASK: return true;
+    default: return false;
+    }
+}
+
+Test(verify, every_number_matters) {
+    for (int program = -1; program < PROGRAMS; program += 3) {
+        tables t;
+        fcp_plan *plan = program < 0 ? NULL : plan_of(programs[program]);
+        if (plan)
+            tables_copy(&t, plan);
+        else
+            hand_make(&t);
+        const struct {
+            void *at;
+            uint64_t count;
+            size_t size;
+        } sections[] = {
+#define X(id, type, member) {t.member, t.member##_count, sizeof(type)},
+            FCP_SECTIONS(X)
+#undef X
+        };
+        draw d = {42, 0};
+        for (int s = 0; s < FCP_SECTION_COUNT; s++)
+            for (uint64_t n = sections[s].count * sections[s].size / 4, i = 0; i < n; i++) {
+                size_t offset = i * 4 % sections[s].size;
+                if (free_to_differ(&t, s, i * 4 / sections[s].size, offset) || (program >= 0 && next(&d) % 8)) continue;
+                uint32_t *at = (uint32_t *)sections[s].at + i, keep = *at;
+                const uint32_t others[] = {keep + 1, keep - 1, keep ^ 0x80000000, keep ^ (uint32_t)next(&d),
+                                           0,        FCP_NONE};
+                for (size_t o = 0; o < sizeof others / sizeof *others; o++) {
+                    fcp_error err = {0};
+                    if (others[o] == keep) continue;
+                    *at = others[o];
+                    fcp_code code = judge(&t, &err);
+                    cr_expect(code, "plan %d, section %d, record %llu, byte %zu: %u may be %u", program, s,
+                              (unsigned long long)(i * 4 / sections[s].size), offset, keep, others[o]);
+                }
+                *at = keep;
+            }
+        tables_free(&t);
+        fcp_plan_free(plan);
+    }
+}
+
+/* Pieces, and what is copied, in no order at all: one sequence in blocks of three tokens that are numbered at random.
+ */
+static void scrambled(tables *t) {
+    enum { BLOCKS = 200 };
+    memset(t, 0, sizeof *t);
+    PUSH(t, problem,
+         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
+                       .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
+                       .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
+    PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
+    PUSH(t, sequences, (fcp_sequence){3 * BLOCKS, 3 * BLOCKS, 0});
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        PUSH(t, pieces, (fcp_piece){.length = 3, .start = 3 * ((b * 77 + 13) % BLOCKS), .block = b});
+        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b, .holds = FCP_HOLDS_BOTH});
+    }
+    for (int i = 0; i < FCP_PASSES + 1; i++) PUSH(t, round_starts, 0);
+    for (int out = 0; out < 2; out++) {
+        PUSH(t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = (uint32_t)t->transfers_count, .b = BLOCKS});
+        for (uint32_t b = 0; b < BLOCKS; b++)
+            PUSH(t, transfers, (fcp_transfer){.block = b, .tokens = 3, .place = (uint32_t)t->pieces[b].start,
+                                              .cls = out ? FCP_OUT : FCP_IN, .fabric = FCP_LOCAL,
+                                              .dir = out ? FCP_RECV : FCP_SEND});
+    }
+    for (uint32_t i = 0; i < FCP_PASSES * FCP_QUEUES; i++) PUSH(t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
+    PUSH(t, layout_starts, 0);
+    PUSH(t, layout_starts, 1);
+    PUSH(t, layout, (fcp_span){0, 3 * BLOCKS, 0});
+    PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
+    PUSH(t, summary, (fcp_summary){.sequences = 1, .blocks = BLOCKS, .positions = 9 * BLOCKS * BLOCKS,
+                                   .tokens_max_rank = 3 * BLOCKS, .key_tokens_max_rank = 3 * BLOCKS, .stages = 1,
+                                   .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 4)});
+}
+
+Test(verify, order_of_pieces_and_copies_does_not_matter) {
+    tables t;
+    fcp_error err = {0};
+    scrambled(&t);
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    t.pieces[50].start++;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    t.pieces[50].start -= 1 + 3;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    t.pieces[50].start += 3;
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    for (int out = 0; out < 2; out++) {
+        fcp_transfer *a = &t.transfers[out * 200 + 17], *b = &t.transfers[out * 200 + 150], keep = *a;
+        a->place = b->place;
+        cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_LAYOUT, "twice: %s", err.message);
+        b->place = keep.place;
+        cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_LAYOUT, "exchanged: %s", err.message);
+        b->place = a->place;
+        *a = keep;
+        a->first = 1;
+        a->tokens = 2;
+        cr_expect(judge(&t, &err) != FCP_OK, "a token is left out");
+        *a = keep;
+    }
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    tables_free(&t);
+}
+
+/* Counts that are only said, and ranges that share, must not make the check slow or large: these end at once, on any machine
+ * in less time of a processor than this. */
+Test(verify, hostile_ranges) {
+    tables t;
+    fcp_error err = {0};
+    const struct rlimit limit = {20, 20};
+    cr_assert_eq(setrlimit(RLIMIT_CPU, &limit), 0);
+    scrambled(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, instrs, t.instrs[1]); /* 20000 times the same copies */
+    t.streams[0].count += 20000;
+    for (int i = 1; i < FCP_PASSES * FCP_QUEUES; i++) t.streams[i].first += 20000;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, shapes, t.shapes[0]); /* sharing a run */
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t);
+    for (uint32_t i = 0; i < 20000; i++) PUSH(&t, tiles, t.tiles[0]); /* sharing a part */
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t);
+    t.problem->heads = t.problem->kv_heads = t.problem->head_dim = 65536; /* sizes near the end of 64 bits */
+    cr_expect(judge(&t, &err) != FCP_OK);
+    t.problem->max_block = UINT32_MAX;
+    cr_expect(judge(&t, &err) != FCP_OK);
+    t.problem->ranks = t.problem->nodes = UINT32_MAX;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+}
