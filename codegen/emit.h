@@ -4,7 +4,7 @@
  *   fk_score(e, s, q, k, h)   the score of a scaled natural logit s
  *   fk_slope(e, s, q, k, h)   its derivative by s
  *
- * in the total meaning of maskcode.h, reals as float. The text is in the part that C11 and CUDA C++ share, given abi.h
+ * in the total meaning of mask/code.h, reals as float. The text is in the part that C11 and CUDA C++ share, given abi.h
  * before it and FK_DEVICE defined. It comes from this file's own tables alone: no text of a plan enters it, and code
  * that mc_check refuses is refused before anything is printed.
  */

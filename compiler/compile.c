@@ -1,16 +1,16 @@
 /* compile.c: the pipeline, on one page: fcpc_plan.
  *
  *   program + batch
- *     -> binding    fields and tables                       bind.c
- *     -> problem    blocks and tiles                        problem.c, cells.c (box.c, rows.c)
+ *     -> binding    fields and tables                       problem/bind.c
+ *     -> problem    blocks and tiles                        problem/problem.c, cells/cells.c (box/box.c, box/rows.c)
  *     -> homes      the strategy                            place_*.c
- *     -> traffic    fetches                                 traffic.c
- *     -> reshuffle  the caller's layout                     reshuffle.c
- *     -> schedule   arrivals, stages, visits                schedule.c, colour.c
- *     -> slots      lifetimes to places                     slots.c
- *     -> rounds     of both passes                          moves.c, colour.c
- *     -> plan       tables, instructions, summary           lower.c
- *     -> verified   independently                           ../runtime/verify.c
+ *     -> traffic    fetches                                 schedule/traffic.c
+ *     -> reshuffle  the caller's layout                     schedule/reshuffle.c
+ *     -> schedule   arrivals, stages, visits                schedule/schedule.c, schedule/colour.c
+ *     -> slots      lifetimes to places                     schedule/slots.c
+ *     -> rounds     of both passes                          schedule/rounds.c, schedule/colour.c
+ *     -> plan       tables, instructions, summary           lower/lower.c
+ *     -> verified   independently                           ../runtime/verify/verify.c
  *
  * What a plan keeps is made in `memory`, which the plan then owns; what passes hand to each other, in `work`; what a
  * pass needs for itself, in `scratch`, reset between passes. All of them come from the program's workspace and go
@@ -58,7 +58,7 @@ static bool stopped(const run *r) { return r->stop && *r->stop; }
 
 /* --- problem ------------------------------------------------------------------------------------------------------ */
 
-/* The rest that `exact` found, by the shape expr.c gives it: a / (if a % b == 0 then b else 0). */
+/* The rest that `exact` found, by the shape expr/expr.c gives it: a / (if a % b == 0 then b else 0). */
 static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
     const mc_node *x = &mask.nodes[node], *y = x->op == MC_DIV ? &mask.nodes[x->b] : NULL;
     if (!y || y->op != MC_IF_I || mask.nodes[y->c].op != MC_CONST_I || mask.nodes[y->c].imm) return false;

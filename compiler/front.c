@@ -1,4 +1,4 @@
-/* sema.c: from text to a checked program, on one page: read, parse, override, declare, check, print.
+/* front.c: from text to a checked program, on one page: read, parse, override, declare, check, print.
  *
  * Requires: bytes. Gives: an fcpc_program that owns all it refers to, or every error found, in the order of the lines
  * of defence: reading, lexing and parsing, overrides, names and types, keys and values; a later line is manned only if

@@ -1,5 +1,5 @@
 /* fcp.y: the grammar. Syntax only: every value is an expression and every `name { ... }` a section; what fits where is
- * sema's business. Newlines arrive as SEP, already judged by the token filter in compiler/parse.c, which also feeds the
+ * sema's business. Newlines arrive as SEP, already judged by the token filter in compiler/syntax/parse.c, which also feeds the
  * first token: PROGRAM or VALUE, for a whole source or the value of a -D.
  */
 %require "3.8"

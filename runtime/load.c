@@ -1,4 +1,4 @@
-/* plan_load.c: a file, or bytes in memory, to a plan. The bytes are treated as hostile.
+/* load.c: a file, or bytes in memory, to a plan. The bytes are treated as hostile.
  *
  * Order:    magic, sizes, header checksum, version and features, section table (every offset must equal the one
  *           computed from the lengths), checksums of the sections, zeros between them; then index, check and verify.

@@ -1,8 +1,8 @@
-/* maskbuild.c: builds mask code: folds constants, simplifies, shares equal nodes, extracts what an answer needs.
+/* build.c: builds mask code: folds constants, simplifies, shares equal nodes, extracts what an answer needs.
  *
  * Requires: operands and guards made by the same builder, of the types that MC_OPS names; an integer expression over
  *       k, n in [0, 2^40], q in [-2^40, 2^40] and h in [0, 2^32] (the limits of the language).
- * Gives: a node list on which both meanings of maskcode.h equal those of the expression as emitted, with fewer nodes.
+ * Gives: a node list on which both meanings of code.h equal those of the expression as emitted, with fewer nodes.
  *       A node whose operands cannot make it fault within those limits, or whose guard is never true, loses its guard:
  *       that lets nodes be shared between places that are reached under different conditions.
  * Keeps: a node that may fault is never simplified away while its guard may be true.

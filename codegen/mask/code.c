@@ -1,7 +1,7 @@
-/* maskcode.c: mask code: check it, and evaluate it at one element. Rows: maskrow.c.
+/* code.c: mask code: check it, and evaluate it at one element. Rows: maskrow.c.
  *
  * Requires: evaluation takes code that mc_check accepts, and scratch of the size the header names.
- * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting meaning (mc_eval_checked), see maskcode.h.
+ * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting meaning (mc_eval_checked), see code.h.
  * Cost: O(nodes).
  * Units: positions in tokens from the start of the sequence.
  */

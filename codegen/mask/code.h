@@ -1,4 +1,4 @@
-/* maskcode.h: mask code, the typed, loop-free bytecode of masks and scores.
+/* code.h: mask code, the typed, loop-free bytecode of masks and scores.
  *
  * Code is a list of nodes in static single assignment form: node i may refer only to nodes j < i, the last node is
  * the answer: of a mask a bool, of a score a real. Integers are int64, reals are double where they are judged and float
@@ -18,8 +18,8 @@
  *
  * Division floors, and a % b has the sign of b: a == b * (a / b) + a % b.
  */
-#ifndef FCP_MASKCODE_H
-#define FCP_MASKCODE_H
+#ifndef CODEGEN_MASK_CODE_H
+#define CODEGEN_MASK_CODE_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

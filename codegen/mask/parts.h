@@ -1,6 +1,6 @@
-/* maskparts.h: what the evaluators of mask code share. */
-#ifndef FCP_MASKPARTS_H
-#define FCP_MASKPARTS_H
+/* parts.h: what the evaluators of mask code share. */
+#ifndef CODEGEN_MASK_PARTS_H
+#define CODEGEN_MASK_PARTS_H
 #include <string.h>
 
 #include "codegen/mask/code.h"

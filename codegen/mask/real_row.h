@@ -1,4 +1,4 @@
-/* realrow.h: elementary functions in float that loops over rows can be made vectors of.
+/* real_row.h: elementary functions in float that loops over rows can be made vectors of.
  *
  * Plain C without branches, calls or contraction: every machine and every clone gives the same bits. Infinities, NaN,
  * subnormal numbers and signed zeros are as in IEEE 754's functions; the relative error is below 2^-21 (mc_fast_exp,
@@ -9,8 +9,8 @@
  * the rest 1 + f is in [sqrt 1/2, sqrt 2), and use log(1 + f) = 2 artanh(f / (2 + f)). The polynomials interpolate at
  * Chebyshev's nodes.
  */
-#ifndef FCP_REALROW_H
-#define FCP_REALROW_H
+#ifndef CODEGEN_MASK_REAL_ROW_H
+#define CODEGEN_MASK_REAL_ROW_H
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* maskrow.c: mask code along rows and over tiles.
+/* row.c: mask code along rows and over tiles.
  *
  * Requires: code that mc_check accepts, and scratch of mc_row_scratch words.
  * Gives: the total meaning, as mc_eval and, in float, as mc_eval_score; reals that depend on neither k nor s are

@@ -1,6 +1,6 @@
 /* arena.h: memory of one phase: bump allocation, all freed at once. */
-#ifndef FCPC_ARENA_H
-#define FCPC_ARENA_H
+#ifndef FCPC_BASE_ARENA_H
+#define FCPC_BASE_ARENA_H
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* clock.h: how long the phases took. No decision of the compiler looks at a clock. */
-#ifndef FCPC_CLOCK_H
-#define FCPC_CLOCK_H
+#ifndef FCPC_BASE_CLOCK_H
+#define FCPC_BASE_CLOCK_H
 #include <time.h>
 
 /* Seconds, monotonic. */

@@ -1,6 +1,6 @@
 /* diag.h: diagnostics: collected, never printed here. Locations are byte offsets until someone asks for a picture. */
-#ifndef FCPC_DIAG_H
-#define FCPC_DIAG_H
+#ifndef FCPC_BASE_DIAG_H
+#define FCPC_BASE_DIAG_H
 #include "runtime/fcp.h"
 
 /* [begin, end) in source number `source` of a diagnostics object. */

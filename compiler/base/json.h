@@ -1,6 +1,6 @@
 /* json.h: a writer of JSON text into memory. A failed allocation is remembered and told once, by json_text. */
-#ifndef FCPC_JSON_H
-#define FCPC_JSON_H
+#ifndef FCPC_BASE_JSON_H
+#define FCPC_BASE_JSON_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

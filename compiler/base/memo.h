@@ -1,6 +1,6 @@
 /* memo.h: answers remembered by key: a key is a run of words, an answer three numbers. Keys are compared in full. */
-#ifndef FCPC_MEMO_H
-#define FCPC_MEMO_H
+#ifndef FCPC_BASE_MEMO_H
+#define FCPC_BASE_MEMO_H
 #include "compiler/base/arena.h"
 
 #include <stdbool.h>

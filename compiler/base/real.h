@@ -1,6 +1,6 @@
 /* real.h: real numbers between text and double, the same on every machine and in every locale. */
-#ifndef FCPC_REAL_H
-#define FCPC_REAL_H
+#ifndef FCPC_BASE_REAL_H
+#define FCPC_BASE_REAL_H
 #include <stdbool.h>
 
 #include "compiler/base/text.h"

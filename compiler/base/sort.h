@@ -1,6 +1,6 @@
 /* sort.h: ascending sort of 64-bit keys; callers pack (key << 32 | index), so that ties go by index. */
-#ifndef FCPC_SORT_H
-#define FCPC_SORT_H
+#ifndef FCPC_BASE_SORT_H
+#define FCPC_BASE_SORT_H
 #include <stddef.h>
 #include <stdint.h>
 

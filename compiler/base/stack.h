@@ -1,6 +1,6 @@
 /* stack.h: memory in last-in, first-out order: take blocks, then give all back that were taken after a mark. */
-#ifndef FCPC_STACK_H
-#define FCPC_STACK_H
+#ifndef FCPC_BASE_STACK_H
+#define FCPC_BASE_STACK_H
 #include <stddef.h>
 
 typedef struct stack {

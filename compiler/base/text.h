@@ -1,6 +1,6 @@
 /* text.h: a growing string. Zero-initialised; after a failed allocation `failed` is set and additions do nothing. */
-#ifndef FCPC_TEXT_H
-#define FCPC_TEXT_H
+#ifndef FCPC_BASE_TEXT_H
+#define FCPC_BASE_TEXT_H
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
-/* box_array.c: facts about arrays: least and greatest values, few values, runs, ranks.
+/* array.c: facts about arrays: least and greatest values, few values, runs, ranks.
  *
  * Requires: arrays whose elements stay as they are until the next sequence is bound.
- * Gives: box_array.h.
+ * Gives: array.h.
  * Cost: binding O(elements), little more than reading them where they lie in runs; a question O(log elements + BLOCK),
  *      or O(log elements) where it asks for whole blocks or the elements lie in runs.
  * Units: elements.

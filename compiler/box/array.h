@@ -1,4 +1,4 @@
-/* box_array.h: what is known of the arrays that a mask reads, so that boxes are decided without reading all of them. */
+/* array.h: what is known of the arrays that a mask reads, so that boxes are decided without reading all of them. */
 #ifndef FCPC_BOX_ARRAY_H
 #define FCPC_BOX_ARRAY_H
 #include "codegen/mask/code.h"

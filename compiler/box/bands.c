@@ -1,7 +1,7 @@
-/* box_bands.c: bands over boxes.
+/* bands.c: bands over boxes.
  *
- * Requires: bands as maskcode.h has them, edges and rows within 2^42.
- * Gives: box_bands.h, exactly: an answer is MIXED only where some element of the box is allowed and some is not (but
+ * Requires: bands as codegen/mask/code.h has them, edges and rows within 2^42.
+ * Gives: bands.h, exactly: an answer is MIXED only where some element of the box is allowed and some is not (but
  *      for a leaf of one dimension, which may be MIXED too often).
  * How: the row records of a box are found by halving, and the bands of a record that meet its keys likewise. Over few
  *      records each is asked; over many, summaries of 16, 256, ... records answer where they can: a few intervals that

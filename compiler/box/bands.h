@@ -1,4 +1,4 @@
-/* box_bands.h: unions of slices (MC_BANDS) in the abstract evaluator: on boxes, along rows, in closed form.
+/* bands.h: unions of slices (MC_BANDS) in the abstract evaluator: on boxes, along rows, in closed form.
  *
  * A bands node of a program whose operands are positions is a leaf: no operands, f.c the number of the bands, f.x[0]
  * and f.x[1] the dimensions (BOX_Q, BOX_K) that are row and key. Any other keeps its operands and is tried element by

@@ -2,10 +2,10 @@
  *
  * A *program* is mask code for one n, specialised to a box: what is decided on the box is folded away, integers that
  * are linear on it are linear forms, comparisons of linear forms are single nodes. A program made for a box is right
- * for every part of the box. Its nodes mean what the mask's do, at every element, in both meanings of maskcode.h.
+ * for every part of the box. Its nodes mean what the mask's do, at every element, in both meanings of codegen/mask/code.h.
  */
-#ifndef FCPC_BOX_H
-#define FCPC_BOX_H
+#ifndef FCPC_BOX_BOX_H
+#define FCPC_BOX_BOX_H
 #include "codegen/mask/code.h"
 #include "compiler/box/array.h"
 #include "compiler/box/form.h"
@@ -39,7 +39,7 @@ typedef struct box_program {
     const box_array *arrays;
     bool unread;      /* nodes that no other reads may be among them: specialising takes them away */
     const mc_bands *bands;           /* of the environment it was made for */
-    const struct bands_index *index; /* of these: box_bands.h; NULL: none */
+    const struct bands_index *index; /* of these: bands.h; NULL: none */
     box_node nodes[]; /* operands before the nodes that use them */
 } box_program;
 

@@ -1,6 +1,6 @@
 /* form.h: boxes of positions, and linear forms on them. */
-#ifndef FCPC_FORM_H
-#define FCPC_FORM_H
+#ifndef FCPC_BOX_FORM_H
+#define FCPC_BOX_FORM_H
 #include <stdbool.h>
 #include <stdint.h>
 

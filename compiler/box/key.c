@@ -1,4 +1,4 @@
-/* box_key.c: where a specialised program turns, and how it is named independent of where its box lies.
+/* key.c: where a specialised program turns, and how it is named independent of where its box lies.
  *
  * Requires: a program specialised to the box (box.c).
  * Gives: box_turn, box_period and box_key of box.h.

@@ -1,6 +1,6 @@
 /* lanes.h: a program's values at many positions in a row: along one dimension, or all of a cell as bits. */
-#ifndef FCPC_LANES_H
-#define FCPC_LANES_H
+#ifndef FCPC_BOX_LANES_H
+#define FCPC_BOX_LANES_H
 #include "compiler/box/box.h"
 
 enum { LANES = 128 };

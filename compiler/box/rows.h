@@ -1,7 +1,7 @@
 /* rows.h: the rows of one cell, solved: for each q and h the set of keys that are allowed, as bits, found from
  * segments on which every integer of the program is linear in k, not by trying keys. */
-#ifndef FCPC_ROWS_H
-#define FCPC_ROWS_H
+#ifndef FCPC_BOX_ROWS_H
+#define FCPC_BOX_ROWS_H
 #include "compiler/box/box.h"
 
 enum { ROWS_WIDTH = 128 }; /* most keys in a box */

@@ -1,6 +1,6 @@
 /* blind.h: the queries of a sequence that see no key at all. */
-#ifndef FCPC_BLIND_H
-#define FCPC_BLIND_H
+#ifndef FCPC_CELLS_BLIND_H
+#define FCPC_CELLS_BLIND_H
 #include "compiler/cells/cells.h"
 
 typedef struct blind blind;

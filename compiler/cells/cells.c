@@ -2,10 +2,10 @@
  *
  * Requires: mask code that mc_check accepts; cuts that ascend.
  * Gives: cells.h.
- * How: a box of pairs is evaluated abstractly (box.h). NONE and FULL boxes are done, however large; a MIXED box gets
+ * How: a box of pairs is evaluated abstractly (box/box.h). NONE and FULL boxes are done, however large; a MIXED box gets
  *      the mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that
  *      lists come out in order; rectangles in quarters where only counts are asked, at whole periods where x / m and
- *      x % m give the mask some. A MIXED cell is solved by rows (rows.h). Every MIXED rectangle, piece pair and cell is
+ *      x % m give the mask some. A MIXED cell is solved by rows (box/rows.h). Every MIXED rectangle, piece pair and cell is
  *      first looked up by its specialised mask, written relative to its corner: what depends only on q - k meets itself
  *      along the diagonal, what has a period meets itself once a period (an image's rows, a film's pictures: all of
  *      them are the first few), and what is cut by one straight line meets itself all along that line, in this

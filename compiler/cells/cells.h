@@ -4,8 +4,8 @@
  * An object remembers what it has answered (per diagonal, per residual expression, per grid), so use one per program
  * and batch. Not thread-safe. Shapes are shared: equal runs for equal piece lengths have one number.
  */
-#ifndef FCPC_CELLS_H
-#define FCPC_CELLS_H
+#ifndef FCPC_CELLS_CELLS_H
+#define FCPC_CELLS_CELLS_H
 #include "runtime/plan/plan.h"
 
 typedef struct cells cells;

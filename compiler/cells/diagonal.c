@@ -1,4 +1,4 @@
-/* cells_diagonal.c: stretches of units, cells or pieces of one size, on which the mask is one of q - k.
+/* diagonal.c: stretches of units, cells or pieces of one size, on which the mask is one of q - k.
  *
  * Requires, units: as in cells.c; a program that is diagonal and cannot fault.
  * Gives: what any row of units of the stretch holds, as runs of cells or as entries.

@@ -1,4 +1,4 @@
-/* cells_parts.h: what the rooms of the mask analysis share (cells.c, cells_solve.c, cells_walk.c, cells_cut.c). */
+/* parts.h: what the rooms of the mask analysis share (cells.c, cells_solve.c, cells_walk.c, cells_cut.c). */
 #ifndef FCPC_CELLS_PARTS_H
 #define FCPC_CELLS_PARTS_H
 #include "compiler/cells/cells.h"
@@ -119,7 +119,7 @@ struct cells {
     cells_stats stats;
 };
 
-/* --- cells_solve.c: one box ------------------------------------------------------------------------------------- */
+/* --- solve.c: one box ------------------------------------------------------------------------------------- */
 
 /* Makes room for `more` records of a growing array. */
 bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size);
@@ -156,7 +156,7 @@ fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out)
  * where an array's elements begin another run, if there is one, else in halves. */
 uint64_t split_cells(const box *b, const box_program *p, int d);
 
-/* --- cells_whole.c: rectangles of cells ------------------------------------------------------------------------- */
+/* --- whole.c: rectangles of cells ------------------------------------------------------------------------- */
 
 /* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows
  * it to be counted whole (*out_known). */
@@ -164,7 +164,7 @@ fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[
 /* The pairs of a box under one bound on q - k alone; false if the program is not that. */
 bool line_pairs(const box *b, const box_program *p, uint64_t *out);
 
-/* --- cells_walk.c: a grid, in order ----------------------------------------------------------------------------- */
+/* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
 /* Adds the entries of all piece pairs to c->entries. */
 fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces);
@@ -176,7 +176,7 @@ fcp_code add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_
 /* Adds entries of one shape. */
 fcp_code add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
 
-/* --- cells_diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
+/* --- diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
 
 /* A row of units of a stretch. */
 typedef struct diagonal_row {
@@ -194,7 +194,7 @@ typedef struct diagonal_row {
 fcp_code find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out);
 fcp_code emit_diagonals(const diagonal_row *row);
 
-/* --- cells_shape.c: shapes -------------------------------------------------------------------------------------- */
+/* --- shape.c: shapes -------------------------------------------------------------------------------------- */
 
 /* The shape of a MIXED piece pair; FCP_NONE if it has no allowed pair. */
 fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out);

@@ -1,8 +1,8 @@
-/* cells_shape.c: shapes of piece pairs: made once each, shared by number.
+/* shape.c: shapes of piece pairs: made once each, shared by number.
  *
  * Requires, units: as in cells.c.
  * Gives: the shape of a piece pair, by its specialised mask and lengths, from memory where it was met before.
- * Cost: a known pair O(nodes); a new one as cells_walk.c says; numbering a shape O(its runs).
+ * Cost: a known pair O(nodes); a new one as walk.c says; numbering a shape O(its runs).
  */
 #include "compiler/cells/parts.h"
 

@@ -1,7 +1,7 @@
-/* cells_solve.c: one box of the mask analysis: classify it, name it by key, and solve it if it is a MIXED cell.
+/* solve.c: one box of the mask analysis: classify it, name it by key, and solve it if it is a MIXED cell.
  *
  * Requires, gives, units: as in cells.c.
- * Cost: classify O(nodes of the program); a cell that was met before O(nodes); a new one as rows.c says, after its
+ * Cost: classify O(nodes of the program); a cell that was met before O(nodes); a new one as box/rows.c says, after its
  *      heads have been halved while that decides something, and it has been cut where integers of one dimension turn.
  */
 #include "compiler/cells/parts.h"

@@ -1,4 +1,4 @@
-/* cells_walk.c: the cells of a piece pair, or the piece pairs of a sequence, listed in order.
+/* walk.c: the cells of a piece pair, or the piece pairs of a sequence, listed in order.
  *
  * Requires, units: as in cells.c.
  * Gives: entries by (query piece, key piece), or runs by (row, column).

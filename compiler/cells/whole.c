@@ -1,4 +1,4 @@
-/* cells_whole.c: rectangles of cells that are counted whole, without being split down to their cells.
+/* whole.c: rectangles of cells that are counted whole, without being split down to their cells.
  *
  * Requires, units: as in cells.c; a MIXED rectangle, its program specialised to it.
  * Gives: the counts of its cells, where its program is of one of these kinds:

@@ -1,4 +1,4 @@
-/* cmd_args.c: the command line: reading it, and help.
+/* args.c: the command line: reading it, and help.
  *
  * Requires: argv as main gets it.
  * Gives:    a cmd_line whose texts point into argv; or E001 (E210 for a command of a later version).

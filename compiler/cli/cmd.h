@@ -1,7 +1,7 @@
 /* cmd.h: what the commands of `fcpc` share. This is the program, not the library: it prints, and it owns the
  * process. */
-#ifndef FCPC_CMD_H
-#define FCPC_CMD_H
+#ifndef FCPC_CLI_CMD_H
+#define FCPC_CLI_CMD_H
 #include <stdio.h>
 
 #include "runtime/base/whole_file.h"
@@ -11,7 +11,7 @@
 
 #define FCPC_VERSION "0.1.0"
 
-/* --- the command line (cmd_args.c) -------------------------------------------------------------------------------- */
+/* --- the command line (args.c) -------------------------------------------------------------------------------- */
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
@@ -129,7 +129,7 @@ fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_er
 /* A..B, half-open, of positions; B may be missing: 0. */
 fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err);
 
-/* --- input, output, errors (cmd_common.c) ------------------------------------------------------------------------- */
+/* --- input, output, errors (common.c) ------------------------------------------------------------------------- */
 
 /* What a command works on: a plan read from a file, or made from a program in memory. */
 typedef struct cmd_input {
@@ -183,13 +183,13 @@ void cmd_file_abandon(cmd_file *f); /* harmless after commit */
 void cmd_emit(void *context, const char *text, size_t size);
 
 /* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder,
- * then from the current one) or where --field says: E322 if one is there and is not the same (cmd_field.c). */
+ * then from the current one) or where --field says: E322 if one is there and is not the same (field.c). */
 fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
-/* Writes an SVG image as PNG (cmd_png.c). */
+/* Writes an SVG image as PNG (png.c). */
 fcp_code cmd_png(const text *svg, const char *path, fcp_error *err);
 
-/* --- progress and interruption (cmd_progress.c) ------------------------------------------------------------------- */
+/* --- progress and interruption (progress.c) ------------------------------------------------------------------- */
 
 /* Installs the handler of SIGINT, SIGTERM and SIGHUP (unless that is ignored), and ignores SIGXFSZ: writing then fails
  * as on a full disk. `as_json`: an interruption is told as JSON as well. */

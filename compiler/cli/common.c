@@ -1,4 +1,4 @@
-/* cmd_common.c: what every command does: load its input, tell errors, write files that appear whole or not at all.
+/* common.c: what every command does: load its input, tell errors, write files that appear whole or not at all.
  *
  * Requires: a parsed command line.
  * Gives:    a plan, from a plan file or from a program compiled in memory; errors told once, as text and as JSON.

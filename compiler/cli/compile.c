@@ -1,4 +1,4 @@
-/* cmd_compile.c: `fcpc FILE.fcp -o PLAN`: a program to a verified plan. */
+/* compile.c: `fcpc FILE.fcp -o PLAN`: a program to a verified plan. */
 #include "compiler/cli/cmd.h"
 #include "compiler/show/summary.h"
 

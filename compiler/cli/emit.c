@@ -1,4 +1,4 @@
-/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or
+/* emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or
  * compiled to a cubin.
  *
  * Requires: NVRTC where a cubin is asked for, and no GPU.

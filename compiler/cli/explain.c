@@ -1,4 +1,4 @@
-/* cmd_explain.c: `fcpc explain FILE|MASK q k`: why a pair is allowed or not, and what the score makes of its logit,
+/* explain.c: `fcpc explain FILE|MASK q k`: why a pair is allowed or not, and what the score makes of its logit,
  * sub-expression by sub-expression. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* cmd_field.c: are the files that a plan's fields and tables came from still what they were?
+/* field.c: are the files that a plan's fields and tables came from still what they were?
  *
  * Requires: a checked plan. Gives: nothing where a file is the one that was read, or is not there; else E322. A file is
  *           looked for where --field says, else beside the plan and in the current folder.

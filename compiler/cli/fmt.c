@@ -1,4 +1,4 @@
-/* cmd_fmt.c: `fcpc fmt FILE`: a program in canonical layout, on stdout or in place. */
+/* fmt.c: `fcpc fmt FILE`: a program in canonical layout, on stdout or in place. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* cmd_png.c: an SVG image as a PNG file, drawn by librsvg on cairo.
+/* png.c: an SVG image as a PNG file, drawn by librsvg on cairo.
  *
  * Requires: an image of ours. Gives: the file, whole or not at all, at twice the image's size, for sharp labels.
  * Where the build found no librsvg, E210 says so.

@@ -1,4 +1,4 @@
-/* cmd_progress.c: progress on a terminal, and what an interruption does.
+/* progress.c: progress on a terminal, and what an interruption does.
  *
  * Requires: cmd_progress_init once, from the main thread.
  * Gives:    a line on stderr, rewritten every quarter of a second while something long is under way, erased when it ends.

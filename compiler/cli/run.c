@@ -1,4 +1,4 @@
-/* cmd_run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on drawn ones, and judges the result.
+/* run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on drawn ones, and judges the result.
  *
  * Order: inputs are read and everything about outputs that can be known is checked first; then the passes run; then the
  * check; then outputs are written, so that a result that was found wrong is never written.

@@ -1,4 +1,4 @@
-/* cmd_show.c: `fcpc show FILE`: the mask, the placement and the pipeline, or a part of one sequence's mask, in the
+/* show.c: `fcpc show FILE`: the mask, the placement and the pipeline, or a part of one sequence's mask, in the
  * terminal or as a file. */
 #include <stdlib.h>
 #include <string.h>

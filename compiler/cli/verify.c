@@ -1,4 +1,4 @@
-/* cmd_verify.c: `fcpc verify PLAN`: runs the verifier and says what was proven. */
+/* verify.c: `fcpc verify PLAN`: runs the verifier and says what was proven. */
 #include <inttypes.h>
 
 #include "compiler/cli/cmd.h"

@@ -26,7 +26,7 @@ typedef struct known {
     int64_t value; /* of a real, its bits */
 } known;
 
-/* Where an expression stands: as in expr.h, with values that are known. */
+/* Where an expression stands: as in expr/expr.h, with values that are known. */
 typedef struct scene {
     const mask *m;
     const known *args;

@@ -1,7 +1,7 @@
 /* explain.h: why a mask allows a pair or not, and what becomes of its logit: values, sub-expression by
  * sub-expression. */
-#ifndef FCPC_EXPLAIN_H
-#define FCPC_EXPLAIN_H
+#ifndef FCPC_EXPLAIN_EXPLAIN_H
+#define FCPC_EXPLAIN_EXPLAIN_H
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/fcpc.h"

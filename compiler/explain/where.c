@@ -1,4 +1,4 @@
-/* explain_where.c: which sequence of the batch an explained pair is of.
+/* where.c: which sequence of the batch an explained pair is of.
  *
  * Requires: a program that checks. Gives: the sequence asked for by number or length, else the longest; of those of one
  *           length the first that has the query. Without a batch, a field is one sequence; without either, a sequence

@@ -1,4 +1,4 @@
-/* explain_where.h: which sequence of the batch an explained pair is of. */
+/* where.h: which sequence of the batch an explained pair is of. */
 #ifndef FCPC_EXPLAIN_WHERE_H
 #define FCPC_EXPLAIN_WHERE_H
 #include "compiler/explain/explain.h"

@@ -1,6 +1,6 @@
-/* slices.c: from slices in any order, perhaps overlapping, to bands: a sweep over query positions.
+/* bands.c: from slices in any order, perhaps overlapping, to bands: a sweep over query positions.
  *
- * Requires: slices as slices.h has them. Gives: slices_union.
+ * Requires: slices as bands.h has them. Gives: slices_union.
  * How: each slice is one band on a range of rows: its keys from an edge to an edge, either of which stands still or
  *      moves by one key a row. Between two rows at which a slice begins or ends, the bands under way are merged in
  *      order of their lower edges as they lie in the first row; the merge also tells until which row it stays right:

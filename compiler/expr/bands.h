@@ -1,6 +1,6 @@
-/* slices.h: a mask as a union of slices: pieces (q range, k range, kind), brought into the bands of mask code. */
-#ifndef FCPC_SLICES_H
-#define FCPC_SLICES_H
+/* bands.h: a mask as a union of slices: pieces (q range, k range, kind), brought into the bands of mask code. */
+#ifndef FCPC_EXPR_BANDS_H
+#define FCPC_EXPR_BANDS_H
 #include "codegen/mask/code.h"
 #include "runtime/fcp.h"
 #include "compiler/base/arena.h"

@@ -1,18 +1,18 @@
 /* expr.c: types and meaning of masks and scores: from typed expressions to mask code, by inlining. What reals add is in
  * score.c.
  *
- * Names are those of names.c. In the prelude's own masks a mask's name means the prelude's, whatever the program
+ * Names are those of sema/names.c. In the prelude's own masks a mask's name means the prelude's, whatever the program
  * defines.
  *
  * Two walks with one function. Checking (no builder) computes types only: every mask of the program, with its
  * parameters as declared, and every definition once with parameters of any type. Building emits mask code for one mask
- * with constant arguments. Both remember what they inlined (expr_inline.c).
+ * with constant arguments. Both remember what they inlined (inline.c).
  *
  * Meaning. Definitions without parameters are evaluated where they are used, arguments before the call. A node is
  * reached under its guard: the right side of `and` under the left, of `or` under its negation, branches under the
  * condition.
  *
- * Requires: trees from parse.c, NEST_MAX deep at most. Cost: O(size of the inlined expression); at most STEPS_MAX steps
+ * Requires: trees from syntax/parse.c, NEST_MAX deep at most. Cost: O(size of the inlined expression); at most STEPS_MAX steps
  * and MC_MAX_NODES nodes, LOWER_MAX levels of C recursion, else an error.
  */
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* expr.h: typed expressions on their way to mask code: what expr.c (masks) and score*.c (scores) share. */
-#ifndef FCPC_EXPR_H
-#define FCPC_EXPR_H
+#ifndef FCPC_EXPR_EXPR_H
+#define FCPC_EXPR_EXPR_H
 #include "compiler/sema/sema.h"
 
 /* TYPE_ARRAY: a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are known. */
@@ -40,7 +40,7 @@ uint32_t expr_place(sema *s, span at);
 /* Copies what `root` needs into the program. False: no memory, reported. */
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans);
 
-/* --- expr_inline.c ------------------------------------------------------------------------------------------------ */
+/* --- inline.c ------------------------------------------------------------------------------------------------ */
 
 /* Inlines a body with its arguments in place. `what` names it, f is the body's own frame. */
 value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
@@ -62,7 +62,7 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
 /* What type a parameter of a score has: its default's; TYPE_ANY without one. */
 value_type score_param_type(const arg *p);
 
-/* --- score_number.c: constants ------------------------------------------------------------------------------------ */
+/* --- number.c: constants ------------------------------------------------------------------------------------ */
 
 typedef struct figure {
     bool real;

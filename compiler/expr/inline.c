@@ -1,4 +1,4 @@
-/* expr_inline.c: bodies of definitions and masks, inlined and remembered.
+/* inline.c: bodies of definitions and masks, inlined and remembered.
  *
  * Requires: arguments lowered, a frame for the body. Gives: its value, by expr_lower; the same value again for the same
  *           definition or mask, argument values and guard. Where nothing in a body depended on its guard, which is seen

@@ -1,4 +1,4 @@
-/* mask_plan.c: masks and scores checked; and the mask of a plan: its code, its name, its parameters.
+/* mask.c: masks and scores checked; and the mask of a plan: its code, its name, its parameters.
  *
  * Requires: names declared. Gives: for each mask and score whether it is sound, its definitions too, whatever the
  *      program uses; of the program mask, mask_spans, mask_name, mask_span and mask_params.

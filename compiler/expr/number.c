@@ -1,6 +1,6 @@
-/* score_number.c: constant numbers, whole or with a point: the parameters of a score, sinks.
+/* number.c: constant numbers, whole or with a point: the parameters of a score, sinks.
  *
- * Requires: trees from parse.c. Gives: a number that is finite, or what is wrong with it, at its place.
+ * Requires: trees from syntax/parse.c. Gives: a number that is finite, or what is wrong with it, at its place.
  * Meaning: whole numbers stay whole under + - * and become reals where they meet one; `/` needs a real, as in a score.
  * Cost: O(expression); recursion is bounded by NEST_MAX.
  */

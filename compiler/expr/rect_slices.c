@@ -1,11 +1,11 @@
-/* expr_slices.c: rect(...) and slices(...) in masks.
+/* rect_slices.c: rect(...) and slices(...) in masks.
  *
  * rect(q0..q1, k0..k1, kind) means comparisons, and becomes them: k >= k0 is written with the bound on the right, so
  * that the bounds' trees can stand in several places. slices(...) is read from a file or from its arguments when the
- * mask of the plan is lowered, and becomes bands (slices.c) that the program owns and the code names by number. The
+ * mask of the plan is lowered, and becomes bands (bands.c) that the program owns and the code names by number. The
  * same file has one number.
  *
- * Requires: trees from parse.c. Cost: of rect O(1); of slices that of reading and of slices_union.
+ * Requires: trees from syntax/parse.c. Cost: of rect O(1); of slices that of reading and of slices_union.
  * Units: positions in tokens of one sequence; the same slices hold for every sequence.
  */
 #include <inttypes.h>

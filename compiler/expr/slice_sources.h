@@ -1,6 +1,6 @@
-/* sema_slices.h: rect(...) and slices(...) between the rooms of sema: expr_slices.c. */
-#ifndef FCPC_SEMA_SLICES_H
-#define FCPC_SEMA_SLICES_H
+/* slice_sources.h: rect(...) and slices(...) between the rooms of sema: expr_slices.c. */
+#ifndef FCPC_EXPR_SLICE_SOURCES_H
+#define FCPC_EXPR_SLICE_SOURCES_H
 #include "compiler/sema/sema.h"
 #include "compiler/expr/bands.h"
 

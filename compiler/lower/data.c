@@ -1,4 +1,4 @@
-/* lower_data.c: what a plan keeps of the program's score, sinks, fields, tables and slices.
+/* data.c: what a plan keeps of the program's score, sinks, fields, tables and slices.
  *
  * Requires: a problem whose program reads what its binding holds. Gives: those sections of the plan, in `memory`.
  * Cost: linear in their bytes.
@@ -50,7 +50,7 @@ fcp_code lower_data(const problem *p, arena *memory, fcp_plan *plan) {
     if (g->sink) memcpy(sink, g->sink, g->heads * sizeof *sink);
     plan->sink = sink;
     plan->sink_count = g->sink ? g->heads : 0;
-    if (b && b->records) { /* in the plan's memory already: bind.c */
+    if (b && b->records) { /* in the plan's memory already: problem/bind.c */
         plan->names = b->names;
         plan->names_count = b->names_size;
         plan->arrays = b->records;

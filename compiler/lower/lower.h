@@ -1,6 +1,6 @@
 /* lower.h: the schedule as a plan's tables: tiles in order, instructions, transfers, summary. */
-#ifndef FCPC_LOWER_H
-#define FCPC_LOWER_H
+#ifndef FCPC_LOWER_LOWER_H
+#define FCPC_LOWER_LOWER_H
 #include "compiler/schedule/slots.h"
 
 /* Everything a plan is made of. */

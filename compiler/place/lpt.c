@@ -1,4 +1,4 @@
-/* place_lpt.c: longest processing time first under a token cap, and what a placement costs.
+/* lpt.c: longest processing time first under a token cap, and what a placement costs.
  *
  * requires  tokens[b] <= block for every block (else the cap is kept where it can be); work that adds up within 64
  *           bits.

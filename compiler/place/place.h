@@ -6,16 +6,16 @@
  * other than home[j] that has a block reading j: one transfer of tokens[j] each (over net once per node, then local;
  * the number of transfers is the same).
  */
-#ifndef FCPC_PLACE_H
-#define FCPC_PLACE_H
+#ifndef FCPC_PLACE_PLACE_H
+#define FCPC_PLACE_PLACE_H
 #include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 
 typedef struct problem problem;
 
-/* Where the plan is split (plan.h), a block that holds KV alone has no work and reads itself: it is then at no cost
+/* Where the plan is split (runtime/plan/plan.h), a block that holds KV alone has no work and reads itself: it is then at no cost
  * where some other block reads it, and one transfer dearer elsewhere, as it is. Tokens count by the bytes they keep at
- * home: see place_sides.c, which makes such an input of a problem. */
+ * home: see sides.c, which makes such an input of a problem. */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* node of rank r: r / gpus */
     uint32_t blocks;
@@ -35,7 +35,7 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* The fcp strategy: balanced like LPT and polished, but among equally balanced placements fewer bytes, then smaller
  * Delta. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
-/* ring and zigzag: `parts_per_rank` (1 or 2) blocks a rank, in the order problem.c makes them. */
+/* ring and zigzag: `parts_per_rank` (1 or 2) blocks a rank, in the order problem/problem.c makes them. */
 void place_ring(const place_input *in, uint32_t parts_per_rank, uint32_t *out_home);
 
 /* What a placement costs. */
@@ -48,7 +48,7 @@ typedef struct place_cost {
 } place_cost;
 fcp_code place_measure(const place_input *in, arena *scratch, const uint32_t *home, place_cost *out);
 
-/* place_sides.c. What a problem is to the strategies; all but `stop` of *out. */
+/* sides.c. What a problem is to the strategies; all but `stop` of *out. */
 fcp_code place_input_of(const problem *p, arena *scratch, place_input *out);
 /* Moves KV blocks that lie where nobody reads them to a reader that has room: cap in `in`'s tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);

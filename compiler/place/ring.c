@@ -1,4 +1,4 @@
-/* place_ring.c: ring and zigzag: every sequence cut evenly over all ranks.
+/* ring.c: ring and zigzag: every sequence cut evenly over all ranks.
  *
  * requires  blocks numbered by chunk: block i holds the i-th of ranks * parts_per_rank chunks of every sequence.
  * gives     homes, chunk by chunk: 0 1 ... R-1 for one part; 0 1 ... R-1 R-1 ... 1 0 for two, so that a rank holds

@@ -1,4 +1,4 @@
-/* place_sides.c: a problem as the strategies see it, with blocks of Q and of KV apart where the plan is split.
+/* sides.c: a problem as the strategies see it, with blocks of Q and of KV apart where the plan is split.
  *
  * requires  a problem with its tiles; for place_keys a home for every block.
  * gives     tokens and reads of each block (place.h); then homes of KV blocks with readers that are not at one of them

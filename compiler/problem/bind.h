@@ -1,6 +1,6 @@
 /* bind.h: the fields and tables of a program, bound to one batch. */
-#ifndef FCPC_BIND_H
-#define FCPC_BIND_H
+#ifndef FCPC_PROBLEM_BIND_H
+#define FCPC_PROBLEM_BIND_H
 #include "compiler/base/arena.h"
 #include "compiler/sema/program.h"
 

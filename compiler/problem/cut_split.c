@@ -1,4 +1,4 @@
-/* problem_split.c: blocks of the fcp strategy for sequences that have more or fewer queries than keys.
+/* cut_split.c: blocks of the fcp strategy for sequences that have more or fewer queries than keys.
  *
  * requires  a batch with such a sequence; a block size.
  * gives     blocks of Q alone and of KV alone, at most `block` tokens each, that hold every query and every key once.

@@ -2,7 +2,7 @@
  *
  * requires  a checked program; lengths from anywhere.
  * gives     blocks that hold every token once; every (Q block, KV block) with an allowed pair, once, with its cells.
- * cost      sorting the remainders, then linear in pieces, parts and the boundary of the mask (cells.c).
+ * cost      sorting the remainders, then linear in pieces, parts and the boundary of the mask (cells/cells.c).
  *
  * fcp: each sequence is cut at multiples of `block`. What remains of it, and each sequence shorter than a block, is
  * packed whole into shared blocks, best fit decreasing, ties by sequence index; so a block holds pieces of several
@@ -10,7 +10,7 @@
  * ring, zigzag: block i holds the i-th of `parts` chunks of every sequence, cut at floor(i n / parts). Where the plan
  * is split, two blocks hold that of the queries and that of the keys, and cuts are at floor((i n + f) / parts), f being
  * the tokens of the side in earlier sequences modulo parts: so sequences of one query each go round the chunks. For fcp
- * see problem_split.c then.
+ * see cut_split.c then.
  */
 #include "compiler/problem/problem.h"
 

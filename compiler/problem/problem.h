@@ -1,6 +1,6 @@
 /* problem.h: a program bound to a batch: blocks, and the tiles the mask leaves between them. */
-#ifndef FCPC_PROBLEM_H
-#define FCPC_PROBLEM_H
+#ifndef FCPC_PROBLEM_PROBLEM_H
+#define FCPC_PROBLEM_PROBLEM_H
 #include "compiler/problem/bind.h"
 #include "compiler/cells/cells.h"
 
@@ -12,7 +12,7 @@ struct problem {
     const binding *binding;  /* NULL: the program reads no arrays */
     uint32_t sequences;
     uint32_t sequence;       /* being classified, or where the mask faults */
-    bool split;              /* some sequence has more or fewer queries than keys: blocks hold one side each (plan.h) */
+    bool split;              /* some sequence has more or fewer queries than keys: blocks hold one side each (runtime/plan/plan.h) */
     uint64_t tokens, key_tokens; /* of queries, of keys */
     uint32_t ranks;
     uint32_t block;     /* the size asked for or chosen */

@@ -2,9 +2,9 @@
  *
  * Requires: a classified problem, so a mask that faults nowhere in it.
  * Gives: warnings in `d`; each says what is so, where, and what follows from it.
- * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else blind.c's
+ * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else cells/blind.c's
  *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
- *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells.h).
+ *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells/cells.h).
  */
 #include "compiler/problem/warn.h"
 

@@ -1,6 +1,6 @@
 /* warn.h: what a batch and its mask together have to say for themselves, beyond errors. */
-#ifndef FCPC_WARN_H
-#define FCPC_WARN_H
+#ifndef FCPC_PROBLEM_WARN_H
+#define FCPC_PROBLEM_WARN_H
 #include "compiler/problem/problem.h"
 
 /* Warns, each with its place (spans shifted by `shift` in d) and consequence: a mask that allows nothing, or

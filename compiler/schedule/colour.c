@@ -5,8 +5,8 @@
  *           size share colours where Delta allows.
  * Cost      O(E log Delta) time, O(E + vertices) memory; few edges among many vertices: O(E) of both.
  *
- * Where edges are fewer than vertices, those that none names are dropped first (by hashing). colour_layers.c parts the
- * edges by size, and colour_euler.c colours each layer.
+ * Where edges are fewer than vertices, those that none names are dropped first (by hashing). layers.c parts the
+ * edges by size, and euler.c colours each layer.
  */
 #include "compiler/schedule/colour.h"
 

@@ -1,6 +1,6 @@
 /* colour.h: colour the edges of a bipartite multigraph with exactly Delta colours: rounds without congestion. */
-#ifndef FCPC_COLOUR_H
-#define FCPC_COLOUR_H
+#ifndef FCPC_SCHEDULE_COLOUR_H
+#define FCPC_SCHEDULE_COLOUR_H
 #include "runtime/fcp.h"
 #include "compiler/base/arena.h"
 

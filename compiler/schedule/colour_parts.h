@@ -1,6 +1,6 @@
 /* colour_parts.h: what colour.c is made of: exact colouring of one set of edges, and layers of edges of like size. */
-#ifndef FCPC_COLOUR_PARTS_H
-#define FCPC_COLOUR_PARTS_H
+#ifndef FCPC_SCHEDULE_COLOUR_PARTS_H
+#define FCPC_SCHEDULE_COLOUR_PARTS_H
 #include "runtime/fcp.h"
 #include "compiler/base/arena.h"
 

@@ -1,4 +1,4 @@
-/* colour_euler.c: colours a bipartite multigraph with exactly Delta colours by Euler splits.
+/* euler.c: colours a bipartite multigraph with exactly Delta colours by Euler splits.
  *
  * Requires  a set of edges between two sides of vertices.
  * Gives     a proper colouring with Delta colours, Delta the largest degree; the same for the same input.

@@ -1,4 +1,4 @@
-/* colour_layers.c: splits the edges of a bipartite multigraph into layers of like size, coloured apart at no cost in
+/* layers.c: splits the edges of a bipartite multigraph into layers of like size, coloured apart at no cost in
  * colours: so that a colour's largest edge, which is how long its round takes, is small wherever it can be.
  *
  * Requires  edges with sizes; any sizes.

@@ -1,6 +1,6 @@
 /* reshuffle.h: the caller's layout, and the runs of tokens that move between it and the blocks' homes. */
-#ifndef FCPC_RESHUFFLE_H
-#define FCPC_RESHUFFLE_H
+#ifndef FCPC_SCHEDULE_RESHUFFLE_H
+#define FCPC_SCHEDULE_RESHUFFLE_H
 #include "compiler/problem/problem.h"
 
 /* Tokens [first, first + tokens) of a block are the caller's tokens from `place` on at rank `caller`. */

@@ -1,4 +1,4 @@
-/* moves.c: the rounds of one pass.
+/* rounds.c: the rounds of one pass.
  *
  * requires  the independent units' order, stages of fetches and returns (schedule.c); their slots (slots.c); segments
  *           of the reshuffle.

@@ -1,6 +1,6 @@
-/* moves.h: units as the edges of a graph to be coloured. What moves.c builds is in schedule.h. */
-#ifndef FCPC_MOVES_H
-#define FCPC_MOVES_H
+/* rounds.h: units as the edges of a graph to be coloured. What moves.c builds is in schedule.h. */
+#ifndef FCPC_SCHEDULE_ROUNDS_H
+#define FCPC_SCHEDULE_ROUNDS_H
 #include "compiler/schedule/schedule.h"
 
 /* A bipartite multigraph of units, to be coloured; its arrays are used again and again. */

@@ -1,6 +1,6 @@
 /* schedule.h: when everything happens: rounds, stages, visits; and in which slots. */
-#ifndef FCPC_SCHEDULE_H
-#define FCPC_SCHEDULE_H
+#ifndef FCPC_SCHEDULE_SCHEDULE_H
+#define FCPC_SCHEDULE_SCHEDULE_H
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
 

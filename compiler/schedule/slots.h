@@ -1,6 +1,6 @@
 /* slots.h: places in the ranks' buffers, assigned by interval colouring. */
-#ifndef FCPC_SLOTS_H
-#define FCPC_SLOTS_H
+#ifndef FCPC_SCHEDULE_SLOTS_H
+#define FCPC_SCHEDULE_SLOTS_H
 #include "compiler/schedule/schedule.h"
 
 /* Of a fetch: slot numbers in their class; transient ones come after the rank's homes. */

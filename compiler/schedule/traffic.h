@@ -1,6 +1,6 @@
 /* traffic.h: what must move: the fetches of KV blocks, and over which fabric each goes. */
-#ifndef FCPC_TRAFFIC_H
-#define FCPC_TRAFFIC_H
+#ifndef FCPC_SCHEDULE_TRAFFIC_H
+#define FCPC_SCHEDULE_TRAFFIC_H
 #include "compiler/problem/problem.h"
 
 /* KV of `block` from rank src to rank dst. */

@@ -1,4 +1,4 @@
-/* sema_keys.c: what every key of every section means: types, units, ranges, defaults.
+/* keys.c: what every key of every section means: types, units, ranges, defaults.
  *
  * Requires: a parsed program with overrides applied and its masks declared and checked. Gives: every scalar of
  * fcpc_program, its lengths and its mask; a key that is wrong is reported and keeps its default, so that one mistake

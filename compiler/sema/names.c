@@ -6,7 +6,7 @@
  * where nothing else does.
  * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
  *
- * Requires: trees from parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
+ * Requires: trees from syntax/parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* sema_override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
+/* override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
  * print shows what was set.
  *
  * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window,

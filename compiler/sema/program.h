@@ -1,6 +1,6 @@
 /* program.h: a checked program: what sema makes of a source, and everything later passes need of it. */
-#ifndef FCPC_PROGRAM_H
-#define FCPC_PROGRAM_H
+#ifndef FCPC_SEMA_PROGRAM_H
+#define FCPC_SEMA_PROGRAM_H
 #include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"

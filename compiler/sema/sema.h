@@ -1,8 +1,8 @@
 /* sema.h: what the rooms of sema share: sema.c (the pipeline), sema_override.c (-D), sema_keys.c (sections and keys),
- * names.c (names, constants, arguments), expr*.c (masks), score*.c and derive.c (scores), files.c (what a program
+ * names.c (names, constants, arguments), expr*.c (masks), score*.c and expr/derive.c (scores), files.c (what a program
  * reads), lengths.c (batches), arrays.c and array_values.c (fields and tables). */
-#ifndef FCPC_SEMA_H
-#define FCPC_SEMA_H
+#ifndef FCPC_SEMA_SEMA_H
+#define FCPC_SEMA_SEMA_H
 #include "compiler/syntax/ast.h"
 #include "compiler/sema/program.h"
 
@@ -16,7 +16,7 @@ typedef struct symbol {
     span at;
 } symbol;
 
-/* What was inlined before: see expr_inline.c. */
+/* What was inlined before: see expr/inline.c. */
 typedef struct inlined inlined;
 
 typedef struct sema {
@@ -33,9 +33,9 @@ typedef struct sema {
     struct array_decl **arrays; /* fields and tables, by number: arrays.c */
     uint32_t array_count, array_room;
     const fcp_plan *plan;       /* whose arrays stand for those of the same name; or NULL */
-    struct slice_source *slices; /* read so far: expr_slices.c */
+    struct slice_source *slices; /* read so far: expr/rect_slices.c */
 
-    /* lowering: expr.c */
+    /* lowering: expr/expr.c */
     struct mc_builder *builder; /* NULL: only checking */
     inlined *memos;             /* malloc'd */
     size_t memo_count, memo_room;

@@ -1,4 +1,4 @@
-/* sema_unused.c: warns of what the program's masks define and never use.
+/* unused.c: warns of what the program's masks define and never use.
  *
  * Requires: masks that have been checked, so that names know what they mean. Gives: a warning for each definition of a
  * `where` that neither the mask's condition nor a used definition needs, and for each parameter that nothing used

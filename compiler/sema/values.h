@@ -1,6 +1,6 @@
 /* values.h: arrays of integers in the narrowest type that holds them, and the runs of equal values in a field. */
-#ifndef FCPC_VALUES_H
-#define FCPC_VALUES_H
+#ifndef FCPC_SEMA_VALUES_H
+#define FCPC_SEMA_VALUES_H
 #include "codegen/mask/code.h"
 
 /* The narrowest of MC_I8 .. MC_I64 that holds every value from lo to hi. */

@@ -1,4 +1,4 @@
-/* show_facts.c: the problem and what its plan costs, in plain words.
+/* facts.c: the problem and what its plan costs, in plain words.
  *
  * Requires  a gathered model.
  * Gives     sentences for the head of a picture. Every setting is said, defaults included.

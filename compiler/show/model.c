@@ -1,4 +1,4 @@
-/* show_model.c: gathers what the pictures of a plan draw.
+/* model.c: gathers what the pictures of a plan draw.
  *
  * Requires  a plan that has passed fcp_plan_check.
  * Gives     grids of exact pair counts, figures by rank and by stage, all in integers, so that pictures are the same

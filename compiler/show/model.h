@@ -1,4 +1,4 @@
-/* show_model.h: what both pictures draw, gathered from a plan's tables and scaled down to the size of the picture. */
+/* model.h: what both pictures draw, gathered from a plan's tables and scaled down to the size of the picture. */
 #ifndef FCPC_SHOW_MODEL_H
 #define FCPC_SHOW_MODEL_H
 #include "runtime/plan/plan.h"
@@ -84,7 +84,7 @@ uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels);
 /* The signs of the terminal (show.c): levels after "nothing", and the sign of one. */
 uint32_t show_shades(bool unicode);
 const char *show_shade(bool unicode, uint32_t level);
-/* The colours of images (show_svg.c), by level: 0 to SHOW_RAMP. */
+/* The colours of images (svg.c), by level: 0 to SHOW_RAMP. */
 enum { SHOW_RAMP = 9 };
 const char *show_share_colour(uint32_t level);
 /* value * steps / most, rounded up: 0 only for 0. */

@@ -1,4 +1,4 @@
-/* show_svg.c: a plan drawn as an SVG image, alone or in an HTML page.
+/* svg.c: a plan drawn as an SVG image, alone or in an HTML page.
  *
  * Requires  a plan that has passed fcp_plan_check.
  * Gives     one image: the problem and its cost in words, the mask by blocks, the ranks, the pipeline; with tooltips.

@@ -1,4 +1,4 @@
-/* show.c: a plan drawn for a terminal.
+/* terminal.c: a plan drawn for a terminal.
  *
  * Requires  a plan that has passed fcp_plan_check; the width of the terminal.
  * Gives     text, the same bytes for the same plan and options: what is asked for and what it costs, the mask of up to

@@ -1,10 +1,10 @@
-/* show.h: pictures of a plan: the mask by blocks, who owns what, the pipeline over time.
+/* terminal.h: pictures of a plan: the mask by blocks, who owns what, the pipeline over time.
  *
  * All of it comes from the plan's tables, so that a loaded plan and a fresh one draw the same bytes. The plan must have
  * passed fcp_plan_check. Nothing is written when the result is not FCP_OK. Errors: FCP_E_NO_MEMORY.
  */
-#ifndef FCPC_SHOW_H
-#define FCPC_SHOW_H
+#ifndef FCPC_SHOW_TERMINAL_H
+#define FCPC_SHOW_TERMINAL_H
 #include "runtime/plan/plan.h"
 
 typedef struct show_options {

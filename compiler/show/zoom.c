@@ -1,4 +1,4 @@
-/* show_zoom.c: a part of one sequence's mask, counted exactly and drawn.
+/* zoom.c: a part of one sequence's mask, counted exactly and drawn.
  *
  * Requires  a plan that has passed fcp_plan_check (its mask code faults nowhere in the batch).
  * Gives     pairs of every sign of the picture, cell classes of the sequence, runs of the rows that begin a line; a

@@ -1,4 +1,4 @@
-/* show_zoom.h: a part of one sequence's mask, at any zoom down to single pairs, and what it is made of. */
+/* zoom.h: a part of one sequence's mask, at any zoom down to single pairs, and what it is made of. */
 #ifndef FCPC_SHOW_ZOOM_H
 #define FCPC_SHOW_ZOOM_H
 #include "compiler/base/arena.h"

@@ -4,8 +4,8 @@
  * where. Nodes live in the arena of the parse and are never freed singly. A builder that runs out of memory returns
  * NULL and sets parse.no_memory; builders pass NULL operands on, so the grammar need not look.
  */
-#ifndef FCPC_AST_H
-#define FCPC_AST_H
+#ifndef FCPC_SYNTAX_AST_H
+#define FCPC_SYNTAX_AST_H
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/base/text.h"
@@ -101,11 +101,11 @@ typedef struct arg_list {
 struct expr {
     uint8_t kind, op;
     bool parens;    /* was written in parentheses */
-    uint8_t ref;    /* sema: what a name means (expr.c) */
+    uint8_t ref;    /* sema: what a name means (expr/expr.c) */
     uint32_t depth; /* of nesting, not counting down the left side of binary operators: walk that with `up` */
     span at;
     expr *up;       /* of a binary operator's left operand: that operator */
-    uint32_t place; /* expr.c: number of its span */
+    uint32_t place; /* expr/expr.c: number of its span */
     uint32_t index; /* sema: of a parameter */
     const char *name;
     span name_at; /* CALL: of the name */

@@ -1,6 +1,6 @@
 /* format.h: a program laid out in one way, its comments kept. */
-#ifndef FCPC_FORMAT_H
-#define FCPC_FORMAT_H
+#ifndef FCPC_SYNTAX_FORMAT_H
+#define FCPC_SYNTAX_FORMAT_H
 #include "compiler/base/diag.h"
 #include "compiler/base/text.h"
 

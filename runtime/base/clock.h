@@ -1,7 +1,7 @@
 /* clock.h: time limits of waits, by the monotonic clock. Nothing else in the library looks at a clock but to
  * measure. */
-#ifndef FCP_CLOCK_H
-#define FCP_CLOCK_H
+#ifndef FCP_BASE_CLOCK_H
+#define FCP_BASE_CLOCK_H
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * Errors: FCP_E_READ and FCP_E_WRITE (the system's reason), FCP_E_NPY (malformed), FCP_E_TENSOR (sound, but not the
  * tensor asked for: the message has path, expected and found), FCP_E_NO_MEMORY.
  */
-#ifndef FCP_NPY_H
-#define FCP_NPY_H
+#ifndef FCP_BASE_NPY_H
+#define FCP_BASE_NPY_H
 #include "runtime/base/whole_file.h"
 #include "runtime/fcp.h"
 

@@ -3,8 +3,8 @@
  * Everything here is plain C without contraction, so that a function gives the same bits on every machine and in every
  * clone the compiler makes of it. Rounding is to nearest, ties to even.
  */
-#ifndef FCP_NUMERIC_H
-#define FCP_NUMERIC_H
+#ifndef FCP_BASE_NUMERIC_H
+#define FCP_BASE_NUMERIC_H
 #include <math.h>
 #include <string.h>
 

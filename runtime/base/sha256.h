@@ -1,6 +1,6 @@
 /* sha256.h: SHA-256 of files, by libcrypto. */
-#ifndef FCPC_SHA256_H
-#define FCPC_SHA256_H
+#ifndef FCP_BASE_SHA256_H
+#define FCP_BASE_SHA256_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

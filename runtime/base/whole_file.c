@@ -1,4 +1,4 @@
-/* beside.c: atomic replacement of files. No fsync: a crash of the machine may lose the file, never mix two. */
+/* whole_file.c: atomic replacement of files. No fsync: a crash of the machine may lose the file, never mix two. */
 #include "runtime/base/whole_file.h"
 
 #include <errno.h>

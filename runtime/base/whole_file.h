@@ -1,8 +1,8 @@
-/* beside.h: files that appear whole or not at all: written under a temporary name beside their path, then renamed.
+/* whole_file.h: files that appear whole or not at all: written under a temporary name beside their path, then renamed.
  * A path that names something other than a regular file (a pipe, a device) is written to directly.
  * Functions return 0 or an errno value. */
-#ifndef FCP_BESIDE_H
-#define FCP_BESIDE_H
+#ifndef FCP_BASE_WHOLE_FILE_H
+#define FCP_BASE_WHOLE_FILE_H
 #include <stdbool.h>
 #include <stddef.h>
 

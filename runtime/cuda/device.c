@@ -1,6 +1,6 @@
-/* cuda_device.c: the devices of a session: contexts, kernels, what masks read, events, copies, waiting.
+/* device.c: the devices of a session: contexts, kernels, what masks read, events, copies, waiting.
  *
- * Requires: a driver that fcp_cuda_open opened. Gives: cuda_parts.h.
+ * Requires: a driver that fcp_cuda_open opened. Gives: parts.h.
  * Cost:     kernels are compiled once per architecture, those of the two passes side by side, or come from the disk cache; a
  *           copy of the plan's arrays and bands on each device.
  */

@@ -1,9 +1,9 @@
-/* cuda_early.c: results that go out beside a pass's last stage, while it computes.
+/* early.c: results that go out beside a pass's last stage, while it computes.
  *
  * Requires: a verified plan. Results of a home block that is done before the last stage have rounds of OUT of that stage: they
  *           are the first of those rounds that are behind every other one, and so the last that a rank launches but for what
  *           waits for the whole pass.
- * Gives:    cuda_parts.h. The pass, which touches arenas alone and may be a graph, makes these results ready in the rank's
+ * Gives:    parts.h. The pass, which touches arenas alone and may be a graph, makes these results ready in the rank's
  *           communication stream, behind what the plan has the first such launch wait for; backward ones are rounded there.
  *           Outside a graph the stream goes on with them. In a graph a node records an event in every launch of it, and a
  *           stream outside waits for that: what a wait names is the last record before it in the host's order, so it is

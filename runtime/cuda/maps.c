@@ -1,6 +1,6 @@
-/* cuda_maps.c: tensor maps: what the copy engine of sm_90 knows of the tensors in a rank's arena.
+/* maps.c: tensor maps: what the copy engine of sm_90 knows of the tensors in a rank's arena.
  *
- * Requires: an arena that lies where it will, its rows at multiples of 16 bytes. Gives: cuda_parts.h.
+ * Requires: an arena that lies where it will, its rows at multiples of 16 bytes. Gives: parts.h.
  * Cost:     five calls of the driver for each rank and pass, once per session; launches carry the maps as parameters.
  */
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* cuda_marks.c: marks: how far each queue of each rank is, as the devices say it, for errors to name.
+/* marks.c: marks: how far each queue of each rank is, as the devices say it, for errors to name.
  *
  * Requires: a session's devices and ranks. Memory of the host's that devices write, a word of 4 bytes a rank and queue.
  * Gives:    what the host can read at any time, also while a stream hangs: the instruction that a queue has begun last. A

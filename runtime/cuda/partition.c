@@ -1,4 +1,4 @@
-/* cuda_partition.c: how a device's multiprocessors are shared by attention and communication.
+/* partition.c: how a device's multiprocessors are shared by attention and communication.
  *
  * Requires: devices with their kernels, the session's origin; before the ranks' streams are made.
  * Gives:    in a pass in which a rank of the device sends to or receives from another rank, attention has as many blocks as

@@ -1,4 +1,4 @@
-/* cuda_parts.h: inside cuda sessions: devices, ranks, work lists, and what the files about them call of each other. */
+/* parts.h: inside cuda sessions: devices, ranks, work lists, and what the files about them call of each other. */
 #ifndef FCP_CUDA_PARTS_H
 #define FCP_CUDA_PARTS_H
 #include "codegen/kernels/abi.h"
@@ -22,7 +22,7 @@ typedef struct cuda_kernel {
     uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
 } cuda_kernel;
 
-/* Two pinned buffers, through which pageable memory is copied: see cuda_stage.c. */
+/* Two pinned buffers, through which pageable memory is copied: see stage.c. */
 typedef struct cuda_out {
     void *to;
     size_t at, bytes; /* at: in the buffer */
@@ -88,7 +88,7 @@ typedef struct cuda_work {
     size_t held; /* bytes of it */
 } cuda_work;
 
-/* Results that go out beside a pass's last stage: see cuda_early.c. */
+/* Results that go out beside a pass's last stage: see early.c. */
 typedef struct cuda_early {
     uint8_t *slots; /* per home slot: its results do; NULL: none of the rank's */
     uint32_t end;   /* instructions of the communication queue that are of the pass: OUT's alone are behind them */
@@ -111,7 +111,7 @@ typedef struct cuda_rank {
     cu_stream streams[FCP_QUEUES];
 } cuda_rank;
 
-struct cuda_nccl; /* of cuda_nccl.c: this rank's communicator */
+struct cuda_nccl; /* of transport_nccl.c: this rank's communicator */
 
 typedef struct fcp_cuda_session {
     fcp_session base;
@@ -123,9 +123,9 @@ typedef struct fcp_cuda_session {
     cuda_device *devices;
     fcp_homes *homes;
     cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
-    size_t stage_bytes; /* as asked for; 0: as cuda_stage.c has it */
+    size_t stage_bytes; /* as asked for; 0: as stage.c has it */
     bool host_tensors;  /* nccl: tensors lie in host memory, as a caller said or as they have */
-    uint32_t *marks;    /* host memory that devices write: see cuda_marks.c */
+    uint32_t *marks;    /* host memory that devices write: see marks.c */
     cu_stream origin;   /* of the first device */
     cu_event finished;  /* what the last run put into a stream, all of it */
     cuda_device *finished_device;
@@ -141,7 +141,7 @@ typedef struct fcp_cuda_session {
 /* The number behind the last rank of this process; the first is base.first_rank. */
 static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.first_rank + s->base.rank_count; }
 
-/* --- cuda_device.c */
+/* --- device.c */
 /* The devices: their contexts, kernels and environment; and what they have. The last two may be loaded again, for another
  * plan: of each pass, kernels whose source is the same stay. */
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err);
@@ -171,19 +171,19 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);
 
-/* --- cuda_partition.c */
+/* --- partition.c */
 /* Which multiprocessors attention has. An error only where green contexts are wanted and cannot be had. */
 fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_partition_again(fcp_cuda_session *s); /* for another plan, with the streams that are there */
 void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d); /* after the streams */
 uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin);
 
-/* --- cuda_maps.c: what the copy engine knows of a rank's tensors, once its arenas lie where they will; and the parameters of
+/* --- maps.c: what the copy engine knows of a rank's tensors, once its arenas lie where they will; and the parameters of
  * a kernel that is given maps in *maps, else as they are: where they are then. */
 fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
 void *fcp_cuda_with_maps(const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, fk_launch *launch, fk_launch_maps *maps);
 
-/* --- cuda_work.c */
+/* --- work.c */
 /* The work lists of a rank's ATTENDs of a pass, with an arena that begins anywhere. */
 fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *work, fcp_error *err);
@@ -194,7 +194,7 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
 /* The backward pass's results of home blocks that go out early, or of the others, in a queue's stream. */
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err);
 
-/* --- cuda_stage.c: copies between a device and pageable memory */
+/* --- stage.c: copies between a device and pageable memory */
 fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);
 size_t fcp_cuda_stage_pinned(const cuda_device *d); /* bytes of its buffers */
@@ -209,7 +209,7 @@ void fcp_cuda_stage_drop(cuda_device *d);
 fcp_code fcp_cuda_stages_follow(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err);
 fcp_code fcp_cuda_stages_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
 
-/* --- cuda_marks.c: how far the queues are, as the devices say it */
+/* --- marks.c: how far the queues are, as the devices say it */
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_marks_close(fcp_cuda_session *s);
 size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* their bytes */
@@ -237,12 +237,12 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
 /* Puts that place before the message of an error that does not name one ("rank ..."). Returns the code. */
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
 
-/* --- cuda_record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
+/* --- record.c: a pass between home blocks and home blocks, put into the ranks' streams, after the origin and before
  * it goes on. It touches the arenas alone. `graph`: it becomes one. */
 fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, bool graph,
                          fcp_error *err);
 
-/* --- cuda_early.c: results that go out beside the last stage: those of rounds [from, to) of a pass. */
+/* --- early.c: results that go out beside the last stage: those of rounds [from, to) of a pass. */
 typedef struct cuda_early_rounds {
     uint32_t from, to;
 } cuda_early_rounds;
@@ -259,7 +259,7 @@ fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pas
  * `after` is, or are to be, if it was a graph. `host`: stages follow. */
 fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host, fcp_error *err);
 
-/* --- cuda_nccl.c: a process a rank; every function but the first three is for sessions with s->nccl. */
+/* --- transport_nccl.c: a process a rank; every function but the first three is for sessions with s->nccl. */
 /* Which rank this is, on which device; NCCL is loaded. */
 fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_error *err);
 /* The rank's communicator, on its device, which is open. */
@@ -301,7 +301,7 @@ fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t byte
 /* Bytes of rank `from` to rank 0, both of which do it. */
 fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err);
 
-/* --- cuda_reshuffle.c: callers' tensors. */
+/* --- reshuffle.c: callers' tensors. */
 /* Where they lie, and whether that will do; *out_host: some are in host memory. */
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
                                 fcp_error *err);

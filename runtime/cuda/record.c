@@ -1,4 +1,4 @@
-/* cuda_record.c: a pass of the process's ranks, put into their streams, in an order in which everything waited for is there already.
+/* record.c: a pass of the process's ranks, put into their streams, in an order in which everything waited for is there already.
  *
  * Requires: a verified plan: its waits have no cycle. Work lists and arenas on the devices.
  * Gives:    every rank's two queues as two streams. WAIT n is an event behind the other queue's n-th instruction. Two ranks
@@ -8,7 +8,7 @@
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  * Order:    queues are walked in turns, each as far as it goes. The order decides nothing but how the work is put down:
  *           what follows what is in the plan. IN, OUT and COPY are not done here: home blocks are there before, and taken
- *           out afterwards, or from where cuda_early.c says that they are done.
+ *           out afterwards, or from where early.c says that they are done.
  */
 #include <stdio.h>
 #include <stdlib.h>

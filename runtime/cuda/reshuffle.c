@@ -1,8 +1,8 @@
-/* cuda_reshuffle.c: between the caller's tensors and home blocks.
+/* reshuffle.c: between the caller's tensors and home blocks.
  *
- * Requires: tensors that session.c found to be there. Gives: cuda_parts.h.
+ * Requires: tensors that session.c found to be there. Gives: parts.h.
  * Cost:     a few questions to the driver for each tensor of each rank, and for each run of tokens that is moved.
- * Order:    all of IN comes before the pass; OUT after it, but for what goes out early (cuda_early.c); each run in its
+ * Order:    all of IN comes before the pass; OUT after it, but for what goes out early (early.c); each run in its
  *           home's communication stream, or in the stage of the home's device where the tensor lies in pageable memory. With nccl runs between ranks are groups
  *           of the communicator's, a round each.
  */

@@ -1,14 +1,14 @@
-/* cuda_session.c: sessions on CUDA devices: all ranks of a plan in this process, `local`: streams, events and copies; or one of
- * them, `nccl`: cuda_nccl.c.
+/* session.c: sessions on CUDA devices: all ranks of a plan in this process, `local`: streams, events and copies; or one of
+ * them, `nccl`: transport_nccl.c.
  *
  * Requires: a verified plan; a driver, and NVRTC unless the kernels are in the disk cache.
  * Cost:     an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two
  *           streams a rank. The first runs of a pass are put down anew; from the run that graph_from names they are one
  *           graph, which touches arenas alone, so that it serves whatever tensors.
  * Order:    IN, the pass, OUT, each behind the one before it, but for results that the plan moves beside the last stage
- *           (cuda_early.c). Runs follow each other, on whatever streams.
+ *           (early.c). Runs follow each other, on whatever streams.
  * Failure:  an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
- *           devices write (cuda_marks.c); what was put down is waited for, at most timeout_s a stream; and the session
+ *           devices write (marks.c); what was put down is waited for, at most timeout_s a stream; and the session
  *           refuses further runs.
  */
 #include "runtime/cuda/session.h"

@@ -1,4 +1,4 @@
-/* cuda_session.h: sessions on the CUDA devices of this process. */
+/* session.h: sessions on the CUDA devices of this process. */
 #ifndef FCP_CUDA_SESSION_H
 #define FCP_CUDA_SESSION_H
 #include "runtime/exec/session.h"

@@ -1,4 +1,4 @@
-/* cuda_stage.c: between memory of the host's that the driver cannot read by itself and memory of devices.
+/* stage.c: between memory of the host's that the driver cannot read by itself and memory of devices.
  *
  * Requires: a session's devices. A copy from or to pageable memory may block in the driver for as long as the stream before
  *           it does, which no timeout of ours would end: so bytes go through two pinned buffers a device.

@@ -1,7 +1,7 @@
-/* cuda_nccl.c: the transport nccl: each rank of a plan a process with one device, its transfers groups of sends and receives.
+/* transport_nccl.c: the transport nccl: each rank of a plan a process with one device, its transfers groups of sends and receives.
  *
  * Requires: NCCL 2.19 or later; as many processes as ranks, each of which makes its session, runs and ends it as the others do.
- * Gives:    cuda_parts.h. A LAUNCH is one group on the rank's communication stream; groups are never merged, and go in the same
+ * Gives:    parts.h. A LAUNCH is one group on the rank's communication stream; groups are never merged, and go in the same
  *           order at every rank: rounds of IN, then those of the pass, then those of OUT, each in increasing order. A rank
  *           without a transfer in a round issues nothing. Rounds are matchings, so no group waits for one that waits for it.
  * Method:   the communicator does not block: whatever is under way is asked after until it is done, failed or timeout_s is over.

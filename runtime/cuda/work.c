@@ -1,9 +1,9 @@
-/* cuda_work.c: what a compute queue's instructions put into a rank's compute stream.
+/* work.c: what a compute queue's instructions put into a rank's compute stream.
  *
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
  * Cost:     work lists are made once per session, linear in the plan; an instruction is one to three launches, and two
  *           clears for each accumulator that it opens.
- * Method:   grids are what the device's multiprocessors hold at once, of attention those that cuda_partition.c gives it, or
+ * Method:   grids are what the device's multiprocessors hold at once, of attention those that partition.c gives it, or
  *           less where there is less to do; no bit depends on them.
  */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* segments.h: which memory a transfer reads or writes. */
-#ifndef FCP_SEGMENTS_H
-#define FCP_SEGMENTS_H
+#ifndef FCP_EXEC_SEGMENTS_H
+#define FCP_EXEC_SEGMENTS_H
 #include "runtime/host/backend.h"
 #include "runtime/host/transport.h"
 

@@ -1,6 +1,6 @@
 /* session.h: what a session is to the functions of fcp.h: one of a few kinds, each a constant table. */
-#ifndef FCP_SESSION_H
-#define FCP_SESSION_H
+#ifndef FCP_EXEC_SESSION_H
+#define FCP_EXEC_SESSION_H
 #include "runtime/plan/plan.h"
 
 typedef struct fcp_session_kind {

@@ -4,8 +4,8 @@
  * order; LSE is [tokens, heads] float32. K, V and their gradients have the batch's keys, the others its queries. A
  * plan's caller holds them cut by rank instead (fcp_plan_layout, fcp_plan_layout_keys).
  */
-#ifndef FCP_TENSORS_H
-#define FCP_TENSORS_H
+#ifndef FCP_EXEC_TENSORS_H
+#define FCP_EXEC_TENSORS_H
 #include "runtime/fcp.h"
 
 /* name, member of fcp_tensors, heads: 'q' query heads, 'k' KV heads; 'l': LSE. */

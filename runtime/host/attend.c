@@ -1,4 +1,4 @@
-/* host_attend.c: attention on the host: a visit, forward and backward, as products of OpenBLAS and row functions.
+/* attend.c: attention on the host: a visit, forward and backward, as products of OpenBLAS and row functions.
  *
  * Requires: a verified plan; KV of the visit's tiles in their slots; in the backward pass LSE and delta of the rows,
  *           and accumulators that hold sums (0 at least).

@@ -5,8 +5,8 @@
  * time, on different arenas, or on the same one where a function says so. Opening checks its arguments; the functions
  * of a backend do not: the plan was verified, and the executor asks only for what the plan says.
  */
-#ifndef FCP_BACKEND_H
-#define FCP_BACKEND_H
+#ifndef FCP_HOST_BACKEND_H
+#define FCP_HOST_BACKEND_H
 #include "runtime/plan/plan.h"
 
 typedef struct fcp_device fcp_device;

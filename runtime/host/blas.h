@@ -7,8 +7,8 @@
  *
  * This guard of a process-wide setting is the only mutable state of the library that is not in an object.
  */
-#ifndef FCP_BLAS_H
-#define FCP_BLAS_H
+#ifndef FCP_HOST_BLAS_H
+#define FCP_HOST_BLAS_H
 
 enum { FCP_BLAS_CALLERS = 32 };
 

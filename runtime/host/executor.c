@@ -1,4 +1,4 @@
-/* exec.c: sessions: every rank's two queues of instructions, walked by two threads.
+/* executor.c: sessions: every rank's two queues of instructions, walked by two threads.
  *
  * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
  * Cost:     two threads a rank while a pass runs (and helpers where there are more processors than ranks); an arena a

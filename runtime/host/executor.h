@@ -1,6 +1,6 @@
-/* exec.h: inside the executor. */
-#ifndef FCP_EXEC_H
-#define FCP_EXEC_H
+/* executor.h: inside the executor. */
+#ifndef FCP_HOST_EXECUTOR_H
+#define FCP_HOST_EXECUTOR_H
 #include <stdatomic.h>
 
 #include "runtime/host/backend.h"

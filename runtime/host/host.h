@@ -1,6 +1,6 @@
 /* host.h: inside the host backend. */
-#ifndef FCP_HOST_H
-#define FCP_HOST_H
+#ifndef FCP_HOST_HOST_H
+#define FCP_HOST_HOST_H
 #include "runtime/host/backend.h"
 #include "runtime/host/mask.h"
 #include "runtime/host/score.h"

@@ -1,4 +1,4 @@
-/* host_mask.c: PARTIAL cells as bits.
+/* mask.c: PARTIAL cells as bits.
  *
  * Requires: code that mc_check accepts. Cost: a cell is 128 row evaluations when it is new, a look-up when it is not; 2
  * MiB.

@@ -1,4 +1,4 @@
-/* host_mask.h: the mask of PARTIAL cells as bits, evaluated when first asked for and remembered.
+/* mask.h: the mask of PARTIAL cells as bits, evaluated when first asked for and remembered.
  *
  * One object serves one thread. A mask that depends on q - k (and n, h) alone is recognised, and its cells are then
  * kept by their diagonal.

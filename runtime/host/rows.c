@@ -1,6 +1,6 @@
-/* host_rows.c: the row functions of the host kernels.
+/* rows.c: the row functions of the host kernels.
  *
- * Requires: see host_rows.h; tiles and panels do not overlap. Cost: one or two passes over a tile that the product
+ * Requires: see rows.h; tiles and panels do not overlap. Cost: one or two passes over a tile that the product
  * before it has left in the cache; the exponential is most of it.
  * Source: the online softmax of Milakov and Gimelshein as FlashAttention uses it; the gradient of softmax by delta.
  */

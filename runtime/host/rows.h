@@ -1,4 +1,4 @@
-/* host_rows.h: what the host kernels do between matrix products, row by row, in float32.
+/* rows.h: what the host kernels do between matrix products, row by row, in float32.
  *
  * Scores are in log2 units. A tile of scores has `ld` numbers a row; functions that take a `width` work on whole lanes:
  * width is a multiple of FCP_LANES, and the numbers from the tile's true width up to it must be there (fcp_rows_pad).

@@ -1,6 +1,6 @@
-/* host_score.c: scores, their slopes and sinks in the host kernels.
+/* score.c: scores, their slopes and sinks in the host kernels.
  *
- * Requires: a checked plan; an environment bound to the tile's sequence. Gives: see host_score.h.
+ * Requires: a checked plan; an environment bound to the tile's sequence. Gives: see score.h.
  * Cost:     an evaluation of the score's code a tile, of the slope's another in the backward pass; sinks an exponential
  *           and two logarithms a row.
  * Units:    code works on natural logits; the softmax of the kernels on log2 units.

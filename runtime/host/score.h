@@ -1,4 +1,4 @@
-/* host_score.h: scores, their slopes and sinks in the host kernels.
+/* score.h: scores, their slopes and sinks in the host kernels.
  *
  * A tile is rows of float32, `ld` numbers apart: row r and column c of it are query q0 + r and key k0 + c.
  */

@@ -7,8 +7,8 @@
  * different threads at the same time, one thread a rank. The fcp_net_* functions check their arguments; those of a
  * transport do not.
  */
-#ifndef FCP_TRANSPORT_H
-#define FCP_TRANSPORT_H
+#ifndef FCP_HOST_TRANSPORT_H
+#define FCP_HOST_TRANSPORT_H
 #include "runtime/plan/plan.h"
 
 enum { FCP_SEGMENTS = 6 };

@@ -1,4 +1,4 @@
-/* host_work.c: the jobs of a strip: runs of cells of neighbouring rows, merged into rectangles.
+/* work.c: the jobs of a strip: runs of cells of neighbouring rows, merged into rectangles.
  *
  * Requires: a verified plan: parts in order of Q piece, runs in order of row and column.
  * Cost: linear in the runs of the strip's rows, and a binary search per part and row.

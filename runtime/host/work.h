@@ -1,4 +1,4 @@
-/* host_work.h: from a visit's tiles to the matrix products of the host backend.
+/* work.h: from a visit's tiles to the matrix products of the host backend.
  *
  * A strip is up to FCP_STRIP_CELLS rows of cells of one Q piece. A job is a rectangle of a strip against up to
  * FCP_JOB_CELLS columns of cells of one KV piece, no cell of which is NONE: one matrix product. Each row's jobs come in

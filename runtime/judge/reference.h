@@ -17,8 +17,8 @@
  *
  * Cost: pairs looked at: sum of n^2; work: heads * head_dim * pairs * 4 (forward) or 10 (backward) operations, twice.
  */
-#ifndef FCP_REFERENCE_H
-#define FCP_REFERENCE_H
+#ifndef FCP_JUDGE_REFERENCE_H
+#define FCP_JUDGE_REFERENCE_H
 #include "runtime/exec/tensors.h"
 
 typedef struct fcp_check {

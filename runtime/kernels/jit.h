@@ -6,8 +6,8 @@
  * repeats that key, its length and its digest, and an entry that does not hold is compiled anew. Entries are written
  * beside their place and renamed.
  */
-#ifndef FCP_JIT_H
-#define FCP_JIT_H
+#ifndef FCP_KERNELS_JIT_H
+#define FCP_KERNELS_JIT_H
 #include "runtime/kernels/nvrtc.h"
 
 typedef struct fcp_jit fcp_jit;

@@ -1,6 +1,6 @@
 /* nvrtc.h: CUDA source to a cubin, by NVRTC, which is loaded when first needed. No GPU is needed. */
-#ifndef FCP_NVRTC_H
-#define FCP_NVRTC_H
+#ifndef FCP_KERNELS_NVRTC_H
+#define FCP_KERNELS_NVRTC_H
 #include "runtime/fcp.h"
 
 typedef struct fcp_nvrtc {

@@ -1,6 +1,6 @@
-/* kernel_source.c: from a plan to what codegen prints kernels from.
+/* source.c: from a plan to what codegen prints kernels from.
  *
- * Requires: a plan that passed fcp_plan_check. Gives: kernel_source.h. Cost: the text's length.
+ * Requires: a plan that passed fcp_plan_check. Gives: source.h. Cost: the text's length.
  */
 #include "runtime/kernels/source.h"
 

@@ -1,10 +1,10 @@
-/* kernel_source.h: the CUDA source of a plan's kernels.
+/* source.h: the CUDA source of a plan's kernels.
  *
  * It depends on the mask, the score, the model and the passes, and on the batch only by how wide positions are: batches
  * of up to 64 K, 1 M, 16 M, ... tokens a sequence have the same text.
  */
-#ifndef FCP_KERNEL_SOURCE_H
-#define FCP_KERNEL_SOURCE_H
+#ifndef FCP_KERNELS_SOURCE_H
+#define FCP_KERNELS_SOURCE_H
 #include "codegen/source.h"
 #include "runtime/plan/plan.h"
 

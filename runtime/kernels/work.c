@@ -1,4 +1,4 @@
-/* kernel_work.c: the kernels' work lists, from a plan's visits.
+/* work.c: the kernels' work lists, from a plan's visits.
  *
  * Requires: a verified plan; an arena as fcp_arena_lay gives it.
  * Cost:     rows: linear in the runs of the visits' tiles and their rows of cells. Keys: linear in their cells, and a

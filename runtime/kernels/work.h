@@ -1,11 +1,11 @@
-/* kernel_work.h: from an ATTEND instruction to the work lists of the kernels (codegen/kernels/abi.h).
+/* work.h: from an ATTEND instruction to the work lists of the kernels (codegen/kernels/abi.h).
  *
  * Offsets count from the arena's beginning (fcp_arena.q). The order of items is longest first, ties by their order in the
  * plan; an output belongs to one item of a launch, or items add to it in turn, in their order; an item's runs are in the plan's
  * order, but for those of an ordered list, which go from the last row to the first: no bit depends on which blocks run when.
  */
-#ifndef FCP_KERNEL_WORK_H
-#define FCP_KERNEL_WORK_H
+#ifndef FCP_KERNELS_WORK_H
+#define FCP_KERNELS_WORK_H
 #include "codegen/kernels/abi.h"
 #include "runtime/host/backend.h"
 

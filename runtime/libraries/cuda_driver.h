@@ -1,7 +1,7 @@
 /* cuda_driver.h: the CUDA driver by its symbols, loaded when first needed, and the one place that turns its errors into
  * ours. Declared here, not included: the machine that builds need not have CUDA. Types and numbers are the driver's. */
-#ifndef FCP_CUDA_DRIVER_H
-#define FCP_CUDA_DRIVER_H
+#ifndef FCP_LIBRARIES_CUDA_DRIVER_H
+#define FCP_LIBRARIES_CUDA_DRIVER_H
 #include "runtime/fcp.h"
 
 typedef uint64_t cu_ptr;

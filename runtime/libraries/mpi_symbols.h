@@ -1,7 +1,7 @@
 /* mpi_symbols.h: MPI by its symbols. What handles are differs: in Open MPI pointers to objects that have symbols of their own, in
  * MPICH and its kin integers of fixed value. */
-#ifndef FCP_MPI_SYMBOLS_H
-#define FCP_MPI_SYMBOLS_H
+#ifndef FCP_LIBRARIES_MPI_SYMBOLS_H
+#define FCP_LIBRARIES_MPI_SYMBOLS_H
 
 /* symbol, type of the pointer; COMM, TYPE: what handles of communicators and of types of data are */
 #define FCP_MPI_SYMBOLS(X, COMM, TYPE)                                                                                 \

@@ -1,8 +1,8 @@
 /* nccl.h: NCCL by its symbols, loaded when first needed, and the one place that turns its results into ours. Declared here,
  * not included: the machine that builds need not have it. Types and numbers are NCCL's, as 2.19 has them: the oldest version
  * with everything that is used, and later ones take its configuration as it is. */
-#ifndef FCP_NCCL_H
-#define FCP_NCCL_H
+#ifndef FCP_LIBRARIES_NCCL_H
+#define FCP_LIBRARIES_NCCL_H
 #include "runtime/libraries/cuda_driver.h"
 
 typedef struct nccl_comm_ *nccl_comm;

@@ -1,6 +1,6 @@
 /* nvrtc_symbols.h: NVRTC by its symbols: for nvrtc.c, which loads them, and for tests whose libraries have the same ones. */
-#ifndef FCP_NVRTC_SYMBOLS_H
-#define FCP_NVRTC_SYMBOLS_H
+#ifndef FCP_LIBRARIES_NVRTC_SYMBOLS_H
+#define FCP_LIBRARIES_NVRTC_SYMBOLS_H
 #include <stddef.h>
 
 typedef struct nvrtc_program_ *nvrtc_program;

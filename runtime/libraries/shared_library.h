@@ -4,8 +4,8 @@
  * environment variable names (and then nothing else); the names, as the loader finds them; the names in the usual
  * folders of the CUDA toolkit. What was tried is in the error.
  */
-#ifndef FCP_SHARED_LIBRARY_H
-#define FCP_SHARED_LIBRARY_H
+#ifndef FCP_LIBRARIES_SHARED_LIBRARY_H
+#define FCP_LIBRARIES_SHARED_LIBRARY_H
 #include "runtime/fcp.h"
 
 typedef struct fcp_library {

@@ -1,11 +1,11 @@
-/* plan_check.c: are a plan's tables sound by themselves? Every count, index, sum and enum, before anything is used.
+/* check.c: are a plan's tables sound by themselves? Every count, index, sum and enum, before anything is used.
  *
  * Requires: pointers with as many records as their counts say, and an index (fcp_plan_index). The contents may be
  *           hostile.
  * Gives:    that what refers to a record finds one; that pieces tile the batch and the layout covers it, each token
  *           exactly once; that ranges which must not overlap do not sum to more than there is, so that whoever walks
  *           them is linear; that pairs, runs and shapes are consistent. It says nothing of whether the plan is right:
- *           verify.c does.
+ *           verify/verify.c does.
  * Cost:     linear (a sequence's pieces that are not in order of start are sorted); memory linear in the tables.
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */

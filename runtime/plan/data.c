@@ -1,4 +1,4 @@
-/* plan_data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a
+/* data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a
  * sequence.
  *
  * Requires: fcp_plan_check_data: counts that match the pointers, and the plan's index. fcp_plan_env: a checked plan.

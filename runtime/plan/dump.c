@@ -1,4 +1,4 @@
-/* plan_dump.c: a plan as text, a line per record, or as one JSON object.
+/* dump.c: a plan as text, a line per record, or as one JSON object.
  *
  * Requires: a checked plan.
  * Gives:    every table in file order, every field by name; the same bytes for the same plan. Text lines are "table

@@ -1,4 +1,4 @@
-/* plan_file.h: the bytes of a plan file around its tables. Private to the loader, the writer and the fuzz target.
+/* file.h: the bytes of a plan file around its tables. Private to the loader, the writer and the fuzz target.
  *
  *   file_header | file_entry x FCP_SECTION_COUNT | zeros | section 0 | zeros | section 1 | ...
  *
@@ -65,7 +65,7 @@ bool fcp_plan_sections(const fcp_plan *plan, const void *out_data[FCP_SECTION_CO
                        uint64_t out_lengths[FCP_SECTION_COUNT]);
 /* The plan with an address for every table, so that empty ones may be NULL. A view: not to be freed. */
 fcp_plan fcp_plan_view(const fcp_plan *plan);
-/* Mask, score, arrays and slices: part of fcp_plan_check (plan_data.c). */
+/* Mask, score, arrays and slices: part of fcp_plan_check (data.c). */
 fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err);
 uint32_t fcp_crc32c(const void *bytes, uint64_t size);
 #endif

@@ -63,8 +63,8 @@
  * Function bytes: see fcp_class_bytes. All sizes are per token and all heads of the class's head group (one group
  * today: group = 0, all heads).
  */
-#ifndef FCP_PLAN_H
-#define FCP_PLAN_H
+#ifndef FCP_PLAN_PLAN_H
+#define FCP_PLAN_PLAN_H
 #include "codegen/mask/code.h"
 #include "runtime/fcp.h"
 
@@ -345,7 +345,7 @@ mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t
  * points to them. */
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
-/* The verifier: proves, from the tables alone, what verify.c and verify_*.c list. What it found is in *out_report when
+/* The verifier: proves, from the tables alone, what verify/verify.c and verify_*.c list. What it found is in *out_report when
  * not NULL. The tables must have passed fcp_plan_check. Linear in the plan. */
 typedef struct fcp_verify_report {
     uint64_t tiles, transfers; /* transfers: between ranks, in all passes */

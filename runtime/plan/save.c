@@ -1,6 +1,6 @@
-/* plan_save.c: a plan to a file, or to the hash of that file.
+/* save.c: a plan to a file, or to the hash of that file.
  *
- * Requires: an indexed plan. Gives: the bytes of plan_file.h, the same for equal tables.
+ * Requires: an indexed plan. Gives: the bytes of file.h, the same for equal tables.
  * Atomic:   the bytes go to a new file beside the path, which then takes the path's name; on any error that file is
  *           removed and the path is as it was. Something that is not a regular file (a pipe, /dev/stdout) is written to
  *           directly. The data is not forced to the disk: a crash of the machine may lose a plan, which its checksums

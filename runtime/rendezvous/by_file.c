@@ -1,6 +1,6 @@
-/* id_file.c: an id from rank 0 to all ranks, by files in a folder that all of them see.
+/* by_file.c: an id from rank 0 to all ranks, by files in a folder that all of them see.
  *
- * Requires: a path for one run at a time. Gives: start.h. Nothing is left where all ranks came.
+ * Requires: a path for one run at a time. Gives: rendezvous.h. Nothing is left where all ranks came.
  * Method:   what an earlier run left must not be taken for an answer. So every rank r but 0 asks, in PATH.r, with a number that
  *           it draws; rank 0 answers in PATH with the id and the numbers that it has seen; a rank takes an answer only with its
  *           own number in it, and says so in PATH.r; then rank 0 removes that, and last of all PATH. A number that an earlier run

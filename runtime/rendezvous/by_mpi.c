@@ -1,6 +1,6 @@
-/* mpi.c: an id from rank 0 to all ranks by MPI, whichever one started the process.
+/* by_mpi.c: an id from rank 0 to all ranks by MPI, whichever one started the process.
  *
- * Requires: a process started by mpirun or srun; the caller has not finalised MPI. Gives: start.h. If the caller has not
+ * Requires: a process started by mpirun or srun; the caller has not finalised MPI. Gives: rendezvous.h. If the caller has not
  *           begun MPI it is begun and ended here, which a process can do once.
  * Method:   MPI is loaded by its symbols. What handles are differs: in Open MPI pointers to objects that have symbols of their
  *           own, in MPICH and its kin integers of fixed value. The symbols tell which it is.

@@ -1,6 +1,6 @@
-/* start.c: which rank this process is: the caller says, or those who started it do, in the environment.
+/* rendezvous.c: which rank this process is: the caller says, or those who started it do, in the environment.
  *
- * Requires: nothing. Gives: start.h. Cost: none.
+ * Requires: nothing. Gives: rendezvous.h. Cost: none.
  * Order:    a launcher inside another one is the nearer: torchrun is asked before Open MPI, that before MPICH, and Slurm last,
  *           whose variables are there in every process of a job.
  */

@@ -1,7 +1,7 @@
-/* start.h: how the processes of a plan, one a rank, find each other: which rank this is, and an id that rank 0 makes and all
+/* rendezvous.h: how the processes of a plan, one a rank, find each other: which rank this is, and an id that rank 0 makes and all
  * get. It knows nothing of what the id is for. */
-#ifndef FCP_START_H
-#define FCP_START_H
+#ifndef FCP_RENDEZVOUS_RENDEZVOUS_H
+#define FCP_RENDEZVOUS_RENDEZVOUS_H
 #include "runtime/fcp.h"
 
 /* Which process this is. */
@@ -20,9 +20,9 @@ fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, f
 fcp_code fcp_id_share(const fcp_place *place, const fcp_start *start, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES],
                       fcp_error *err);
 
-/* --- id_file.c: by a file that all processes see */
+/* --- by_file.c: by a file that all processes see */
 fcp_code fcp_id_by_file(const fcp_place *place, const char *path, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES],
                         fcp_error *err);
-/* --- mpi.c: by MPI, whichever is there */
+/* --- by_mpi.c: by MPI, whichever is there */
 fcp_code fcp_id_by_mpi(const fcp_place *place, uint8_t id[FCP_ID_BYTES], fcp_error *err);
 #endif

@@ -1,7 +1,7 @@
-/* verify_layout.c: the reshuffle of one rank, on the caller's side.
+/* layout.c: the reshuffle of one rank, on the caller's side.
  *
  * Requires: checked tables (the layout of a side holds every token of it once, and so do the pieces); what the rank's
- *           own instructions move in and out (verify_rank.c), by side.
+ *           own instructions move in and out (rank.c), by side.
  * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from
  *           the very place of the very block that holds it. Over all ranks that makes every token of every block moved
  *           once, too, for both sides hold each token once.
@@ -118,6 +118,6 @@ fcp_code fcp_verify_layout(verifier *v, uint32_t rank) {
     if (!code) code = check_list(v, rank, FCP_QUERIES, &v->out[FCP_QUERIES], "out");
     if (code || !v->split) return code; /* blocks that hold both are listed with queries */
     code = check_list(v, rank, FCP_KEYS, &v->in[FCP_KEYS], "in");
-    /* forward, keys have no results: verify_match.c and verify_rank.c let none out */
+    /* forward, keys have no results: match.c and rank.c let none out */
     return code || v->pass == FCP_FORWARD ? code : check_list(v, rank, FCP_KEYS, &v->out[FCP_KEYS], "out");
 }

@@ -1,4 +1,4 @@
-/* verify_match.c: do the ranks' launches fit together?
+/* match.c: do the ranks' launches fit together?
  *
  * Requires: checked tables.
  * Proves:   along each communication queue, rounds strictly increase and stages never decrease; in a round a rank sends

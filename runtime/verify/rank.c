@@ -1,6 +1,6 @@
-/* verify_rank.c: one rank's two queues, executed against its slots.
+/* rank.c: one rank's two queues, executed against its slots.
  *
- * Requires: checked tables; launches that fit together (verify_match.c); tiles that visits partition, visits that
+ * Requires: checked tables; launches that fit together (match.c); tiles that visits partition, visits that
  *           ATTENDs name once each (verify.c).
  * Proves:   the two queues of this rank run to their ends; whatever an instruction reads is in the slot it names,
  *           whole, and ordered after what wrote it; nothing is overwritten before what reads it is done; visits are
@@ -473,7 +473,7 @@ static inline fcp_code receive_dkv(run *r, const fcp_transfer *t, uint32_t round
     return FCP_OK;
 }
 
-/* What round kind and class go together, verify_match.c has seen to. */
+/* What round kind and class go together, match.c has seen to. */
 static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
     const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b;
     fcp_code code;

@@ -23,7 +23,7 @@
  *
  * The first error found is reported: tiles and visits; per pass the launches, each rank's queues and reshuffle, then
  * Delta and memory, where damage of other kinds shows, too; then the summary.
- * Rooms: verify_match.c (2, 6), verify_rank.c (1, 3, 4, 5), verify_layout.c.
+ * Rooms: match.c (2, 6), rank.c (1, 3, 4, 5), layout.c.
  * Cost: linear in the plan (rooms that may have to sort say so), with one pass over the tiles and two over the
  * transfers per pass of the plan; memory linear in blocks, visits and transfers.
  */

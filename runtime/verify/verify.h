@@ -1,6 +1,6 @@
 /* verify.h: the rooms of the verifier. Private to runtime/verify*.c; verify.c says what is proven and how. */
-#ifndef FCP_VERIFY_H
-#define FCP_VERIFY_H
+#ifndef FCP_VERIFY_VERIFY_H
+#define FCP_VERIFY_VERIFY_H
 #include "runtime/plan/plan.h"
 
 /* What a pass was found to do. */
@@ -46,7 +46,7 @@ typedef struct verifier {
     fcp_pass pass;
     uint32_t *kv_recvs, *dkv_recvs, *dkv_sends; /* per rank */
     placed_list in[FCP_SIDES], out[FCP_SIDES];  /* of the rank at hand, by the block's side */
-    void *sides, *delivered;                    /* memory of verify_match.c, from pass to pass */
+    void *sides, *delivered;                    /* memory of match.c, from pass to pass */
     size_t delivered_room;
     fcp_error late;                             /* what is wrong if nothing else is: Delta, memory */
     pass_facts facts[FCP_PASSES];

@@ -11,7 +11,7 @@ the shortest takes more, for as many of its queries:
     none REASON
 
 A parameter is a whole number, or a file of int64, one for each token, of which as many as there are tokens are read.
-The masks are written from their definitions (as in tests/unit/known_masks.h), over tensors of indices.
+The masks are written from their definitions (as in tests/support/known_masks.h), over tensors of indices.
 """
 import resource
 import sys

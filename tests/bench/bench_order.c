@@ -1,5 +1,5 @@
 /* bench_order.c: work lists of the backward pass: how long the ordered one takes beside one without turns, by the model of
- * tests/unit/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
+ * tests/support/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* correct.c: what the device computes, against the definition of attention in float64.
  *
  * Each plan runs with all its ranks on the devices there are, stream by stream and as a graph, each twice: all four have the
- * same bits, and the judge of runtime/reference.h is asked once. Examples are made small by their lengths and masks, and
+ * same bits, and the judge of runtime/judge/reference.h is asked once. Examples are made small by their lengths and masks, and
  * random programs are those of tests/oracle, with head_dims of the kernels.
  */
 #include <stdio.h>

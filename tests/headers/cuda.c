@@ -1,4 +1,4 @@
-/* cuda.c: runtime/cuda_driver.h, and what tests declare of the driver, against CUDA's own header. It compiles where both say the
+/* cuda.c: runtime/libraries/cuda_driver.h, and what tests declare of the driver, against CUDA's own header. It compiles where both say the
  * same, and prints the symbols that are asked for. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what both headers call so */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING

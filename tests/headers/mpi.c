@@ -1,4 +1,4 @@
-/* mpi.c: runtime/mpi_symbols.h against the header of an MPI, Open MPI or one of MPICH's kind, as cuda.c. */
+/* mpi.c: runtime/libraries/mpi_symbols.h against the header of an MPI, Open MPI or one of MPICH's kind, as cuda.c. */
 #include "runtime/libraries/mpi_symbols.h"
 
 #include <mpi.h>

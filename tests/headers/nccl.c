@@ -1,4 +1,4 @@
-/* nccl.c: runtime/nccl.h against NCCL's own header, as cuda.c. Our configuration is that of 2.19, with which later ones begin. */
+/* nccl.c: runtime/libraries/nccl.h against NCCL's own header, as cuda.c. Our configuration is that of 2.19, with which later ones begin. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what CUDA's header calls so as well */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
 #include "runtime/libraries/nccl.h"

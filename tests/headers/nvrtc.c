@@ -1,4 +1,4 @@
-/* nvrtc.c: runtime/nvrtc_symbols.h against NVRTC's own header, as cuda.c. */
+/* nvrtc.c: runtime/libraries/nvrtc_symbols.h against NVRTC's own header, as cuda.c. */
 #include "runtime/libraries/nvrtc_symbols.h"
 
 #include <nvrtc.h>

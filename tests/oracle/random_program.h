@@ -66,7 +66,7 @@ typedef struct random_program {
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
-    int dtype, strategy, layout; /* as in plan.h */
+    int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */

@@ -1,5 +1,5 @@
 /* processes.h: for tests of several processes: each rank is a process of its own, forked before anything else is begun, with
- * the stand-ins of tests/standin. What a rank finds out it writes into memory that all of them share.
+ * the stand-ins of tests/machines/standin. What a rank finds out it writes into memory that all of them share.
  *
  * Nothing that comes out depends on which of them is ahead, or on how long one is held up: where a test needs ranks to be
  * somewhere they meet there (process_meet), and time limits of tests are for what hangs. A process that does not end is

@@ -1,4 +1,4 @@
-/* place_fcp.c: the fcp strategy: balanced work, tokens under the cap, few transfers, no busy sender.
+/* fcp.c: the fcp strategy: balanced work, tokens under the cap, few transfers, no busy sender.
  *
  * requires  tokens[b] <= block, less than 2^40 tokens in all; work that adds up within 64 bits; reads ascending.
  * gives     a home for every block. Tokens of every rank <= floor(mean) + block. Work of every rank at most half a
@@ -30,15 +30,15 @@
  * Why that is not enough. A rank full of a long sequence's last blocks has its work in two or three blocks; all its
  * other room must be filled with blocks of hardly any work, and these are not many. Greedy affinity alone gives them
  * away early and ends, on real batches, 2 to 6 % over the mean: two blocks of half the limit each fit one rank
- * perfectly, and leave fourteen blocks of room that nothing may fill. Hence place_need.c: a rank takes a block only if
+ * perfectly, and leave fourteen blocks of room that nothing may fill. Hence need.c: a rank takes a block only if
  * the rest can still be placed under both limits. What comes later is judged by its density, so items come from the
  * densest (work per token) to the lightest: blocks of heavy clusters one by one, light clusters whole.
  *
  * Each item goes, in this order of preference, to a rank that reads most of it already; with all that is left of its
  * cluster to one rank; to the neediest rank. A rank that would have to send more than any block receives at most
  * gives way to the others, at the price of reading a short prefix again. The result may be over the limit here and
- * there, when blocks are too coarse for what is left: place_repair.c exchanges blocks until it is not. place_spread.c
- * then moves homes away from the busiest senders, and place_nodes.c renumbers ranks so that those of a cluster share
+ * there, when blocks are too coarse for what is left: repair.c exchanges blocks until it is not. spread.c
+ * then moves homes away from the busiest senders, and nodes.c renumbers ranks so that those of a cluster share
  * nodes.
  */
 #include <string.h>

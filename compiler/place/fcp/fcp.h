@@ -1,15 +1,15 @@
-/* place_fcp.h: what the rooms of the fcp placement share (place_fcp.c, place_need.c, place_repair.c, place_nodes.c).
+/* fcp.h: what the rooms of the fcp placement share (place_fcp.c, place_need.c, place_repair.c, place_nodes.c).
  *
  * Work is scaled: a rank's limit is PLACE_ONE, a block's share is rounded up, so that a rank within PLACE_ONE is within
  * the limit. Tokens are tokens.
  */
-#ifndef FCPC_PLACE_FCP_H
-#define FCPC_PLACE_FCP_H
+#ifndef FCPC_PLACE_FCP_FCP_H
+#define FCPC_PLACE_FCP_FCP_H
 #include "compiler/place/place.h"
 
 #define PLACE_ONE (INT64_C(1) << 30)
 
-/* --- ranks by need (place_need.c) --------------------------------------------------------------------------------- */
+/* --- ranks by need (need.c) --------------------------------------------------------------------------------- */
 
 enum { NEED_PER_OCTAVE = 8, NEED_KINDS = NEED_PER_OCTAVE * 11 };
 
@@ -75,7 +75,7 @@ typedef struct place_state {
 /* KV blocks that both a and b read. */
 uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b);
 
-/* --- exchanges (place_repair.c, place_spread.c) ------------------------------------------------------------------- */
+/* --- exchanges (repair.c, spread.c) ------------------------------------------------------------------- */
 
 /* The blocks of each rank, as lists by falling work. */
 typedef struct place_lists {
@@ -97,6 +97,6 @@ fcp_code place_repair(place_state *s, place_lists *l, arena *scratch);
 /* Until no rank sends more than the busiest receiver receives, or nothing helps. */
 fcp_code place_spread(place_state *s, place_lists *l, arena *scratch);
 
-/* Renumbers the ranks so that those that read the same KV blocks share a node (place_nodes.c). */
+/* Renumbers the ranks so that those that read the same KV blocks share a node (nodes.c). */
 fcp_code place_group_nodes(const place_state *s, arena *scratch);
 #endif

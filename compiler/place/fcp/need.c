@@ -1,4 +1,4 @@
-/* place_need.c: which rank may take what, so that the rest can still be placed under both limits.
+/* need.c: which rank may take what, so that the rest can still be placed under both limits.
  *
  * requires  items placed roughly from the densest (work per token) to the lightest.
  * gives     O(kinds) answers to "may this rank take this?" and "which rank needs this most?".

@@ -1,4 +1,4 @@
-/* place_nodes.c: renumbers ranks so that those that read the same KV blocks share a node.
+/* nodes.c: renumbers ranks so that those that read the same KV blocks share a node.
  *
  * requires  a placement.
  * gives     the same placement up to the names of ranks; nothing changes but what crosses between nodes.

@@ -1,4 +1,4 @@
-/* place_repair.c: exchanges blocks between ranks until none is over the limit; the lists that exchanges work on.
+/* repair.c: exchanges blocks between ranks until none is over the limit; the lists that exchanges work on.
  *
  * requires  a home for every block; left and room of every rank (left < 0: over the limit).
  * gives     the same placement with a few blocks exchanged: fewer ranks over the limit, the busiest less busy, the

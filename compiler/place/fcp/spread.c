@@ -1,4 +1,4 @@
-/* place_spread.c: spreads the homes of much-read KV blocks over the ranks that read them anyway.
+/* spread.c: spreads the homes of much-read KV blocks over the ranks that read them anyway.
  *
  * requires  a placement; left and room of every rank.
  * gives     the same with blocks exchanged so that the busiest sender sends less; nobody goes over a limit that was

@@ -1,6 +1,6 @@
 /* fibers.c: the backend of the machine of fibers.
  *
- * Requires: a plan whose head_dim, dtype and score one of the builds in tests/fibers has (FIBER_KERNELS in the Makefile).
+ * Requires: a plan whose head_dim, dtype and score one of the builds in tests/machines/fibers has (FIBER_KERNELS in the Makefile).
  * Method:   memory, reductions, delta and output types are the host backend's, of which a device is opened along; ATTEND
  *           becomes work lists and launches, as on a device. The grid is drawn from the launch, smaller than its work, so
  *           that blocks take several items.

@@ -1,4 +1,4 @@
-/* errors.h: the driver's errors that the stand-in gives and that tests expect, beside those of runtime/cuda_driver.h: what we
+/* errors.h: the driver's errors that the stand-in gives and that tests expect, beside those of runtime/libraries/cuda_driver.h: what we
  * call them, their numbers, and the driver's names. tests/headers holds them to CUDA's header. */
 #ifndef STANDIN_ERRORS_H
 #define STANDIN_ERRORS_H

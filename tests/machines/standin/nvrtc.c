@@ -1,5 +1,5 @@
 /* nvrtc.c: a compiler that stands in for NVRTC where the driver is one that stands in: a cubin is the source itself, from which
- * tests/standin/launches.c learns which kernels it holds. */
+ * tests/machines/standin/launches.c learns which kernels it holds. */
 #include <stdlib.h>
 #include <string.h>
 

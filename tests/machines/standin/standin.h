@@ -3,9 +3,9 @@
  * What is put into streams becomes a graph of dependencies. It is done when somebody asks for it, one node at a time, in a
  * seeded order among those that may be next. Any two nodes that touch the same bytes, one of them writing, must be ordered
  * by dependencies: else `trouble` says which. An event of a capture is no node of its graph, and nothing outside may wait for it,
- * unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch of the graph records it. Kernels run on fibers (tests/fibers). New memory holds NaNs. What the driver
+ * unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch of the graph records it. Kernels run on fibers (tests/machines/fibers). New memory holds NaNs. What the driver
  * refuses during capture is refused. It is chosen by FCP_CUDA_DRIVER, and never a fallback. STANDIN_DEVICES says how many
- * devices there are where no test can (a program that mpirun started). nccl.h is NCCL's, which works with it.
+ * devices there are where no test can (a program that mpirun started). runtime/libraries/nccl.h is NCCL's, which works with it.
  */
 #ifndef STANDIN_H
 #define STANDIN_H

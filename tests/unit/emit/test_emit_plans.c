@@ -1,5 +1,5 @@
 /* test_emit_plans.c: what is emitted for the plans of all examples, compiled as C, against the interpreter: with the
- * environment that kernels get (kernel_work.h), at positions of every sequence and side. */
+ * environment that kernels get (runtime/kernels/work.h), at positions of every sequence and side. */
 #include "tests/support/gpu_plan.h"
 
 #include <dlfcn.h>
