@@ -30,7 +30,7 @@ static bool override(sema *s, const char *define) {
     uint32_t number = label ? diag_source(s->d, label, define, size, false) : UINT32_MAX;
     free(label);
     if (number == UINT32_MAX) return out_of_memory(s);
-    apply_override(s, number);
+    sema_apply_override(s, number);
     return true;
 }
 
@@ -39,7 +39,7 @@ static bool override_lengths(sema *s, const char *path) {
     uint32_t number = diag_source(s->d, "--lengths", path, strlen(path), false);
     if (number == UINT32_MAX) return out_of_memory(s);
     span at = {number, 0, (uint32_t)strlen(path)};
-    expr *call = new_expr(s, EXPR_CALL, at), *string = new_expr(s, EXPR_STRING, at);
+    expr *call = sema_new_expr(s, EXPR_CALL, at), *string = sema_new_expr(s, EXPR_STRING, at);
     arg *a = ARENA_ZNEW(s->scratch, arg, 1);
     char *copy = arena_copy(s->scratch, path, strlen(path));
     if (!call || !string || !a || !copy) return out_of_memory(s);
@@ -49,7 +49,7 @@ static bool override_lengths(sema *s, const char *path) {
     call->name_at = at;
     call->args = a;
     call->arg_count = 1;
-    return set_entry(s, SECTION_BATCH, KEY_LENGTHS, call, at) != NULL;
+    return sema_set_entry(s, SECTION_BATCH, KEY_LENGTHS, call, at) != NULL;
 }
 
 /* --- finishing ---------------------------------------------------------------------------------------------------- */
@@ -126,13 +126,13 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
         if (!override(s, options->defines[i])) return;
     if (options && options->lengths_file && !override_lengths(s, options->lengths_file)) return;
     for (size_t i = 0; options && i < options->field_count; i++)
-        if (!override_field(s, options->fields[i])) return;
-    if (diag_errors(s->d) > errors || !declare_masks(s) || !declare_arrays(s)) return;
+        if (!sema_override_field(s, options->fields[i])) return;
+    if (diag_errors(s->d) > errors || !sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     /* a plan holds the arrays that its own mask and score read, and no others */
-    for (mask *m = s->program.masks; m && !s->plan; m = m->next) check_mask(s, m);
-    check_keys(s, options);
+    for (mask *m = s->program.masks; m && !s->plan; m = m->next) expr_check_mask(s, m);
+    sema_check_keys(s, options);
     if (diag_errors(s->d) > errors) return;
-    warn_unused(s);
+    sema_warn_unused(s);
     s->out->canonical = print(s, true);
     s->out->plan_source = print(s, false);
     keep_sources(s, base);

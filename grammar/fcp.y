@@ -73,9 +73,9 @@ items: %empty | item_list ;
 item_list: item | item_list sep item ;
 /* only here is an error over: resetting it in the error rules would never discard the offending token */
 sep: SEP                                    { yyerrok; } ;
-item: name '{' entries '}'                  { add_section(p, $1, @1, $3); }
-    | MASK name params '=' expr where       { add_mask(p, false, $2, @2, $3, $5, $6); }
-    | SCORE name params '=' expr where      { add_mask(p, true, $2, @2, $3, $5, $6); }
+item: name '{' entries '}'                  { ast_add_section(p, $1, @1, $3); }
+    | MASK name params '=' expr where       { ast_add_mask(p, false, $2, @2, $3, $5, $6); }
+    | SCORE name params '=' expr where      { ast_add_mask(p, true, $2, @2, $3, $5, $6); }
     | error                                 { }
     ;
 
@@ -85,11 +85,11 @@ entries: %empty                             { $$ = (entry_list){0}; }
        | entry_list
        ;
 entry_list: entry
-          | entry_list sep entry            { $$ = join_entries($1, $3); }
+          | entry_list sep entry            { $$ = ast_join_entries($1, $3); }
           ;
-entry: name '=' value                       { $$ = make_entry(p, IS_VALUE, $1, @1, $3); }
-     | FIELD name '=' value                 { $$ = make_entry(p, IS_FIELD, $2, @2, $4); }
-     | TABLE name '=' value                 { $$ = make_entry(p, IS_TABLE, $2, @2, $4); }
+entry: name '=' value                       { $$ = ast_make_entry(p, IS_VALUE, $1, @1, $3); }
+     | FIELD name '=' value                 { $$ = ast_make_entry(p, IS_FIELD, $2, @2, $4); }
+     | TABLE name '=' value                 { $$ = ast_make_entry(p, IS_TABLE, $2, @2, $4); }
      | error                                { $$ = (entry_list){0}; }
      ;
 
@@ -98,14 +98,14 @@ params: %empty                              { $$ = (arg_list){0}; }
       | '(' param_list ')'                  { $$ = $2; }
       ;
 param_list: param
-          | param_list ',' param            { $$ = join_args($1, $3); }
+          | param_list ',' param            { $$ = ast_join_args($1, $3); }
           ;
-param: name                                 { $$ = make_arg(p, $1, @1, NULL); }
-     | name '=' expr                        { $$ = make_arg(p, $1, @1, $3); }
-     | FIELD name                           { $$ = make_array_param(p, IS_FIELD, $2, @2, NULL); }
-     | FIELD name '=' expr                  { $$ = make_array_param(p, IS_FIELD, $2, @2, $4); }
-     | TABLE name                           { $$ = make_array_param(p, IS_TABLE, $2, @2, NULL); }
-     | TABLE name '=' expr                  { $$ = make_array_param(p, IS_TABLE, $2, @2, $4); }
+param: name                                 { $$ = ast_make_arg(p, $1, @1, NULL); }
+     | name '=' expr                        { $$ = ast_make_arg(p, $1, @1, $3); }
+     | FIELD name                           { $$ = ast_make_array_param(p, IS_FIELD, $2, @2, NULL); }
+     | FIELD name '=' expr                  { $$ = ast_make_array_param(p, IS_FIELD, $2, @2, $4); }
+     | TABLE name                           { $$ = ast_make_array_param(p, IS_TABLE, $2, @2, NULL); }
+     | TABLE name '=' expr                  { $$ = ast_make_array_param(p, IS_TABLE, $2, @2, $4); }
      ;
 
 where: %empty                               { $$ = (definition_list){0}; }
@@ -115,85 +115,85 @@ definitions: %empty                         { $$ = (definition_list){0}; }
            | definition_list
            ;
 definition_list: definition
-               | definition_list sep definition { $$ = join_definitions($1, $3); }
+               | definition_list sep definition { $$ = ast_join_definitions($1, $3); }
                ;
-definition: name '=' expr                   { $$ = make_definition(p, $1, @1, false, (arg_list){0}, $3); }
-          | name '(' names ')' '=' expr     { $$ = make_definition(p, $1, @1, true, $3, $6); }
+definition: name '=' expr                   { $$ = ast_make_definition(p, $1, @1, false, (arg_list){0}, $3); }
+          | name '(' names ')' '=' expr     { $$ = ast_make_definition(p, $1, @1, true, $3, $6); }
           | error                           { $$ = (definition_list){0}; }
           ;
-names: name                                 { $$ = make_arg(p, $1, @1, NULL); }
-     | names ',' name                       { $$ = join_args($1, make_arg(p, $3, @3, NULL)); }
+names: name                                 { $$ = ast_make_arg(p, $1, @1, NULL); }
+     | names ',' name                       { $$ = ast_join_args($1, ast_make_arg(p, $3, @3, NULL)); }
      ;
 
 value: item_value
      | item_value ',' values                {
-           $$ = make_list(p, @$, EXPR_TUPLE, join_args(make_arg(p, NULL, @1, $1), $3));
+           $$ = ast_make_list(p, @$, EXPR_TUPLE, ast_join_args(ast_make_arg(p, NULL, @1, $1), $3));
        }
      ;
-values: item_value                          { $$ = make_arg(p, NULL, @1, $1); }
-      | values ',' item_value               { $$ = join_args($1, make_arg(p, NULL, @3, $3)); }
+values: item_value                          { $$ = ast_make_arg(p, NULL, @1, $1); }
+      | values ',' item_value               { $$ = ast_join_args($1, ast_make_arg(p, NULL, @3, $3)); }
       ;
 item_value: expr
-          | expr DOTS expr                  { $$ = make_node(p, @$, EXPR_RANGE, $1, $3, NULL); }
+          | expr DOTS expr                  { $$ = ast_make_node(p, @$, EXPR_RANGE, $1, $3, NULL); }
           | pair
           ;
-pair: expr ':' expr                         { $$ = make_node(p, @$, EXPR_PAIR, $1, $3, NULL); } ;
+pair: expr ':' expr                         { $$ = ast_make_node(p, @$, EXPR_PAIR, $1, $3, NULL); } ;
 
 expr: primary
-    | expr OR expr                          { $$ = make_binary(p, @$, OP_OR, $1, $3); }
-    | expr AND expr                         { $$ = make_binary(p, @$, OP_AND, $1, $3); }
-    | expr '<' expr                         { $$ = make_binary(p, @$, OP_LT, $1, $3); }
-    | expr LE expr                          { $$ = make_binary(p, @$, OP_LE, $1, $3); }
-    | expr '>' expr                         { $$ = make_binary(p, @$, OP_GT, $1, $3); }
-    | expr GE expr                          { $$ = make_binary(p, @$, OP_GE, $1, $3); }
-    | expr EQ expr                          { $$ = make_binary(p, @$, OP_EQ, $1, $3); }
-    | expr NE expr                          { $$ = make_binary(p, @$, OP_NE, $1, $3); }
-    | expr '+' expr                         { $$ = make_binary(p, @$, OP_ADD, $1, $3); }
-    | expr '-' expr                         { $$ = make_binary(p, @$, OP_SUB, $1, $3); }
-    | expr '*' expr                         { $$ = make_binary(p, @$, OP_MUL, $1, $3); }
-    | expr '/' expr                         { $$ = make_binary(p, @$, OP_DIV, $1, $3); }
-    | expr '%' expr                         { $$ = make_binary(p, @$, OP_MOD, $1, $3); }
-    | NOT expr                              { $$ = make_unary(p, @$, OP_NOT, $2); }
-    | '-' expr %prec NEG                    { $$ = make_unary(p, @$, OP_NEG, $2); }
-    | IF expr THEN expr ELSE expr           { $$ = make_node(p, @$, EXPR_IF, $2, $4, $6); }
+    | expr OR expr                          { $$ = ast_make_binary(p, @$, OP_OR, $1, $3); }
+    | expr AND expr                         { $$ = ast_make_binary(p, @$, OP_AND, $1, $3); }
+    | expr '<' expr                         { $$ = ast_make_binary(p, @$, OP_LT, $1, $3); }
+    | expr LE expr                          { $$ = ast_make_binary(p, @$, OP_LE, $1, $3); }
+    | expr '>' expr                         { $$ = ast_make_binary(p, @$, OP_GT, $1, $3); }
+    | expr GE expr                          { $$ = ast_make_binary(p, @$, OP_GE, $1, $3); }
+    | expr EQ expr                          { $$ = ast_make_binary(p, @$, OP_EQ, $1, $3); }
+    | expr NE expr                          { $$ = ast_make_binary(p, @$, OP_NE, $1, $3); }
+    | expr '+' expr                         { $$ = ast_make_binary(p, @$, OP_ADD, $1, $3); }
+    | expr '-' expr                         { $$ = ast_make_binary(p, @$, OP_SUB, $1, $3); }
+    | expr '*' expr                         { $$ = ast_make_binary(p, @$, OP_MUL, $1, $3); }
+    | expr '/' expr                         { $$ = ast_make_binary(p, @$, OP_DIV, $1, $3); }
+    | expr '%' expr                         { $$ = ast_make_binary(p, @$, OP_MOD, $1, $3); }
+    | NOT expr                              { $$ = ast_make_unary(p, @$, OP_NOT, $2); }
+    | '-' expr %prec NEG                    { $$ = ast_make_unary(p, @$, OP_NEG, $2); }
+    | IF expr THEN expr ELSE expr           { $$ = ast_make_node(p, @$, EXPR_IF, $2, $4, $6); }
     ;
 
 primary: number
-       | number UNIT                        { $$ = make_quantity(p, @$, $1, $2); }
-       | STRING                             { $$ = make_leaf(p, @$, EXPR_STRING, $1, 0); }
-       | TRUE                               { $$ = make_leaf(p, @$, EXPR_BOOL, NULL, 1); }
-       | FALSE                              { $$ = make_leaf(p, @$, EXPR_BOOL, NULL, 0); }
-       | name                               { $$ = make_leaf(p, @$, EXPR_NAME, $1, 0); }
-       | name '(' args ')'                  { $$ = make_call(p, @$, $1, @1, $3); }
-       | primary '[' expr ']'               { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, NULL); }
-       | primary '[' expr ',' expr ']'      { $$ = make_node(p, @$, EXPR_INDEX, $1, $3, $5); }
-       | '(' expr ')'                       { $$ = make_parens($2, @$); }
-       | '[' elements ']'                   { $$ = make_list(p, @$, EXPR_LIST, $2); }
+       | number UNIT                        { $$ = ast_make_quantity(p, @$, $1, $2); }
+       | STRING                             { $$ = ast_make_leaf(p, @$, EXPR_STRING, $1, 0); }
+       | TRUE                               { $$ = ast_make_leaf(p, @$, EXPR_BOOL, NULL, 1); }
+       | FALSE                              { $$ = ast_make_leaf(p, @$, EXPR_BOOL, NULL, 0); }
+       | name                               { $$ = ast_make_leaf(p, @$, EXPR_NAME, $1, 0); }
+       | name '(' args ')'                  { $$ = ast_make_call(p, @$, $1, @1, $3); }
+       | primary '[' expr ']'               { $$ = ast_make_node(p, @$, EXPR_INDEX, $1, $3, NULL); }
+       | primary '[' expr ',' expr ']'      { $$ = ast_make_node(p, @$, EXPR_INDEX, $1, $3, $5); }
+       | '(' expr ')'                       { $$ = ast_make_parens($2, @$); }
+       | '[' elements ']'                   { $$ = ast_make_list(p, @$, EXPR_LIST, $2); }
        ;
-number: INT                                 { $$ = make_leaf(p, @$, EXPR_INT, NULL, $1); }
-      | FLOAT                               { $$ = make_leaf(p, @$, EXPR_FLOAT, $1, 0); }
+number: INT                                 { $$ = ast_make_leaf(p, @$, EXPR_INT, NULL, $1); }
+      | FLOAT                               { $$ = ast_make_leaf(p, @$, EXPR_FLOAT, $1, 0); }
       ;
 
 args: %empty                                { $$ = (arg_list){0}; }
     | arg_list
     ;
 arg_list: arg
-        | arg_list ',' arg                  { $$ = join_args($1, $3); }
+        | arg_list ',' arg                  { $$ = ast_join_args($1, $3); }
         ;
-arg: item_value                             { $$ = make_arg(p, NULL, @1, $1); }
-   | name '=' item_value                    { $$ = make_arg(p, $1, @1, $3); }
+arg: item_value                             { $$ = ast_make_arg(p, NULL, @1, $1); }
+   | name '=' item_value                    { $$ = ast_make_arg(p, $1, @1, $3); }
    ;
 
 elements: %empty                            { $$ = (arg_list){0}; }
         | element_list
         ;
 element_list: element
-            | element_list ',' element      { $$ = join_args($1, $3); }
+            | element_list ',' element      { $$ = ast_join_args($1, $3); }
             ;
-element: expr                               { $$ = make_arg(p, NULL, @1, $1); }
-       | pair                               { $$ = make_arg(p, NULL, @1, $1); }
-       | expr REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
-       | pair REPEAT expr                   { $$ = make_arg(p, NULL, @1, make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
+element: expr                               { $$ = ast_make_arg(p, NULL, @1, $1); }
+       | pair                               { $$ = ast_make_arg(p, NULL, @1, $1); }
+       | expr REPEAT expr                   { $$ = ast_make_arg(p, NULL, @1, ast_make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
+       | pair REPEAT expr                   { $$ = ast_make_arg(p, NULL, @1, ast_make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
        ;
 %%
 static int yyreport_syntax_error(const yypcontext_t *context, parse *p) {

@@ -135,7 +135,7 @@ static fcp_code search(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t f
         }
         box x = {{q0, s.first, head}, {q1, s.end, (int64_t)head + 1}};
         box_class cls;
-        code = classify(c, &x, &s.program, &cls);
+        code = cells_classify(c, &x, &s.program, &cls);
         if (code != FCP_OK || cls == BOX_NONE) continue;
         if (cls == BOX_FULL) seen = true;
         else if (q1 - q0 == 1 && s.end - s.first <= ROWS_WIDTH) {
@@ -213,13 +213,13 @@ static fcp_code without_witness(blind *b, bool self, int64_t q0, int64_t q1, uin
     box x = {{q0, 0, head}, {q1, 1, (int64_t)head + 1}};
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
-    fcp_code code = classify(c, &x, &p, &cls);
+    fcp_code code = cells_classify(c, &x, &p, &cls);
     *out_all = cls == BOX_FULL;
     if (code == FCP_OK && cls == BOX_MIXED && self && q1 - q0 > 1) {
-        size_t words = box_words(c, ANSWER_CELLS, &x, p);
+        size_t words = cells_box_words(c, ANSWER_CELLS, &x, p);
         uint64_t hash;
-        const memo_entry *known = find_words(c, c->key, words, &hash);
-        int64_t *key = known ? NULL : keep_words(c, words);
+        const memo_entry *known = cells_find_words(c, c->key, words, &hash);
+        int64_t *key = known ? NULL : cells_keep_words(c, words);
         *out_all = known && known->answer[0];
         if (!known && !key) code = FCP_E_NO_MEMORY;
         if (key && q1 - q0 > FEW_ROWS) code = halves(b, self, q0, q1, head, p, depth, out_all);
@@ -256,7 +256,7 @@ static fcp_code all_allowed(blind *b, cells *c, bool *out) {
     box x = {{b->q_first, 0, 0}, {b->q_end, 1, b->heads}};
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
-    fcp_code code = classify(c, &x, &p, &cls);
+    fcp_code code = cells_classify(c, &x, &p, &cls);
     *out = code == FCP_OK && cls == BOX_FULL;
     stack_back(&c->stack, mark);
     return code;
@@ -271,7 +271,7 @@ static fcp_code least_allowed(blind *b, box x, int d, const box_program *p, int6
     if (!effort_left(b)) return FCP_OK;
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
-    fcp_code code = classify(c, &x, &p, &cls);
+    fcp_code code = cells_classify(c, &x, &p, &cls);
     if (code == FCP_OK && cls == BOX_FULL) *out = x.lo[d];
     else if (code == FCP_OK && cls == BOX_MIXED && x.hi[d] - x.lo[d] == 1) {
         if (mc_eval(c->mask, &b->env, x.lo[BOX_Q], x.lo[BOX_K], 0, c->eval_scratch)) *out = x.lo[d];
@@ -327,10 +327,10 @@ fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out) {
     bool all = false;
     const bool inside = b->q_first >= 0 && b->q_end <= b->n; /* all queries are keys too */
     const bool every_length = b->itself && !b->by_length && !b->data;
-    fcp_code code = set_sequence(b->mask, env);
+    fcp_code code = cells_set_sequence(b->mask, env);
     if (code == FCP_OK) code = all_allowed(b, b->mask, &all);
     if (code == FCP_OK && !all && !b->self) code = make_self(b);
-    if (code == FCP_OK && !all) code = set_sequence(b->self, env);
+    if (code == FCP_OK && !all) code = cells_set_sequence(b->self, env);
     if (code == FCP_OK && !all && inside) code = all_allowed(b, b->self, &all);
     if (code != FCP_OK || all) {
         b->never = code == FCP_OK && every_length;
@@ -341,7 +341,7 @@ fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out) {
     box x = {{b->q_first, 0, 0}, {b->q_end, b->n, b->heads}};
     box_class cls;
     stack_mark mark = stack_here(&b->mask->stack);
-    code = classify(b->mask, &x, &p, &cls);
+    code = cells_classify(b->mask, &x, &p, &cls);
     if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->on_h && !p->loose && inside) {
         code = by_distance(b, p);
     } else {

@@ -52,7 +52,7 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
-    if (p->placed) return lo + split_cells(b, p, d);
+    if (p->placed) return lo + cells_split(b, p, d);
     if (period > 0) {
         first = mc_mod(first - (b->lo[d] - (int64_t)(lo * FCP_CELL)), period); /* counted from the first cell */
         uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
@@ -68,31 +68,31 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
     box b = rect_box(c, r);
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
-    fcp_code code = classify(c, &b, &p, &cls);
+    fcp_code code = cells_classify(c, &b, &p, &cls);
     if (code != FCP_OK || cls == BOX_NONE) goto done;
     if (cls == BOX_FULL) {
         here[0] = down * across;
-        code = box_area(&b, &here[2]);
+        code = cells_box_area(&b, &here[2]);
     } else if (down == 1 && across == 1) {
         uint64_t area;
-        code = box_area(&b, &area);
-        if (code == FCP_OK) code = cell_pairs(c, &b, p, &here[2]);
+        code = cells_box_area(&b, &area);
+        if (code == FCP_OK) code = cells_cell_pairs(c, &b, p, &here[2]);
         if (code != FCP_OK) goto done;
         here[0] = here[2] == area;
         here[1] = here[2] > 0 && here[2] < area;
     } else {
         bool whole;
         if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
-        if (code == FCP_OK) code = count_whole(c, &b, p, here, &whole);
+        if (code == FCP_OK) code = cells_count_whole(c, &b, p, here, &whole);
         if (code != FCP_OK || whole) goto sum;
         bool few = down * across <= FEW_CELLS; /* which are remembered one by one */
-        size_t words = few ? 0 : box_words(c, ANSWER_CELLS, &b, p);
+        size_t words = few ? 0 : cells_box_words(c, ANSWER_CELLS, &b, p);
         uint64_t hash;
-        const memo_entry *known = find_words(c, c->key, words, &hash);
+        const memo_entry *known = cells_find_words(c, c->key, words, &hash);
         if (known) {
             memcpy(here, known->answer, sizeof here);
         } else {
-            int64_t *key = keep_words(c, words);
+            int64_t *key = cells_keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
             uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
             if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
@@ -132,7 +132,7 @@ static void bind_bands(cells *c, const mc_env *env) {
     c->base->index = c->bands;
 }
 
-fcp_code set_sequence(cells *c, const mc_env *env) {
+fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
     if (!box_arrays_bind(&c->arrays, env)) {
         c->base_n = -1;
@@ -257,18 +257,18 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
     for (uint32_t i = 0; i < k_pieces; i++)
         if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
     size_t words;
-    fcp_code code = set_sequence(c, env);
+    fcp_code code = cells_set_sequence(c, env);
     if (code == FCP_OK) code = grid_words(c, q_cuts, q_pieces, k_cuts, k_pieces, &words);
     if (code != FCP_OK) return code;
     uint64_t hash;
-    const memo_entry *known = find_words(c, c->key, words, &hash);
+    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
     if (known) {
         *out_entries = c->grids[known->answer[0]].entries;
         *out_count = c->grids[known->answer[0]].count;
         return FCP_OK;
     }
     stack_mark mark = stack_here(&c->stack);
-    int64_t *key = keep_words(c, words);
+    int64_t *key = cells_keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
     c->entry_count = 0;
     code = walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
@@ -295,7 +295,7 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     uint64_t all, sum[3] = {0};
     if (__builtin_mul_overflow(down, across, &all)) return FCP_E_PLAN_SIZE;
     const cell_rect square = {.hi = {down, across}};
-    fcp_code code = set_sequence(c, env);
+    fcp_code code = cells_set_sequence(c, env);
     if (code == FCP_OK && all) code = count_rect(c, &square, c->base, sum);
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;

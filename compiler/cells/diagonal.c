@@ -29,13 +29,13 @@ static fcp_code unit_value(cells *c, const box *unit, const box_program *p, bool
     uint64_t area = 0;
     if (pieces) {
         uint32_t shape = FCP_NONE;
-        fcp_code code = pair_shape(c, unit, p, &shape);
+        fcp_code code = cells_pair_shape(c, unit, p, &shape);
         *out = shape;
         *out_any = shape != FCP_NONE;
         return code;
     }
-    fcp_code code = cell_pairs(c, unit, p, out);
-    if (code == FCP_OK) code = box_area(unit, &area);
+    fcp_code code = cells_cell_pairs(c, unit, p, out);
+    if (code == FCP_OK) code = cells_box_area(unit, &area);
     if (code != FCP_OK) return code;
     *out_any = *out != 0;
     if (*out == area) *out = FULL;
@@ -63,7 +63,7 @@ static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_progr
     d.hi[BOX_K] = f->b->lo[BOX_K] + f->unit;
     stack_mark mark = stack_here(&c->stack);
     box_class cls;
-    fcp_code code = classify(c, &d, &p, &cls);
+    fcp_code code = cells_classify(c, &d, &p, &cls);
     if (code == FCP_OK && cls == BOX_FULL) {
         code = add_found(f, first, end, FULL);
     } else if (code == FCP_OK && cls == BOX_MIXED && end - first > 1) {
@@ -110,8 +110,8 @@ static fcp_code extend(finder *f, int64_t lo, int64_t hi, const box_program *p, 
     return FCP_OK;
 }
 
-fcp_code find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out) {
-    size_t words = box_words(c, ANSWER_DIAGONALS, b, p);
+fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out) {
+    size_t words = cells_box_words(c, ANSWER_DIAGONALS, b, p);
     c->key[1] = (int64_t)unit; /* whatever the size of the stretch */
     c->key[2] = pieces;
     uint64_t hash = memo_hash(c->key, words);
@@ -140,14 +140,14 @@ static fcp_code emit_full(const diagonal_row *d, int64_t first, int64_t end) {
     uint32_t col = d->col + (uint32_t)first, count = (uint32_t)(end - first);
     if (!d->pieces) {
         uint64_t area = height * (to - from) * box_side(&d->b, BOX_H);
-        return add_cells(d->c, d->row, col, count, area, area);
+        return cells_add_cells(d->c, d->row, col, count, area, area);
     }
     uint32_t shape, whole = (uint32_t)((to - from) / d->unit), rest = (uint32_t)((to - from) % d->unit);
     fcp_code code = FCP_OK;
-    if (whole) code = full_shape(d->c, (uint32_t)height, (uint32_t)d->unit, &shape);
-    if (code == FCP_OK && whole) code = add_entries(d->c, d->row, col, whole, shape);
-    if (code == FCP_OK && rest) code = full_shape(d->c, (uint32_t)height, rest, &shape);
-    if (code == FCP_OK && rest) code = add_entries(d->c, d->row, col + whole, 1, shape);
+    if (whole) code = cells_full_shape(d->c, (uint32_t)height, (uint32_t)d->unit, &shape);
+    if (code == FCP_OK && whole) code = cells_add_entries(d->c, d->row, col, whole, shape);
+    if (code == FCP_OK && rest) code = cells_full_shape(d->c, (uint32_t)height, rest, &shape);
+    if (code == FCP_OK && rest) code = cells_add_entries(d->c, d->row, col + whole, 1, shape);
     return code;
 }
 
@@ -167,7 +167,7 @@ static fcp_code cut_value(const diagonal_row *d, const box *unit, int64_t t, uin
     stack_mark mark = stack_here(&c->stack);
     const box_program *p = d->program;
     box_class cls;
-    fcp_code code = classify(c, unit, &p, &cls);
+    fcp_code code = cells_classify(c, unit, &p, &cls);
     *out = FULL;
     *out_any = cls != BOX_NONE;
     if (code == FCP_OK && cls == BOX_MIXED) code = unit_value(c, unit, p, d->pieces, out, out_any);
@@ -189,13 +189,13 @@ static fcp_code emit_cut(const diagonal_row *d, int64_t first, int64_t end) {
         code = cut_value(d, &unit, d->r - i, &value, &any);
         if (code != FCP_OK || !any) continue;
         if (value == FULL) code = emit_full(d, i, i + 1);
-        else if (d->pieces) code = add_entries(d->c, d->row, d->col + (uint32_t)i, 1, (uint32_t)value);
-        else code = add_cells(d->c, d->row, d->col + (uint32_t)i, 1, value, UINT64_MAX);
+        else if (d->pieces) code = cells_add_entries(d->c, d->row, d->col + (uint32_t)i, 1, (uint32_t)value);
+        else code = cells_add_cells(d->c, d->row, d->col + (uint32_t)i, 1, value, UINT64_MAX);
     }
     return code;
 }
 
-fcp_code emit_diagonals(const diagonal_row *row) {
+fcp_code cells_emit_diagonals(const diagonal_row *row) {
     const diagonals d = row->c->diagonals[row->number];
     const int64_t unit = (int64_t)row->unit, r = row->r;
     const int64_t width = (int64_t)box_side(&row->b, BOX_K), cols = (width + unit - 1) / unit;
@@ -223,8 +223,8 @@ fcp_code emit_diagonals(const diagonal_row *row) {
         }
         int64_t middle = whole < first ? first : whole < end ? whole : end;
         uint32_t col = row->col + (uint32_t)first, count = (uint32_t)(middle - first);
-        if (count && row->pieces) code = add_entries(row->c, row->row, col, count, (uint32_t)run->value);
-        else if (count) code = add_cells(row->c, row->row, col, count, run->value * count, UINT64_MAX);
+        if (count && row->pieces) code = cells_add_entries(row->c, row->row, col, count, (uint32_t)run->value);
+        else if (count) code = cells_add_cells(row->c, row->row, col, count, run->value * count, UINT64_MAX);
         if (code == FCP_OK) code = emit_cut(row, middle, end);
     }
     if (code == FCP_OK) code = emit_cut(row, known_end > known ? known_end : known, cols);

@@ -133,36 +133,36 @@ static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d
 static inline bool cells_stopped(const cells *c) { return c->stop && *c->stop; }
 
 /* Prepares the mask for a sequence. FCP_E_NO_MEMORY. */
-fcp_code set_sequence(cells *c, const mc_env *env);
+fcp_code cells_set_sequence(cells *c, const mc_env *env);
 static inline bool is_fault(fcp_code code) {
     return code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX;
 }
 
 /* All elements of a box; FCP_E_PLAN_SIZE if they do not fit 64 bits. */
-fcp_code box_area(const box *b, uint64_t *out);
+fcp_code cells_box_area(const box *b, uint64_t *out);
 /* Evaluates a box; where MIXED, *program becomes the program specialised to it, on the stack. */
-fcp_code classify(cells *c, const box *b, const box_program **program, box_class *out);
+fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out);
 /* Writes the key of a box and its program to c->key; returns its words, or 0 if no other box is like it: it is not
  * worth remembering then. */
-size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
+size_t cells_box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
 /* The answer of a key; NULL: none. */
-const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
+const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
 /* The key's words, on the stack: c->key is used again by whatever comes next. NULL: out of memory. */
-int64_t *keep_words(cells *c, size_t words);
+int64_t *cells_keep_words(cells *c, size_t words);
 /* Pairs of a MIXED box of at most a cell, from memory if it was met before. */
-fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
+fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
 
 /* How many cells to split a box of more than one off at, in dimension d, for a program that reads arrays: near a place
  * where an array's elements begin another run, if there is one, else in halves. */
-uint64_t split_cells(const box *b, const box_program *p, int d);
+uint64_t cells_split(const box *b, const box_program *p, int d);
 
 /* --- whole.c: rectangles of cells ------------------------------------------------------------------------- */
 
 /* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows
  * it to be counted whole (*out_known). */
-fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
+fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
 /* The pairs of a box under one bound on q - k alone; false if the program is not that. */
-bool line_pairs(const box *b, const box_program *p, uint64_t *out);
+bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
@@ -172,9 +172,9 @@ fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const 
 fcp_code walk_cells(cells *c, const box *b, const box_program *p);
 /* Adds `count` cells with `pairs` allowed elements, more than none and alike, of `area` to c->row_runs and
  * c->shape_pairs. */
-fcp_code add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
+fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
 /* Adds entries of one shape. */
-fcp_code add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
+fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
 
 /* --- diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
 
@@ -191,13 +191,13 @@ typedef struct diagonal_row {
 } diagonal_row;
 
 /* The diagonals of box b, of units of this size, under p, which is diagonal and cannot fault. */
-fcp_code find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out);
-fcp_code emit_diagonals(const diagonal_row *row);
+fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out);
+fcp_code cells_emit_diagonals(const diagonal_row *row);
 
 /* --- shape.c: shapes -------------------------------------------------------------------------------------- */
 
 /* The shape of a MIXED piece pair; FCP_NONE if it has no allowed pair. */
-fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out);
+fcp_code cells_pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out);
 /* The shape of a piece pair that is all allowed. */
-fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out);
+fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out);
 #endif

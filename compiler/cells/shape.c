@@ -70,7 +70,7 @@ static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uin
     return FCP_OK;
 }
 
-fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
+fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
     const int64_t key[2] = {ANSWER_FULL_SHAPE, (int64_t)((uint64_t)q_length << 32 | k_length)};
     uint64_t hash = memo_hash(key, 2);
     const memo_entry *known = memo_find(&c->memo, key, 2, hash);
@@ -81,7 +81,7 @@ fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *ou
     uint32_t down = (uint32_t)(((uint64_t)q_length + FCP_CELL - 1) / FCP_CELL);
     uint32_t across = (uint32_t)(((uint64_t)k_length + FCP_CELL - 1) / FCP_CELL);
     box b = make_box(c, 0, q_length, 0, k_length);
-    fcp_code code = box_area(&b, &c->shape_pairs);
+    fcp_code code = cells_box_area(&b, &c->shape_pairs);
     if (code != FCP_OK) return code;
     if (!RESERVE(c->row_runs, c->row_run_room, 0, down)) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < down; i++)
@@ -95,19 +95,19 @@ fcp_code full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *ou
 
 /* --- piece pairs ------------------------------------------------------------------------------------------------ */
 
-fcp_code pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out) {
-    size_t words = box_words(c, ANSWER_SHAPE, b, p);
+fcp_code cells_pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out) {
+    size_t words = cells_box_words(c, ANSWER_SHAPE, b, p);
     uint64_t hash;
-    const memo_entry *known = find_words(c, c->key, words, &hash);
+    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
     if (known) {
         *out = (uint32_t)known->answer[0];
         return FCP_OK;
     }
     stack_mark mark = stack_here(&c->stack);
-    int64_t *key = keep_words(c, words);
+    int64_t *key = cells_keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
     uint64_t area; /* if it fits, so does every sum */
-    fcp_code code = box_area(b, &area);
+    fcp_code code = cells_box_area(b, &area);
     if (code == FCP_OK) code = walk_cells(c, b, p);
     *out = FCP_NONE;
     if (code == FCP_OK && c->row_run_count)

@@ -21,7 +21,7 @@ bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t
     return true;
 }
 
-fcp_code box_area(const box *b, uint64_t *out) {
+fcp_code cells_box_area(const box *b, uint64_t *out) {
     if (__builtin_mul_overflow(box_side(b, BOX_Q), box_side(b, BOX_K), out) ||
         __builtin_mul_overflow(*out, box_side(b, BOX_H), out))
         return FCP_E_PLAN_SIZE;
@@ -39,7 +39,7 @@ static fcp_code raise_fault(cells *c, const rows_result *r) {
                                           : FCP_E_MASK_OVERFLOW;
 }
 
-fcp_code classify(cells *c, const box *b, const box_program **program, box_class *out) {
+fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out) {
     const box_program *p = *program;
     bool simpler;
     c->stats.boxes++;
@@ -53,7 +53,7 @@ fcp_code classify(cells *c, const box *b, const box_program **program, box_class
     return FCP_OK;
 }
 
-size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p) {
+size_t cells_box_words(cells *c, answer_kind kind, const box *b, const box_program *p) {
     if (p->placed) return 0;
     c->key[0] = kind;
     c->key[1] = (int64_t)box_side(b, BOX_Q);
@@ -62,19 +62,19 @@ size_t box_words(cells *c, answer_kind kind, const box *b, const box_program *p)
     return 4 + box_key(p, b, c->offsets, c->key + 4);
 }
 
-const memo_entry *find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash) {
+const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash) {
     *out_hash = words ? memo_hash(key, words) : 0;
     const memo_entry *known = words ? memo_find(&c->memo, key, words, *out_hash) : NULL;
     c->stats.memo_hits += known != NULL;
     return known;
 }
 
-int64_t *keep_words(cells *c, size_t words) {
+int64_t *cells_keep_words(cells *c, size_t words) {
     int64_t *key = stack_take(&c->stack, words * sizeof *key);
     return key ? memcpy(key, c->key, words * sizeof *key) : NULL;
 }
 
-uint64_t split_cells(const box *b, const box_program *p, int d) {
+uint64_t cells_split(const box *b, const box_program *p, int d) {
     const uint64_t count = (box_side(b, d) + FCP_CELL - 1) / FCP_CELL;
     int64_t at;
     if (box_run_turn(p, b, d, &at)) {
@@ -99,9 +99,9 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
         const box_program *special = p;
         box_class cls;
         uint64_t area;
-        fcp_code code = classify(c, &part, &special, &cls);
+        fcp_code code = cells_classify(c, &part, &special, &cls);
         if (code == FCP_OK && cls == BOX_MIXED) code = solve(c, &part, special, depth, pairs);
-        else if (code == FCP_OK && cls == BOX_FULL && (code = box_area(&part, &area)) == FCP_OK) *pairs += area;
+        else if (code == FCP_OK && cls == BOX_FULL && (code = cells_box_area(&part, &area)) == FCP_OK) *pairs += area;
         stack_back(&c->stack, mark);
         if (code != FCP_OK) return code;
     }
@@ -146,7 +146,7 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
         box one = *b;
         bool known;
         uint64_t found, whole[3] = {0};
-        fcp_code code = count_whole(c, b, p, whole, &known);
+        fcp_code code = cells_count_whole(c, b, p, whole, &known);
         if (code != FCP_OK || known) {
             *pairs += whole[2];
             return code;
@@ -172,22 +172,22 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     return FCP_OK;
 }
 
-fcp_code cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
-    if (line_pairs(b, p, out)) return FCP_OK;
+fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
+    if (cells_line_pairs(b, p, out)) return FCP_OK;
     if (box_bands_only(p)) { /* sooner counted than looked up */
         *out = box_bands_pairs(p, b) * box_side(b, BOX_H);
         return FCP_OK;
     }
-    size_t words = box_words(c, ANSWER_CELLS, b, p);
+    size_t words = cells_box_words(c, ANSWER_CELLS, b, p);
     uint64_t hash;
-    const memo_entry *known = find_words(c, c->key, words, &hash);
+    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
     if (known) {
         *out = known->answer[2];
         return FCP_OK;
     }
     *out = 0;
     uint64_t area;
-    fcp_code code = box_area(b, &area);
+    fcp_code code = cells_box_area(b, &area);
     if (code == FCP_OK) code = solve(c, b, p, 0, out);
     if (code != FCP_OK || words == 0) return code;
     const uint64_t answer[3] = {*out == area, *out > 0 && *out < area, *out};

@@ -62,7 +62,7 @@ static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_pr
 
 /* --- emitting --------------------------------------------------------------------------------------------------- */
 
-fcp_code add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area) {
+fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area) {
     uint32_t cls = pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
     if (__builtin_add_overflow(c->shape_pairs, pairs, &c->shape_pairs)) return FCP_E_PLAN_SIZE;
     if (c->row_run_count) {
@@ -81,7 +81,7 @@ static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
     cells *c = w->c;
     box b = units_box(w, row, row + 1, s->first, s->end);
     uint64_t pairs, area;
-    fcp_code code = box_area(&b, &area);
+    fcp_code code = cells_box_area(&b, &area);
     if (code != FCP_OK) return code;
     if (s->kind == SPAN_FULL) {
         pairs = area;
@@ -89,14 +89,14 @@ static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
         pairs = s->pairs * box_side(&b, BOX_Q);
     } else { /* one cell, or cells that differ in nothing but where the last ends */
         box cell = units_box(w, row, row + 1, s->first, s->first + 1);
-        code = cell_pairs(c, &cell, s->program, &pairs);
+        code = cells_cell_pairs(c, &cell, s->program, &pairs);
         if (code != FCP_OK) return code;
         if (s->end - s->first > 1) pairs = pairs / box_side(&cell, BOX_K) * box_side(&b, BOX_K);
     }
-    return pairs ? add_cells(c, row, s->first, s->end - s->first, pairs, area) : FCP_OK;
+    return pairs ? cells_add_cells(c, row, s->first, s->end - s->first, pairs, area) : FCP_OK;
 }
 
-fcp_code add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape) {
+fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape) {
     if (!RESERVE(c->entries, c->entry_room, c->entry_count, count)) return FCP_E_NO_MEMORY;
     cell_entry *to = c->entries + c->entry_count;
     for (uint32_t i = 0; i < count; i++) to[i] = (cell_entry){.q_piece = row, .k_piece = col + i, .shape = shape};
@@ -110,14 +110,14 @@ static fcp_code emit_pieces(walk *w, uint32_t row, const span *s) {
     uint32_t q_length = (uint32_t)(w->rows.cuts[row + 1] - w->rows.cuts[row]), shape = FCP_NONE;
     if (s->kind == SPAN_OPEN) {
         box b = units_box(w, row, row + 1, s->first, s->end);
-        fcp_code code = pair_shape(c, &b, s->program, &shape);
-        return code != FCP_OK || shape == FCP_NONE ? code : add_entries(c, row, s->first, 1, shape);
+        fcp_code code = cells_pair_shape(c, &b, s->program, &shape);
+        return code != FCP_OK || shape == FCP_NONE ? code : cells_add_entries(c, row, s->first, 1, shape);
     }
     for (uint32_t i = s->first, end; i < s->end; i = end) { /* as many as are of one length */
         uint64_t k_length = cuts[i + 1] - cuts[i];
         for (end = i + 1; end < s->end && cuts[end + 1] - cuts[end] == k_length;) end++;
-        fcp_code code = full_shape(c, q_length, (uint32_t)k_length, &shape);
-        if (code == FCP_OK) code = add_entries(c, row, i, end - i, shape);
+        fcp_code code = cells_full_shape(c, q_length, (uint32_t)k_length, &shape);
+        if (code == FCP_OK) code = cells_add_entries(c, row, i, end - i, shape);
         if (code != FCP_OK) return code;
     }
     return FCP_OK;
@@ -127,7 +127,7 @@ static fcp_code emit_stretch(walk *w, uint32_t row, const span *s) {
     const diagonal_row d = {.c = w->c, .b = units_box(w, row, row + 1, s->first, s->end), .program = s->program,
                             .unit = w->unit, .pieces = w->pieces, .number = s->number, .row = row, .col = s->first,
                             .r = (int64_t)row - s->row};
-    return emit_diagonals(&d);
+    return cells_emit_diagonals(&d);
 }
 
 /* --- splitting -------------------------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static fcp_code add_span(cells *c, size_t base, span s) {
 static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
     box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
     uint64_t pairs;
-    fcp_code code = cell_pairs(w->c, &cell, s.program, &pairs);
+    fcp_code code = cells_cell_pairs(w->c, &cell, s.program, &pairs);
     if (code != FCP_OK || pairs == 0) return code;
     s.kind = SPAN_ALIKE;
     s.pairs = pairs / box_side(&cell, BOX_Q);
@@ -165,14 +165,14 @@ static fcp_code refine(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t 
     cells *c = w->c;
     box b = units_box(w, r0, r1, c0, c1);
     box_class cls;
-    fcp_code code = classify(c, &b, &p, &cls);
+    fcp_code code = cells_classify(c, &b, &p, &cls);
     if (code != FCP_OK || cls == BOX_NONE) return code;
     if (cls == BOX_FULL) return add_span(c, base, (span){.first = c0, .end = c1, .kind = SPAN_FULL});
     span s = {.first = c0, .end = c1, .program = p};
     if (w->unit && p->diagonal && p->on_q && !p->loose && (r1 - r0 > 1 || c1 - c0 > 1)) {
         s.kind = SPAN_DIAGONAL;
         s.row = r0;
-        code = find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
+        code = cells_find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
         return code != FCP_OK ? code : add_span(c, base, s);
     }
     bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q; /* may columns, rows, stay together? */

@@ -49,7 +49,7 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
     const uint64_t side = box_side(b, d), cell_count = cells_in(side);
     stack_mark mark = stack_here(&c->stack);
     box_class cls;
-    fcp_code code = classify(c, b, &p, &cls);
+    fcp_code code = cells_classify(c, b, &p, &cls);
     if (code == FCP_OK && cls == BOX_FULL) {
         out->full += cell_count;
         out->allowed += side;
@@ -64,7 +64,7 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
         out->partial += allowed > 0 && allowed < side;
         out->allowed += allowed;
     } else if (code == FCP_OK && cls == BOX_MIXED) {
-        const int64_t middle = b->lo[d] + (int64_t)(split_cells(b, p, d) * FCP_CELL);
+        const int64_t middle = b->lo[d] + (int64_t)(cells_split(b, p, d) * FCP_CELL);
         for (int i = 0; i < 2 && code == FCP_OK; i++) {
             box part = *b;
             *(i ? &part.lo[d] : &part.hi[d]) = middle;
@@ -321,7 +321,7 @@ static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
     return sum;
 }
 
-bool line_pairs(const box *b, const box_program *p, uint64_t *out) {
+bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
     if (p->count != 1 || !is_line(p->nodes)) return false;
     const form *f = &p->nodes->f;
     const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
@@ -338,7 +338,7 @@ bool line_pairs(const box *b, const box_program *p, uint64_t *out) {
 
 static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     uint64_t pairs;
-    if (!line_pairs(b, p, &pairs)) return FCP_OK;
+    if (!cells_line_pairs(b, p, &pairs)) return FCP_OK;
     const form *f = &p->nodes->f;
     const bool up = f->x[BOX_Q] < 0; /* in a row, the last keys */
     const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
@@ -359,7 +359,7 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
 
 /* --- which -------------------------------------------------------------------------------------------------------- */
 
-fcp_code count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
+fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     *out_known = false;
     if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
     if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);

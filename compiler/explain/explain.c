@@ -80,7 +80,7 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
         x->room = room;
     }
     text t = {0};
-    expr_print(e, &t);
+    ast_print_expr(e, &t);
     explain_step *s = &o->steps[o->count];
     *s = (explain_step){.depth = depth, .rule = rule, .kind = EXPLAIN_UNREACHED, .with = ""};
     s->text = keep(x, &t);
@@ -174,7 +174,7 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
     const expr *e = top;
-    while (e->a->kind == EXPR_BINARY && !e->a->parens && op_precedence((expr_op)e->a->op) == op_precedence(kind))
+    while (e->a->kind == EXPR_BINARY && !e->a->parens && ast_op_precedence((expr_op)e->a->op) == ast_op_precedence(kind))
         e = e->a;
     size_t step = told ? begin_step(x, top, depth,
                                     kind == OP_AND  ? EXPLAIN_AND
@@ -191,7 +191,7 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
         } else {
             known b = eval(x, e->b, f, depth + 1, told);
             if (!logic) {
-                text_printf(&with, " %s ", op_spelling((expr_op)e->op));
+                text_printf(&with, " %s ", ast_op_spelling((expr_op)e->op));
                 print_known(x, &with, b);
             }
             /* two whole numbers under a score's `/` are branches of an `if` that is real */
@@ -301,7 +301,7 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
     }
     if (first) {
         text_printf(&with, "%s %u: %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", from->path ? "line" : "number",
-                    first->line, first->q0, first->q1, first->k0, first->k1, slice_kinds[first->kind]);
+                    first->line, first->q0, first->q1, first->k0, first->k1, bands_kinds[first->kind]);
         if (others) text_printf(&with, ", and %" PRIu64 " more", others);
     } else text_printf(&with, "none of the %zu", from->count);
     return end_step(x, step, condition(first != NULL), &with);
@@ -318,7 +318,7 @@ static mc_array bound_array(const program_array *a, const whereabouts *w) {
 /* The same of a declared one, loaded if need be. */
 static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
     sema *s = x->s;
-    if (!load_array(s, number_of)) return false;
+    if (!sema_load_array(s, number_of)) return false;
     const array_decl *a = s->arrays[number_of];
     if (!a->array.data) {
         diag_error(s->d, FCP_E_FIELD, a->at, "field '%s' has no values", a->name);
@@ -365,7 +365,7 @@ static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t dep
     known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
     text with = {0};
     uint32_t derived =
-        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : derive_run(x->s, (uint32_t)a.value);
+        x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : sema_derive_run(x->s, (uint32_t)a.value);
     if (derived == ARRAY_ANY) x->failed = true;
     known v = x->failed ? fault() : read_element(x, array(derived), t, number(0), &with);
     return end_step(x, step, v, &with);
@@ -458,7 +458,7 @@ static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t de
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
     arg **given = ARENA_NEW(x->s->scratch, arg *, m->param_count + 1);
     known *args = ARENA_NEW(x->s->scratch, known, m->param_count + 1);
-    if (!given || !args || !bind_args(x->s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) {
+    if (!given || !args || !sema_bind_args(x->s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) {
         x->failed = true;
         return fault();
     }
@@ -467,12 +467,12 @@ static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t de
         int64_t v = 0;
         figure n;
         if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told && !p->as);
-        else if (p->as) args[i] = array(array_argument(x->s, p, p->value));
+        else if (p->as) args[i] = array(sema_array_argument(x->s, p, p->value));
         else if (m->score && p->value->kind != EXPR_BOOL) {
-            if (!eval_number(x->s, p->value, p->name, &n)) x->failed = true;
+            if (!expr_eval_number(x->s, p->value, p->name, &n)) x->failed = true;
             else args[i] = n.real ? real(n.value) : number(n.integer);
         } else if (p->value->kind == EXPR_BOOL) args[i] = condition(p->value->integer);
-        else if (eval_constant(x->s, p->value, p->name, &v)) args[i] = number(v);
+        else if (sema_eval_constant(x->s, p->value, p->name, &v)) args[i] = number(v);
         else x->failed = true;
         if (m->score && !x->failed && score_param_type(p) == TYPE_REAL && args[i].kind == EXPLAIN_NUMBER)
             args[i] = real(real_of(args[i]));

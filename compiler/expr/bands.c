@@ -19,7 +19,7 @@
 #define WORK_MAX (UINT64_C(1) << 30)    /* bands looked at in all merges */
 #define OVERLAP_MAX (UINT64_C(1) << 27) /* pairs of slices compared */
 
-const char *const slice_kinds[SLICE_KINDS] = {"full", "causal", "inverse", "both"};
+const char *const bands_kinds[SLICE_KINDS] = {"full", "causal", "inverse", "both"};
 
 /* A slice that allows something: rows [first, end), its band not empty on any of them. */
 typedef struct piece {
@@ -330,7 +330,7 @@ static fcp_code run(sweep *w) {
     return code;
 }
 
-fcp_code slices_union(const slice *slices, size_t count, arena *memory, mc_bands *out, slices_overlap *out_overlap) {
+fcp_code bands_of_slices(const slice *slices, size_t count, arena *memory, mc_bands *out, slices_overlap *out_overlap) {
     sweep w = {0};
     if (count > SLICES_MAX) return FCP_E_TOO_LARGE;
     fcp_code code = make_pieces(&w, slices, count);

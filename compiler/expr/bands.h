@@ -13,7 +13,7 @@ typedef enum slice_kind {
     SLICE_BOTH,    /* both: a band; nothing where there are more queries than keys */
     SLICE_KINDS
 } slice_kind;
-extern const char *const slice_kinds[SLICE_KINDS]; /* full causal inverse both */
+extern const char *const bands_kinds[SLICE_KINDS]; /* full causal inverse both */
 
 enum { SLICE_POSITION_BITS = 40, SLICES_MAX = 1 << 22, SLICE_BANDS_MAX = 1 << 22 };
 
@@ -39,5 +39,5 @@ typedef struct slices_overlap {
 /* The union of slices as bands, made in `memory`: the fewest row records that the sweep finds, each with disjoint bands
  * that do not touch. FCP_E_NO_MEMORY; FCP_E_TOO_LARGE when it needs more than SLICE_BANDS_MAX bands or row records, or
  * slices lie in so many layers that finding it would take too long. */
-fcp_code slices_union(const slice *slices, size_t count, arena *memory, mc_bands *out, slices_overlap *out_overlap);
+fcp_code bands_of_slices(const slice *slices, size_t count, arena *memory, mc_bands *out, slices_overlap *out_overlap);
 #endif

@@ -41,7 +41,7 @@ static void builder_failed(sema *s, span at) {
         diag_error(s->d, FCP_E_TOO_LARGE, at, "this %s needs more than %u operations when expanded",
                    s->plan_score ? "score" : "mask", MC_MAX_NODES);
         s->failed = true;
-    } else no_memory(s);
+    } else sema_no_memory(s);
 }
 
 uint32_t expr_place(sema *s, span at) {
@@ -49,7 +49,7 @@ uint32_t expr_place(sema *s, span at) {
         uint32_t room = s->place_room ? s->place_room * 2 : 256;
         span *grown = realloc(s->places, room * sizeof *grown);
         if (!grown) {
-            no_memory(s);
+            sema_no_memory(s);
             return 0;
         }
         s->places = grown;
@@ -147,10 +147,10 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
                                           [OP_ADD] = MC_ADD, [OP_SUB] = MC_SUB, [OP_MUL] = MC_MUL, [OP_DIV] = MC_DIV,
                                           [OP_MOD] = MC_MOD};
     char who[8] = {'\''};
-    strcat(strcat(who, op_spelling((expr_op)e->op)), "'");
+    strcat(strcat(who, ast_op_spelling((expr_op)e->op)), "'");
     bool logic = e->op == OP_AND || e->op == OP_OR;
     bool equality = e->op == OP_EQ || e->op == OP_NE;
-    value_type result = logic || op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
+    value_type result = logic || ast_op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
     if (equality) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
         if (a.type == TYPE_ARRAY || b.type == TYPE_ARRAY) {
@@ -224,8 +224,8 @@ static int resolve(sema *s, expr *e, const frame *f) {
     const char *name = e->name;
     const symbol *found;
     bool score = f->m->score;
-    int variable = find_word(mask_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, name),
-        builtin = find_word(mask_builtins, score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    int variable = sema_find_word(sema_mask_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, name),
+        builtin = sema_find_word(sema_mask_builtins, score ? SCORE_BUILTINS : MASK_BUILTINS, name);
     if (variable >= 0) {
         e->index = (uint32_t)variable;
         return e->ref = REF_VAR;
@@ -234,11 +234,11 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = (uint32_t)builtin;
         return e->ref = REF_BUILTIN;
     }
-    if (f->def && (found = find_symbol(s, f->def, name))) {
+    if (f->def && (found = sema_find_symbol(s, f->def, name))) {
         e->index = found->index;
         return e->ref = REF_DEF_PARAM;
     }
-    if ((found = find_symbol(s, f->m, name))) {
+    if ((found = sema_find_symbol(s, f->m, name))) {
         definition *d = found->target;
         if (!d) {
             e->index = found->index;
@@ -258,12 +258,12 @@ static int resolve(sema *s, expr *e, const frame *f) {
         }
         return e->ref = REF_WRONG;
     }
-    uint32_t array = f->m->builtin ? ARRAY_ANY : find_array(s, name);
+    uint32_t array = f->m->builtin ? ARRAY_ANY : sema_find_array(s, name);
     if (array != ARRAY_ANY) {
         e->index = array;
         return e->ref = REF_ARRAY;
     }
-    mask *m = f->m->builtin ? find_mask(s, &s->prelude, name) : visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
+    mask *m = f->m->builtin ? sema_find_mask(s, &s->prelude, name) : sema_visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
     if (m && m->score && !score) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score; a mask is made of whole numbers and conditions", name);
         return e->ref = REF_WRONG;
@@ -272,24 +272,24 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->target = m;
         return e->ref = m->score ? REF_SCORE : REF_MASK;
     }
-    int of_model = find_word(model_figures, MODEL_FIGURES, name);
+    int of_model = sema_find_word(sema_model_figures, MODEL_FIGURES, name);
     if (of_model >= 0) {
         e->index = (uint32_t)of_model;
         return e->ref = REF_MODEL;
     }
-    array = e->kind == EXPR_NAME ? unread_array(s, name) : ARRAY_ANY;
+    array = e->kind == EXPR_NAME ? sema_unread_array(s, name) : ARRAY_ANY;
     if (array != ARRAY_ANY) {
         e->index = array;
         return e->ref = REF_ARRAY;
     }
     if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
-    } else if (e->kind == EXPR_CALL && find_word(mask_builtins, SCORE_BUILTINS, name) >= 0) {
+    } else if (e->kind == EXPR_CALL && sema_find_word(sema_mask_builtins, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
         diag_hint(s->d, "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
-        const char *nearest = nearest_name(s, name, f->m, f->def);
+        const char *nearest = sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
     return e->ref = REF_WRONG;
@@ -320,7 +320,7 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
     value a = lower(s, e->a, f, guard);
-    if (first && e->a->ref == REF_WRONG && !nearest_name(s, e->a->name, f->m, f->def))
+    if (first && e->a->ref == REF_WRONG && !sema_nearest_name(s, e->a->name, f->m, f->def))
         diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
                   e->a->name);
     value i = lower(s, e->b, f, guard);
@@ -330,7 +330,7 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
     good = needs(s, i, TYPE_INT, e->b, "an index") && good;
     good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
-    if (good && a.type == TYPE_ARRAY) good = index_array(s, a.node, e, f->m->score, &op);
+    if (good && a.type == TYPE_ARRAY) good = sema_index_array(s, a.node, e, f->m->score, &op);
     /* what a table that is not known yet holds, only its values tell */
     bool unknown = f->m->score && (!good || a.node == ARRAY_ANY);
     value_type type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
@@ -355,7 +355,7 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     }
     good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
     if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
-    uint32_t array = derive_run(s, a.node);
+    uint32_t array = sema_derive_run(s, a.node);
     if (array == ARRAY_ANY) return poison;
     return (value){TYPE_INT, emit(s, e, MC_LOAD, t.node, MC_NONE, MC_NONE, array, guard)};
 }
@@ -391,11 +391,11 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
 static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_BOOL, 0};
     if (e->index == BUILTIN_RECT) {
-        expr *all = expand_rect(s, e);
+        expr *all = expr_expand_rect(s, e);
         return all ? lower(s, all, f, guard) : s->builder ? poison : result;
     }
-    if (!s->builder) return check_slices_call(s, e), result;
-    const slice_source *from = load_slices(s, e);
+    if (!s->builder) return expr_check_slices_call(s, e), result;
+    const slice_source *from = expr_load_slices(s, e);
     if (!from) s->failed = true;
     if (s->failed) return poison;
     uint32_t q = emit(s, e, MC_Q, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
@@ -407,7 +407,7 @@ static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
 static value *lower_args(sema *s, const arg *first, uint32_t count, value *few, const frame *f, uint32_t guard) {
     value *out = count <= FEW ? few : ARENA_NEW(s->scratch, value, count);
     if (!out) {
-        no_memory(s);
+        sema_no_memory(s);
         return NULL;
     }
     uint32_t i = 0;
@@ -450,7 +450,7 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
         uint32_t own = d->param_count, all = own + f->m->param_count + f->m->score;
         value some[2 * FEW], *key = all <= 2 * FEW ? some : ARENA_NEW(s->scratch, value, all);
         if (!key) {
-            no_memory(s);
+            sema_no_memory(s);
             return poison;
         }
         if (own) memcpy(key, args, own * sizeof *key);
@@ -465,15 +465,15 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
 }
 
 /* The type of a parameter is its default's. */
-value_type mask_param_type(const arg *p) {
+value_type expr_mask_param_type(const arg *p) {
     return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
 }
 
 /* The constant value of an argument or default. */
-bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
-    if (mask_param_type(param) == TYPE_INT) return eval_constant(s, e, param->name, out);
+bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
+    if (expr_mask_param_type(param) == TYPE_INT) return sema_eval_constant(s, e, param->name, out);
     if (param->as) {
-        uint32_t array = array_argument(s, param, e);
+        uint32_t array = sema_array_argument(s, param, e);
         *out = array;
         return array != ARRAY_ANY;
     }
@@ -486,9 +486,9 @@ bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
 }
 
 /* A constant argument as a value. */
-value mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
+value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
-    return constant_value(s, e, mask_param_type(param), v);
+    return constant_value(s, e, expr_mask_param_type(param), v);
 }
 
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
@@ -501,30 +501,30 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
             diag_also(s->d, m->name_at, "defined here");
             return result;
         }
-        check_mask(s, m);
+        expr_check_mask(s, m);
     }
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     if (!given) {
-        no_memory(s);
+        sema_no_memory(s);
         return poison;
     }
-    if (!bind_args(s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) return s->builder ? poison : result;
+    if (!sema_bind_args(s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) return s->builder ? poison : result;
     value few[FEW], *args = m->param_count <= FEW ? few : ARENA_NEW(s->scratch, value, m->param_count);
     if (!args) {
-        no_memory(s);
+        sema_no_memory(s);
         return poison;
     }
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
             args[i] = lower(s, given[i]->value, f, guard);
-            bool good = needs(s, args[i], mask_param_type(p), given[i]->value, p->name);
-            if (good && args[i].type == TYPE_ARRAY) good = fits_param(s, p, args[i].node, given[i]->value->at);
+            bool good = needs(s, args[i], expr_mask_param_type(p), given[i]->value, p->name);
+            if (good && args[i].type == TYPE_ARRAY) good = sema_fits_param(s, p, args[i].node, given[i]->value->at);
             if (!good && s->builder) return poison;
         } else {
             int64_t constant_default = 0;
-            if (s->builder && !mask_constant(s, p, p->value, &constant_default)) return poison;
-            args[i] = mask_argument(s, p->value, p, constant_default);
+            if (s->builder && !expr_mask_constant(s, p, p->value, &constant_default)) return poison;
+            args[i] = expr_mask_argument(s, p->value, p, constant_default);
         }
     }
     if (!s->builder || s->failed) return result;
@@ -540,7 +540,7 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (call && ref == REF_ARRAY) {
-        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, array_word(s, e->index));
+        diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is a %s, not a function", e->name, sema_array_word(s, e->index));
         diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
         return poison;
     }
@@ -639,14 +639,14 @@ bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, con
     }
     free(nodes);
     free(places);
-    return own && spans ? true : no_memory(s);
+    return own && spans ? true : sema_no_memory(s);
 }
 
 bool expr_begin(sema *s) {
     expr_forget(s);
     s->steps = 0;
     s->builder = mc_builder_new();
-    return s->builder ? true : no_memory(s);
+    return s->builder ? true : sema_no_memory(s);
 }
 
 void expr_end(sema *s) {

@@ -32,9 +32,9 @@ bool expr_begin(sema *s);
 void expr_end(sema *s);
 const char *expr_type_text(uint32_t type); /* "a number", ... */
 /* The type of a mask's parameter is its default's; the constant value of an argument or default; that as a value. */
-value_type mask_param_type(const arg *p);
-bool mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
-value mask_argument(sema *s, expr *e, const arg *param, int64_t v);
+value_type expr_mask_param_type(const arg *p);
+bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
+value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 /* A number for a span, to attach to nodes; 0: no memory, reported. */
 uint32_t expr_place(sema *s, span at);
 /* Copies what `root` needs into the program. False: no memory, reported. */
@@ -70,9 +70,9 @@ typedef struct figure {
     double value; /* of an integer as well */
 } figure;
 /* A constant number, whole or with a point; finite. `what` is its name in messages. */
-bool eval_number(sema *s, const expr *e, const char *what, figure *out);
+bool expr_eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression have a point somewhere? */
-bool has_point(const expr *e);
+bool expr_has_point(const expr *e);
 
 /* --- derive.c ----------------------------------------------------------------------------------------------------- */
 

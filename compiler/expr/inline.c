@@ -51,7 +51,7 @@ static void inlined_add(sema *s, const inlined *new) {
         size_t room = s->memo_room ? s->memo_room * 2 : 256;
         inlined *table = calloc(room, sizeof *table);
         if (!table) {
-            no_memory(s);
+            sema_no_memory(s);
             return;
         }
         for (size_t i = 0; i < s->memo_room; i++)
@@ -89,7 +89,7 @@ value expr_inline(sema *s, const void *what, expr *body, const value *args, uint
     if (count) {
         key.args = ARENA_NEW(s->scratch, value, count);
         if (!key.args) {
-            no_memory(s);
+            sema_no_memory(s);
             return poison;
         }
         memcpy(key.args, args, count * sizeof *args);

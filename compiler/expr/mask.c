@@ -9,29 +9,29 @@
 
 #include "compiler/expr/expr.h"
 
-void check_mask(sema *s, mask *m) {
+void expr_check_mask(sema *s, mask *m) {
     if (m->state != MASK_NEW || s->builder || s->failed) return;
     m->state = MASK_BUSY;
     if (!s->depth) s->steps = 0;
     size_t before = diag_errors(s->d);
     value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
     if (!args) {
-        no_memory(s);
+        sema_no_memory(s);
         return;
     }
     uint32_t i = 0;
     for (arg *p = m->params; p; p = p->next) {
         int64_t ignored;
         figure unused;
-        args[i++] = (value){m->score ? score_param_type(p) : mask_param_type(p), p->as ? ARRAY_ANY : 0};
+        args[i++] = (value){m->score ? score_param_type(p) : expr_mask_param_type(p), p->as ? ARRAY_ANY : 0};
         if (!p->value || (m->score && p->value->kind == EXPR_BOOL)) continue;
-        if (m->score && !p->as) eval_number(s, p->value, p->name, &unused);
-        else mask_constant(s, p, p->value, &ignored);
+        if (m->score && !p->as) expr_eval_number(s, p->value, p->name, &unused);
+        else expr_mask_constant(s, p, p->value, &ignored);
     }
     for (definition *d = m->definitions; d; d = d->next) {
         value *any = ARENA_NEW(s->scratch, value, d->param_count + 1);
         if (!any) {
-            no_memory(s);
+            sema_no_memory(s);
             return;
         }
         for (uint32_t j = 0; j < d->param_count; j++) any[j] = (value){TYPE_ANY, 0};
@@ -60,7 +60,7 @@ static const char *call_text(sema *s, const mask *m, const int64_t *values) {
     for (const arg *p = m->params; p; p = p->next, i++) {
         text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
         if (p->as) text_puts(&t, s->arrays[values[i]]->name);
-        else if (mask_param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
+        else if (expr_mask_param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
         else text_printf(&t, "%" PRId64, values[i]);
     }
     if (i) text_puts(&t, ")");
@@ -74,7 +74,7 @@ static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t
     struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
     uint32_t i = 0;
     for (const arg *p = m->params; p && kept; p = p->next, i++) {
-        kept[i] = (struct program_param){.value = values[i], .is_number = mask_param_type(p) == TYPE_INT,
+        kept[i] = (struct program_param){.value = values[i], .is_number = expr_mask_param_type(p) == TYPE_INT,
                                          .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
         kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
         if (!kept[i].name) kept = NULL;
@@ -82,19 +82,19 @@ static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t
     s->out->mask_params = kept;
     s->out->mask_param_count = kept ? m->param_count : 0;
     s->out->mask_own = !m->builtin && !m->adopted;
-    return kept ? true : no_memory(s);
+    return kept ? true : sema_no_memory(s);
 }
 
-bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
+bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
     int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
-    if (!given || !values || !numbers) return no_memory(s);
-    if (!bind_args(s, m, args, call, given)) return false;
+    if (!given || !values || !numbers) return sema_no_memory(s);
+    if (!sema_bind_args(s, m, args, call, given)) return false;
     bool good = true;
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++)
-        good &= mask_constant(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
+        good &= expr_mask_constant(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
     if (!good || m->state != MASK_GOOD) return false;
     s->plan_mask = m;
     s->plan_values = numbers;
@@ -103,7 +103,7 @@ bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
     if (!expr_begin(s)) return false;
     i = 0;
     for (const arg *p = m->params; p; p = p->next, i++)
-        values[i] = mask_argument(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
+        values[i] = expr_mask_argument(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
     frame f = {.m = m, .args = values};
     value root = expr_lower(s, m->body, &f, MC_NONE);
     if (!s->failed && root.type != TYPE_BOOL) {
@@ -114,6 +114,6 @@ bool lower_plan_mask(sema *s, mask *m, const arg *args, span call) {
     expr_end(s);
     s->out->mask_name = call_text(s, m, numbers);
     s->out->mask_span = call;
-    if (!s->out->mask_name) no_memory(s);
+    if (!s->out->mask_name) sema_no_memory(s);
     return !s->failed;
 }

@@ -11,14 +11,14 @@
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
 
-bool has_point(const expr *e) {
+bool expr_has_point(const expr *e) {
     for (; e && e->kind == EXPR_BINARY; e = e->a)
-        if (has_point(e->b)) return true;
+        if (expr_has_point(e->b)) return true;
     if (!e) return false;
     if (e->kind == EXPR_FLOAT) return true;
-    if (e->kind == EXPR_UNARY) return has_point(e->a);
+    if (e->kind == EXPR_UNARY) return expr_has_point(e->a);
     for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
-        if (a->value && has_point(a->value)) return true;
+        if (a->value && expr_has_point(a->value)) return true;
     return false;
 }
 
@@ -40,7 +40,7 @@ static bool apply(sema *s, const expr *e, figure a, figure b, figure *out) {
         case OP_DIV:
         case OP_MOD:
             diag_error(s->d, FCP_E_TYPE, e->at, "two whole numbers under '%s': is the result to be rounded?",
-                       op_spelling((expr_op)e->op));
+                       ast_op_spelling((expr_op)e->op));
             diag_hint(s->d, "write one of them with a point, as in 1 / 3.0");
             return false;
         default: diag_error(s->d, FCP_E_TYPE, e->at, "this is a condition, not a number"); return false;
@@ -75,7 +75,7 @@ static bool eval_leaf(sema *s, const expr *e, const char *what, figure *out) {
         return false;
     case EXPR_UNARY:
         if (e->op != OP_NEG) break;
-        if (!eval_number(s, e->a, what, out)) return false;
+        if (!expr_eval_number(s, e->a, what, out)) return false;
         if (!out->real && out->integer == INT64_MIN) return too_large(s, e);
         if (out->real) out->value = -out->value;
         else *out = whole(-out->integer);
@@ -87,22 +87,22 @@ static bool eval_leaf(sema *s, const expr *e, const char *what, figure *out) {
     return false;
 }
 
-bool eval_number(sema *s, const expr *e, const char *what, figure *out) {
-    if (e->kind == EXPR_CALL && !has_point(e)) { /* min, max, abs, exact of whole numbers */
+bool expr_eval_number(sema *s, const expr *e, const char *what, figure *out) {
+    if (e->kind == EXPR_CALL && !expr_has_point(e)) { /* min, max, abs, exact of whole numbers */
         int64_t v;
-        if (!eval_constant(s, e, what, &v)) return false;
+        if (!sema_eval_constant(s, e, what, &v)) return false;
         *out = whole(v);
         return true;
     }
     const expr *leaf = e;
     while (leaf->kind == EXPR_BINARY) leaf = leaf->a;
     if (leaf->kind == EXPR_CALL && leaf != e) {
-        if (!eval_number(s, leaf, what, out)) return false;
+        if (!expr_eval_number(s, leaf, what, out)) return false;
     } else if (!eval_leaf(s, leaf, what, out)) return false;
     while (leaf != e) {
         leaf = leaf->up;
         figure right;
-        if (!eval_number(s, leaf->b, what, &right) || !apply(s, leaf, *out, right, out)) return false;
+        if (!expr_eval_number(s, leaf->b, what, &right) || !apply(s, leaf, *out, right, out)) return false;
     }
     return true;
 }

@@ -24,25 +24,25 @@ enum { FILE_MAX = 1 << 30, FIELDS = 5 };
 
 /* The kind that a name says; SLICE_KINDS: none, reported. */
 static uint32_t kind_of(sema *s, const expr *e) {
-    int kind = e->kind == EXPR_NAME ? find_word(slice_kinds, SLICE_KINDS, e->name) : -1;
+    int kind = e->kind == EXPR_NAME ? sema_find_word(bands_kinds, SLICE_KINDS, e->name) : -1;
     if (kind >= 0) return (uint32_t)kind;
     if (e->kind == EXPR_NAME) diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is not a kind of piece", e->name);
     else diag_error(s->d, FCP_E_ARGUMENT, e->at, "this is not a kind of piece");
     const char *nearest =
-        e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), slice_kinds, SLICE_KINDS) : NULL;
+        e->kind == EXPR_NAME ? diag_nearest(e->name, strlen(e->name), bands_kinds, SLICE_KINDS) : NULL;
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     else diag_hint(s->d, "the kinds are full, causal, inverse and both");
     return SLICE_KINDS;
 }
 
 static expr *variable(sema *s, const char *name, span at) {
-    expr *e = new_expr(s, EXPR_NAME, at);
+    expr *e = sema_new_expr(s, EXPR_NAME, at);
     if (e) e->name = name;
     return e;
 }
 
 static expr *binary(sema *s, expr_op op, expr *a, expr *b, span at) {
-    expr *e = a && b ? new_expr(s, EXPR_BINARY, at) : NULL;
+    expr *e = a && b ? sema_new_expr(s, EXPR_BINARY, at) : NULL;
     if (!e) return NULL;
     e->op = (uint8_t)op;
     e->a = a;
@@ -65,7 +65,7 @@ static expr *diagonal(sema *s, expr_op op, expr *k_bound, expr *q_bound, span at
                   binary(s, OP_SUB, variable(s, "q", at), q_bound, at), at);
 }
 
-expr *expand_rect(sema *s, expr *e) {
+expr *expr_expand_rect(sema *s, expr *e) {
     if (e->target) return (expr *)e->target;
     const expr *range[2];
     uint32_t kind = SLICE_FULL, i = 0;
@@ -86,7 +86,7 @@ expr *expand_rect(sema *s, expr *e) {
         all = binary(s, OP_AND, all, diagonal(s, OP_LE, range[1]->b, range[0]->b, e->at), e->at);
     if (kind & SLICE_INVERSE)
         all = binary(s, OP_AND, all, diagonal(s, OP_GE, range[1]->a, range[0]->a, e->at), e->at);
-    if (!all) no_memory(s);
+    if (!all) sema_no_memory(s);
     e->target = all;
     return all;
 }
@@ -97,7 +97,7 @@ static bool add_slice(sema *s, slice_source *to, const slice *new) {
     if (to->count == to->room) {
         size_t room = to->room ? to->room * 2 : 64;
         slice *grown = ARENA_NEW(s->scratch, slice, room);
-        if (!grown) return no_memory(s);
+        if (!grown) return sema_no_memory(s);
         if (to->count) memcpy(grown, to->at, to->count * sizeof *grown);
         to->at = grown;
         to->room = room;
@@ -142,7 +142,7 @@ static bool is_separator(char c) { return c == ' ' || c == '\t' || c == '\r' || 
 static bool read_word(const char *begin, const char *end, int64_t *out) {
     size_t size = (size_t)(end - begin);
     for (int i = 0; i < SLICE_KINDS; i++)
-        if (strlen(slice_kinds[i]) == size && !memcmp(slice_kinds[i], begin, size)) {
+        if (strlen(bands_kinds[i]) == size && !memcmp(bands_kinds[i], begin, size)) {
             *out = i;
             return true;
         }
@@ -180,7 +180,7 @@ static bool word_error(sema *s, const slice_text *t, const char *begin, const ch
     char word[32];
     size_t size = (size_t)(end - begin) < sizeof word ? (size_t)(end - begin) : sizeof word - 1;
     memcpy(word, begin, size);
-    const char *nearest = diag_nearest(word, size, slice_kinds, SLICE_KINDS);
+    const char *nearest = diag_nearest(word, size, bands_kinds, SLICE_KINDS);
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     else diag_hint(s->d, "the kinds are full, causal, inverse and both, or 0 to 3");
     return false;
@@ -275,7 +275,7 @@ static bool read_element(sema *s, const expr *e, slice_source *out) {
             uint32_t kind = kind_of(s, a->value);
             if (kind == SLICE_KINDS) return false;
             v[i] = kind;
-        } else if (!eval_constant(s, a->value, "a slice's position", &v[i])) return false;
+        } else if (!sema_eval_constant(s, a->value, "a slice's position", &v[i])) return false;
     }
     slice new;
     const char *wrong = make_slice(v, (uint32_t)out->count + 1, &new);
@@ -283,7 +283,7 @@ static bool read_element(sema *s, const expr *e, slice_source *out) {
     return !wrong && add_slice(s, out, &new);
 }
 
-bool check_slices_call(sema *s, const expr *e) {
+bool expr_check_slices_call(sema *s, const expr *e) {
     const arg *a = e->args;
     bool file = e->arg_count == 1 && !a->name && a->value->kind == EXPR_CALL && !strcmp(a->value->name, "file");
     if (file) {
@@ -333,14 +333,14 @@ static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at
     struct fcpc_program *p = s->out;
     mc_bands *bands = ARENA_NEW(&p->arena, mc_bands, p->slices_count + (size_t)1);
     program_slices *about = ARENA_NEW(&p->arena, program_slices, p->slices_count + (size_t)1);
-    if (!bands || !about) return no_memory(s);
+    if (!bands || !about) return sema_no_memory(s);
     if (p->slices_count) {
         memcpy(bands, p->slices, p->slices_count * sizeof *bands);
         memcpy(about, p->slices_about, p->slices_count * sizeof *about);
     }
     slices_overlap overlap;
-    fcp_code code = slices_union(from->at, from->count, &p->arena, &bands[p->slices_count], &overlap);
-    if (code == FCP_E_NO_MEMORY) return no_memory(s);
+    fcp_code code = bands_of_slices(from->at, from->count, &p->arena, &bands[p->slices_count], &overlap);
+    if (code == FCP_E_NO_MEMORY) return sema_no_memory(s);
     if (code != FCP_OK) {
         diag_error(s->d, code, at, "these slices cross in too many places: their union needs more than %d bands",
                    SLICE_BANDS_MAX);
@@ -351,7 +351,7 @@ static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at
     program_slices *new = &about[p->slices_count];
     *new = (program_slices){.count = from->count, .overlapping = overlap.slices, .overlaps = overlap.pairs,
                             .at_least = overlap.at_least, .file = "", .at = at};
-    if (from->path && !(new->file = arena_copy(&p->arena, from->path, strlen(from->path)))) return no_memory(s);
+    if (from->path && !(new->file = arena_copy(&p->arena, from->path, strlen(from->path)))) return sema_no_memory(s);
     for (size_t i = 0; i < from->count; i++) {
         int64_t reach = from->at[i].q1 > from->at[i].k1 ? from->at[i].q1 : from->at[i].k1;
         if (reach > new->reach) new->reach = reach, new->reach_line = from->at[i].line;
@@ -368,7 +368,7 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     char *bytes = sema_read_file(s, from->path, string->at, FILE_MAX, &t.size);
     if (!bytes) return false;
     t.bytes = bytes;
-    bool npy = is_npy(from->path, bytes, t.size);
+    bool npy = sema_is_npy(from->path, bytes, t.size);
     bool good = npy ? read_npy(s, &t, string->at, from) : read_text(s, &t, string->at, from);
     if (good && !from->count) {
         diag_error(s->d, FCP_E_SLICES, string->at, "'%s' holds no slices", from->path);
@@ -385,7 +385,7 @@ static bool keep_plans(sema *s, slice_source *from) {
     const uint32_t number = p->slices_count;
     mc_bands *bands = ARENA_NEW(&p->arena, mc_bands, number + (size_t)1);
     program_slices *about = ARENA_ZNEW(&p->arena, program_slices, number + (size_t)1);
-    if (!bands || !about) return no_memory(s);
+    if (!bands || !about) return sema_no_memory(s);
     for (uint32_t i = 0; i <= number; i++) {
         const fcp_slices *x = &s->plan->slices[i];
         bands[i] = (mc_bands){s->plan->band_rows + x->first_row, s->plan->bands + x->first_band, x->rows, x->bands};
@@ -412,7 +412,7 @@ static slice_source *source_of(sema *s, const expr *e) {
     if (new && file) new->path = arena_copy(s->scratch, path, strlen(path));
     free(path);
     if (!new || (file && !new->path)) {
-        no_memory(s);
+        sema_no_memory(s);
         return NULL;
     }
     bool good = true, of_plan = s->plan && s->out->slices_count < s->plan->slices_count;
@@ -426,7 +426,7 @@ static slice_source *source_of(sema *s, const expr *e) {
     return new;
 }
 
-const slice_source *load_slices(sema *s, expr *e) {
+const slice_source *expr_load_slices(sema *s, expr *e) {
     if (!e->target) e->target = source_of(s, e);
     const slice_source *from = e->target;
     return from && !from->wrong ? from : NULL;

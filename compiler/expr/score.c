@@ -166,13 +166,13 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
 
 value score_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
     char who[8] = {'\''};
-    strcat(strcat(who, op_spelling((expr_op)e->op)), "'");
+    strcat(strcat(who, ast_op_spelling((expr_op)e->op)), "'");
     if (e->op == OP_AND || e->op == OP_OR) {
         bool left = expr_needs(s, a, TYPE_BOOL, e->a, who), right = expr_needs(s, b, TYPE_BOOL, e->b, who);
         if (!left || !right) return s->builder ? poison : (value){TYPE_BOOL, 0};
         return (value){TYPE_BOOL, emit(s, e, e->op == OP_AND ? MC_AND : MC_OR, a.node, b.node)};
     }
-    if (op_precedence((expr_op)e->op) == PREC_COMPARE) return comparison(s, e, a, b, who);
+    if (ast_op_precedence((expr_op)e->op) == PREC_COMPARE) return comparison(s, e, a, b, who);
     return arithmetic(s, e, a, b, who, guard);
 }
 
@@ -243,7 +243,7 @@ value score_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
 value_type score_param_type(const arg *p) {
     if (p->as) return TYPE_ARRAY;
     if (!p->value) return TYPE_ANY;
-    return p->value->kind == EXPR_BOOL ? TYPE_BOOL : has_point(p->value) ? TYPE_REAL : TYPE_INT;
+    return p->value->kind == EXPR_BOOL ? TYPE_BOOL : expr_has_point(p->value) ? TYPE_REAL : TYPE_INT;
 }
 
 /* The value of parameter p: an argument where there is one, else its default. Whole numbers become real where the
@@ -252,7 +252,7 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
     value_type type = score_param_type(p);
     expr *e = given ? given->value : p->value;
     if (!given && type == TYPE_ARRAY) {
-        *out = (value){TYPE_ARRAY, array_argument(s, p, e)};
+        *out = (value){TYPE_ARRAY, sema_array_argument(s, p, e)};
         return out->node != ARRAY_ANY;
     }
     if (!given && type == TYPE_BOOL) {
@@ -261,7 +261,7 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
     }
     if (!given) {
         figure n;
-        if (!eval_number(s, e, p->name, &n)) return false;
+        if (!expr_eval_number(s, e, p->name, &n)) return false;
         *out = n.real ? (value){TYPE_REAL, constant(s, e, n.value)}
                       : (value){TYPE_INT, expr_emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, n.integer, MC_NONE)};
         return true;
@@ -269,7 +269,7 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
     *out = expr_lower(s, e, f, guard);
     if (type == TYPE_BOOL) return expr_needs(s, *out, TYPE_BOOL, e, p->name);
     if (type == TYPE_ARRAY)
-        return expr_needs(s, *out, TYPE_ARRAY, e, p->name) && fits_param(s, p, out->node, e->at);
+        return expr_needs(s, *out, TYPE_ARRAY, e, p->name) && sema_fits_param(s, p, out->node, e->at);
     if (!needs_number(s, *out, e, p->name)) return false;
     if (type == TYPE_REAL) *out = to_real(s, e, *out);
     return true;
@@ -285,15 +285,15 @@ value score_call(sema *s, expr *e, const frame *f, uint32_t guard) {
             diag_also(s->d, m->name_at, "defined here");
             return result;
         }
-        check_mask(s, m);
+        expr_check_mask(s, m);
     }
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
     if (!given || !args) {
-        no_memory(s);
+        sema_no_memory(s);
         return poison;
     }
-    if (!bind_args(s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) return s->builder ? poison : result;
+    if (!sema_bind_args(s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) return s->builder ? poison : result;
     uint32_t i = 0;
     bool good = true;
     for (const arg *p = m->params; p; p = p->next, i++) good &= argument(s, p, given[i], f, guard, &args[i]);

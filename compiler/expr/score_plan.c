@@ -26,7 +26,7 @@
 static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out) {
     value_type type = score_param_type(p);
     if (type == TYPE_ARRAY) {
-        *out = (figure){.integer = array_argument(s, p, e)};
+        *out = (figure){.integer = sema_array_argument(s, p, e)};
         return out->integer != ARRAY_ANY;
     }
     if (type == TYPE_BOOL) {
@@ -35,7 +35,7 @@ static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out)
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", p->name);
         return false;
     }
-    if (!eval_number(s, e, p->name, out)) return false;
+    if (!expr_eval_number(s, e, p->name, out)) return false;
     if (type == TYPE_REAL) out->real = true;
     return true;
 }
@@ -76,7 +76,7 @@ static bool failed(sema *s, const mc_builder *b, span at) {
     if (!s->failed && count >= MC_MAX_NODES - 1) {
         diag_error(s->d, FCP_E_TOO_LARGE, at, "this score needs more than %u operations when expanded", MC_MAX_NODES);
         s->failed = true;
-    } else no_memory(s);
+    } else sema_no_memory(s);
     return true;
 }
 
@@ -93,7 +93,7 @@ static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, con
         if (root == MC_NONE) break;
         map[i] = root;
     }
-    if (!map) no_memory(s);
+    if (!map) sema_no_memory(s);
     free(map);
     return root;
 }
@@ -129,7 +129,7 @@ static uint32_t copy_plain(sema *s, const mc_builder *from, uint32_t root, mc_bu
         if (made == MC_NONE) break;
         map[i] = made;
     }
-    if (!places || !map || !marks) no_memory(s);
+    if (!places || !map || !marks) sema_no_memory(s);
     free(places);
     free(map);
     free(marks);
@@ -222,7 +222,7 @@ static uint32_t hang(sema *s, mc_builder *b, uint32_t node, uint32_t all, span a
 static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root, span at) {
     uint32_t count, all = mask_root;
     bool *marks = reached(b, root);
-    if (!marks) return no_memory(s);
+    if (!marks) return sema_no_memory(s);
     for (uint32_t i = 0; i <= root && all != MC_NONE; i++) {
         if (!marks[i] || !mc_builder_loose(b, i)) continue;
         mc_op op = (mc_op)mc_builder_nodes(b, &count)[i].op;
@@ -247,7 +247,7 @@ static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, 
     uint32_t slope, bad;
     if (!expr_extract(s, plain, own, &p->score, &p->score_spans)) return false;
     if (!derive(plain, own, !p->passes[FCP_BACKWARD], &slope, &bad)) {
-        if (bad == MC_NONE) return failed(s, plain, at) ? false : no_memory(s);
+        if (bad == MC_NONE) return failed(s, plain, at) ? false : sema_no_memory(s);
         diag_error(s->d, FCP_E_SCORE, place_at(s, mc_builder_place(plain, bad), at),
                    "floor of what depends on s cannot be differentiated");
         diag_hint(s->d, "the backward pass needs the derivative; with passes = forward it does not");
@@ -259,13 +259,13 @@ static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, 
            check_tables(s, p->score);
 }
 
-bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
+bool expr_lower_score(sema *s, mask *m, const arg *args, span call) {
     struct fcpc_program *p = s->out;
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
     figure *numbers = ARENA_ZNEW(s->scratch, figure, m->param_count + 1);
-    if (!given || !values || !numbers) return no_memory(s);
-    if (!bind_args(s, m, args, call, given)) return false;
+    if (!given || !values || !numbers) return sema_no_memory(s);
+    if (!sema_bind_args(s, m, args, call, given)) return false;
     bool good = true;
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++)
@@ -280,13 +280,13 @@ bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
     s->plan_numbers = numbers;
     p->score_span = call;
     p->score_name = call_text(s, m, numbers);
-    if (!p->score_name || !expr_begin(s)) return no_memory(s);
+    if (!p->score_name || !expr_begin(s)) return sema_no_memory(s);
 
     size_t errors = diag_errors(s->d);
     uint32_t mask_root = copy_code(s, s->builder, p->mask, true, NULL, p->mask_spans), count;
     uint32_t guard = MC_NONE;
     mc_builder *plain = mc_builder_new();
-    if (!plain) no_memory(s);
+    if (!plain) sema_no_memory(s);
     else if (mask_root == MC_NONE) failed(s, s->builder, call);
     if (!s->failed) {
         const mc_node *nodes = mc_builder_nodes(s->builder, &count);
@@ -313,7 +313,7 @@ bool lower_plan_score(sema *s, mask *m, const arg *args, span call) {
 
 static bool sink_value(sema *s, const expr *e, double *out) {
     figure n;
-    if (!eval_number(s, e, "sink", &n)) return false;
+    if (!expr_eval_number(s, e, "sink", &n)) return false;
     *out = n.value;
     if (isfinite((float)n.value)) return true;
     diag_error(s->d, FCP_E_SCORE, e->at, "this is beyond the largest number of a kernel, 3.4e38");
@@ -329,7 +329,7 @@ static bool sink_list(sema *s, const expr *list, double *out) {
         int64_t many = 1;
         double x;
         if (e->kind == EXPR_REPEAT) {
-            if (!eval_constant(s, e->b, "the number of repeats", &many)) return false;
+            if (!sema_eval_constant(s, e->b, "the number of repeats", &many)) return false;
             if (many < 1) {
                 diag_error(s->d, FCP_E_VALUE, e->b->at, "a value is repeated once at least");
                 return false;
@@ -359,7 +359,7 @@ static bool sink_file(sema *s, const expr *e, double *out) {
         return true;
     }
     program_array a = {0};
-    if (!read_table(s, "sink", e, &a)) return false;
+    if (!sema_read_table(s, "sink", e, &a)) return false;
     if (a.record.columns || a.record.count != heads) {
         if (a.record.columns) diag_error(s->d, FCP_E_HEADS, e->at, "sink has two dimensions");
         else
@@ -378,11 +378,11 @@ static bool sink_file(sema *s, const expr *e, double *out) {
     return true;
 }
 
-void lower_plan_sink(sema *s, const expr *e) {
+void expr_lower_sink(sema *s, const expr *e) {
     struct fcpc_program *p = s->out;
     double *sink = ARENA_NEW(&p->arena, double, p->heads);
     if (!sink) {
-        no_memory(s);
+        sema_no_memory(s);
         return;
     }
     if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) {

@@ -15,9 +15,9 @@ typedef struct slice_source {
 } slice_source;
 
 /* The comparisons that a call of rect means, made once; NULL: reported. */
-expr *expand_rect(sema *s, expr *call);
+expr *expr_expand_rect(sema *s, expr *call);
 /* Has a call of slices the form it should have? What it names is read only by load_slices. */
-bool check_slices_call(sema *s, const expr *call);
+bool expr_check_slices_call(sema *s, const expr *call);
 /* Reads the slices of a call that was checked, and gives the program their union, once. NULL: reported. */
-const slice_source *load_slices(sema *s, expr *call);
+const slice_source *expr_load_slices(sema *s, expr *call);
 #endif

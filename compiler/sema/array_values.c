@@ -98,7 +98,7 @@ static bool decimal(const char *digits, bool negative, double *out) {
 static bool times_of(const reading *r, const expr *e, int64_t *out) {
     *out = 1;
     if (e->kind != EXPR_REPEAT) return true;
-    if (!eval_constant(r->s, e->b, "a count", out)) return false;
+    if (!sema_eval_constant(r->s, e->b, "a count", out)) return false;
     if (*out >= 1) return true;
     diag_error(r->s->d, FCP_E_FIELD, e->b->at, "a count must be at least 1, this is %" PRId64, *out);
     return false;
@@ -119,7 +119,7 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
         for (int64_t i = 0; i < times; i++) put_real(n, real);
         return true;
     }
-    if (!eval_constant(r->s, number, r->what, &v)) return false;
+    if (!sema_eval_constant(r->s, number, r->what, &v)) return false;
     for (int64_t i = 0; i < times; i++) put_int(n, v);
     return true;
 }
@@ -184,7 +184,7 @@ static bool read_list(const reading *r, numbers *n) {
 static span list_place(const reading *r, uint64_t i) {
     for (const arg *a = r->value->args; a; a = a->next) {
         int64_t times = 1;
-        if (a->value->kind == EXPR_REPEAT) eval_constant(r->s, a->value->b, "a count", &times);
+        if (a->value->kind == EXPR_REPEAT) sema_eval_constant(r->s, a->value->b, "a count", &times);
         if (i < (uint64_t)times) return a->value->at;
         i -= (uint64_t)times;
     }
@@ -298,7 +298,7 @@ static span text_place(const reading *r, uint64_t i) {
 
 /* --- .npy --------------------------------------------------------------------------------------------------------- */
 
-static bool of_npy(const reading *r) { return is_npy(r->path, r->bytes, r->size); }
+static bool of_npy(const reading *r) { return sema_is_npy(r->path, r->bytes, r->size); }
 
 static bool read_npy(const reading *r, numbers *n) {
     fcp_error err = {0};
@@ -433,18 +433,18 @@ static bool read_array(reading *r) {
     return good;
 }
 
-bool read_table(sema *s, const char *what, const expr *value, program_array *out) {
+bool sema_read_table(sema *s, const char *what, const expr *value, program_array *out) {
     reading r = {.s = s, .what = what, .value = value, .out = out, .table = true, .path_at = value->at};
     out->record.kind = FCP_TABLE;
     return read_array(&r);
 }
 
-bool read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out) {
+bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out) {
     reading r = {.s = s, .what = what, .value = value, .out = out, .tokens = tokens, .path_at = value->at};
     return read_array(&r);
 }
 
-bool read_runs(sema *s, const program_array *of, program_array *out) {
+bool sema_read_runs(sema *s, const program_array *of, program_array *out) {
     const mc_array field = {.data = of->data, .width = (mc_width)of->record.width};
     const size_t count = batch_count(s), parts = count ? count : 1; /* without a batch it is one sequence */
     int64_t hi = 0;
@@ -457,7 +457,7 @@ bool read_runs(sema *s, const program_array *of, program_array *out) {
     out->record.count = of->record.count;
     out->record.hi = hi;
     void *data = arena_alloc(&s->out->arena, of->record.count, out->record.width, 64);
-    if (!data) return no_memory(s);
+    if (!data) return sema_no_memory(s);
     for (uint64_t i = 0, first = 0, size; i < parts; first += size, i++) {
         size = count ? batch_length(s, i, FCP_KEYS) : of->record.count;
         values_runs(&field, first, size, data, (mc_width)out->record.width);

@@ -13,7 +13,7 @@
 
 #include "compiler/sema/sema.h"
 
-const char *array_word(const sema *s, uint32_t array) { return s->arrays[array]->table ? "table" : "field"; }
+const char *sema_array_word(const sema *s, uint32_t array) { return s->arrays[array]->table ? "table" : "field"; }
 
 /* "field 'doc'", in the memory of the parse. */
 static const char *what_of(sema *s, const array_decl *a) {
@@ -31,7 +31,7 @@ static array_decl *add_array(sema *s, const char *name, span at) {
         uint32_t room = s->array_room ? s->array_room * 2 : 16;
         array_decl **grown = ARENA_NEW(s->scratch, array_decl *, room);
         if (!grown) {
-            no_memory(s);
+            sema_no_memory(s);
             return NULL;
         }
         if (s->array_count) memcpy(grown, s->arrays, s->array_count * sizeof *grown);
@@ -40,7 +40,7 @@ static array_decl *add_array(sema *s, const char *name, span at) {
     }
     array_decl *a = ARENA_ZNEW(s->scratch, array_decl, 1);
     if (!a) {
-        no_memory(s);
+        sema_no_memory(s);
         return NULL;
     }
     a->name = name;
@@ -50,7 +50,7 @@ static array_decl *add_array(sema *s, const char *name, span at) {
     return s->arrays[s->array_count++] = a;
 }
 
-uint32_t find_array(const sema *s, const char *name) {
+uint32_t sema_find_array(const sema *s, const char *name) {
     for (uint32_t i = 0; i < s->array_count; i++)
         if (!strcmp(s->arrays[i]->name, name)) return i;
     return ARRAY_ANY;
@@ -83,7 +83,7 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
         diag_error(s->d, FCP_E_TYPE, v->at, "range is the least value and the one after the greatest: range = 0..4096");
         return;
     }
-    if (!eval_constant(s, v->a, "range", &from) || !eval_constant(s, v->b, "range", &to)) return;
+    if (!sema_eval_constant(s, v->a, "range", &from) || !sema_eval_constant(s, v->b, "range", &to)) return;
     if (from >= to) {
         diag_error(s->d, FCP_E_VALUE, v->at, "the range is empty");
         diag_hint(s->d, "a..b is half-open: it holds a and not b");
@@ -145,16 +145,16 @@ static void check_declaration(sema *s, array_decl *a) {
 }
 
 static bool declare_array(sema *s, const entry *e) {
-    uint32_t old = find_array(s, e->key);
-    mask *m = find_mask(s, &s->program, e->key);
-    if (find_word(mask_variables, MASK_VARIABLES, e->key) >= 0 || find_word(mask_builtins, MASK_BUILTINS, e->key) >= 0)
+    uint32_t old = sema_find_array(s, e->key);
+    mask *m = sema_find_mask(s, &s->program, e->key);
+    if (sema_find_word(sema_mask_variables, MASK_VARIABLES, e->key) >= 0 || sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->key) >= 0)
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
                    "'%s' already has a meaning in every mask; call this something else", e->key);
     else if (m) {
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is a mask already", e->key);
         diag_also(s->d, m->name_at, "defined here");
     } else if (old != ARRAY_ANY && s->arrays[old]->value) {
-        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "%s '%s' is declared twice", array_word(s, old), e->key);
+        diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "%s '%s' is declared twice", sema_array_word(s, old), e->key);
         diag_also(s->d, s->arrays[old]->at, "first declared here");
     } else if (old == ARRAY_ANY) {
         array_decl *a = add_array(s, e->key, e->key_at);
@@ -182,17 +182,17 @@ static bool declare_of_plan(sema *s) {
     return true;
 }
 
-uint32_t unread_array(sema *s, const char *name) {
+uint32_t sema_unread_array(sema *s, const char *name) {
     array_decl *a = s->plan ? add_array(s, name, SPAN_NONE) : NULL;
     if (!a) return ARRAY_ANY;
     a->given = true;
     return s->array_count - 1;
 }
 
-bool declare_arrays(sema *s) {
+bool sema_declare_arrays(sema *s) {
     if (!declare_of_plan(s)) return false;
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = section_find(x->name);
+        section_id id = ast_find_section(x->name);
         for (const entry *e = x->entries; e; e = e->next) {
             if (!e->as || id == SECTION_COUNT) continue; /* an unknown section is reported as such */
             if (id != (e->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL))
@@ -205,9 +205,9 @@ bool declare_arrays(sema *s) {
     return true;
 }
 
-bool override_field(sema *s, const char *typed) {
+bool sema_override_field(sema *s, const char *typed) {
     uint32_t number = diag_source(s->d, "--field", typed, strlen(typed), false);
-    if (number == UINT32_MAX) return no_memory(s);
+    if (number == UINT32_MAX) return sema_no_memory(s);
     const char *equals = strchr(typed, '=');
     size_t length = equals ? (size_t)(equals - typed) : 0;
     const span whole = {number, 0, (uint32_t)strlen(typed)}, name_at = {number, 0, (uint32_t)length};
@@ -223,11 +223,11 @@ bool override_field(sema *s, const char *typed) {
             if (count < 64) names[count++] = e->key;
             if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
             const span path_at = {number, (uint32_t)length + 1, whole.end};
-            expr *call = new_expr(s, EXPR_CALL, whole), *path = new_expr(s, EXPR_STRING, path_at);
+            expr *call = sema_new_expr(s, EXPR_CALL, whole), *path = sema_new_expr(s, EXPR_STRING, path_at);
             arg *a = ARENA_ZNEW(s->scratch, arg, 1);
-            if (!call || !path || !a) return no_memory(s);
+            if (!call || !path || !a) return sema_no_memory(s);
             path->name = arena_copy(s->scratch, equals + 1, strlen(equals + 1));
-            if (!path->name) return no_memory(s);
+            if (!path->name) return sema_no_memory(s);
             *a = (arg){.value = path};
             call->name = "file";
             call->name_at = whole;
@@ -236,7 +236,7 @@ bool override_field(sema *s, const char *typed) {
             for (const arg *old = e->value->kind == EXPR_CALL ? e->value->args : NULL; old; old = old->next) {
                 if (!old->name) continue; /* range and over stay */
                 arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
-                if (!copy) return no_memory(s);
+                if (!copy) return sema_no_memory(s);
                 *copy = *old;
                 copy->next = NULL;
                 a = a->next = copy;
@@ -254,7 +254,7 @@ bool override_field(sema *s, const char *typed) {
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-bool load_array(sema *s, uint32_t array) {
+bool sema_load_array(sema *s, uint32_t array) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = 0;
@@ -264,27 +264,27 @@ bool load_array(sema *s, uint32_t array) {
     bool good = true;
     if (a->run_of != ARRAY_ANY) {
         const array_decl *of = s->arrays[a->run_of];
-        good = load_array(s, a->run_of);
+        good = sema_load_array(s, a->run_of);
         a->array.record.kind = of->array.record.kind;
         a->array.file = of->array.file;
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
-        if (good && of->array.data) good = read_runs(s, &of->array, &a->array);
-    } else if (a->table) good = read_table(s, what_of(s, a), a->value, &a->array);
-    else if (!a->given) good = read_field(s, what_of(s, a), a->value, tokens, &a->array);
+        if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
+    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, &a->array);
+    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, &a->array);
     else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
     a->loaded = good;
     a->wrong = !good;
     return good;
 }
 
-bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
+bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
     *out_op = e->c ? MC_LOAD2 : MC_LOAD;
     if (array == ARRAY_ANY) return true;
     array_decl *a = s->arrays[array];
-    if (a->wrong || (a->table && !load_array(s, array))) return false; /* only its values tell a table's type */
+    if (a->wrong || (a->table && !sema_load_array(s, array))) return false; /* only its values tell a table's type */
     bool two = a->array.record.columns != 0, real = a->table && a->array.record.width == MC_F64;
     if (two != (e->c != NULL)) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' has %s, so %s", array_word(s, array), a->name,
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' has %s, so %s", sema_array_word(s, array), a->name,
                    two ? "two dimensions" : "one dimension", two ? "two indices" : "one index");
         if (a->at.source != SPAN_NONE.source) diag_also(s->d, a->at, "declared here");
         return false;
@@ -298,16 +298,16 @@ bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_
     return true;
 }
 
-uint32_t derive_run(sema *s, uint32_t array) {
+uint32_t sema_derive_run(sema *s, uint32_t array) {
     text t = {0};
     text_printf(&t, "run(%s)", s->arrays[array]->name);
     const char *name = t.failed ? NULL : arena_copy(s->scratch, t.at, t.size);
     text_free(&t);
     if (!name) {
-        no_memory(s);
+        sema_no_memory(s);
         return ARRAY_ANY;
     }
-    uint32_t known = find_array(s, name);
+    uint32_t known = sema_find_array(s, name);
     if (known != ARRAY_ANY) return known;
     array_decl *a = add_array(s, name, s->arrays[array]->at);
     if (!a) return ARRAY_ANY;
@@ -315,18 +315,18 @@ uint32_t derive_run(sema *s, uint32_t array) {
     return s->array_count - 1;
 }
 
-bool fits_param(sema *s, const arg *param, uint32_t array, span at) {
+bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at) {
     if (array == ARRAY_ANY || s->arrays[array]->table == (param->as == IS_TABLE)) return true;
     diag_error(s->d, FCP_E_TYPE, at, "'%s' is to be a %s, '%s' is a %s", param->name,
-               param->as == IS_TABLE ? "table" : "field", s->arrays[array]->name, array_word(s, array));
+               param->as == IS_TABLE ? "table" : "field", s->arrays[array]->name, sema_array_word(s, array));
     return false;
 }
 
-uint32_t array_argument(sema *s, const arg *param, const expr *e) {
+uint32_t sema_array_argument(sema *s, const arg *param, const expr *e) {
     const char *word = param->as == IS_TABLE ? "table" : "field";
-    uint32_t found = e->kind == EXPR_NAME ? find_array(s, e->name) : ARRAY_ANY;
-    if (found == ARRAY_ANY && e->kind == EXPR_NAME) found = unread_array(s, e->name);
-    if (found != ARRAY_ANY) return fits_param(s, param, found, e->at) ? found : ARRAY_ANY;
+    uint32_t found = e->kind == EXPR_NAME ? sema_find_array(s, e->name) : ARRAY_ANY;
+    if (found == ARRAY_ANY && e->kind == EXPR_NAME) found = sema_unread_array(s, e->name);
+    if (found != ARRAY_ANY) return sema_fits_param(s, param, found, e->at) ? found : ARRAY_ANY;
     if (e->kind != EXPR_NAME) {
         diag_error(s->d, FCP_E_TYPE, e->at, "'%s' is to be the name of a %s", param->name, word);
         return ARRAY_ANY;
@@ -344,14 +344,14 @@ uint32_t array_argument(sema *s, const arg *param, const expr *e) {
 
 static bool reads_array(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 || op == MC_LOAD_F || op == MC_LOAD2_F; }
 
-void finish_arrays(sema *s) {
+void sema_finish_arrays(sema *s) {
     struct fcpc_program *p = s->out;
     const mc_code codes[] = {p->mask, p->score, p->slope, p->check};
     uint32_t *number = ARENA_NEW(s->scratch, uint32_t, s->array_count + (size_t)1), count = 0;
     program_array *arrays = ARENA_ZNEW(&p->arena, program_array, s->array_count + (size_t)1);
     const char **names = ARENA_NEW(&p->arena, const char *, s->array_count + (size_t)1);
     if (!number || !arrays || !names) {
-        no_memory(s);
+        sema_no_memory(s);
         return;
     }
     for (uint32_t i = 0; i < s->array_count; i++) {
@@ -359,7 +359,7 @@ void finish_arrays(sema *s) {
         number[i] = ARRAY_ANY;
         if (a->table || a->run_of != ARRAY_ANY) continue;
         names[p->field_count] = arena_copy(&p->arena, a->name, strlen(a->name));
-        if (!names[p->field_count++]) no_memory(s);
+        if (!names[p->field_count++]) sema_no_memory(s);
     }
     p->fields = names;
     for (size_t c = 0; c < sizeof codes / sizeof *codes; c++)
@@ -370,7 +370,7 @@ void finish_arrays(sema *s) {
             if (number[array] == ARRAY_ANY) {
                 const array_decl *a = s->arrays[array];
                 number[array] = count;
-                load_array(s, array);
+                sema_load_array(s, array);
                 program_array *to = &arrays[count++];
                 *to = a->array;
                 to->name = arena_copy(&p->arena, a->name, strlen(a->name));
@@ -379,7 +379,7 @@ void finish_arrays(sema *s) {
                     const char *of = s->arrays[a->run_of]->name;
                     to->run_of = arena_copy(&p->arena, of, strlen(of));
                 }
-                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) no_memory(s);
+                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) sema_no_memory(s);
             }
             x->imm = number[array];
         }

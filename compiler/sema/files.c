@@ -13,7 +13,7 @@ char *sema_path(sema *s, const expr *e) {
     text path = {0};
     text_printf(&path, "%s%s", relative ? s->folder : "", e->name);
     char *full = text_take(&path);
-    if (!full) no_memory(s);
+    if (!full) sema_no_memory(s);
     return full;
 }
 
@@ -38,7 +38,7 @@ span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, s
     return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
 }
 
-bool is_npy(const char *path, const char *bytes, size_t size) {
+bool sema_is_npy(const char *path, const char *bytes, size_t size) {
     size_t length = strlen(path);
     return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(path + length - 4, ".npy"));
 }

@@ -46,19 +46,19 @@ typedef struct keys {
 } keys;
 
 static void unknown_key(sema *s, section_id id, const entry *e) {
-    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", section_names[id], e->key);
+    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", ast_section_names[id], e->key);
     const char *names[KEY_COUNT];
     size_t count = 0;
     for (int k = 0; k < KEY_COUNT; k++)
-        if (key_table[k].section == id) names[count++] = key_table[k].name;
+        if (ast_key_table[k].section == id) names[count++] = ast_key_table[k].name;
     const char *nearest = diag_nearest(e->key, strlen(e->key), names, count);
     if (nearest) {
         diag_hint(s->d, "did you mean '%s'?", nearest);
         return;
     }
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(key_table[k].name, e->key)) {
-            diag_hint(s->d, "'%s' is a key of %s", e->key, section_names[key_table[k].section]);
+        if (!strcmp(ast_key_table[k].name, e->key)) {
+            diag_hint(s->d, "'%s' is a key of %s", e->key, ast_section_names[ast_key_table[k].section]);
             return;
         }
     text list = {0};
@@ -70,13 +70,13 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
 
 static void collect(sema *s, keys *k) {
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = section_find(x->name);
+        section_id id = ast_find_section(x->name);
         if (id == SECTION_COUNT) {
             k->misspelled = true;
             bool is_mask = !strcmp(x->name, "mask") || !strcmp(x->name, "score");
             diag_error(s->d, FCP_E_UNKNOWN_NAME, x->name_at, is_mask ? "'%s' is not a section" : "unknown section '%s'",
                        x->name);
-            const char *nearest = diag_nearest(x->name, strlen(x->name), section_names, SECTION_COUNT);
+            const char *nearest = diag_nearest(x->name, strlen(x->name), ast_section_names, SECTION_COUNT);
             if (is_mask) diag_hint(s->d, "a mask is an expression: mask name(parameters) = k <= q");
             else if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
             else diag_hint(s->d, "the sections are model, cluster, batch and plan");
@@ -90,7 +90,7 @@ static void collect(sema *s, keys *k) {
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
             if (e->as) continue; /* arrays.c */
-            key_id key = key_find(id, e->key);
+            key_id key = ast_find_key(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
                 diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is given twice", e->key);
@@ -106,7 +106,7 @@ static void collect(sema *s, keys *k) {
 static bool count_key(sema *s, const keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
     const entry *e = k->at[key];
     int64_t v;
-    if (!e || !eval_constant(s, e->value, e->key, &v)) return false;
+    if (!e || !sema_eval_constant(s, e->value, e->key, &v)) return false;
     if (v < least || v > most) {
         diag_error(s->d, code, e->value->at, "%s must be from %u to %u, this is %" PRId64, e->key, least, most, v);
         return false;
@@ -150,7 +150,7 @@ static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dime
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
-    if (v->kind != EXPR_QUANTITY || unit_table[v->integer].dimension != dimension) {
+    if (v->kind != EXPR_QUANTITY || ast_unit_table[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
         if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
@@ -159,8 +159,8 @@ static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dime
     }
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
     int exponent = 0;
-    bool good = v->a->kind == EXPR_INT || parse_decimal(v->a->name, &mantissa, &exponent);
-    good = good && scale_decimal(mantissa, exponent + unit_table[v->integer].power, &result);
+    bool good = v->a->kind == EXPR_INT || sema_parse_decimal(v->a->name, &mantissa, &exponent);
+    good = good && sema_scale_decimal(mantissa, exponent + ast_unit_table[v->integer].power, &result);
     if (!good || !result) {
         diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
         return false;
@@ -182,7 +182,7 @@ static bool number_key(sema *s, const keys *k, key_id key, uint64_t *mantissa, i
     } else if (v->kind != EXPR_FLOAT) {
         diag_error(s->d, FCP_E_TYPE, v->at, "%s must be a number, for instance 1.5", e->key);
         return false;
-    } else if (!parse_decimal(v->name, mantissa, exponent)) {
+    } else if (!sema_parse_decimal(v->name, mantissa, exponent)) {
         diag_error(s->d, FCP_E_NUMBER, v->at, "%s has more than 18 digits", e->key);
         return false;
     }
@@ -276,7 +276,7 @@ static void check_cluster(sema *s, const keys *k) {
     int exponent;
     if (number_key(s, k, KEY_OVERSUBSCRIPTION, &mantissa, &exponent)) {
         uint64_t milli;
-        if (!scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
+        if (!sema_scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
             diag_error(s->d, FCP_E_VALUE, k->at[KEY_OVERSUBSCRIPTION]->value->at,
                        "oversubscription must be from 1 to 1000");
         else c->oversubscription_milli = milli;
@@ -299,7 +299,7 @@ static void check_batch(sema *s, const keys *k, bool needed) {
         return;
     }
     lengths found = {0};
-    if (eval_lengths(s, e->value, &found)) {
+    if (sema_eval_lengths(s, e->value, &found)) {
         uint64_t *own = ARENA_NEW(&p->arena, uint64_t, found.count);
         uint64_t *queries = found.queries ? ARENA_NEW(&p->arena, uint64_t, found.count) : NULL;
         if (own && !found.queries == !queries) {
@@ -326,7 +326,7 @@ static void check_block(sema *s, const keys *k) {
         p->block_span = e->value->at;
         return;
     }
-    if (!eval_constant(s, e->value, "block", &v)) return;
+    if (!sema_eval_constant(s, e->value, "block", &v)) return;
     if (v < BLOCK_MIN || v > BLOCK_MAX) {
         diag_error(s->d, FCP_E_BLOCK, e->value->at, "block must be from %d to %d tokens, this is %" PRId64, BLOCK_MIN,
                    BLOCK_MAX, v);
@@ -387,7 +387,7 @@ static void check_strategy(sema *s, const keys *k) {
         }
         given[i] = a;
         int64_t v;
-        if (!eval_constant(s, a->value, a->name, &v)) continue;
+        if (!sema_eval_constant(s, a->value, a->name, &v)) continue;
         if (v < 1 || v > knobs[i].most)
             diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from 1 to %u, this is %" PRId64, a->name,
                        knobs[i].most, v);
@@ -429,8 +429,8 @@ static void check_plan_mask(sema *s, const keys *k) {
         for (mask *m = s->program.masks; m; m = m->next)
             if (!m->score) only = m, count++;
         if (count == 1) {
-            check_mask(s, only);
-            lower_plan_mask(s, only, NULL, only->name_at);
+            expr_check_mask(s, only);
+            expr_lower_mask(s, only, NULL, only->name_at);
             return;
         }
         const section *plan = k->sections[SECTION_PLAN];
@@ -448,26 +448,26 @@ static void check_plan_mask(sema *s, const keys *k) {
         diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
         return;
     }
-    mask *m = visible_mask(s, v->name, KIND_MASK);
+    mask *m = sema_visible_mask(s, v->name, KIND_MASK);
     span at = v->kind == EXPR_CALL ? v->name_at : v->at;
     if (m && m->score) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
         diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
     } else if (m) {
-        check_mask(s, m); /* one of the prelude is checked only now */
-        lower_plan_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+        expr_check_mask(s, m); /* one of the prelude is checked only now */
+        expr_lower_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
     } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
         m = ARENA_ZNEW(s->scratch, mask, 1); /* one that has no name of its own */
         if (!m) {
-            no_memory(s);
+            sema_no_memory(s);
             return;
         }
         *m = (mask){.name = v->name, .name_at = v->name_at, .body = e->value};
-        check_mask(s, m);
-        lower_plan_mask(s, m, NULL, v->at);
+        expr_check_mask(s, m);
+        expr_lower_mask(s, m, NULL, v->at);
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
-        const char *nearest = nearest_mask(s, v->name, KIND_MASK);
+        const char *nearest = sema_nearest_mask(s, v->name, KIND_MASK);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }
@@ -476,24 +476,24 @@ static void check_plan_mask(sema *s, const keys *k) {
 static void check_plan_score(sema *s, const keys *k) {
     const entry *e = k->at[KEY_SCORE];
     const expr *v = e ? e->value : NULL;
-    if (k->at[KEY_SINK]) lower_plan_sink(s, k->at[KEY_SINK]->value);
+    if (k->at[KEY_SINK]) expr_lower_sink(s, k->at[KEY_SINK]->value);
     if (!e) return;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
         diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
         return;
     }
-    mask *m = visible_mask(s, v->name, KIND_SCORE);
+    mask *m = sema_visible_mask(s, v->name, KIND_SCORE);
     span at = v->kind == EXPR_CALL ? v->name_at : v->at;
     if (m && m->score) {
-        check_mask(s, m);
-        lower_plan_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+        expr_check_mask(s, m);
+        expr_lower_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
     } else if (m) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
         diag_hint(s->d, "plan { mask = %s }", v->name);
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
-        const char *nearest = nearest_mask(s, v->name, KIND_SCORE);
+        const char *nearest = sema_nearest_mask(s, v->name, KIND_SCORE);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }
@@ -516,12 +516,12 @@ static void check_plan(sema *s, const keys *k) {
     flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);
 }
 
-void check_keys(sema *s, const fcpc_options *options) {
+void sema_check_keys(sema *s, const fcpc_options *options) {
     keys k = {0};
     collect(s, &k);
     check_model(s, &k);
     check_cluster(s, &k);
     check_batch(s, &k, options && options->need_lengths);
     check_plan(s, &k);
-    finish_arrays(s);
+    sema_finish_arrays(s);
 }

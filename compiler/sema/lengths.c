@@ -20,7 +20,7 @@ typedef unsigned __int128 wide;
 
 /* --- decimal numbers ---------------------------------------------------------------------------------------------- */
 
-bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent) {
+bool sema_parse_decimal(const char *digits, uint64_t *mantissa, int *exponent) {
     uint64_t m = 0;
     int e = 0, zeros = 0; /* zeros: trailing ones not yet multiplied in */
     bool point = false, good = true;
@@ -57,7 +57,7 @@ bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent) {
     return good;
 }
 
-bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out) {
+bool sema_scale_decimal(uint64_t mantissa, int exponent, uint64_t *out) {
     wide v = mantissa;
     for (; exponent > 0 && v <= INT64_MAX; exponent--) v *= 10;
     wide divisor = 1;
@@ -208,7 +208,7 @@ static outcome draw_all(const lognormal *l, uint64_t count, uint64_t tokens, len
     return o;
 }
 
-bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out) {
+bool sema_draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out) {
     return draw_all(l, count, tokens, out) == ADDED;
 }
 
@@ -300,7 +300,7 @@ static bool eval_file(sema *s, const expr *e, lengths *out) {
 /* A constant from `least` to `most`. */
 static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, uint64_t most, uint64_t *out) {
     int64_t v;
-    if (!eval_constant(s, e, what, &v)) return false;
+    if (!sema_eval_constant(s, e, what, &v)) return false;
     if (v < 0 || (uint64_t)v < least || (uint64_t)v > most) {
         diag_error(s->d, FCP_E_VALUE, e->at, "%s must be from %" PRIu64 " to %" PRIu64 ", this is %" PRId64, what,
                    least, most, v);
@@ -318,9 +318,9 @@ static bool eval_sigma(sema *s, const expr *e, uint64_t *out) {
     if (e->kind == EXPR_INT) {
         good = e->integer <= 8;
         mantissa = (uint64_t)e->integer;
-    } else if (e->kind == EXPR_FLOAT) good = parse_decimal(e->name, &mantissa, &exponent);
+    } else if (e->kind == EXPR_FLOAT) good = sema_parse_decimal(e->name, &mantissa, &exponent);
     uint64_t billionths;
-    if (!good || !scale_decimal(mantissa, exponent + 9, &billionths) || billionths > UINT64_C(8000000000)) {
+    if (!good || !sema_scale_decimal(mantissa, exponent + 9, &billionths) || billionths > UINT64_C(8000000000)) {
         diag_error(s->d, FCP_E_VALUE, e->at, "sigma must be a number from 0 to 8, for instance 1.06");
         return false;
     }
@@ -378,7 +378,7 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
 
 /* One number of a length. */
 static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) {
-    if (!eval_constant(s, e, what, out)) return false;
+    if (!sema_eval_constant(s, e, what, out)) return false;
     if (*out >= 1) return true;
     diag_error(s->d, FCP_E_LENGTHS, e->at, "%s must be at least 1, this is %" PRId64, what, *out);
     return false;
@@ -393,7 +393,7 @@ static bool eval_number(sema *s, const expr *e, lengths *out) {
         if (!eval_tokens(s, length->b, "the number of keys", &keys) || !good) return false;
     } else if (!eval_tokens(s, length, "a length", &queries)) return false;
     else keys = queries;
-    if (e->kind == EXPR_REPEAT && !eval_constant(s, e->b, "a count", &repeats)) return false;
+    if (e->kind == EXPR_REPEAT && !sema_eval_constant(s, e->b, "a count", &repeats)) return false;
     if (repeats < 1) {
         diag_error(s->d, FCP_E_LENGTHS, e->b->at, "a count must be at least 1, this is %" PRId64, repeats);
         return false;
@@ -417,7 +417,7 @@ static bool eval_element(sema *s, const expr *e, lengths *out) {
     return eval_number(s, e, out);
 }
 
-bool eval_lengths(sema *s, const expr *value, lengths *out) {
+bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
     if (value->kind != EXPR_LIST) return eval_element(s, value, out);
     if (!value->args) {
         diag_error(s->d, FCP_E_LENGTHS, value->at, "the batch is empty");

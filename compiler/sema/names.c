@@ -14,18 +14,18 @@
 
 #include "compiler/sema/sema.h"
 
-const char *const mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
-const char *const mask_builtins[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
+const char *const sema_mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
+const char *const sema_mask_builtins[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
                                                    "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
-const char *const model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
+const char *const sema_model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
 
-int find_word(const char *const *names, int count, const char *name) {
+int sema_find_word(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
         if (!strcmp(names[i], name)) return i;
     return -1;
 }
 
-bool no_memory(sema *s) {
+bool sema_no_memory(sema *s) {
     if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     s->failed = true;
     return false;
@@ -46,7 +46,7 @@ static symbol *symbol_slot(symbol *table, size_t room, const void *scope, const 
     return &table[i];
 }
 
-const symbol *find_symbol(const sema *s, const void *scope, const char *name) {
+const symbol *sema_find_symbol(const sema *s, const void *scope, const char *name) {
     if (!s->symbol_room) return NULL;
     const symbol *found = symbol_slot(s->symbols, s->symbol_room, scope, name);
     return found->name ? found : NULL;
@@ -58,7 +58,7 @@ static bool add_symbol(sema *s, symbol new, const symbol **old) {
     if (s->symbol_count * 2 >= s->symbol_room) {
         size_t room = s->symbol_room ? s->symbol_room * 2 : 256;
         symbol *table = calloc(room, sizeof *table);
-        if (!table) return no_memory(s);
+        if (!table) return sema_no_memory(s);
         for (size_t i = 0; i < s->symbol_room; i++)
             if (s->symbols[i].name) *symbol_slot(table, room, s->symbols[i].scope, s->symbols[i].name) = s->symbols[i];
         free(s->symbols);
@@ -77,8 +77,8 @@ static bool add_symbol(sema *s, symbol new, const symbol **old) {
 /* Declares a name inside a mask; one that has a meaning already is an error. */
 static bool declare(sema *s, const mask *m, const definition *def, const char *name, span at, void *target,
                     uint32_t index) {
-    int variable = find_word(mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
-    int builtin = find_word(mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    int variable = sema_find_word(sema_mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
+    int builtin = sema_find_word(sema_mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
     if (variable >= 0 || builtin >= 0) {
         diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every %s", name,
                    m->score ? "score" : "mask");
@@ -91,7 +91,7 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
         else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
         return true;
     }
-    const symbol *old = def ? find_symbol(s, m, name) : NULL;
+    const symbol *old = def ? sema_find_symbol(s, m, name) : NULL;
     if (!old && !add_symbol(s, (symbol){def ? (const void *)def : m, name, target, index, at}, &old)) return false;
     if (!old) return true;
     diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' is already defined in this %s", name, m->score ? "score" : "mask");
@@ -114,12 +114,12 @@ static bool declare_inside(sema *s, mask *m) {
     return true;
 }
 
-bool declare_masks(sema *s) {
+bool sema_declare_masks(sema *s) {
     ast *const both[] = {&s->prelude, &s->program};
     for (int i = 0; i < 2; i++) {
         for (mask *m = both[i]->masks; m; m = m->next) {
-            if (find_word(mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
-                find_word(mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
+            if (sema_find_word(sema_mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
+                sema_find_word(sema_mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
                 diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
                            m->score ? "score" : "mask");
                 continue;
@@ -139,13 +139,13 @@ bool declare_masks(sema *s) {
     return true;
 }
 
-mask *find_mask(const sema *s, const ast *where, const char *name) {
-    const symbol *found = find_symbol(s, where, name);
+mask *sema_find_mask(const sema *s, const ast *where, const char *name) {
+    const symbol *found = sema_find_symbol(s, where, name);
     return found ? found->target : NULL;
 }
 
-mask *visible_mask(const sema *s, const char *name, mask_kind kind) {
-    mask *own = find_mask(s, &s->program, name), *given = find_mask(s, &s->prelude, name);
+mask *sema_visible_mask(const sema *s, const char *name, mask_kind kind) {
+    mask *own = sema_find_mask(s, &s->program, name), *given = sema_find_mask(s, &s->prelude, name);
     if (own && (kind == KIND_ANY || own->score == (kind == KIND_SCORE))) return own;
     if (given && (kind == KIND_ANY || given->score == (kind == KIND_SCORE))) return given;
     return own ? own : given;
@@ -177,20 +177,20 @@ static void offer_masks(sema *s, names *n, mask_kind kind) {
             if (kind == KIND_ANY || m->score == (kind == KIND_SCORE)) offer(s, n, m->name);
 }
 
-const char *nearest_mask(const sema *s, const char *name, mask_kind kind) {
+const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
     names n = {0};
     offer_masks((sema *)s, &n, kind);
     return diag_nearest(name, strlen(name), n.at, n.count);
 }
 
-const char *nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
+const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
     names n = {0};
     if (def)
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
     for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
     for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
-    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, mask_builtins[i]);
-    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, model_figures[i]);
+    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, sema_mask_builtins[i]);
+    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, sema_model_figures[i]);
     for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
     offer_masks(s, &n, m->score ? KIND_ANY : KIND_MASK);
     return diag_nearest(name, strlen(name), n.at, n.count);
@@ -223,7 +223,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 }
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
-    int f = find_word(mask_builtins, MASK_BUILTINS, e->name);
+    int f = sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->name);
     if (f < 0 || f >= BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
@@ -231,7 +231,7 @@ static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out
     }
     for (const arg *a = e->args; a; a = a->next) {
         int64_t v;
-        if (!eval_constant(s, a->value, what, &v)) return false;
+        if (!sema_eval_constant(s, a->value, what, &v)) return false;
         if (f == BUILTIN_ABS && v == INT64_MIN) v = INT64_MAX;
         if (f == BUILTIN_ABS) *out = v < 0 ? -v : v;
         else if (a == e->args) *out = v;
@@ -248,13 +248,13 @@ static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out
     return true;
 }
 
-bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out) {
+bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) {
     const expr *leaf = e;
     while (leaf->kind == EXPR_BINARY) leaf = leaf->a;
     switch ((expr_kind)leaf->kind) {
     case EXPR_INT: *out = leaf->integer; break;
     case EXPR_UNARY:
-        if (leaf->op != OP_NEG || !eval_constant(s, leaf->a, what, out)) {
+        if (leaf->op != OP_NEG || !sema_eval_constant(s, leaf->a, what, out)) {
             if (leaf->op != OP_NEG) diag_error(s->d, FCP_E_TYPE, leaf->at, "this is a condition, not a whole number");
             return false;
         }
@@ -275,14 +275,14 @@ bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out) {
         return false;
     default:
         diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a constant whole number", what);
-        if (leaf->kind == EXPR_NAME && find_word(mask_variables, MASK_VARIABLES, leaf->name) >= 0)
+        if (leaf->kind == EXPR_NAME && sema_find_word(sema_mask_variables, MASK_VARIABLES, leaf->name) >= 0)
             diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
         return false;
     }
     while (leaf != e) {
         leaf = leaf->up;
         int64_t right;
-        if (!eval_constant(s, leaf->b, what, &right) || !constant_binary(s, leaf, *out, right, out)) return false;
+        if (!sema_eval_constant(s, leaf->b, what, &right) || !constant_binary(s, leaf, *out, right, out)) return false;
     }
     return true;
 }
@@ -297,7 +297,7 @@ static void hint_params(sema *s, const mask *m) {
     text_free(&t);
 }
 
-bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
+bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
     for (const arg *a = args; a; a = a->next) {
@@ -311,7 +311,7 @@ bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
         uint32_t i = 0;
         const arg *p = m->params;
         while (p && strcmp(p->name, a->name)) p = p->next, i++;
-        if (!p && !(m->score && !strcmp(a->name, mask_variables[VARIABLE_S]))) {
+        if (!p && !(m->score && !strcmp(a->name, sema_mask_variables[VARIABLE_S]))) {
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s '%s' has no parameter '%s'", m->score ? "score" : "mask",
                        m->name, a->name);
             names n = {0};

@@ -58,10 +58,10 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
                    fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context);
 
 /* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
-void apply_override(sema *s, uint32_t number);
+void sema_apply_override(sema *s, uint32_t number);
 
-entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at);
-expr *new_expr(sema *s, expr_kind kind, span at);
+entry *sema_set_entry(sema *s, section_id where, key_id key, expr *value, span at);
+expr *sema_new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
@@ -71,39 +71,39 @@ enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BU
        BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
        SCORE_BUILTINS };
 enum { MODEL_FIGURES = 2 };
-extern const char *const mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
+extern const char *const sema_mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
 /* min max abs exact run rect slices, and the functions of scores */
-extern const char *const mask_builtins[SCORE_BUILTINS];
-extern const char *const model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
-int find_word(const char *const *names, int count, const char *name); /* -1: none */
-bool no_memory(sema *s);                              /* reports it, once; false */
-bool declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
-mask *find_mask(const sema *s, const ast *where, const char *name);
+extern const char *const sema_mask_builtins[SCORE_BUILTINS];
+extern const char *const sema_model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
+int sema_find_word(const char *const *names, int count, const char *name); /* -1: none */
+bool sema_no_memory(sema *s);                              /* reports it, once; false */
+bool sema_declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
+mask *sema_find_mask(const sema *s, const ast *where, const char *name);
 /* The program's, else the prelude's; of the kind if there is one of that kind. */
 typedef enum mask_kind { KIND_ANY, KIND_MASK, KIND_SCORE } mask_kind;
-mask *visible_mask(const sema *s, const char *name, mask_kind kind);
-const symbol *find_symbol(const sema *s, const void *scope, const char *name);
-const char *nearest_mask(const sema *s, const char *name, mask_kind kind);
+mask *sema_visible_mask(const sema *s, const char *name, mask_kind kind);
+const symbol *sema_find_symbol(const sema *s, const void *scope, const char *name);
+const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind);
 /* As seen from the body of m, or from def in it. */
-const char *nearest_name(sema *s, const char *name, const mask *m, const definition *def);
+const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def);
 /* A constant whole number. `what` is its name in messages. */
-bool eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
+bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
 /* Gives each parameter of m its argument in `out` (NULL: the default): names, doubles, missing. After the param_count
  * of them stands the argument of a score that says what its s is, or NULL. */
-bool bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
+bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
 /* expr.c: what a name means, in expr.ref: a variable or builtin `index`, a parameter `index` of the mask or of the
  * definition, the definition or mask `target`, the array `index`. */
 enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE, REF_MODEL, REF_BUILTIN, REF_ARRAY,
        REF_WRONG };
-void check_mask(sema *s, mask *m);
+void expr_check_mask(sema *s, mask *m);
 /* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
-bool lower_plan_mask(sema *s, mask *m, const arg *args, span call);
+bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);
 
 /* score_plan.c: the score of a plan, its arguments constant, inlined, and its derivative; after the plan's mask and
  * passes. Fills score, slope, check and what goes with them. */
-bool lower_plan_score(sema *s, mask *m, const arg *args, span call);
+bool expr_lower_score(sema *s, mask *m, const arg *args, span call);
 /* The sinks of a plan. */
-void lower_plan_sink(sema *s, const expr *value);
+void expr_lower_sink(sema *s, const expr *value);
 
 /* arrays.c: fields and tables, declared and read. Numbers count declarations from 0. */
 #define ARRAY_ANY UINT32_MAX /* one that is not known yet, or none */
@@ -117,38 +117,38 @@ typedef struct array_decl {
     program_array array;    /* its type and values, once loaded */
 } array_decl;
 /* Declares the fields and tables of the program. False: no memory. */
-bool declare_arrays(sema *s);
-uint32_t find_array(const sema *s, const char *name); /* ARRAY_ANY: there is none */
+bool sema_declare_arrays(sema *s);
+uint32_t sema_find_array(const sema *s, const char *name); /* ARRAY_ANY: there is none */
 /* Of a plan's program: a field that it names and the plan does not hold, as nothing reads it; ARRAY_ANY: of no plan. */
-uint32_t unread_array(sema *s, const char *name);
-const char *array_word(const sema *s, uint32_t array); /* "field" or "table" */
+uint32_t sema_unread_array(sema *s, const char *name);
+const char *sema_array_word(const sema *s, uint32_t array); /* "field" or "table" */
 /* What reads array[...] as expression e indexes it; in masks arrays of integers only. False: reported. */
-bool index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
-uint32_t derive_run(sema *s, uint32_t array); /* run(field); ARRAY_ANY: no memory, reported */
+bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
+uint32_t sema_derive_run(sema *s, uint32_t array); /* run(field); ARRAY_ANY: no memory, reported */
 /* An argument that is a field or table, of a parameter; ARRAY_ANY: reported. */
-uint32_t array_argument(sema *s, const arg *param, const expr *e);
-bool fits_param(sema *s, const arg *param, uint32_t array, span at);
+uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);
+bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
 /* Reads the values of an array, once. Fields are read after the lengths. False: reported. */
-bool load_array(sema *s, uint32_t array);
+bool sema_load_array(sema *s, uint32_t array);
 /* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. */
-void finish_arrays(sema *s);
+void sema_finish_arrays(sema *s);
 /* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
-bool override_field(sema *s, const char *typed);
+bool sema_override_field(sema *s, const char *typed);
 
 /* array_values.c: what a field or table is made of, read from its declaration or file. */
 /* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in
  * the program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
-bool read_table(sema *s, const char *what, const expr *value, program_array *out);
+bool sema_read_table(sema *s, const char *what, const expr *value, program_array *out);
 /* Reads a field of `tokens` integers (0: of any number) from a list or file(...); record.kind and the range are set. */
-bool read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
+bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
 /* The starts of runs of a field, by sequence; without lengths its values are those of one sequence. */
-bool read_runs(sema *s, const program_array *of, program_array *out);
+bool sema_read_runs(sema *s, const program_array *of, program_array *out);
 
 /* sema_unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
-void warn_unused(sema *s);
+void sema_warn_unused(sema *s);
 
 /* sema_keys.c: every key's value into s->out, defaults where there is none. */
-void check_keys(sema *s, const fcpc_options *options);
+void sema_check_keys(sema *s, const fcpc_options *options);
 
 /* files.c */
 /* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory,
@@ -159,7 +159,7 @@ char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *ou
 /* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
 span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
 /* Is a file .npy: by its first bytes, or by its name? */
-bool is_npy(const char *path, const char *bytes, size_t size);
+bool sema_is_npy(const char *path, const char *bytes, size_t size);
 
 /* lengths.c */
 typedef struct lengths {
@@ -172,7 +172,7 @@ enum { LENGTHS_MAX = 1 << 24 };
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)
 /* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any
  * case. */
-bool eval_lengths(sema *s, const expr *value, lengths *out);
+bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
 /* What lognormal(...) says: see lengths.c. */
 typedef struct lognormal {
     uint64_t median, min, max, seed;
@@ -180,12 +180,12 @@ typedef struct lognormal {
 } lognormal;
 /* Draws `count` lengths (when count > 0), else lengths until they sum to `tokens`, the last cut to fit. False: no
  * memory, or beyond the limits of LENGTHS_MAX or LENGTHS_SUM_MAX. */
-bool draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out);
+bool sema_draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out);
 
 /* Decimal text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent; false: more than 18 digits. */
-bool parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
+bool sema_parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
 /* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
-bool scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
+bool sema_scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
 /* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
  * queries or keys sequence i has. */
 static inline size_t batch_count(const sema *s) {

@@ -97,7 +97,7 @@ static void warn_mask(sema *s, const mask *m) {
     }
 }
 
-void warn_unused(sema *s) {
+void sema_warn_unused(sema *s) {
     for (const mask *m = s->program.masks; m; m = m->next)
         if (!m->adopted && m->state == MASK_GOOD) warn_mask(s, m);
     if (s->plan_score) return;

@@ -43,7 +43,7 @@ static fcp_code find_row_runs(row_runs *r, int64_t first, int64_t end, const box
     box b = {{r->q, first, 0}, {r->q + 1, end, 1}};
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
-    fcp_code code = classify(c, &b, &p, &cls);
+    fcp_code code = cells_classify(c, &b, &p, &cls);
     if (code == FCP_OK && cls == BOX_FULL) add_run(r, first, end);
     else if (code == FCP_OK && cls == BOX_MIXED && end - first > ROWS_WIDTH) {
         int64_t middle = first + (end - first) / 2;

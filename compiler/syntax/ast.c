@@ -18,23 +18,23 @@ static const struct { const char *spelling; int precedence; } ops[OP_COUNT] = {
     EXPR_OPS(X)
 #undef X
 };
-const char *op_spelling(expr_op op) { return ops[op].spelling; }
-int op_precedence(expr_op op) { return ops[op].precedence; }
+const char *ast_op_spelling(expr_op op) { return ops[op].spelling; }
+int ast_op_precedence(expr_op op) { return ops[op].precedence; }
 
-const unit unit_table[] = {
+const unit ast_unit_table[] = {
 #define X(spelling, dimension, power) {spelling, dimension, power},
     UNITS(X)
 #undef X
 };
-enum { UNIT_COUNT = sizeof unit_table / sizeof *unit_table };
+enum { UNIT_COUNT = sizeof ast_unit_table / sizeof *ast_unit_table };
 
-int unit_find(const char *word, size_t size) {
+int ast_find_unit(const char *word, size_t size) {
     for (int i = 0; i < UNIT_COUNT; i++)
-        if (strlen(unit_table[i].spelling) == size && !memcmp(unit_table[i].spelling, word, size)) return i;
+        if (strlen(ast_unit_table[i].spelling) == size && !memcmp(ast_unit_table[i].spelling, word, size)) return i;
     return -1;
 }
 
-const char *unit_nearest(const char *word, size_t size) {
+const char *ast_nearest_unit(const char *word, size_t size) {
     static const struct { const char *wrong, *right; } usual[] = {
         {"GBps", "GB/s"}, {"Gbps", "GB/s"}, {"Gb", "GB/s"}, {"GBs", "GB/s"}, {"gb", "GB"}, {"GiB", "GB"}, {"mb", "MB"},
         {"MiB", "MB"}, {"KB", "kB"}, {"KiB", "kB"}, {"TFLOPS", "TFLOP/s"}, {"TFLOPs", "TFLOP/s"}, {"TFLOP", "TFLOP/s"},
@@ -42,31 +42,31 @@ const char *unit_nearest(const char *word, size_t size) {
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (strlen(usual[i].wrong) == size && !memcmp(usual[i].wrong, word, size)) return usual[i].right;
     const char *names[UNIT_COUNT];
-    for (int i = 0; i < UNIT_COUNT; i++) names[i] = unit_table[i].spelling;
+    for (int i = 0; i < UNIT_COUNT; i++) names[i] = ast_unit_table[i].spelling;
     return diag_nearest(word, size, names, UNIT_COUNT);
 }
 
-const char *const section_names[SECTION_COUNT] = {
+const char *const ast_section_names[SECTION_COUNT] = {
 #define X(id, name) [SECTION_##id] = name,
     SECTIONS(X)
 #undef X
 };
 
-const struct key_info key_table[KEY_COUNT] = {
+const struct key_info ast_key_table[KEY_COUNT] = {
 #define X(where, id, text) [KEY_##id] = {.name = text, .section = SECTION_##where},
     KEYS(X)
 #undef X
 };
 
-section_id section_find(const char *name) {
+section_id ast_find_section(const char *name) {
     int i = 0;
-    while (i < SECTION_COUNT && strcmp(name, section_names[i])) i++;
+    while (i < SECTION_COUNT && strcmp(name, ast_section_names[i])) i++;
     return (section_id)i;
 }
 
-key_id key_find(section_id where, const char *name) {
+key_id ast_find_key(section_id where, const char *name) {
     int i = 0;
-    while (i < KEY_COUNT && (key_table[i].section != where || strcmp(name, key_table[i].name))) i++;
+    while (i < KEY_COUNT && (ast_key_table[i].section != where || strcmp(name, ast_key_table[i].name))) i++;
     return (key_id)i;
 }
 
@@ -139,7 +139,7 @@ static void print_at(const expr *e, int least, text *out) {
     case EXPR_NAME: text_puts(out, e->name); break;
     case EXPR_QUANTITY:
         print_at(e->a, PREC_PRIMARY, out);
-        text_printf(out, " %s", unit_table[e->integer].spelling);
+        text_printf(out, " %s", ast_unit_table[e->integer].spelling);
         break;
     case EXPR_STRING: print_string(e->name, out); break;
     case EXPR_CALL:
@@ -195,7 +195,7 @@ static void print_at(const expr *e, int least, text *out) {
     if (parens) text_puts(out, ")");
 }
 
-void expr_print(const expr *e, text *out) { print_at(e, 0, out); }
+void ast_print_expr(const expr *e, text *out) { print_at(e, 0, out); }
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
@@ -212,7 +212,7 @@ static void print_mask(const mask *m, text *out) {
     text_printf(out, "%s %s", m->score ? "score" : "mask", m->name);
     print_params(m->params, out);
     text body = {0};
-    expr_print(m->body, &body);
+    ast_print_expr(m->body, &body);
     bool one_line = !m->definitions && out->size - line + 3 + body.size <= LINE;
     text_puts(out, one_line ? " = " : " =\n    ");
     text_add(out, body.at, body.size);
@@ -225,7 +225,7 @@ static void print_mask(const mask *m, text *out) {
         text_printf(out, "        %s", d->name);
         print_params(d->params, out);
         text_puts(out, " = ");
-        expr_print(d->body, out);
+        ast_print_expr(d->body, out);
         text_puts(out, "\n");
     }
     text_puts(out, "    }\n");
@@ -233,7 +233,7 @@ static void print_mask(const mask *m, text *out) {
 
 static void print_entry(const entry *e, text *out) {
     text_printf(out, "    %s%s = ", declared_word(e->as), e->key);
-    expr_print(e->value, out);
+    ast_print_expr(e->value, out);
     text_puts(out, "\n");
 }
 
@@ -241,12 +241,12 @@ static void print_section(const section *s, section_id id, text *out) {
     if (out->size) text_puts(out, "\n");
     text_printf(out, "%s {\n", s->name);
     for (int k = 0; k < KEY_COUNT; k++) {
-        if (key_table[k].section != id) continue;
+        if (ast_key_table[k].section != id) continue;
         for (const entry *e = s->entries; e; e = e->next)
-            if (!e->as && !strcmp(e->key, key_table[k].name)) print_entry(e, out);
+            if (!e->as && !strcmp(e->key, ast_key_table[k].name)) print_entry(e, out);
     }
     for (const entry *e = s->entries; e; e = e->next)
-        if (e->as || key_find(id, e->key) == KEY_COUNT) print_entry(e, out);
+        if (e->as || ast_find_key(id, e->key) == KEY_COUNT) print_entry(e, out);
     text_puts(out, "}\n");
 }
 
@@ -256,6 +256,6 @@ void ast_print(const ast *program, bool batch, text *out) {
             for (const mask *m = program->masks; m; m = m->next) print_mask(m, out);
         if (id == SECTION_BATCH && !batch) continue;
         for (const section *s = program->sections; s; s = s->next)
-            if ((int)section_find(s->name) == id) print_section(s, (section_id)id, out);
+            if ((int)ast_find_section(s->name) == id) print_section(s, (section_id)id, out);
     }
 }

@@ -40,8 +40,8 @@ typedef enum expr_op {
 #undef X
     OP_COUNT
 } expr_op;
-const char *op_spelling(expr_op op);
-int op_precedence(expr_op op);
+const char *ast_op_spelling(expr_op op);
+int ast_op_precedence(expr_op op);
 
 /* spelling, dimension, power of ten (times in ns, everything else in its base unit) */
 #define UNITS(X)                                                                                                       \
@@ -56,9 +56,9 @@ typedef struct unit {
     unit_dimension dimension;
     int power;
 } unit;
-extern const unit unit_table[];
-int unit_find(const char *word, size_t size); /* index into unit_table, -1 for none */
-const char *unit_nearest(const char *word, size_t size);
+extern const unit ast_unit_table[];
+int ast_find_unit(const char *word, size_t size); /* index into ast_unit_table, -1 for none */
+const char *ast_nearest_unit(const char *word, size_t size);
 
 typedef enum expr_kind {
     EXPR_INT,      /* integer */
@@ -171,7 +171,7 @@ typedef struct ast {
 
 /* The program in canonical form: sections and keys in a fixed order, one layout. `batch` off leaves the batch out. */
 void ast_print(const ast *program, bool batch, text *out);
-void expr_print(const expr *e, text *out);
+void ast_print_expr(const expr *e, text *out);
 /* The sections and their keys, in printed order. */
 #define SECTIONS(X) X(MODEL, "model") X(CLUSTER, "cluster") X(BATCH, "batch") X(PLAN, "plan")
 #define KEYS(X)                                                                                                        \
@@ -197,13 +197,13 @@ typedef enum key_id {
 #undef X
     KEY_COUNT
 } key_id;
-extern const char *const section_names[SECTION_COUNT];
+extern const char *const ast_section_names[SECTION_COUNT];
 extern const struct key_info {
     const char *name;
     section_id section;
-} key_table[KEY_COUNT];
-section_id section_find(const char *name);            /* SECTION_COUNT: none */
-key_id key_find(section_id where, const char *name);  /* KEY_COUNT: none */
+} ast_key_table[KEY_COUNT];
+section_id ast_find_section(const char *name);            /* SECTION_COUNT: none */
+key_id ast_find_key(section_id where, const char *name);  /* KEY_COUNT: none */
 
 /* --- parsing ------------------------------------------------------------------------------------------------------ */
 
@@ -245,21 +245,21 @@ void parse_exhausted(parse *p); /* the parser's stack is at its limit, or there 
 /* Results of the two start rules. */
 void parse_result(parse *p, expr *value);
 
-expr *make_leaf(parse *p, span at, expr_kind kind, const char *name, int64_t integer);
-expr *make_quantity(parse *p, span at, expr *number, int64_t unit_index);
-expr *make_unary(parse *p, span at, expr_op op, expr *a);
-expr *make_binary(parse *p, span at, expr_op op, expr *a, expr *b);
-expr *make_node(parse *p, span at, expr_kind kind, expr *a, expr *b, expr *c);
-expr *make_call(parse *p, span at, const char *name, span name_at, arg_list args);
-expr *make_list(parse *p, span at, expr_kind kind, arg_list elements);
-expr *make_parens(expr *e, span at);
-arg_list make_arg(parse *p, const char *name, span name_at, expr *value);
-arg_list make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value);
-arg_list join_args(arg_list list, arg_list more);
-entry_list make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value);
-entry_list join_entries(entry_list list, entry_list more);
-definition_list make_definition(parse *p, const char *name, span name_at, bool function, arg_list params, expr *body);
-definition_list join_definitions(definition_list list, definition_list more);
-void add_section(parse *p, const char *name, span name_at, entry_list entries);
-void add_mask(parse *p, bool score, const char *name, span name_at, arg_list params, expr *body, definition_list where);
+expr *ast_make_leaf(parse *p, span at, expr_kind kind, const char *name, int64_t integer);
+expr *ast_make_quantity(parse *p, span at, expr *number, int64_t unit_index);
+expr *ast_make_unary(parse *p, span at, expr_op op, expr *a);
+expr *ast_make_binary(parse *p, span at, expr_op op, expr *a, expr *b);
+expr *ast_make_node(parse *p, span at, expr_kind kind, expr *a, expr *b, expr *c);
+expr *ast_make_call(parse *p, span at, const char *name, span name_at, arg_list args);
+expr *ast_make_list(parse *p, span at, expr_kind kind, arg_list elements);
+expr *ast_make_parens(expr *e, span at);
+arg_list ast_make_arg(parse *p, const char *name, span name_at, expr *value);
+arg_list ast_make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value);
+arg_list ast_join_args(arg_list list, arg_list more);
+entry_list ast_make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value);
+entry_list ast_join_entries(entry_list list, entry_list more);
+definition_list ast_make_definition(parse *p, const char *name, span name_at, bool function, arg_list params, expr *body);
+definition_list ast_join_definitions(definition_list list, definition_list more);
+void ast_add_section(parse *p, const char *name, span name_at, entry_list entries);
+void ast_add_mask(parse *p, bool score, const char *name, span name_at, arg_list params, expr *body, definition_list where);
 #endif

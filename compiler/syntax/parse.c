@@ -396,7 +396,7 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
     else if (is_comparison(p->last) && !operators) diag_hint(p->d, "a comparison stands between two expressions");
     else if (p->last == T_NAME && operators && has(expected, count, "a unit")) {
         while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
-        const char *nearest = unit_nearest(here, length);
+        const char *nearest = ast_nearest_unit(here, length);
         if (nearest) diag_hint(p->d, "the nearest unit is '%s'", nearest);
         else if (peek(p, 0)->kind == '=') diag_hint(p->d, "keys are separated by ';' or a new line");
     }
@@ -432,7 +432,7 @@ static expr *make(parse *p, span at, expr_kind kind, uint32_t depth) {
 
 static uint32_t deeper(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-expr *make_leaf(parse *p, span at, expr_kind kind, const char *name, int64_t integer) {
+expr *ast_make_leaf(parse *p, span at, expr_kind kind, const char *name, int64_t integer) {
     expr *e = make(p, at, kind, 1);
     if (!e) return NULL;
     e->name = name;
@@ -440,7 +440,7 @@ expr *make_leaf(parse *p, span at, expr_kind kind, const char *name, int64_t int
     return e;
 }
 
-expr *make_quantity(parse *p, span at, expr *number, int64_t unit_index) {
+expr *ast_make_quantity(parse *p, span at, expr *number, int64_t unit_index) {
     expr *e = number ? make(p, at, EXPR_QUANTITY, number->depth + 1) : NULL;
     if (!e) return NULL;
     e->a = number;
@@ -448,7 +448,7 @@ expr *make_quantity(parse *p, span at, expr *number, int64_t unit_index) {
     return e;
 }
 
-expr *make_unary(parse *p, span at, expr_op op, expr *a) {
+expr *ast_make_unary(parse *p, span at, expr_op op, expr *a) {
     expr *e = a ? make(p, at, EXPR_UNARY, a->depth + 1) : NULL;
     if (!e) return NULL;
     e->op = (uint8_t)op;
@@ -456,7 +456,7 @@ expr *make_unary(parse *p, span at, expr_op op, expr *a) {
     return e;
 }
 
-expr *make_binary(parse *p, span at, expr_op op, expr *a, expr *b) {
+expr *ast_make_binary(parse *p, span at, expr_op op, expr *a, expr *b) {
     expr *e = a && b ? make(p, at, EXPR_BINARY, deeper(a->kind == EXPR_BINARY ? a->depth : a->depth + 1, b->depth + 1))
                      : NULL;
     if (!e) return NULL;
@@ -464,15 +464,15 @@ expr *make_binary(parse *p, span at, expr_op op, expr *a, expr *b) {
     e->a = a;
     e->b = b;
     a->up = e;
-    if (op_precedence(op) == PREC_COMPARE && a->kind == EXPR_BINARY && !a->parens &&
-        op_precedence((expr_op)a->op) == PREC_COMPARE) {
+    if (ast_op_precedence(op) == PREC_COMPARE && a->kind == EXPR_BINARY && !a->parens &&
+        ast_op_precedence((expr_op)a->op) == PREC_COMPARE) {
         diag_error(p->d, FCP_E_SYNTAX, at, "comparisons do not chain");
         diag_hint(p->d, "write both: a < b and b < c");
     }
     return e;
 }
 
-expr *make_node(parse *p, span at, expr_kind kind, expr *a, expr *b, expr *c) {
+expr *ast_make_node(parse *p, span at, expr_kind kind, expr *a, expr *b, expr *c) {
     if (!a || !b || (kind == EXPR_IF && !c)) return NULL;
     expr *e = make(p, at, kind, 1 + deeper(deeper(a->depth, b->depth), c ? c->depth : 0));
     if (!e) return NULL;
@@ -482,7 +482,7 @@ expr *make_node(parse *p, span at, expr_kind kind, expr *a, expr *b, expr *c) {
     return e;
 }
 
-expr *make_call(parse *p, span at, const char *name, span name_at, arg_list args) {
+expr *ast_make_call(parse *p, span at, const char *name, span name_at, arg_list args) {
     expr *e = make(p, at, EXPR_CALL, args.depth + 1);
     if (!e) return NULL;
     e->name = name;
@@ -492,7 +492,7 @@ expr *make_call(parse *p, span at, const char *name, span name_at, arg_list args
     return e;
 }
 
-expr *make_list(parse *p, span at, expr_kind kind, arg_list elements) {
+expr *ast_make_list(parse *p, span at, expr_kind kind, arg_list elements) {
     expr *e = make(p, at, kind, elements.depth + 1);
     if (!e) return NULL;
     e->args = elements.first;
@@ -500,14 +500,14 @@ expr *make_list(parse *p, span at, expr_kind kind, arg_list elements) {
     return e;
 }
 
-expr *make_parens(expr *e, span at) {
+expr *ast_make_parens(expr *e, span at) {
     if (!e) return NULL;
     e->parens = true;
     e->at = at;
     return e;
 }
 
-arg_list make_arg(parse *p, const char *name, span name_at, expr *value) {
+arg_list ast_make_arg(parse *p, const char *name, span name_at, expr *value) {
     arg *a = fresh(p, sizeof *a);
     if (!a) return (arg_list){0};
     a->name = name;
@@ -516,34 +516,34 @@ arg_list make_arg(parse *p, const char *name, span name_at, expr *value) {
     return (arg_list){a, a, 1, value ? value->depth : 0};
 }
 
-arg_list make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value) {
-    arg_list one = make_arg(p, name, name_at, value);
+arg_list ast_make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value) {
+    arg_list one = ast_make_arg(p, name, name_at, value);
     if (one.first) one.first->as = as;
     return one;
 }
 
-arg_list join_args(arg_list list, arg_list more) {
+arg_list ast_join_args(arg_list list, arg_list more) {
     if (!list.first) return more;
     if (!more.first) return list;
     list.last->next = more.first;
     return (arg_list){list.first, more.last, list.count + more.count, deeper(list.depth, more.depth)};
 }
 
-entry_list make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value) {
+entry_list ast_make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value) {
     entry *e = value ? fresh(p, sizeof *e) : NULL;
     if (!e) return (entry_list){0};
     *e = (entry){.key = key, .key_at = key_at, .value = value, .as = as};
     return (entry_list){e, e};
 }
 
-entry_list join_entries(entry_list list, entry_list more) {
+entry_list ast_join_entries(entry_list list, entry_list more) {
     if (!list.first) return more;
     if (!more.first) return list;
     list.last->next = more.first;
     return (entry_list){list.first, more.last};
 }
 
-definition_list make_definition(parse *p, const char *name, span name_at, bool function, arg_list params, expr *body) {
+definition_list ast_make_definition(parse *p, const char *name, span name_at, bool function, arg_list params, expr *body) {
     definition *e = body ? fresh(p, sizeof *e) : NULL;
     if (!e) return (definition_list){0};
     *e = (definition){.name = name, .name_at = name_at, .function = function, .params = params.first,
@@ -551,14 +551,14 @@ definition_list make_definition(parse *p, const char *name, span name_at, bool f
     return (definition_list){e, e};
 }
 
-definition_list join_definitions(definition_list list, definition_list more) {
+definition_list ast_join_definitions(definition_list list, definition_list more) {
     if (!list.first) return more;
     if (!more.first) return list;
     list.last->next = more.first;
     return (definition_list){list.first, more.last};
 }
 
-void add_section(parse *p, const char *name, span name_at, entry_list entries) {
+void ast_add_section(parse *p, const char *name, span name_at, entry_list entries) {
     section *s = fresh(p, sizeof *s);
     if (!s) return;
     *s = (section){.name = name, .name_at = name_at, .entries = entries.first, .last = entries.last};
@@ -567,7 +567,7 @@ void add_section(parse *p, const char *name, span name_at, entry_list entries) {
     p->program->last_section = s;
 }
 
-void add_mask(parse *p, bool score, const char *name, span name_at, arg_list params, expr *body,
+void ast_add_mask(parse *p, bool score, const char *name, span name_at, arg_list params, expr *body,
               definition_list where) {
     mask *m = body ? fresh(p, sizeof *m) : NULL;
     if (!m) return;

@@ -83,7 +83,7 @@ static double read_seconds(const slice *s, size_t count) {
     double times[RUNS] = {0};
     for (size_t i = 0; f && i < count; i++)
         fprintf(f, "%lld %lld %lld %lld %s\n", (long long)s[i].q0, (long long)s[i].q1, (long long)s[i].k0,
-                (long long)s[i].k1, slice_kinds[s[i].kind]);
+                (long long)s[i].k1, bands_kinds[s[i].kind]);
     if (f) fclose(f);
     int size =
         snprintf(source, sizeof source, "batch { lengths = [%d] }\nplan { mask = slices(file(\"%s\")) }", TOKENS, path);
@@ -129,7 +129,7 @@ static void bench_kind(const workload_kind *w, size_t wanted) {
     for (int i = 0; i < RUNS && ok; i++) {
         arena memory = {0};
         double start = bench_now();
-        ok = slices_union(slices, made, &memory, &bands, &overlap) == FCP_OK;
+        ok = bands_of_slices(slices, made, &memory, &bands, &overlap) == FCP_OK;
         union_s[i] = bench_now() - start;
         const mc_env env = {.n = TOKENS, .queries = TOKENS, .bands = &bands};
         start = bench_now();

@@ -91,7 +91,7 @@ static void random_set(set *s, uint64_t seed, int64_t n) {
 
 static void unite(set *s) {
     arena_reset(&s->memory);
-    cr_assert_eq(slices_union(s->at, s->count, &s->memory, &s->bands, &s->overlap), FCP_OK);
+    cr_assert_eq(bands_of_slices(s->at, s->count, &s->memory, &s->bands, &s->overlap), FCP_OK);
 }
 
 static bool allows(const set *s, int64_t q, int64_t k) {
@@ -466,7 +466,7 @@ Test(slices, blow_up_is_an_error) {
         all[count++] = (slice){0, side, at, at + 100, SLICE_FULL, 1};
         all[count++] = (slice){0, side, at, at + side + 19, SLICE_BOTH, 2};
     }
-    cr_assert_eq(slices_union(all, count, &memory, &bands, &overlap), FCP_E_TOO_LARGE);
+    cr_assert_eq(bands_of_slices(all, count, &memory, &bands, &overlap), FCP_E_TOO_LARGE);
     free(all);
     arena_free(&memory);
 }
@@ -478,7 +478,7 @@ Test(slices, far_positions) {
     slices_overlap overlap;
     const slice all[3] = {
         {0, far, 0, far, SLICE_CAUSAL, 1}, {far - 3, far, 0, far, SLICE_BOTH, 2}, {0, 1, far - 1, far, SLICE_FULL, 3}};
-    cr_assert_eq(slices_union(all, 3, &memory, &bands, &overlap), FCP_OK);
+    cr_assert_eq(bands_of_slices(all, 3, &memory, &bands, &overlap), FCP_OK);
     cr_assert(mc_in_bands(&bands, far - 1, far - 1) && mc_in_bands(&bands, 0, far - 1) &&
               !mc_in_bands(&bands, 1, far - 1));
     cr_assert(overlap.pairs == 1 && overlap.first == 0 && overlap.second == 1);

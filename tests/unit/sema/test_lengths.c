@@ -184,8 +184,8 @@ Test(lengths, decimals) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t mantissa, value = 0;
         int exponent;
-        bool good = parse_decimal(cases[i].text, &mantissa, &exponent) &&
-                    scale_decimal(mantissa, exponent + cases[i].power, &value);
+        bool good = sema_parse_decimal(cases[i].text, &mantissa, &exponent) &&
+                    sema_scale_decimal(mantissa, exponent + cases[i].power, &value);
         cr_expect_eq(good, cases[i].good, "%s", cases[i].text);
         if (good) cr_expect_eq(value, cases[i].value, "%s: %" PRIu64, cases[i].text, value);
     }
@@ -208,7 +208,7 @@ Test(lengths, lognormal_is_lognormal) {
     const lognormal l = {
         .median = 1000000, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 7, .sigma = (uint64_t)(1.06 * 4294967296.0)};
     enum { COUNT = 200000 };
-    cr_assert(draw_lognormal(&l, COUNT, 0, &drawn));
+    cr_assert(sema_draw_lognormal(&l, COUNT, 0, &drawn));
     cr_assert_eq(drawn.count, COUNT);
     qsort(drawn.at, drawn.count, sizeof *drawn.at, ascending);
     static const struct {
@@ -230,7 +230,7 @@ Test(lengths, lognormal_limits) {
     /* sums to the tokens asked for; within min and max, but for the last */
     lengths drawn = {0};
     lognormal l = {.median = 2000, .min = 100, .max = 5000, .seed = 1, .sigma = UINT64_C(1) << 32};
-    cr_assert(draw_lognormal(&l, 0, 1 << 20, &drawn));
+    cr_assert(sema_draw_lognormal(&l, 0, 1 << 20, &drawn));
     cr_expect_eq(drawn.sum, 1 << 20);
     for (size_t i = 0; i + 1 < drawn.count; i++) cr_assert(drawn.at[i] >= 100 && drawn.at[i] <= 5000);
     cr_expect_leq(drawn.at[drawn.count - 1], 5000);
@@ -238,20 +238,20 @@ Test(lengths, lognormal_limits) {
     /* no spread: the median itself; the widest: still within bounds */
     drawn = (lengths){0};
     l = (lognormal){.median = 12345, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 1, .sigma = 0};
-    cr_assert(draw_lognormal(&l, 100, 0, &drawn));
+    cr_assert(sema_draw_lognormal(&l, 100, 0, &drawn));
     for (size_t i = 0; i < drawn.count; i++) cr_assert_eq(drawn.at[i], 12345);
     free(drawn.at);
     drawn = (lengths){0};
     l = (lognormal){.median = 1, .min = 1, .max = UINT64_C(1) << 20, .seed = 1, .sigma = UINT64_C(8) << 32};
-    cr_assert(draw_lognormal(&l, 100000, 0, &drawn));
+    cr_assert(sema_draw_lognormal(&l, 100000, 0, &drawn));
     for (size_t i = 0; i < drawn.count; i++) cr_assert(drawn.at[i] >= 1 && drawn.at[i] <= UINT64_C(1) << 20);
     free(drawn.at);
     /* another seed, another batch; the same seed, the same batch */
     lengths a = {0}, b = {0}, c = {0};
     l = (lognormal){.median = 1 << 20, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 1, .sigma = UINT64_C(1) << 32};
-    cr_assert(draw_lognormal(&l, 50, 0, &a) && draw_lognormal(&l, 50, 0, &b));
+    cr_assert(sema_draw_lognormal(&l, 50, 0, &a) && sema_draw_lognormal(&l, 50, 0, &b));
     l.seed = 2;
-    cr_assert(draw_lognormal(&l, 50, 0, &c));
+    cr_assert(sema_draw_lognormal(&l, 50, 0, &c));
     cr_expect_arr_eq(a.at, b.at, 50 * sizeof *a.at);
     cr_expect_arr_neq(a.at, c.at, 50 * sizeof *a.at);
     free(a.at);
