@@ -205,53 +205,6 @@ bool sema_declare_arrays(sema *s) {
     return true;
 }
 
-bool sema_override_field(sema *s, const char *typed) {
-    uint32_t number = diag_source(s->d, "--field", typed, strlen(typed), false);
-    if (number == UINT32_MAX) return sema_no_memory(s);
-    const char *equals = strchr(typed, '=');
-    size_t length = equals ? (size_t)(equals - typed) : 0;
-    const span whole = {number, 0, (uint32_t)strlen(typed)}, name_at = {number, 0, (uint32_t)length};
-    if (!length || !equals[1]) {
-        diag_error(s->d, FCP_E_SYNTAX, whole, "--field takes a name and a file: --field doc=doc.npy");
-        return true;
-    }
-    const char *names[64];
-    size_t count = 0;
-    for (section *x = s->program.sections; x; x = x->next)
-        for (entry *e = x->entries; e; e = e->next) {
-            if (e->as != IS_FIELD) continue;
-            if (count < 64) names[count++] = e->key;
-            if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
-            const span path_at = {number, (uint32_t)length + 1, whole.end};
-            expr *call = sema_new_expr(s, EXPR_CALL, whole), *path = sema_new_expr(s, EXPR_STRING, path_at);
-            arg *a = ARENA_ZNEW(s->scratch, arg, 1);
-            if (!call || !path || !a) return sema_no_memory(s);
-            path->name = arena_copy(s->scratch, equals + 1, strlen(equals + 1));
-            if (!path->name) return sema_no_memory(s);
-            *a = (arg){.value = path};
-            call->name = "file";
-            call->name_at = whole;
-            call->args = a;
-            call->arg_count = 1;
-            for (const arg *old = e->value->kind == EXPR_CALL ? e->value->args : NULL; old; old = old->next) {
-                if (!old->name) continue; /* range and over stay */
-                arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
-                if (!copy) return sema_no_memory(s);
-                *copy = *old;
-                copy->next = NULL;
-                a = a->next = copy;
-                call->arg_count++;
-            }
-            e->value = call;
-            return true;
-        }
-    diag_error(s->d, FCP_E_UNKNOWN_NAME, name_at, "the batch has no field '%.*s'", (int)length, typed);
-    const char *nearest = diag_nearest(typed, length, names, count);
-    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    else if (!count) diag_hint(s->d, "declare it first: batch { field %.*s = given }", (int)length, typed);
-    return true;
-}
-
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
 bool sema_load_array(sema *s, uint32_t array) {

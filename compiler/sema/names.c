@@ -25,6 +25,12 @@ int sema_find_word(const char *const *names, int count, const char *name) {
     return -1;
 }
 
+void sema_free(sema *s) {
+    free(s->symbols);
+    free(s->memos);
+    free(s->places);
+}
+
 bool sema_no_memory(sema *s) {
     if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     s->failed = true;
