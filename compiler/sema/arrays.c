@@ -207,7 +207,8 @@ bool sema_declare_arrays(sema *s) {
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-bool sema_load_array(sema *s, uint32_t array) {
+/* Reads the values of an array and checks them; `keep` off: they are not kept. */
+static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = 0;
@@ -222,13 +223,15 @@ bool sema_load_array(sema *s, uint32_t array) {
         a->array.file = of->array.file;
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
         if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
-    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, &a->array);
-    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, &a->array);
+    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, keep, &a->array);
+    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, keep, &a->array);
     else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
     a->loaded = good;
     a->wrong = !good;
     return good;
 }
+
+bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
 
 bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
     *out_op = e->c ? MC_LOAD2 : MC_LOAD;
@@ -338,4 +341,7 @@ void sema_finish_arrays(sema *s) {
         }
     p->arrays = arrays;
     p->array_count = count;
+    /* the others are checked like those, so that a wrong file is not first noticed when some mask reads it */
+    for (uint32_t i = 0; i < s->array_count && !s->plan; i++)
+        if (number[i] == ARRAY_ANY && s->arrays[i]->run_of == ARRAY_ANY) load(s, i, false);
 }

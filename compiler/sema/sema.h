@@ -115,15 +115,17 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);
 bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
 /* Reads the values of an array, once. Fields are read after the lengths. False: reported. */
 bool sema_load_array(sema *s, uint32_t array);
-/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. */
+/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. Fields and
+ * tables that it does not read are checked and not kept. */
 void sema_finish_arrays(sema *s);
 
 /* array_values.c: what a field or table is made of, read from its declaration or file. */
 /* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in
- * the program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
-bool sema_read_table(sema *s, const char *what, const expr *value, program_array *out);
+ * the program's memory; `keep` off: only checks them, and leaves data NULL. `what` is what messages call it: "table
+ * 'bias'". False: reported. */
+bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out);
 /* Reads a field of `tokens` integers (0: of any number) from a list or file(...); record.kind and the range are set. */
-bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
+bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out);
 /* The starts of runs of a field, by sequence; without lengths its values are those of one sequence. */
 bool sema_read_runs(sema *s, const program_array *of, program_array *out);
 
@@ -138,8 +140,10 @@ void sema_warn_unused(sema *s);
 /* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory,
  * reported. */
 char *sema_path(sema *s, const expr *e);
-/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
+/* Reads a whole file of `most` bytes at most, or 256 MiB if it is no regular file; malloc'd. NULL: reported at `at`. */
 char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
+/* Removes the byte-order mark at the beginning of a text file. False: it is no text in UTF-8, reported with `code`. */
+bool sema_plain_text(sema *s, const char *path, span at, fcp_code code, char *bytes, size_t *size);
 /* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
 span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
 /* Is a file .npy: by its first bytes, or by its name? */
