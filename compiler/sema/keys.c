@@ -165,12 +165,16 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     return true;
 }
 
-/* A positive number, whole or with a point, as mantissa and exponent. */
-static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantissa, int *exponent) {
+/* A number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
+static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
     *exponent = 0;
+    if (minus) {
+        *minus = v->kind == EXPR_UNARY && v->op == OP_NEG;
+        if (*minus) v = v->a;
+    }
     if (v->kind == EXPR_INT) *mantissa = (uint64_t)v->integer;
     else if (v->kind == EXPR_QUANTITY) {
         diag_error(s->d, FCP_E_UNIT, v->at, "%s takes no unit", e->key);
@@ -183,7 +187,7 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantis
         return false;
     }
     if (*mantissa) return true;
-    diag_error(s->d, FCP_E_VALUE, v->at, "%s must be larger than 0", e->key);
+    diag_error(s->d, FCP_E_VALUE, v->at, minus ? "%s must not be 0" : "%s must be larger than 0", e->key);
     return false;
 }
 
@@ -226,11 +230,13 @@ void sema_check_model(sema *s, const sema_keys *k) {
     p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
     uint64_t mantissa;
     int exponent;
-    if (!number_key(s, k, KEY_SCALE, &mantissa, &exponent)) return;
-    const expr *scale = k->at[KEY_SCALE]->value;
+    bool minus;
+    if (!number_key(s, k, KEY_SCALE, &minus, &mantissa, &exponent)) return;
+    const expr *scale = minus ? k->at[KEY_SCALE]->value->a : k->at[KEY_SCALE]->value;
     if (scale->kind == EXPR_INT) p->scale = (double)scale->integer;
     else if (exponent < -19 || exponent > 19 || !real_parse(scale->name, &p->scale))
         diag_error(s->d, FCP_E_VALUE, scale->at, "scale is out of range");
+    if (minus) p->scale = -p->scale;
 }
 
 void sema_check_cluster(sema *s, const sema_keys *k) {
@@ -270,7 +276,7 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
         quantity_key(s, k, KEY_MEMORY, UNIT_BYTES, &p->memory_cap) ? k->at[KEY_MEMORY]->value->at : SPAN_NONE;
     uint64_t mantissa;
     int exponent;
-    if (number_key(s, k, KEY_OVERSUBSCRIPTION, &mantissa, &exponent)) {
+    if (number_key(s, k, KEY_OVERSUBSCRIPTION, NULL, &mantissa, &exponent)) {
         uint64_t milli;
         if (!sema_scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
             diag_error(s->d, FCP_E_VALUE, k->at[KEY_OVERSUBSCRIPTION]->value->at,

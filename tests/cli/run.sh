@@ -92,6 +92,11 @@ holds "lengths took effect" json '.tokens == 600 and .sequences == 3'
 ok "replaces an existing plan" "$fcpc" -q a.fcp -D plan.block=256 -o b.plan
 holds "replaced" sh -c '! cmp -s a.plan b.plan'
 cp b.plan c.plan
+ok "a scale may be negative" "$fcpc" -q a.fcp -D scale=-0.5 -o negative.plan
+holds "it is in the plan" sh -c "\"$fcpc\" dump --json negative.plan | jq -e '[.. | .scale? // empty] == [-0.5]'"
+ok "attention with a negative scale is right, forward and backward" "$fcpc" --json run negative.plan
+holds "each tensor was checked" json '[.tensors[].ok] | length == 5 and all'
+rm -f negative.plan
 bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=100 -o b.plan
 holds "the old plan is as it was" cmp -s b.plan c.plan
 program w.fcp 'cluster { gpus = 8 }; batch { lengths = [64K, 4K x 8] }; plan { mask = causal; block = 8K }'
@@ -147,7 +152,8 @@ bad "a range by -D" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.doc=file("
 bad "an unknown field" 1 E200 data/f.fcp --field marks=mark.txt
 bad "a field of another length" 1 E320 data/f.fcp --field mark=mark.txt -D 'batch.lengths=[300, 401]'
 bad "--field for a plan that is not run" 2 E001 show data/f.plan --field mark=mark.txt
-bad "--field of a field that the plan does not read" 2 E001 run data/f.plan --field dok=mark.txt
+ok "--field of a field that the plan does not read" "$fcpc" run data/f.plan --field other=mark.txt
+holds "a warning says so" grep -q "warning: the plan reads no field 'other'" stderr
 bad "--field of a file that is not there" 1 E010 run data/f.plan --field mark=absent.txt
 sed 's/^7/6/' data/doc.txt > data/new.txt
 bad "another file in its place" 1 E322 run data/f.plan --field doc=data/new.txt
