@@ -547,6 +547,7 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     switch (ref) {
     case REF_VAR:
         if (e->index == VARIABLE_S) return f->s;
+        s->names_h |= variable_ops[e->index] == MC_H;
         return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
     case REF_PARAM: return f->args[e->index];
     case REF_DEF_PARAM: return f->def_args[e->index];

@@ -41,6 +41,7 @@ typedef struct sema {
     size_t memo_count, memo_room;
     span *places;               /* malloc'd; number 0 is unused */
     uint32_t place_count, place_room;
+    bool names_h;               /* what was lowered so far names h */
     uint32_t depth, steps, in_index; /* in_index: what is lowered is written inside [ ] */
     uint64_t guarded;           /* how many nodes were made or reused whose meaning depends on their guard */
     bool failed;                /* too large, or out of memory: reported */
