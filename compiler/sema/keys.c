@@ -42,19 +42,19 @@ enum { PROFILES = sizeof profiles / sizeof *profiles };
 /* --- the sections' entries ---------------------------------------------------------------------------------------- */
 
 static void unknown_key(sema *s, section_id id, const entry *e) {
-    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", ast_section_names[id], e->key);
+    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", words_sections[id], e->key);
     const char *names[KEY_COUNT];
     size_t count = 0;
     for (int k = 0; k < KEY_COUNT; k++)
-        if (ast_key_table[k].section == id) names[count++] = ast_key_table[k].name;
+        if (words_keys[k].section == id) names[count++] = words_keys[k].name;
     const char *nearest = diag_nearest(e->key, strlen(e->key), names, count);
     if (nearest) {
         diag_hint(s->d, "did you mean '%s'?", nearest);
         return;
     }
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(ast_key_table[k].name, e->key)) {
-            diag_hint(s->d, "'%s' is a key of %s", e->key, ast_section_names[ast_key_table[k].section]);
+        if (!strcmp(words_keys[k].name, e->key)) {
+            diag_hint(s->d, "'%s' is a key of %s", e->key, words_sections[words_keys[k].section]);
             return;
         }
     text list = {0};
@@ -66,13 +66,13 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
 
 void sema_collect_keys(sema *s, sema_keys *k) {
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = ast_find_section(x->name);
+        section_id id = words_find_section(x->name);
         if (id == SECTION_COUNT) {
             k->misspelled = true;
             bool is_mask = !strcmp(x->name, "mask") || !strcmp(x->name, "score");
             diag_error(s->d, FCP_E_UNKNOWN_NAME, x->name_at, is_mask ? "'%s' is not a section" : "unknown section '%s'",
                        x->name);
-            const char *nearest = diag_nearest(x->name, strlen(x->name), ast_section_names, SECTION_COUNT);
+            const char *nearest = diag_nearest(x->name, strlen(x->name), words_sections, SECTION_COUNT);
             if (is_mask) diag_hint(s->d, "a mask is an expression: mask name(parameters) = k <= q");
             else if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
             else diag_hint(s->d, "the sections are model, cluster, batch and plan");
@@ -86,7 +86,7 @@ void sema_collect_keys(sema *s, sema_keys *k) {
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
             if (e->as) continue; /* arrays.c */
-            key_id key = ast_find_key(id, e->key);
+            key_id key = words_find_key(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
                 diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is given twice", e->key);
@@ -146,7 +146,7 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
-    if (v->kind != EXPR_QUANTITY || ast_unit_table[v->integer].dimension != dimension) {
+    if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
         if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
@@ -156,7 +156,7 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
     int exponent = 0;
     bool good = v->a->kind == EXPR_INT || sema_parse_decimal(v->a->name, &mantissa, &exponent);
-    good = good && sema_scale_decimal(mantissa, exponent + ast_unit_table[v->integer].power, &result);
+    good = good && sema_scale_decimal(mantissa, exponent + words_units[v->integer].power, &result);
     if (!good || !result) {
         diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
         return false;

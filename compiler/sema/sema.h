@@ -60,17 +60,6 @@ expr *sema_new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
-enum { MASK_VARIABLES = 4, VARIABLE_S = MASK_VARIABLES, SCORE_VARIABLES };
-enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
-       MASK_BUILTINS,
-       BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
-       SCORE_BUILTINS };
-enum { MODEL_FIGURES = 2 };
-extern const char *const sema_mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
-/* min max abs exact run rect slices, and the functions of scores */
-extern const char *const sema_mask_builtins[SCORE_BUILTINS];
-extern const char *const sema_model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
-int sema_find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool sema_no_memory(sema *s);                              /* reports it, once; false */
 bool sema_declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
 mask *sema_find_mask(const sema *s, const ast *where, const char *name);
