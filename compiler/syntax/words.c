@@ -41,12 +41,11 @@ static const struct { const char *spelling; int precedence; } ops[OP_COUNT] = {
 const char *words_op_spelling(expr_op op) { return ops[op].spelling; }
 int words_op_precedence(expr_op op) { return ops[op].precedence; }
 
-const unit words_units[] = {
+const unit words_units[UNIT_COUNT] = {
 #define X(spelling, dimension, power) {spelling, dimension, power},
     UNITS(X)
 #undef X
 };
-enum { UNIT_COUNT = sizeof words_units / sizeof *words_units };
 
 int words_find_unit(const char *word, size_t size) {
     for (int i = 0; i < UNIT_COUNT; i++)

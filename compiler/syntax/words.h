@@ -67,7 +67,12 @@ typedef struct unit {
     unit_dimension dimension;
     int power;
 } unit;
-extern const unit words_units[];
+enum {
+#define X(spelling, dimension, power) +1
+    UNIT_COUNT = 0 UNITS(X)
+#undef X
+};
+extern const unit words_units[UNIT_COUNT];
 int words_find_unit(const char *word, size_t size); /* index into words_units, -1 for none */
 const char *words_nearest_unit(const char *word, size_t size);
 
