@@ -418,7 +418,7 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     r->times.schedule += now() - start;
     start = now();
     if (!code && (code = fcp_plan_check(plan, &err) ? FCP_E_INTERNAL : FCP_OK) == FCP_OK)
-        code = fcp_plan_verify(plan, NULL, &err) ? FCP_E_INTERNAL : FCP_OK;
+        code = fcp_plan_verify(plan, NULL, NULL, &err) ? FCP_E_INTERNAL : FCP_OK;
     r->times.verify = now() - start;
     if (code) {
         if (code == FCP_E_INTERNAL)
