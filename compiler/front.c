@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/base/clock.h"
+#include "compiler/base/sized.h"
 #include "compiler/sema/sema.h"
 #include "compiler/workspace.h"
 
@@ -122,11 +123,13 @@ static bool parse_sources(sema *s, uint32_t base, size_t errors) {
 
 static void run(sema *s, const fcpc_options *options, uint32_t base, size_t errors) {
     if (!parse_sources(s, base, errors)) return;
-    for (size_t i = 0; options && i < options->define_count; i++)
+    sema_list_files(s);
+    for (size_t i = 0; i < options->define_count; i++)
         if (!override(s, options->defines[i])) return;
-    if (options && options->lengths_file && !override_lengths(s, options->lengths_file)) return;
-    for (size_t i = 0; options && i < options->field_count; i++)
+    if (options->lengths_file && !override_lengths(s, options->lengths_file)) return;
+    for (size_t i = 0; i < options->field_count; i++)
         if (!sema_override_field(s, options->fields[i])) return;
+    sema_list_files(s); /* those that options name */
     if (diag_errors(s->d) > errors || !sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     /* a plan holds the arrays that its own mask and score read, and no others */
     for (mask *m = s->program.masks; m && !s->plan; m = m->next) expr_check_mask(s, m);
@@ -152,9 +155,12 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
     size_t errors = d ? diag_errors(d) : 0, kept = d ? fcpc_diagnostics_count(d) : 0;
     uint32_t base = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
     if (base != UINT32_MAX) {
+        fcpc_options asked;
+        fcp_error wrong;
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = base, .folder = folder, .plan = plan};
         p->mask_span = p->score_span = SPAN_NONE;
-        run(&s, options, base, errors);
+        if (sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) run(&s, &asked, base, errors);
+        else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? first_code(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);
         if (code == FCP_OK && diag_errors(d) > errors) code = first_code(d, kept);
@@ -201,11 +207,19 @@ void fcpc_program_free(fcpc_program *program) {
     arena_free(&a);
 }
 
+const char *fcpc_version(void) { return FCPC_VERSION; }
+
 char *fcpc_program_print(const fcpc_program *program) { return strdup(program->canonical); }
 
 const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count) {
     *out_count = program->length_count;
     return program->lengths;
+}
+
+const char *fcpc_program_file(const fcpc_program *program, size_t number) {
+    const struct program_file *f = program->files;
+    while (f && number--) f = f->next;
+    return f ? f->path : NULL;
 }
 
 const uint64_t *fcpc_program_queries(const fcpc_program *program) { return program->queries; }
