@@ -23,6 +23,7 @@
 #include "runtime/base/clock.h"
 #include "compiler/lower/lower.h"
 #include "compiler/place/place.h"
+#include "compiler/base/sized.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -506,13 +507,17 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, batch, stop, d ? d : unheard, out_times, out_plan);
+    fcpc_batch own;
+    fcp_error err;
+    fcp_code code = sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
+    else code = plan_batch(program, &own, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }
 
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
-    const fcpc_batch batch = {.lengths = lengths, .count = count};
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
     return fcpc_plan_batch(program, &batch, stop, d, out_times, out_plan);
 }

@@ -29,7 +29,7 @@ enum { DRAWS = 3000 };
 static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
     const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
     if (sanitizer && *sanitizer) draws /= 6; /* slower there */
-    fcpc_options options = {.defines = define, .define_count = define ? 2 : 0};
+    fcpc_options options = {.size = sizeof(fcpc_options), .defines = define, .define_count = define ? 2 : 0};
     unsigned run = 0, refused = 0;
     if (wanted && *wanted) draws = (unsigned)strtoul(wanted, NULL, 10);
     random_program *p = calloc(1, sizeof *p);
@@ -69,7 +69,7 @@ static inline void run_examples(bool sm90) {
         for (size_t j = 0; j < 8 && small_examples[i].defines[j]; j++) defines[count++] = small_examples[i].defines[j];
         snprintf(path, sizeof path, "examples/%s", small_examples[i].file);
         snprintf(lengths, sizeof lengths, "batch.lengths=%s", small_examples[i].lengths);
-        fcpc_options options = {.defines = defines, .define_count = count};
+        fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = count};
         fcp_plan *plan = make_plan(path, NULL, &options, &picture);
         cr_assert(plan, "%s: %s", path, picture);
         judge_plan(plan, sm90 ? &fibers_sm90_backend : i % 2 ? &fibers_backend : &fibers_ordered_backend, i, i % 4 == 0, path);

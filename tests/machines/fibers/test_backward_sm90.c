@@ -53,7 +53,7 @@ Test(backward_sm90, random_programs) {
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (seed % 2 ? 2 : 4);
         if (cost > 32 || p->tokens * p->heads < 64) continue;
         char *picture;
-        fcpc_options options = {.defines = (const char **)(uintptr_t)defines, .define_count = 3};
+        fcpc_options options = {.size = sizeof(fcpc_options), .defines = (const char **)(uintptr_t)defines, .define_count = 3};
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
         const fcp_problem *problem = plan ? plan->problem : NULL;
         bool has = problem && fibers_kernels_find(problem->head_dim, (fcp_dtype)problem->dtype, plan->score_count != 0);

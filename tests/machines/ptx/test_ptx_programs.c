@@ -7,7 +7,7 @@
 
 /* NULL where it has no plan, or no kernels. */
 static fcp_plan *plan_of(const random_program *p) {
-    fcpc_options options = {0};
+    fcpc_options options = FCPC_OPTIONS_INIT;
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;

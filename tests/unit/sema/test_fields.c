@@ -38,7 +38,7 @@ static void plan_it(made *m, const fcpc_batch *batch) {
 
 static void make_plan(made *m, const char *source) {
     make_program(m, source);
-    plan_it(m, &(fcpc_batch){0});
+    plan_it(m, &(fcpc_batch)FCPC_BATCH_INIT);
 }
 
 static void free_made(made *m) {
@@ -250,7 +250,9 @@ Test(fields, batches) {
         {{.lengths = empty, .count = 1, .fields = &own, .field_count = 1}, FCP_E_FIELD, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        plan_it(&m, &cases[i].batch);
+        fcpc_batch batch = cases[i].batch;
+        batch.size = sizeof batch;
+        plan_it(&m, &batch);
         cr_expect_eq(m.code, cases[i].code, "case %d: %s", (int)i, m.said);
         cr_expect(strstr(m.said, cases[i].says), "case %d: %s", (int)i, m.said);
         m.code = FCP_OK;
@@ -263,7 +265,7 @@ Test(fields, given_is_as_declared) {
     int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
     made a, b;
     make_program(&a, given);
-    plan_it(&a, &(fcpc_batch){.fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
+    plan_it(&a, &(fcpc_batch){.size = sizeof(fcpc_batch), .fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
     make_plan(&b, "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = [1, 1, 0, 0, 1] }\n"
                   "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }");
     cr_assert(a.code == FCP_OK && b.code == FCP_OK, "%s%s", a.said, b.said);
