@@ -2,9 +2,10 @@
  *
  * Requires: sources without #include, so that the text of a source is all that its cubin depends on.
  * Gives:    jit.h.
- * Cost:     a hit reads the entry and hashes it. A miss takes as long as NVRTC does: of several sources the longest, if there
- *           are as many cores and NVRTC is of CUDA 12.3 or later (older ones optimise one program at a time). NVRTC's own file
- *           (100 MB) is hashed once: the cache remembers the hash with the file's path, inode, size and time.
+ * Cost:     a hit reads the entry and hashes it. A miss takes as long as NVRTC does: of several sources the longest,
+ *           if there are as many cores and NVRTC is of CUDA 12.3 or later (older ones optimise one program at a time).
+ *           NVRTC's own file (100 MB) is hashed once: the cache remembers the hash with the file's path, inode, size
+ *           and time.
  * Threads:  only NVRTC runs in threads of its own. The cache and the warning are touched by the caller's thread alone.
  */
 #include "runtime/kernels/jit.h"
@@ -145,7 +146,8 @@ static void *read_own(const char *path, size_t least, size_t *out_size) {
 }
 
 /* Writes `head` and then `bytes` to a file of the cache, whole or not at all. A failure becomes the warning. */
-static void write_own(fcp_jit *j, const char *path, const void *head, size_t head_size, const void *bytes, size_t size) {
+static void write_own(fcp_jit *j, const char *path, const void *head, size_t head_size, const void *bytes,
+                      size_t size) {
     fcp_beside f;
     struct stat s;
     if (!lstat(path, &s) && !S_ISREG(s.st_mode)) {
@@ -173,8 +175,8 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
-/* Makes `hash` a hash of itself and of `size` bytes behind it. They go in as their own hash, so that where one text ends and
- * the next begins makes a difference. */
+/* Makes `hash` a hash of itself and of `size` bytes behind it. They go in as their own hash, so that where one text
+ * ends and the next begins makes a difference. */
 static bool hash_add(uint8_t hash[HASH], const void *bytes, size_t size) {
     uint8_t both[2 * HASH];
     memcpy(both, hash, HASH);
@@ -182,9 +184,9 @@ static bool hash_add(uint8_t hash[HASH], const void *bytes, size_t size) {
 }
 static bool hash_add_text(uint8_t hash[HASH], const char *text) { return hash_add(hash, text, strlen(text)); }
 
-/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file, so that a run whose kernels are all in the cache
- * neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if the search for
- * NVRTC would go through the same places. */
+/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file, so that a run whose kernels are all in
+ * the cache neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if
+ * the search for NVRTC would go through the same places. */
 typedef struct compiler_record {
     char magic[8], path[400];
     uint8_t search[HASH]; /* of the environment variables that decide which file is found */
@@ -215,7 +217,8 @@ static bool hash_search(uint8_t out[HASH]) {
     return good;
 }
 
-/* Reads the compiler_record at `path`. False: it cannot be believed, or NVRTC is loaded already and was another file. */
+/* Reads the compiler_record at `path`. False: it cannot be believed, or NVRTC is loaded already and was another
+ * file. */
 static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     uint8_t digest[HASH], search[HASH];
     size_t size;
@@ -237,8 +240,8 @@ static fcp_code load_nvrtc(fcp_jit *j, fcp_error *err) {
     return j->nvrtc ? FCP_OK : fcp_nvrtc_open(&j->nvrtc, err);
 }
 
-/* Says which NVRTC compiles: from the record, or by loading it, hashing its file and writing the record. If the file cannot
- * be read, the disk cache is given up with a warning. */
+/* Says which NVRTC compiles: from the record, or by loading it, hashing its file and writing the record. If the file
+ * cannot be read, the disk cache is given up with a warning. */
 static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
     char *path = path_join(j->folder, "nvrtc");
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -271,8 +274,8 @@ static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-static bool entry_key(const compiler *c, const char *name, const char *source, const char *arch, const char *const *options,
-                   uint8_t out[HASH]) {
+static bool entry_key(const compiler *c, const char *name, const char *source, const char *arch,
+                      const char *const *options, uint8_t out[HASH]) {
     const int32_t version[3] = {CACHE_VERSION, c->major, c->minor};
     memcpy(out, c->hash, HASH);
     bool good = hash_add(out, version, sizeof version) && hash_add_text(out, name) && hash_add_text(out, arch) &&
@@ -321,13 +324,14 @@ static void entry_write(fcp_jit *j, const char *path, const uint8_t key[HASH], c
 }
 
 /* Says the key of a source's entry, and its path (malloc'd; NULL: there is no disk cache). */
-static fcp_code entry_locate(fcp_jit *j, const char *name, const char *source, const char *arch, const char *const *options,
-                       uint8_t key[HASH], char **path, fcp_error *err) {
+static fcp_code entry_locate(fcp_jit *j, const char *name, const char *source, const char *arch,
+                             const char *const *options, uint8_t key[HASH], char **path, fcp_error *err) {
     compiler c;
     fcp_code code = compiler_find(j, &c, err);
     free(*path);
     *path = NULL;
-    if (!code && j->folder && (!entry_key(&c, name, source, arch, options, key) || !(*path = entry_path(j, key, ".cubin"))))
+    if (!code && j->folder &&
+        (!entry_key(&c, name, source, arch, options, key) || !(*path = entry_path(j, key, ".cubin"))))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
     return code;
 }
@@ -352,8 +356,8 @@ static void *task_compile(void *argument) {
     return NULL;
 }
 
-/* Looks for a source's entry in the cache. A miss loads NVRTC; the file that is loaded need not be the one that the record
- * names, and with another one the entry has another key: so after loading it looks once more. */
+/* Looks for a source's entry in the cache. A miss loads NVRTC; the file that is loaded need not be the one that the
+ * record names, and with another one the entry has another key: so after loading it looks once more. */
 static fcp_code task_look_up(fcp_jit *j, task *t, fcp_error *err) {
     fcp_jit_part *p = t->part;
     bool loaded = j->nvrtc != NULL;
@@ -368,8 +372,8 @@ static fcp_code task_look_up(fcp_jit *j, task *t, fcp_error *err) {
     return code;
 }
 
-/* Compiles the sources that the cache did not have: the first in this thread, the others in threads beside it. If a thread
- * cannot be made, its source is compiled in this one. */
+/* Compiles the sources that the cache did not have: the first in this thread, the others in threads beside it. If a
+ * thread cannot be made, its source is compiled in this one. */
 static fcp_code tasks_compile(fcp_jit *j, task *tasks, uint32_t count, fcp_error *err) {
     uint32_t missing = 0;
     for (uint32_t i = 0; i < count; i++) missing += !tasks[i].part->cached;
@@ -386,7 +390,8 @@ static fcp_code tasks_compile(fcp_jit *j, task *tasks, uint32_t count, fcp_error
     for (uint32_t i = 0; i < count; i++)
         if (tasks[i].started) pthread_join(tasks[i].thread, NULL);
     for (uint32_t i = 0; i < count; i++)
-        if (!tasks[i].part->cached && !tasks[i].code && tasks[i].path) entry_write(j, tasks[i].path, tasks[i].key, &tasks[i].part->cubin);
+        if (!tasks[i].part->cached && !tasks[i].code && tasks[i].path)
+            entry_write(j, tasks[i].path, tasks[i].key, &tasks[i].part->cubin);
     for (uint32_t i = 0; i < count; i++)
         if (tasks[i].code) {
             *err = tasks[i].err;

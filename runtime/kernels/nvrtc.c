@@ -3,7 +3,8 @@
  * Requires: a source without #include.
  * Gives:    nvrtc.h.
  * Cost:     60 to 1000 ms a compilation.
- * NVRTC's functions are declared in nvrtc_symbols.h rather than included, so that a machine without CUDA can build this.
+ * NVRTC's functions are declared in nvrtc_symbols.h rather than included, so that a machine without CUDA can build
+ * this.
  */
 #include "runtime/kernels/nvrtc.h"
 
@@ -20,7 +21,8 @@ static const char *const symbols[] = {
 #undef X
 };
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
-_Static_assert(sizeof(struct fcp_nvrtc_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "the table holds pointers and nothing else");
+_Static_assert(sizeof(struct fcp_nvrtc_table) == SYMBOL_COUNT * sizeof(void (*)(void)),
+               "the table holds pointers and nothing else");
 
 static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
 static const fcp_library library = {"NVRTC", "FCP_NVRTC", names, symbols, SYMBOL_COUNT,
@@ -81,8 +83,8 @@ static uint32_t number_before(const char *line, const char *what) {
     return begin < at ? (uint32_t)strtoul(begin, NULL, 10) : 0;
 }
 
-/* Fills c->kernels from the log. For each kernel ptxas prints a line "Compiling entry function 'f' for 'sm_80'", then one with
- * its stack and spills, then one with its registers, barriers and shared memory. */
+/* Fills c->kernels from the log. For each kernel ptxas prints a line "Compiling entry function 'f' for 'sm_80'", then
+ * one with its stack and spills, then one with its registers, barriers and shared memory. */
 static void read_costs(fcp_cubin *c) {
     char *line = c->log;
     fcp_kernel_cost *k = NULL;
@@ -128,7 +130,8 @@ static char *read_log(const struct fcp_nvrtc_table *t, nvrtc_program program) {
     return log;
 }
 
-/* Words the error of a failed compilation: with the first line of the log that has an error in it, else with NVRTC's text. */
+/* Words the error of a failed compilation: with the first line of the log that has an error in it, else with NVRTC's
+ * text. */
 static fcp_code compile_failed(const fcp_nvrtc *n, int result, const char *arch, fcp_cubin *out, fcp_error *err) {
     const char *first = out->log ? strstr(out->log, "error") : NULL;
     size_t back = 0;

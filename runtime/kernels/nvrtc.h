@@ -13,7 +13,8 @@ typedef struct fcp_nvrtc {
 fcp_code fcp_nvrtc_open(fcp_nvrtc **out, fcp_error *err);
 void fcp_nvrtc_close(fcp_nvrtc *n);
 
-/* What one kernel takes, as ptxas says. Registers and barriers are counts, the others bytes; `shared` is static shared memory. */
+/* What one kernel takes, as ptxas says. Registers and barriers are counts, the others bytes; `shared` is static shared
+ * memory. */
 typedef struct fcp_kernel_cost {
     char name[64];
     uint32_t registers, spill_stores, spill_loads, stack, shared, barriers;
@@ -29,14 +30,14 @@ typedef struct fcp_cubin {
     char *log;       /* malloc'd; "" if empty */
 } fcp_cubin;
 
-/* Compiles a source. `name` stands in NVRTC's messages; `arch` is "sm_80", "sm_90a", ...; `options` are further options, ended
- * by NULL, or NULL. On FCP_E_COMPILE the message has the first error of the log, and out->log has all of it. After success and
- * after any error the caller ends *out with fcp_cubin_free. */
+/* Compiles a source. `name` stands in NVRTC's messages; `arch` is "sm_80", "sm_90a", ...; `options` are further
+ * options, ended by NULL, or NULL. On FCP_E_COMPILE the message has the first error of the log, and out->log has all
+ * of it. After success and after any error the caller ends *out with fcp_cubin_free. */
 fcp_code fcp_nvrtc_compile(const fcp_nvrtc *n, const char *name, const char *source, const char *arch,
                            const char *const *options, fcp_cubin *out, fcp_error *err);
 void fcp_cubin_free(fcp_cubin *cubin);
 
-/* Checks that kernels can be compiled for an architecture: it must be sm_80 or later; a suffix `a` or `f` is allowed. FCP_E_ARCH:
- * it is not. */
+/* Checks that kernels can be compiled for an architecture: it must be sm_80 or later; a suffix `a` or `f` is allowed.
+ * FCP_E_ARCH: it is not. */
 fcp_code fcp_arch_check(const char *arch, fcp_error *err);
 #endif

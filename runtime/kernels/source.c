@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A kernel works on whole tiles. So it computes positions past the end of a sequence too, up to this many, and then ignores what
- * comes of them; they must not overflow. */
+/* A kernel works on whole tiles. So it computes positions past the end of a sequence too, up to this many, and then
+ * ignores what comes of them; they must not overflow. */
 enum { BEYOND = 2 * FCP_CELL };
 
 /* Text that grows as it is printed. */
@@ -49,8 +49,8 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-/* The largest distance from position 0 at which any sequence has a query or a key. Queries stand before 0 where a sequence has
- * more queries than keys. */
+/* The largest distance from position 0 at which any sequence has a query or a key. Queries stand before 0 where a
+ * sequence has more queries than keys. */
 static uint64_t farthest_position(const fcp_plan *plan) {
     uint64_t most = 0;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
@@ -68,7 +68,8 @@ static bool has_negative_positions(const fcp_plan *plan) {
     return any;
 }
 
-/* Fills what codegen prints from. *out_arrays is malloc'd, after an error too; *out points into it and into the plan. */
+/* Fills what codegen prints from. *out_arrays is malloc'd, after an error too; *out points into it and into the
+ * plan. */
 static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_array **out_arrays, fcp_error *err) {
     emit_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
     *out_arrays = arrays;
