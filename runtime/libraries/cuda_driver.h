@@ -46,7 +46,7 @@ enum cu_device_attribute {
 };
 enum cu_function_attribute { CU_FUNC_MAX_THREADS = 0, CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
 enum { CU_RESOURCE_SM = 1, CU_GREEN_DEFAULT_STREAM = 1 };
-/* CUdevResource: a set of multiprocessors that a green context can have to itself. */
+/* CUdevResource: a set of multiprocessors; kernels of a green context run on such a set and nowhere else. */
 typedef struct cu_resource {
     unsigned type;
     unsigned char padding[92];
