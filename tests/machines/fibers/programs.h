@@ -1,5 +1,6 @@
-/* programs.h: random programs and the examples, compiled, run on fibers and judged by the definition of attention.
- * FIBER_RUNS sets how many random programs are drawn. */
+/* programs.h: compiles random programs and all examples, runs them on fibers, and compares the results with the
+ * definition of attention. FIBER_RUNS says how many random programs are drawn.
+ */
 #ifndef PROGRAMS_H
 #define PROGRAMS_H
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 #include "tests/oracle/small_examples.h"
 #include "tests/machines/fibers/judge_plan.h"
 
-/* The plan of a text, or of a file where there is none; NULL, and a picture of why, when it has none. */
+/* Compiles a drawn program, or the file at `path` if p is NULL. NULL: it has no plan; *out_picture has the
+ * diagnostics in any case. */
 static inline fcp_plan *make_plan(const char *path, const random_program *p, const fcpc_options *options, char **out_picture) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;

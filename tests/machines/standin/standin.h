@@ -28,8 +28,8 @@ typedef struct standin {
     int devices, major, minor, shared;
     standin_green green;
     unsigned alignment;  /* a part of a device's three multiprocessors is a multiple of so many; 0: of one */
-    int registers, local, fixed; /* of every kernel: registers and bytes of local memory a thread, and bytes of static shared
-                                  * memory; 0 registers: 32 */
+    /* Of every kernel: registers and bytes of local memory a thread, and bytes of static shared memory; 0 registers: 32. */
+    int registers, local, fixed;
     bool peers;
     int most_peers;      /* a device reaches all others, but allows access to so many only; 0: to all */
     size_t memory;       /* bytes of each device */
@@ -39,8 +39,9 @@ typedef struct standin {
     int fail_with;
     bool breaks;         /* every call after it fails too, as if the context were lost */
     bool stall;          /* no node runs */
-    unsigned long queue; /* so many nodes may wait; a call that adds one more waits for the devices, and if they do not get on that
-                          * is trouble; 0: no limit */
+    /* So many nodes may wait. A call that adds one more waits for the devices, and if those do not get on, that is trouble.
+     * 0: no limit. */
+    unsigned long queue;
     unsigned long hang_at; /* the node with this number, counted by `nodes`, never ends; 0: none */
     unsigned hang_value; /* a kernel that writes this value into word hang_word of host memory never ends; 0: none */
     long hang_word;
@@ -51,16 +52,19 @@ typedef struct standin {
     unsigned patience_s; /* how long a call that waits for the devices waits for other processes; 0: 200 */
     /* what happened */
     long calls, live;    /* live: objects and allocations that exist now */
-    size_t held[8], most_held[8], pinned, most_pinned; /* bytes allocated on each device and pinned on the host: now, and the most there were */
+    /* Bytes allocated on each device, and pinned on the host: now, and the most there were. */
+    size_t held[8], most_held[8], pinned, most_pinned;
     unsigned green_size; /* multiprocessors of the last green context */
     unsigned long in_green, out_of_green; /* launches of attention in streams of a green context, and in others */
     unsigned most_blocks; /* the largest grid of those launches */
     char launched[200];   /* names of the kernels that ran, each once, with ", " between them */
     unsigned long nodes; /* put into streams, those of launched graphs included */
-    char hung[32];       /* what hangs: a kernel's name, "a copy", "a fill", "a mark" (a fill of host memory), "nothing" (a wait) */
+    /* What hangs: a kernel's name, "a copy", "a fill", "a mark" (a fill of host memory), "nothing" (a wait). */
+    char hung[32];
     int hung_device;     /* the device of its stream */
-    long hung_mark;      /* the word of host memory that its stream was last told to write, before it or by it; -1: none */
-    unsigned hung_value; /* the value for that word */
+    /* The word of host memory that its stream was last told to write, before it or by it (-1: none), and the value for it. */
+    long hung_mark;
+    unsigned hung_value;
     /* launches and copies of each kind; unordered: kernels whose sums come in any order */
     unsigned long kernels, kernels_with_maps, unordered, copies, peer_copies, host_copies, pageable_copies, graph_launches;
     char trouble[400];   /* the first trouble; "" if there was none */
