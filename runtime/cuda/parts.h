@@ -3,10 +3,11 @@
 #define FCP_CUDA_PARTS_H
 #include "codegen/kernels/abi.h"
 #include "codegen/source.h"
-#include "runtime/host/backend.h"
+#include "runtime/exec/arena.h"
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/kernels/jit.h"
 #include "runtime/kernels/work.h"
+#include "runtime/exec/partials.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/tensors.h"
 
@@ -107,7 +108,7 @@ typedef struct cuda_rank {
     cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
     size_t lock_words, memory_held, locks_held; /* held: bytes, of which a plan may need less */
     uint32_t mark;   /* what the compute queue's kernels say when they begin, as far as the pass has been put down; 0: nothing */
-    uint8_t *filled; /* per transient DKV slot: it holds a partial sum, as far as the pass has been put down */
+    fcp_partials partials; /* as far as the pass has been put down */
     cu_stream streams[FCP_QUEUES];
 } cuda_rank;
 

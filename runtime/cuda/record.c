@@ -136,18 +136,6 @@ static fcp_code reach_launch(recorder *x, uint32_t rank, const fcp_instr *launch
     return code;
 }
 
-/* Which transient DKV slots hold a partial sum behind a launch. */
-static void note_partials(recorder *x, uint32_t rank, const fcp_instr *launch) {
-    cuda_rank *r = &x->s->ranks[rank];
-    uint32_t homes = r->arena[x->pass].homes;
-    for (uint32_t i = 0; i < launch->b; i++) {
-        const fcp_transfer *t = &x->plan->transfers[launch->a + i];
-        if (t->cls != FCP_DKV || t->slot < homes) continue;
-        if (t->dir == FCP_RECV) r->filled[t->slot - homes] = 1;
-        else if (t->first + t->tokens == x->plan->blocks[t->block].tokens) r->filled[t->slot - homes] = 0;
-    }
-}
-
 static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
@@ -160,7 +148,7 @@ static fcp_code end_launch(recorder *x, uint32_t rank, const fcp_instr *launch, 
     w->arrived = NULL;
     w->sent_count = 0;
     w->launched = false;
-    note_partials(x, rank, launch);
+    fcp_partials_launched(&r->partials, x->plan, launch);
     return code;
 }
 
@@ -200,7 +188,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
         if (is_reshuffle(x, i)) return FCP_OK;
         if (!w->launched) code = mark(x, rank, q, err);
         if (x->s->nccl) {
-            note_partials(x, rank, i);
+            fcp_partials_launched(&r->partials, x->plan, i);
             return code ? code : fcp_cuda_nccl_group(x->s, r, x->pass, i, NULL, err);
         }
         if (!code && !w->launched) code = reach_launch(x, rank, i, err);
@@ -303,7 +291,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
     s->capturing = graph;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) {
         if (!open_walk(&x, r)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the queues of rank %u", r);
-        memset(s->ranks[r].filled, 0, s->ranks[r].slots[pass].dkv);
+        fcp_partials_clear(&s->ranks[r].partials);
     }
     if (!code) code = fcp_cuda_fork(s, origin_device, origin, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

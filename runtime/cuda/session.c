@@ -51,8 +51,8 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     }
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, r->lock_words * 4, r->locks_held);
-    r->filled = calloc((size_t)dkv + 1, 1);
-    if (!code && !r->filled) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
+    if (!code && fcp_partials_make(&r->partials, h->homes, dkv))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
 }
 
@@ -143,7 +143,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
             free(ranks[r].work[pass].attends);
             free(ranks[r].early[pass].slots);
         }
-        free(ranks[r].filled);
+        fcp_partials_free(&ranks[r].partials);
     }
     free(ranks);
 }

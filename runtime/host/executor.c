@@ -210,21 +210,16 @@ static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x,
 
 /* Adds to transient DKV slots need a sum to add to. */
 static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
-    const fcp_plan *plan = rank->arena.plan;
-    const fcp_problem *p = plan->problem;
+    const fcp_problem *p = rank->arena.plan->problem;
     fcp_device *device = rank->session->device;
-    for (uint32_t i = x->a; i < x->a + x->b; i++) {
-        const fcp_visit *v = &plan->visits[i];
-        for (uint32_t j = v->first_tile; j < v->first_tile + v->tiles; j++) {
-            const fcp_tile *t = &plan->tiles[j];
-            if (t->dkv_slot < rank->homes || rank->filled[t->dkv_slot - rank->homes]) continue;
-            float *dk, *dv;
-            size_t bytes = (size_t)plan->blocks[t->k_block].tokens * p->kv_heads * p->head_dim * sizeof(float);
-            fcp_arena_dkv(&rank->arena, t->dkv_slot, &dk, &dv);
-            device->backend->clear(device, dk, bytes);
-            device->backend->clear(device, dv, bytes);
-            rank->filled[t->dkv_slot - rank->homes] = 1;
-        }
+    fcp_partials_walk walk = {0};
+    uint32_t slot, tokens;
+    while (fcp_partials_next(&rank->partials, rank->arena.plan, x, &walk, &slot, &tokens)) {
+        float *dk, *dv;
+        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
+        fcp_arena_dkv(&rank->arena, slot, &dk, &dv);
+        device->backend->clear(device, dk, bytes);
+        device->backend->clear(device, dv, bytes);
     }
 }
 
@@ -236,11 +231,9 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
     float *from_k, *from_v, *to_k, *to_v;
     fcp_arena_dkv(&rank->arena, x->b, &from_k, &from_v);
     fcp_arena_dkv(&rank->arena, x->c, &to_k, &to_v);
-    bool first = x->c >= rank->homes && !rank->filled[x->c - rank->homes];
+    bool first = fcp_partials_reduce(&rank->partials, x);
     device->backend->reduce(device, to_k, from_k, count, first);
     device->backend->reduce(device, to_v, from_v, count, first);
-    if (x->c >= rank->homes) rank->filled[x->c - rank->homes] = 1;
-    if (x->b >= rank->homes) rank->filled[x->b - rank->homes] = 0;
 }
 
 /* Home tokens that a transfer is about to take out must be in their output type. */
@@ -323,12 +316,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         return FCP_OK;
     }
     rank->waiting = FCP_NONE;
-    for (uint32_t i = 0; code == FCP_OK && i < x->b; i++) {
-        const fcp_transfer *t = &transfers[i];
-        if (t->cls != FCP_DKV || t->slot < rank->homes) continue;
-        if (t->dir == FCP_RECV) rank->filled[t->slot - rank->homes] = 1;
-        else if (t->first + t->tokens == s->plan->blocks[t->block].tokens) rank->filled[t->slot - rank->homes] = 0;
-    }
+    if (code == FCP_OK) fcp_partials_launched(&rank->partials, s->plan, x);
     return code;
 }
 
@@ -448,9 +436,7 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
         if (bytes > most) most = bytes;
         if (rank->slots[pass].dkv > dkv) dkv = rank->slots[pass].dkv;
     }
-    free(rank->filled);
-    rank->filled = calloc(dkv + 1, 1);
-    fcp_code code = rank->filled ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = fcp_partials_make(&rank->partials, rank->homes, dkv);
     if (!code && (!rank->memory || most > rank->memory_held)) {
         if (rank->memory) s->device->backend->release(s->device, rank->memory);
         rank->memory = NULL;
@@ -482,7 +468,7 @@ static void exec_free(fcp_session *session) {
     for (uint32_t r = 0; r < ranks; r++) {
         fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
         if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
-        if (rank) free(rank->filled);
+        if (rank) fcp_partials_free(&rank->partials);
         if (rank) free(rank->wires);
         if (rank && rank->locks) {
             pthread_cond_destroy(&rank->changed);
@@ -498,7 +484,7 @@ static void exec_free(fcp_session *session) {
         pthread_mutex_destroy(&s->lock);
     }
     fcp_net_close(s->net);
-    fcp_device_close(s->device);
+    if (s->device) s->device->backend->close(s->device);
     free(s->ranks);
     free(s->homes);
     free(s->teams);
@@ -525,7 +511,7 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
     if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
     if (code == FCP_OK) code = init_locks(s, err);
-    if (code == FCP_OK) code = fcp_device_open(backend, plan, s->workers, &s->device, err);
+    if (code == FCP_OK) code = backend->open(plan, s->workers, &s->device, err);
     if (code == FCP_OK) code = fcp_net_open(&fcp_transport_threads, ranks, &s->net, err);
     if (code == FCP_OK) count_homes(s);
     for (uint32_t r = 0; code == FCP_OK && r < ranks; r++) {
@@ -553,7 +539,7 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
         fcp_rank *rank = &s->ranks[r];
         fcp_arena_lay(s->plan, pass, r, &rank->slots[pass], rank->home_first, rank->memory, &rank->arena);
-        memset(rank->filled, 0, rank->slots[pass].dkv);
+        fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
         rank->prepared = false;
         rank->waiting = FCP_NONE;
@@ -571,12 +557,12 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
     fcp_homes *homes = fcp_homes_of(plan);
     if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
-    fcp_code code = fcp_device_open(s->device->backend, plan, s->workers, &device, err);
+    fcp_code code = s->device->backend->open(plan, s->workers, &device, err);
     if (code != FCP_OK) {
         free(homes);
         return code;
     }
-    fcp_device_close(s->device);
+    s->device->backend->close(s->device);
     free(s->homes);
     s->device = device;
     s->homes = homes;

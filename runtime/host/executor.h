@@ -5,6 +5,7 @@
 
 #include "runtime/host/backend.h"
 #include "runtime/base/clock.h"
+#include "runtime/exec/partials.h"
 #include "runtime/host/transport.h"
 
 typedef struct fcp_exec fcp_exec;
@@ -18,7 +19,7 @@ typedef struct fcp_rank {
     fcp_slots slots[FCP_PASSES];
     void *memory;                    /* of the arena; serves every pass */
     size_t memory_held;
-    uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */
+    fcp_partials partials;
     fcp_arena arena;                 /* of the pass that runs */
     const fcp_tensors *tensors;      /* the caller's */
     pthread_mutex_t lock;
@@ -31,7 +32,7 @@ typedef struct fcp_rank {
     _Atomic uint32_t waiting;        /* the round whose group is not complete; FCP_NONE: none */
 } fcp_rank;
 
-/* As fcp_session_create, on a backend that need not be among those fcp_backend_find knows; options->backend is not read. */
+/* As fcp_session_create, on any backend; options->backend is not read. */
 fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                fcp_session **out_session, fcp_error *err);
 #endif

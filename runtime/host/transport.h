@@ -9,13 +9,7 @@
  */
 #ifndef FCP_HOST_TRANSPORT_H
 #define FCP_HOST_TRANSPORT_H
-#include "runtime/plan/plan.h"
-
-enum { FCP_SEGMENTS = 6 };
-typedef struct fcp_segment {
-    void *data;
-    size_t bytes;
-} fcp_segment;
+#include "runtime/exec/segments.h"
 
 /* One send or receive: what its segments hold, end to end. */
 typedef struct fcp_wire {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "runtime/host/transport.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/plain.h"
