@@ -375,10 +375,7 @@ static fcp_code report_memory(run *r, product *x, uint64_t peak) {
         arena_free(&memory);
         if (bytes > cap) continue;
         diag_hint(r->d, "strategy %s(coalesce = %u) would need %llu bytes",
-                  r->program->strategy == FCP_STRATEGY_RING     ? "ring"
-                  : r->program->strategy == FCP_STRATEGY_ZIGZAG ? "zigzag"
-                                                                : "fcp",
-                  coalesce, (unsigned long long)bytes);
+                  fcp_strategy_names[r->program->strategy], coalesce, (unsigned long long)bytes);
         return FCP_E_MEMORY_CAP;
     }
     diag_hint(r->d, "cluster.memory = %llu MB would do, or more ranks",

@@ -39,9 +39,9 @@ int fcp_code_exit(fcp_code code);          /* the exit status of a program that 
 /* Fills *err (when not NULL) with code and a formatted message, and returns code: `return fcp_fail(err, ...)`. */
 fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-typedef enum fcp_dtype { FCP_FP32, FCP_FP16, FCP_BF16 } fcp_dtype;
+typedef enum fcp_dtype { FCP_FP32, FCP_FP16, FCP_BF16, FCP_DTYPES } fcp_dtype;
 typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
-typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG } fcp_layout;
+typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
 size_t fcp_dtype_size(fcp_dtype t);        /* 4, 2, 2 */
 const char *fcp_dtype_name(fcp_dtype t);   /* "fp32", "fp16", "bf16" */
 
@@ -113,7 +113,8 @@ typedef enum fcp_partition {
     FCP_PARTITION_AUTO,  /* as GREEN where that works, else as GRID */
     FCP_PARTITION_NONE,  /* not at all: it has all multiprocessors, always */
     FCP_PARTITION_GRID,  /* it launches no more blocks than fit on the others */
-    FCP_PARTITION_GREEN  /* and they run in a green context of the driver's, a partition of those multiprocessors */
+    FCP_PARTITION_GREEN, /* and they run in a green context of the driver's, a partition of those multiprocessors */
+    FCP_PARTITIONS
 } fcp_partition;
 const char *fcp_partition_name(fcp_partition p);                  /* "auto", "none", "grid", "green" */
 bool fcp_partition_find(const char *name, fcp_partition *out);

@@ -32,4 +32,3 @@ fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) {
 }
 
 size_t fcp_dtype_size(fcp_dtype t) { return t == FCP_FP32 ? 4 : 2; }
-const char *fcp_dtype_name(fcp_dtype t) { return t == FCP_FP32 ? "fp32" : t == FCP_FP16 ? "fp16" : "bf16"; }

@@ -569,7 +569,7 @@ static void start(run *r) {
 static fcp_code finish(run *r) {
     verifier *v = r->v;
     pass_facts *facts = &v->facts[v->pass];
-    const char *pass = fcp_pass_name(v->pass);
+    const char *pass = fcp_pass_names[v->pass];
     for (int q = 0; q < FCP_QUEUES; q++)
         if (r->stage[q] > facts->last_stage) facts->last_stage = r->stage[q];
     if (v->pass == FCP_BACKWARD)

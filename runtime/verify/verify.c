@@ -38,15 +38,8 @@
 
 typedef unsigned long long ull;
 
-const char *fcp_pass_name(fcp_pass pass) { return pass == FCP_FORWARD ? "forward" : "backward"; }
-
 fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
                          const char *format, ...) {
-    static const char *const names[] = {
-#define X(id, name) [FCP_OP_##id] = name,
-        FCP_OPS(X)
-#undef X
-    };
     if (!v->err) return code;
     const fcp_stream *s = fcp_stream_of(v->plan, v->pass, rank, queue);
     char text[sizeof v->err->message];
@@ -54,12 +47,12 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const char *which = queue == FCP_COMPUTE ? "compute" : "communication";
+    const char *which = fcp_queue_texts[queue];
     if (index >= s->count)
-        return fcp_fail(v->err, code, "%s, rank %u, %s queue: %s", fcp_pass_name(v->pass), rank, which, text);
+        return fcp_fail(v->err, code, "%s, rank %u, %s queue: %s", fcp_pass_names[v->pass], rank, which, text);
     const fcp_instr *x = &v->plan->instrs[s->first + index];
-    return fcp_fail(v->err, code, "%s, rank %u, %s instruction %u (%s, stage %u): %s", fcp_pass_name(v->pass), rank,
-                    which, index, names[x->op], x->stage, text);
+    return fcp_fail(v->err, code, "%s, rank %u, %s instruction %u (%s, stage %u): %s", fcp_pass_names[v->pass], rank,
+                    which, index, fcp_op_names[x->op], x->stage, text);
 }
 
 static uint64_t times(uint64_t a, uint64_t b) {
@@ -188,7 +181,7 @@ static fcp_code check_attended(verifier *v) {
     for (uint64_t w = 0; w < plan->visits_count; w++)
         if (!v->attended[w])
             return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%s: visit %llu to Q block %u is not computed",
-                            fcp_pass_name(v->pass), (ull)w, plan->visits[w].q_block);
+                            fcp_pass_names[v->pass], (ull)w, plan->visits[w].q_block);
     return FCP_OK;
 }
 
@@ -209,7 +202,7 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     if (!code && f->last_stage > f->stages)
         code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
                         "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
-                        fcp_pass_name(pass), (ull)f->last_stage, (ull)f->stages);
+                        fcp_pass_names[pass], (ull)f->last_stage, (ull)f->stages);
     if (!code && v->late.code) code = fcp_fail(v->err, v->late.code, "%s", v->late.message);
     return code;
 }

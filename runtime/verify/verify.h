@@ -5,7 +5,7 @@
 
 /* What a pass was found to do. */
 typedef struct pass_facts {
-    uint64_t rounds[FCP_ROUND_OUT + 1];   /* by kind */
+    uint64_t rounds[FCP_ROUND_KIND_COUNT];   /* by kind */
     uint64_t delta[FCP_FABRICS];          /* of the independent units */
     uint64_t sends;                       /* transfers between ranks */
     uint64_t kv_tokens[FCP_FABRICS], dkv_tokens[FCP_FABRICS]; /* sent */
@@ -62,7 +62,6 @@ static inline void prefetch_block(const fcp_plan *plan, const fcp_transfer *t) {
 /* An error at an instruction: pass, rank, queue, index, op and stage go before the message. */
 fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
                          const char *format, ...) __attribute__((format(printf, 6, 7), cold));
-const char *fcp_pass_name(fcp_pass pass); /* "forward", "backward" */
 
 /* verify_match.c: order of the communication queues, matchings, partners. Fills kv_recvs, dkv_recvs, dkv_sends, and
  * `late` if rounds are more than Delta. */
