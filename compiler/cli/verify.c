@@ -52,7 +52,7 @@ fcp_code cmd_verify(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_verify_report report;
     double start = cmd_now();
     cmd_doing("verifying");
-    code = fcp_plan_verify(input->plan, &report, err); /* again: loading keeps no report */
+    code = fcp_plan_verify(input->plan, NULL, &report, err); /* again: loading keeps no report */
     cmd_done();
     if (code != FCP_OK) return code;
     if (line->json) return print_json(line, input, &report, cmd_now() - start, err);

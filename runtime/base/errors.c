@@ -21,12 +21,27 @@ int fcp_code_exit(fcp_code code) {
     return code == FCP_E_INTERNAL ? 3 : 1;
 }
 
+/* The arguments may be parts of *err itself, so the message is made before *err is overwritten. */
+__attribute__((format(printf, 4, 0)))
+static void fill(fcp_error *err, fcp_code code, fcp_where where, const char *format, va_list args) {
+    if (!err) return;
+    fcp_error made = {.code = code, .where = where};
+    vsnprintf(made.message, sizeof made.message, format, args);
+    *err = made;
+}
+
 fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) {
-    if (!err) return code;
-    *err = (fcp_error){.code = code};
     va_list args;
     va_start(args, format);
-    vsnprintf(err->message, sizeof err->message, format, args);
+    fill(err, code, FCP_WHERE_NONE, format, args);
+    va_end(args);
+    return code;
+}
+
+fcp_code fcp_fail_at(fcp_error *err, fcp_code code, fcp_where where, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fill(err, code, where, format, args);
     va_end(args);
     return code;
 }

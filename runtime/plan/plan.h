@@ -371,14 +371,15 @@ mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
 /* The verifier: proves, from the tables alone, what verify/verify.c and verify_*.c list. What it found is in *out_report when
- * not NULL. The tables must have passed fcp_plan_check. Linear in the plan. */
+ * not NULL. The tables must have passed fcp_plan_check. Linear in the plan. `stop` may be NULL; otherwise it is read again
+ * and again, and as soon as it is not 0 the verifier returns FCP_E_INTERRUPTED. */
 typedef struct fcp_verify_report {
     uint64_t tiles, transfers; /* transfers: between ranks, in all passes */
     uint64_t rounds[FCP_PASSES], delta[FCP_PASSES][FCP_FABRICS]; /* of the independent units */
     uint64_t instructions;
 } fcp_verify_report;
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
-fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err);
+fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report, fcp_error *err);
 
 /* The plan as text, a line per record, comparable line by line; or as one JSON object. `emit` gets successive
  * chunks. */
@@ -388,6 +389,12 @@ fcp_code fcp_plan_dump(const fcp_plan *plan, bool json, fcp_emit *emit, void *co
 static inline uint32_t fcp_node_of(const fcp_problem *p, uint32_t rank) { return rank / p->gpus; }
 static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue) {
     return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
+}
+
+/* The place of an instruction, for fcp_fail_at: `index` counts from 0 in that queue, which has that instruction. */
+static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue, uint32_t index) {
+    const fcp_instr *x = &p->instrs[fcp_stream_of(p, pass, rank, queue)->first + index];
+    return (fcp_where){.rank = rank, .pass = pass, .stage = x->stage, .queue = queue, .instruction = index};
 }
 
 static inline bool fcp_plan_split(const fcp_plan *p) { return p->key_layout_starts_count != 0; }
