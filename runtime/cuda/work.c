@@ -6,10 +6,14 @@
  * Method:   grids are what the device's multiprocessors hold at once, of attention those that partition.c gives it, or
  *           less where there is less to do; no bit depends on them.
  */
+#include "runtime/cuda/work.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/maps.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/kernels/work.h"
 
 enum { ALIGN = 64 };
