@@ -45,7 +45,7 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
 static fcp_code check_file(const char *path, const char *name, const fcp_array *a, bool needed, bool *out_there,
                            fcp_error *err) {
     uint8_t hash[sizeof a->hash];
-    int why = sha256_file(path, hash);
+    int why = fcp_sha256_file(path, hash);
     *out_there = why == 0;
     if (why && (needed || why == ENOMEM)) {
         fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));

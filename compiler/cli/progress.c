@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compiler/base/clock.h"
+#include "runtime/base/clock.h"
 #include "compiler/cli/cmd.h"
 
 static volatile int stop_flag;
@@ -52,7 +52,7 @@ static void on_signal(int number) {
     _exit(fcp_code_exit(FCP_E_INTERRUPTED));
 }
 
-double cmd_now(void) { return now(); }
+double cmd_now(void) { return fcp_clock(); }
 
 static void *ticker(void *unused) {
     (void)unused;

@@ -24,7 +24,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 
-enum { CACHE_VERSION = 3, HASH = 32, ENTRY_MAX = 1 << 28 };
+enum { CACHE_VERSION = 2, HASH = FCP_SHA256_BYTES, ENTRY_MAX = 1 << 28 };
 
 struct fcp_jit {
     char *folder; /* NULL: nothing is kept on disk */
@@ -175,15 +175,6 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
-/* Makes `hash` a hash of itself and of `size` bytes behind it. They go in as their own hash, so that where one text
- * ends and the next begins makes a difference. */
-static bool hash_add(uint8_t hash[HASH], const void *bytes, size_t size) {
-    uint8_t both[2 * HASH];
-    memcpy(both, hash, HASH);
-    return sha256(bytes, size, both + HASH) && sha256(both, sizeof both, hash);
-}
-static bool hash_add_text(uint8_t hash[HASH], const char *text) { return hash_add(hash, text, strlen(text)); }
-
 /* The cache's file "nvrtc": which NVRTC was found, and the hash of its file, so that a run whose kernels are all in
  * the cache neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if
  * the search for NVRTC would go through the same places. */
@@ -208,13 +199,12 @@ static bool fill_stat(compiler_record *r) {
 
 static bool hash_search(uint8_t out[HASH]) {
     static const char *const variables[] = {"FCP_NVRTC", "CUDA_HOME", "LD_LIBRARY_PATH"};
-    bool good = true;
-    memset(out, 0, HASH);
-    for (size_t i = 0; i < sizeof variables / sizeof *variables && good; i++) {
+    fcp_sha256 h = fcp_sha256_begin();
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *value = getenv(variables[i]);
-        good = hash_add_text(out, value ? value : "");
+        fcp_sha256_add_text(&h, value ? value : "");
     }
-    return good;
+    return fcp_sha256_end(&h, out);
 }
 
 /* Reads the compiler_record at `path`. False: it cannot be believed, or NVRTC is loaded already and was another
@@ -224,7 +214,7 @@ static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     size_t size;
     compiler_record *r = read_own(path, sizeof *r, &size), now;
     bool good = r && size == sizeof *r && !memcmp(r->magic, magic, sizeof magic) &&
-                sha256(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
+                fcp_sha256_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
                 memchr(r->path, 0, sizeof r->path) && hash_search(search) && !memcmp(search, r->search, HASH) &&
                 (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
     if (good) {
@@ -257,14 +247,14 @@ static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
             size_t length = strlen(j->nvrtc->path);
             bool fits = length < sizeof r.path;
             if (fits) memcpy(r.path, j->nvrtc->path, length);
-            bool hashed = sha256_file(j->nvrtc->path, r.compiler.hash) == 0;
+            bool hashed = fcp_sha256_file(j->nvrtc->path, r.compiler.hash) == 0;
             *out = r.compiler;
             if (!hashed) {
                 warn(j, "no kernel cache: cannot read NVRTC's file '%.150s'", j->nvrtc->path);
                 free(j->folder);
                 j->folder = NULL;
             } else if (fits && hash_search(r.search) && fill_stat(&r) &&
-                       sha256(&r, offsetof(compiler_record, digest), r.digest))
+                       fcp_sha256_of(&r, offsetof(compiler_record, digest), r.digest))
                 write_own(j, path, &r, sizeof r, NULL, 0);
         }
     }
@@ -277,11 +267,14 @@ static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
 static bool entry_key(const compiler *c, const char *name, const char *source, const char *arch,
                       const char *const *options, uint8_t out[HASH]) {
     const int32_t version[3] = {CACHE_VERSION, c->major, c->minor};
-    memcpy(out, c->hash, HASH);
-    bool good = hash_add(out, version, sizeof version) && hash_add_text(out, name) && hash_add_text(out, arch) &&
-                hash_add_text(out, source);
-    for (; good && options && *options; options++) good = hash_add_text(out, *options);
-    return good;
+    fcp_sha256 h = fcp_sha256_begin();
+    fcp_sha256_add(&h, version, sizeof version);
+    fcp_sha256_add(&h, c->hash, HASH);
+    fcp_sha256_add_text(&h, name);
+    fcp_sha256_add_text(&h, arch);
+    fcp_sha256_add_text(&h, source);
+    for (; options && *options; options++) fcp_sha256_add_text(&h, *options);
+    return fcp_sha256_end(&h, out);
 }
 
 /* Reads an entry. False: it is not there, or its key, its length or its digest is not what it should be. */
@@ -293,7 +286,7 @@ static bool entry_read(const char *path, const uint8_t key[HASH], fcp_cubin *out
     entry_header h;
     memcpy(&h, bytes, sizeof h);
     bool good = !memcmp(h.magic, magic, sizeof magic) && !memcmp(h.key, key, HASH) && h.size == size - sizeof h &&
-                h.kernel_count <= FCP_KERNELS_MAX && sha256(bytes + sizeof h, (size_t)h.size, digest) &&
+                h.kernel_count <= FCP_KERNELS_MAX && fcp_sha256_of(bytes + sizeof h, (size_t)h.size, digest) &&
                 !memcmp(digest, h.digest, HASH);
     *out = (fcp_cubin){0};
     if (good) {
@@ -320,7 +313,7 @@ static void entry_write(fcp_jit *j, const char *path, const uint8_t key[HASH], c
     h.kernel_count = c->kernel_count;
     h.notes = c->notes;
     memcpy(h.kernels, c->kernels, sizeof h.kernels);
-    if (sha256(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
+    if (fcp_sha256_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
 }
 
 /* Says the key of a source's entry, and its path (malloc'd; NULL: there is no disk cache). */

@@ -14,7 +14,7 @@
 #ifndef FCP_KERNELS_WORK_H
 #define FCP_KERNELS_WORK_H
 #include "codegen/kernels/abi.h"
-#include "runtime/host/backend.h"
+#include "runtime/exec/arena.h"
 
 typedef struct fcp_kernel_work {
     /* what fcp_kernel_rows makes */

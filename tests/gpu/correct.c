@@ -11,6 +11,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/libraries/nccl.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/oracle/random_program.h"
 #include "tests/gpu/gpu.h"

@@ -207,10 +207,10 @@ static void run_step(gpu *g, const gpu_step *step, answer *out) {
  * questions, so what an older one found is not taken over.
  */
 static bool hash_self(char out[33]) {
-    uint8_t digest[32];
-    if (sha256_file("/proc/self/exe", digest)) return false;
-    for (int i = 0; i < 16; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    return true;
+    unsigned char digest[FCP_SHA256_BYTES];
+    bool good = fcp_sha256_file("/proc/self/exe", digest) == 0;
+    for (int i = 0; good && i < 16; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    return good;
 }
 
 /* The commit that the tree was built from, as the build wrote it down; and the time. */

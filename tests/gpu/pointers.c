@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/gpu/gpu.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 700, RUNS = 3 };

@@ -142,7 +142,7 @@ static void fibers_close(fcp_device *device) {
         free(f->workers[i].owners);
         free(f->workers[i].locks);
     }
-    fcp_device_close(f->host);
+    if (f->host) fcp_backend_host.close(f->host);
     free(f->sequences);
     free(f->arrays);
     free(f->bands);
@@ -173,7 +173,7 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
         w->machine = machine_new();
         if (!fibers_mask_open(&w->mask, plan) || !w->machine) code = FCP_E_NO_MEMORY;
     }
-    if (code == FCP_OK) code = fcp_device_open(&fcp_backend_host, plan, workers, &f->host, err);
+    if (code == FCP_OK) code = fcp_backend_host.open(plan, workers, &f->host, err);
     else fcp_fail(err, code, "out of memory for %u workers", workers);
     if (code != FCP_OK) {
         fibers_close(&f->base);

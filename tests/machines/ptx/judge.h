@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/host/executor.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/gpu_plan.h"
 #include "tests/support/plain.h"
