@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/clock.h"
+#include "compiler/base/sized.h"
 #include "compiler/expr/choose.h"
 #include "compiler/sema/keys.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
+#include "runtime/base/clock.h"
 
 extern const char fcpc_prelude[];
 extern const unsigned fcpc_prelude_size;
@@ -30,13 +31,16 @@ static bool parse_sources(sema *s) {
 static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_keys k = {0};
     if (!parse_sources(s) || diag_errors(s->d) > errors) return;
-    if (!sema_override(s, options) || diag_errors(s->d) > errors) return;
+    sema_list_files(s);
+    if (!sema_override(s, options)) return;
+    sema_list_files(s); /* those that options name */
+    if (diag_errors(s->d) > errors) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     expr_check_masks(s);
     sema_collect_keys(s, &k);
     sema_check_model(s, &k);
     sema_check_cluster(s, &k);
-    sema_check_batch(s, &k, options && options->need_lengths);
+    sema_check_batch(s, &k, options->need_lengths);
     expr_choose_mask(s, &k);
     sema_check_plan(s, &k);
     expr_choose_score(s, &k);
@@ -49,7 +53,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
 
 fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
                      fcpc_diagnostics *d, fcpc_program **out_program, front_use *use, void *context) {
-    double start = now();
+    double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
     fcpc_program *p = program_new();
@@ -61,14 +65,17 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
     uint32_t source = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
     if (source != UINT32_MAX) {
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan};
-        check(&s, options, errors);
+        fcpc_options asked;
+        fcp_error wrong;
+        if (sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
+        else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? diag_code_since(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);
         if (code == FCP_OK && diag_errors(d) > errors) code = diag_code_since(d, kept);
         sema_free(&s);
     } else if (d) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     if (code == FCP_OK) {
-        p->parse_seconds = now() - start;
+        p->parse_seconds = fcp_clock() - start;
         *out_program = p;
         p = NULL;
     }

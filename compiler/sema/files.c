@@ -3,6 +3,7 @@
  * Requires: a path as the program has it. Gives: the path from here, the bytes, places in them to show in an error.
  * Cost:     O(bytes); a file is read once.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -73,4 +74,59 @@ span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, s
 bool sema_is_npy(const char *path, const char *bytes, size_t size) {
     size_t length = strlen(path);
     return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(path + length - 4, ".npy"));
+}
+
+/* --- which files a program names ----------------------------------------------------------------------------------- */
+
+static void list_file(sema *s, const expr *e) {
+    char *path = sema_path(s, e);
+    struct program_file *f = path ? ARENA_ZNEW(&s->out->arena, struct program_file, 1) : NULL;
+    if (f) f->path = arena_copy(&s->out->arena, path, strlen(path));
+    free(path);
+    if (f && f->path) {
+        f->next = s->out->files;
+        s->out->files = f;
+    } else sema_no_memory(s);
+}
+
+static void list_args(sema *s, const arg *args);
+
+/* Lists every file("path") in an expression. */
+static void list_expr(sema *s, const expr *e) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a) list_expr(s, e->b); /* the left side may be deep */
+    if (!e) return;
+    switch ((expr_kind)e->kind) {
+    case EXPR_CALL:
+        for (const arg *a = !strcmp(e->name, "file") ? e->args : NULL; a; a = a->next)
+            if (a->value && a->value->kind == EXPR_STRING) list_file(s, a->value);
+        list_args(s, e->args);
+        break;
+    case EXPR_LIST:
+    case EXPR_TUPLE: list_args(s, e->args); break;
+    case EXPR_INDEX:
+    case EXPR_UNARY:
+    case EXPR_IF:
+    case EXPR_RANGE:
+    case EXPR_REPEAT:
+    case EXPR_PAIR:
+        list_expr(s, e->a);
+        list_expr(s, e->b);
+        list_expr(s, e->c);
+        break;
+    default: break;
+    }
+}
+
+static void list_args(sema *s, const arg *args) {
+    for (const arg *a = args; a; a = a->next) list_expr(s, a->value);
+}
+
+void sema_list_files(sema *s) {
+    for (const section *x = s->program.sections; x; x = x->next)
+        for (const entry *e = x->entries; e; e = e->next) list_expr(s, e->value);
+    for (const mask *m = s->program.masks; m; m = m->next) {
+        list_args(s, m->params);
+        list_expr(s, m->body);
+        for (const definition *d = m->definitions; d; d = d->next) list_expr(s, d->body);
+    }
 }

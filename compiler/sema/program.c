@@ -116,3 +116,11 @@ const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_co
 }
 
 const uint64_t *fcpc_program_queries(const fcpc_program *program) { return program->queries; }
+
+const char *fcpc_version(void) { return FCPC_VERSION; }
+
+const char *fcpc_program_file(const fcpc_program *program, size_t number) {
+    const struct program_file *f = program->files;
+    while (f && number--) f = f->next;
+    return f ? f->path : NULL;
+}

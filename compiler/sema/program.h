@@ -93,6 +93,8 @@ struct fcpc_program {
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without its batch: what a plan stores (its lengths are a table) */
+    /* the files that it names, as seen from the current folder; also those that an option replaced or nothing reads */
+    struct program_file { struct program_file *next; const char *path; } *files;
     double parse_seconds;
     /* the sources its spans refer to, so that another diagnostics object can show them */
     const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;

@@ -127,6 +127,8 @@ bool sema_finish_program(sema *s);
 void sema_warn_unused(sema *s);
 
 /* files.c */
+/* Adds every file that the program names by file("...") to out->files, also those that nothing reads. */
+void sema_list_files(sema *s);
 /* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory,
  * reported. */
 char *sema_path(sema *s, const expr *e);

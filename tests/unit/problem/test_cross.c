@@ -9,6 +9,7 @@
 #include "compiler/cells/blind.h"
 #include "compiler/sema/program.h"
 #include "runtime/plan/file.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/mask_samples.h"
 
@@ -100,7 +101,7 @@ static fcp_plan *plan_of(const char *text) {
 
 static fcp_code plan_batch(const fcpc_program *program, const uint64_t *keys, const uint64_t *queries, size_t count,
                            fcp_plan **out) {
-    const fcpc_batch batch = {.lengths = keys, .queries = queries, .count = count};
+    const fcpc_batch batch = {.size = sizeof(fcpc_batch), .lengths = keys, .queries = queries, .count = count};
     return fcpc_plan_batch(program, &batch, NULL, NULL, NULL, out);
 }
 

@@ -38,7 +38,7 @@ static void plan_it(made *m, const fcpc_batch *batch) {
 
 static void make_plan(made *m, const char *source) {
     make_program(m, source);
-    plan_it(m, &(fcpc_batch){0});
+    plan_it(m, &(fcpc_batch)FCPC_BATCH_INIT);
 }
 
 static void free_made(made *m) {
@@ -183,16 +183,16 @@ Test(fields, endless_files) {
 
 Test(fields, sha256) {
     uint8_t hash[32], of_file[32];
-    cr_assert(sha256("abc", 3, hash));
+    cr_assert(fcp_sha256_of("abc", 3, hash));
     cr_expect_arr_eq(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
                            "\xb4\x10\xff\x61\xf2\x00\x15\xad", 32);
     char path[TEMPORARY];
     cr_assert(temporary_file(path, "field"));
     write_bytes(path, "abc", 3);
-    cr_assert_eq(sha256_file(path, of_file), 0);
+    cr_assert_eq(fcp_sha256_file(path, of_file), 0);
     cr_expect_arr_eq(of_file, hash, 32);
     unlink(path);
-    cr_expect_neq(sha256_file(path, of_file), 0);
+    cr_expect_neq(fcp_sha256_file(path, of_file), 0);
 }
 
 /* --- what the plan keeps ------------------------------------------------------------------------------------------ */
@@ -250,7 +250,9 @@ Test(fields, batches) {
         {{.lengths = empty, .count = 1, .fields = &own, .field_count = 1}, FCP_E_FIELD, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        plan_it(&m, &cases[i].batch);
+        fcpc_batch batch = cases[i].batch;
+        batch.size = sizeof batch;
+        plan_it(&m, &batch);
         cr_expect_eq(m.code, cases[i].code, "case %d: %s", (int)i, m.said);
         cr_expect(strstr(m.said, cases[i].says), "case %d: %s", (int)i, m.said);
         m.code = FCP_OK;
@@ -263,7 +265,7 @@ Test(fields, given_is_as_declared) {
     int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
     made a, b;
     make_program(&a, given);
-    plan_it(&a, &(fcpc_batch){.fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
+    plan_it(&a, &(fcpc_batch){.size = sizeof(fcpc_batch), .fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
     make_plan(&b, "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = [1, 1, 0, 0, 1] }\n"
                   "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }");
     cr_assert(a.code == FCP_OK && b.code == FCP_OK, "%s%s", a.said, b.said);

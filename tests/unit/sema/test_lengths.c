@@ -13,7 +13,7 @@
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
     char *source = malloc(strlen(value) + 100);
     sprintf(source, *value ? "batch { lengths = %s }\nplan { mask = causal }" : "plan { mask = causal }", value);
-    fcpc_options options = {.lengths_file = file, .need_lengths = true};
+    fcpc_options options = {.size = sizeof(fcpc_options), .lengths_file = file, .need_lengths = true};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcp_code code = fcpc_parse_text(name, source, strlen(source), &options, d, out);
     fcpc_diagnostics_free(d);
