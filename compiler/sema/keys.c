@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/decimal.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/keys.h"
 
@@ -155,8 +156,8 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     }
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
     int exponent = 0;
-    bool good = v->a->kind == EXPR_INT || sema_parse_decimal(v->a->name, &mantissa, &exponent);
-    good = good && sema_scale_decimal(mantissa, exponent + words_units[v->integer].power, &result);
+    bool good = v->a->kind == EXPR_INT || decimal_parse(v->a->name, &mantissa, &exponent);
+    good = good && decimal_scale(mantissa, exponent + words_units[v->integer].power, &result);
     if (!good || !result) {
         diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
         return false;
@@ -182,7 +183,7 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uin
     } else if (v->kind != EXPR_FLOAT) {
         diag_error(s->d, FCP_E_TYPE, v->at, "%s must be a number, for instance 1.5", e->key);
         return false;
-    } else if (!sema_parse_decimal(v->name, mantissa, exponent)) {
+    } else if (!decimal_parse(v->name, mantissa, exponent)) {
         diag_error(s->d, FCP_E_NUMBER, v->at, "%s has more than 18 digits", e->key);
         return false;
     }
@@ -276,7 +277,7 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
     int exponent;
     if (number_key(s, k, KEY_OVERSUBSCRIPTION, NULL, &mantissa, &exponent)) {
         uint64_t milli;
-        if (!sema_scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
+        if (!decimal_scale(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
             diag_error(s->d, FCP_E_VALUE, k->at[KEY_OVERSUBSCRIPTION]->value->at,
                        "oversubscription must be from 1 to 1000");
         else c->oversubscription_milli = milli;

@@ -153,19 +153,6 @@ enum { LENGTHS_MAX = 1 << 24 };
 /* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any
  * case. */
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
-/* What lognormal(...) says: see lengths.c. */
-typedef struct lognormal {
-    uint64_t median, min, max, seed;
-    uint64_t sigma; /* times 2^32 */
-} lognormal;
-/* Draws `count` lengths (when count > 0), else lengths until they sum to `tokens`, the last cut to fit. False: no
- * memory, or beyond the limits of LENGTHS_MAX or LENGTHS_SUM_MAX. */
-bool sema_draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out);
-
-/* Decimal text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent; false: more than 18 digits. */
-bool sema_parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
-/* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
-bool sema_scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
 /* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
  * queries or keys sequence i has. */
 static inline size_t batch_count(const sema *s) {
