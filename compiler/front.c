@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/clock.h"
+#include "runtime/base/clock.h"
 #include "compiler/base/sized.h"
 #include "compiler/sema/sema.h"
 #include "compiler/workspace.h"
@@ -144,7 +144,7 @@ static void run(sema *s, const fcpc_options *options, uint32_t base, size_t erro
 
 fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
                    fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context) {
-    double start = now();
+    double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
     fcpc_program *p = calloc(1, sizeof *p);
@@ -169,7 +169,7 @@ fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_
         free(s.places);
     } else if (d) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     if (code == FCP_OK) {
-        p->parse_seconds = now() - start;
+        p->parse_seconds = fcp_clock() - start;
         *out_program = p;
         p = NULL;
     }

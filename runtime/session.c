@@ -10,19 +10,11 @@
 #include "runtime/host/executor.h"
 #include "runtime/exec/tensors.h"
 
-const char *const fcp_pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
-const char *const fcp_queue_names[FCP_QUEUES] = {[FCP_COMPUTE] = "compute", [FCP_COMM] = "communication"};
-const char *const fcp_op_names[FCP_OP_COUNT] = {
-#define X(id, name) [FCP_OP_##id] = name,
-    FCP_OPS(X)
-#undef X
-};
-
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err) {
     const char *name = options && options->backend ? options->backend : "host";
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
-    if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
+    if (options && (unsigned)options->partition >= FCP_PARTITIONS)
         return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
     const fcp_backend *backend = fcp_backend_find(name);
     const char *transport = options ? options->transport : NULL;
@@ -124,18 +116,6 @@ uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
 }
 
 const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }
-static const char *const partition_names[] = {"auto", "none", "grid", "green"};
-const char *fcp_partition_name(fcp_partition p) {
-    return (unsigned)p < sizeof partition_names / sizeof *partition_names ? partition_names[p] : "unknown";
-}
-bool fcp_partition_find(const char *name, fcp_partition *out) {
-    for (size_t i = 0; i < sizeof partition_names / sizeof *partition_names; i++)
-        if (strcmp(partition_names[i], name) == 0) {
-            *out = (fcp_partition)i;
-            return true;
-        }
-    return false;
-}
 fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) {
     const char *why = "no device is shared";
     fcp_partition p = s->kind->partition ? s->kind->partition(s, &why) : FCP_PARTITION_NONE;

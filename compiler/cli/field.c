@@ -46,7 +46,7 @@ static fcp_code check_file(const cmd_line *line, const char *path, const char *n
                            bool *out_there, fcp_error *err) {
     (void)line;
     uint8_t hash[sizeof a->hash];
-    int why = sha256_file(path, hash);
+    int why = fcp_sha256_file(path, hash);
     *out_there = why == 0;
     if (why && (needed || why == ENOMEM)) {
         fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));

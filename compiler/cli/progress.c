@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compiler/base/clock.h"
+#include "runtime/base/clock.h"
 #include "compiler/cli/cmd.h"
 
 enum { GUARDED = 16 }; /* more than a command has outputs */
@@ -96,7 +96,7 @@ void cmd_unguard(const char *path) {
         if (atomic_load(&guarded[i]) == path) atomic_store(&guarded[i], NULL);
 }
 
-double cmd_now(void) { return now(); }
+double cmd_now(void) { return fcp_clock(); }
 
 static void *ticker(void *unused) {
     (void)unused;

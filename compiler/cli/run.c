@@ -21,7 +21,6 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
     [FCP_TENSOR_Q] = OPT_Q,   [FCP_TENSOR_K] = OPT_K,     [FCP_TENSOR_V] = OPT_V,   [FCP_TENSOR_DO] = OPT_DO,
     [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
     [FCP_TENSOR_DV] = OPT_DV};
-static const char *const pass_name[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
 
 typedef struct job {
     fcp_shape shape;
@@ -45,7 +44,7 @@ static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_erro
         size_t length = strcspn(s, ",");
         int found = -1;
         for (int p = 0; p < FCP_PASSES; p++)
-            if (strlen(pass_name[p]) == length && memcmp(pass_name[p], s, length) == 0) found = p;
+            if (strlen(fcp_pass_names[p]) == length && memcmp(fcp_pass_names[p], s, length) == 0) found = p;
         if (length == 4 && memcmp(s, "both", 4) == 0) wanted[FCP_FORWARD] = wanted[FCP_BACKWARD] = true;
         else if (found < 0)
             return fcp_fail(err, FCP_E_USAGE, "--pass %.60s: expected forward, backward or both", list);
@@ -95,7 +94,7 @@ static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PA
     bool any = wanted[FCP_FORWARD] || wanted[FCP_BACKWARD];
     for (int p = 0; p < FCP_PASSES; p++) {
         if (wanted[p] && !work->shape.has_pass[p])
-            return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", pass_name[p]);
+            return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[p]);
         work->pass[p] = any ? wanted[p] : work->shape.has_pass[p];
     }
     if (work->pass[FCP_BACKWARD]) {
@@ -279,7 +278,7 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
            work->transport, work->drawn ? "drawn" : "from files");
     for (int p = 0; p < FCP_PASSES; p++)
         if (work->pass[p])
-            printf("  %-8s %8.3f s  %s in all\n", pass_name[p], work->seconds[p],
+            printf("  %-8s %8.3f s  %s in all\n", fcp_pass_names[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
     if (strcmp(work->backend, "cuda") == 0)
         printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);

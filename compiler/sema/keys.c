@@ -206,7 +206,6 @@ static bool flag_key(sema *s, const keys *k, key_id key, bool *out) {
 
 static void check_model(sema *s, const keys *k) {
     struct fcpc_program *p = s->out;
-    static const char *const dtypes[] = {[FCP_FP32] = "fp32", [FCP_FP16] = "fp16", [FCP_BF16] = "bf16"};
     p->heads = 8;
     p->head_dim = 128;
     int dtype = FCP_BF16;
@@ -225,7 +224,7 @@ static void check_model(sema *s, const keys *k) {
         diag_hint(s->d, "the nearest are %u and %u", up - 8, up);
         p->head_dim = up;
     }
-    choice_key(s, k, KEY_DTYPE, dtypes, 3, &dtype);
+    choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
     p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
     uint64_t mantissa;
@@ -253,8 +252,7 @@ static void check_cluster(sema *s, const keys *k) {
                    RANKS_MAX);
         p->nodes = p->gpus = 1;
     }
-    static const char *const fabrics[] = {[FCP_FAT_TREE] = "fat_tree", [FCP_RAIL] = "rail"};
-    choice_key(s, k, KEY_FABRIC, fabrics, 2, &fabric);
+    choice_key(s, k, KEY_FABRIC, fcp_topology_names, FCP_TOPOLOGY_COUNT, &fabric);
     p->topology = (fcp_topology)fabric;
     fcp_cluster *c = &p->cluster;
     *c = (fcp_cluster){.intra = g->intra,
@@ -285,9 +283,8 @@ static void check_cluster(sema *s, const keys *k) {
 
 static void check_batch(sema *s, const keys *k, bool needed) {
     struct fcpc_program *p = s->out;
-    static const char *const aligns[] = {[FCP_BOTTOM_RIGHT] = "bottom_right", [FCP_TOP_LEFT] = "top_left"};
     int align = FCP_BOTTOM_RIGHT;
-    choice_key(s, k, KEY_ALIGN, aligns, 2, &align);
+    choice_key(s, k, KEY_ALIGN, fcp_align_names, FCP_ALIGN_COUNT, &align);
     p->align = (fcp_align)align;
     const entry *e = k->at[KEY_LENGTHS];
     p->lengths_span = e ? e->value->at : SPAN_NONE;
@@ -350,8 +347,6 @@ static void check_strategy(sema *s, const keys *k) {
     p->buffers = 3;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     if (!e) return;
-    static const char *const names[] = {
-        [FCP_STRATEGY_FCP] = "fcp", [FCP_STRATEGY_RING] = "ring", [FCP_STRATEGY_ZIGZAG] = "zigzag"};
     static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "cad", "auto"};
     const expr *head = e->value;
     while (head->kind == EXPR_BINARY) head = head->a;
@@ -361,7 +356,7 @@ static void check_strategy(sema *s, const keys *k) {
         diag_hint(s->d, "there are fcp, ring and zigzag");
         return;
     }
-    int which = choice(s, e->value, "strategy", names, FCP_STRATEGY_COUNT);
+    int which = choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT);
     if (which < 0) return;
     p->strategy = (fcp_strategy)which;
     static const struct { const char *name; uint32_t most; } knobs[] = {{"coalesce", 64}, {"buffers", 8}};
@@ -371,13 +366,13 @@ static void check_strategy(sema *s, const keys *k) {
         while (a->name && i < 2 && strcmp(knobs[i].name, a->name)) i++;
         if (!a->name || i == 2) {
             if (a->name)
-                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", names[which],
+                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", fcp_strategy_names[which],
                            a->name);
             else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
             const char *const both[] = {knobs[0].name, knobs[1].name};
             const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), both, 2) : NULL;
             if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", names[which]);
+            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", fcp_strategy_names[which]);
             continue;
         }
         if (given[i]) {
@@ -397,7 +392,6 @@ static void check_strategy(sema *s, const keys *k) {
 
 static void check_passes(sema *s, const keys *k) {
     struct fcpc_program *p = s->out;
-    static const char *const names[] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
     p->passes[FCP_FORWARD] = p->passes[FCP_BACKWARD] = true;
     const entry *e = k->at[KEY_PASSES];
     if (!e) return;
@@ -405,10 +399,10 @@ static void check_passes(sema *s, const keys *k) {
     arg single = {.value = e->value};
     bool list = e->value->kind == EXPR_TUPLE || e->value->kind == EXPR_LIST;
     for (const arg *a = list ? e->value->args : &single; a; a = a->next) {
-        int i = choice(s, a->value, "a pass", names, FCP_PASSES);
+        int i = choice(s, a->value, "a pass", fcp_pass_names, FCP_PASSES);
         if (i < 0) good = false;
         else if (given[i]) {
-            diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", names[i]);
+            diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", fcp_pass_names[i]);
             good = false;
         } else given[i] = true;
     }
@@ -500,15 +494,13 @@ static void check_plan_score(sema *s, const keys *k) {
 
 static void check_plan(sema *s, const keys *k) {
     struct fcpc_program *p = s->out;
-    static const char *const layouts[] = {[FCP_LAYOUT_PLANNED] = "planned", [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
-                                          [FCP_LAYOUT_ZIGZAG] = "zigzag"};
     int layout = FCP_LAYOUT_PLANNED;
     check_plan_mask(s, k);
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
     check_plan_score(s, k);
-    choice_key(s, k, KEY_LAYOUT, layouts, 3, &layout);
+    choice_key(s, k, KEY_LAYOUT, fcp_layout_names, FCP_LAYOUTS, &layout);
     p->layout = (fcp_layout)layout;
     p->margin = 16;
     count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);

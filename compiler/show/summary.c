@@ -35,16 +35,11 @@ summary_figures summary_derive(const fcp_plan *plan) {
 }
 
 const char *summary_strategy(uint32_t strategy) {
-    static const char *const names[] = {
-        [FCP_STRATEGY_FCP] = "fcp", [FCP_STRATEGY_RING] = "ring", [FCP_STRATEGY_ZIGZAG] = "zigzag"};
-    return strategy < FCP_STRATEGY_COUNT ? names[strategy] : "?";
+    return strategy < FCP_STRATEGY_COUNT ? fcp_strategy_names[strategy] : "?";
 }
 
 const char *summary_layout(uint32_t layout) {
-    static const char *const names[] = {[FCP_LAYOUT_PLANNED] = "planned",
-                                        [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
-                                        [FCP_LAYOUT_ZIGZAG] = "zigzag"};
-    return layout <= FCP_LAYOUT_ZIGZAG ? names[layout] : "?";
+    return layout < FCP_LAYOUTS ? fcp_layout_names[layout] : "?";
 }
 
 void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {

@@ -149,7 +149,7 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
     int n = snprintf(text, FCP_CUDA_PLACE, "rank %u, %s pass, stage %u, %sinstruction %u of the %s queue (%s)", at->rank,
                      fcp_pass_names[at->pass], at->stage,
                      at->progress == FCP_CUDA_IN ? "" : at->progress == FCP_CUDA_BEFORE ? "before " : "behind ", at->instr,
-                     fcp_queue_names[at->queue], fcp_op_names[at->op]);
+                     fcp_queue_texts[at->queue], fcp_op_names[at->op]);
     if (at->round == FCP_NONE) return;
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, at->pass, at->rank, at->queue)->first + at->instr];
     n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, ", round %u", at->round);

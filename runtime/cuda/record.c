@@ -214,7 +214,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
 static fcp_code fail_at(const recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *i, fcp_code code, fcp_error *err) {
     fcp_error why = err ? *err : (fcp_error){0};
     return fcp_fail(err, code, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s): %.300s", rank,
-                    fcp_pass_names[x->pass], i->stage, x->walks[rank].queues[q].at, fcp_queue_names[q],
+                    fcp_pass_names[x->pass], i->stage, x->walks[rank].queues[q].at, fcp_queue_texts[q],
                     fcp_op_names[i->op], why.message);
 }
 

@@ -32,7 +32,4 @@ struct fcp_session {
     const fcp_plan *plan;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's */
 };
-
-/* "forward", "backward"; "compute", "communication"; "wait", "copy", ... */
-extern const char *const fcp_pass_names[FCP_PASSES], *const fcp_queue_names[FCP_QUEUES], *const fcp_op_names[FCP_OP_COUNT];
 #endif

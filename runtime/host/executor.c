@@ -66,9 +66,6 @@ struct fcp_exec {
     fcp_error error; /* the first, under lock */
 };
 
-static const char *const class_names[FCP_CLASSES] = {[FCP_KV] = "KV", [FCP_Q] = "Q", [FCP_DKV] = "dKV",
-                                                     [FCP_STATE] = "state", [FCP_IN] = "inputs", [FCP_OUT] = "outputs"};
-
 static const fcp_session_kind exec_kind;
 
 /* --- failure ------------------------------------------------------------------------------------------------------ */
@@ -102,7 +99,7 @@ static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code co
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, s->pass, rank->index, queue)->first + index];
     char text[sizeof s->error.message];
     snprintf(text, sizeof text, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s): %s", rank->index,
-             fcp_pass_names[s->pass], x->stage, index, fcp_queue_names[queue], fcp_op_names[x->op], why);
+             fcp_pass_names[s->pass], x->stage, index, fcp_queue_texts[queue], fcp_op_names[x->op], why);
     fail(s, code, text);
 }
 
@@ -318,7 +315,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         char why[240];
         snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s of block %u, tokens %u to %u)", x->c,
                  t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->timeout_s,
-                 class_names[t->cls], t->block, t->first, t->first + t->tokens);
+                 fcp_class_texts[t->cls], t->block, t->first, t->first + t->tokens);
         fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
         return FCP_OK;
     }
@@ -348,7 +345,7 @@ static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t c
     if (done >= count || s->failed) return;
     char why[160];
     snprintf(why, sizeof why, "the %s queue has completed %u of %u instructions, and nothing went on for %u s",
-             fcp_queue_names[other], done, count, s->timeout_s);
+             fcp_queue_texts[other], done, count, s->timeout_s);
     fail_at(rank, queue, index, FCP_E_RUN, why);
 }
 

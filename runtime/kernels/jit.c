@@ -18,11 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <openssl/evp.h>
-
+#include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 
-enum { CACHE_VERSION = 2, HASH = 32, ENTRY_MAX = 1 << 28 };
+enum { CACHE_VERSION = 2, HASH = FCP_SHA256_BYTES, ENTRY_MAX = 1 << 28 };
 
 struct fcp_jit {
     char *folder; /* NULL: no disk cache */
@@ -157,10 +156,6 @@ static void write_own(fcp_jit *j, const char *path, const void *head, size_t hea
     if (why) warn(j, "the kernel cache cannot be written: '%.150s': %s", path, strerror(why));
 }
 
-static bool digest_of(const void *bytes, size_t size, uint8_t out[HASH]) {
-    return EVP_Digest(bytes, size, out, NULL, EVP_sha256(), NULL) == 1;
-}
-
 static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *suffix) {
     size_t room = strlen(j->folder) + 2 * HASH + strlen(suffix) + 2;
     char *path = malloc(room);
@@ -172,11 +167,6 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 }
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
-
-static bool add_text(EVP_MD_CTX *md, const char *text) { /* with its length, so that texts cannot run together */
-    uint64_t size = strlen(text);
-    return EVP_DigestUpdate(md, &size, sizeof size) == 1 && EVP_DigestUpdate(md, text, size) == 1;
-}
 
 /* What the cache remembers of the compiler's file: nothing of it is believed unless the file is still that one. */
 typedef struct compiler_record {
@@ -198,33 +188,14 @@ static bool fill_stat(compiler_record *r) {
     return true;
 }
 
-static bool hash_file(const char *path, uint8_t out[HASH]) {
-    FILE *f = fopen(path, "rbe");
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    char *chunk = malloc(1 << 20);
-    bool good = f && md && chunk && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (size_t got = 1; good && got;) {
-        got = fread(chunk, 1, 1 << 20, f);
-        good = !ferror(f) && (!got || EVP_DigestUpdate(md, chunk, got) == 1);
-    }
-    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
-    EVP_MD_CTX_free(md);
-    free(chunk);
-    if (f) fclose(f);
-    return good;
-}
-
 static bool hash_search(uint8_t out[HASH]) {
     static const char *const variables[] = {"FCP_NVRTC", "CUDA_HOME", "LD_LIBRARY_PATH"};
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool good = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (size_t i = 0; i < sizeof variables / sizeof *variables && good; i++) {
+    fcp_sha256 h = fcp_sha256_begin();
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *value = getenv(variables[i]);
-        good = add_text(md, value ? value : "");
+        fcp_sha256_add_text(&h, value ? value : "");
     }
-    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
-    EVP_MD_CTX_free(md);
-    return good;
+    return fcp_sha256_end(&h, out);
 }
 
 /* What is remembered of the compiler that would be found; once one is loaded, only if it is that file's. */
@@ -233,7 +204,7 @@ static bool remembered(const fcp_jit *j, const char *path, compiler *out) {
     size_t size;
     compiler_record *r = read_own(path, sizeof *r, &size), now;
     bool good = r && size == sizeof *r && !memcmp(r->magic, magic, sizeof magic) &&
-                digest_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
+                fcp_sha256_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
                 memchr(r->path, 0, sizeof r->path) && hash_search(search) && !memcmp(search, r->search, HASH) &&
                 (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
     if (good) {
@@ -264,14 +235,14 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
             size_t length = strlen(j->nvrtc->path);
             bool fits = length < sizeof r.path;
             if (fits) memcpy(r.path, j->nvrtc->path, length);
-            bool hashed = hash_file(j->nvrtc->path, r.compiler.hash);
+            bool hashed = fcp_sha256_file(j->nvrtc->path, r.compiler.hash) == 0;
             *out = r.compiler;
             if (!hashed) {
                 warn(j, "no kernel cache: cannot read NVRTC's file '%.150s'", j->nvrtc->path);
                 free(j->folder);
                 j->folder = NULL;
             } else if (fits && hash_search(r.search) && fill_stat(&r) &&
-                       digest_of(&r, offsetof(compiler_record, digest), r.digest))
+                       fcp_sha256_of(&r, offsetof(compiler_record, digest), r.digest))
                 write_own(j, path, &r, sizeof r, NULL, 0);
         }
     }
@@ -284,13 +255,14 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
 static bool key_of(const compiler *c, const char *name, const char *source, const char *arch, const char *const *options,
                    uint8_t out[HASH]) {
     const int32_t version[3] = {CACHE_VERSION, c->major, c->minor};
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool good = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(md, version, sizeof version) == 1 &&
-                EVP_DigestUpdate(md, c->hash, HASH) == 1 && add_text(md, name) && add_text(md, arch) && add_text(md, source);
-    for (; good && options && *options; options++) good = add_text(md, *options);
-    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
-    EVP_MD_CTX_free(md);
-    return good;
+    fcp_sha256 h = fcp_sha256_begin();
+    fcp_sha256_add(&h, version, sizeof version);
+    fcp_sha256_add(&h, c->hash, HASH);
+    fcp_sha256_add_text(&h, name);
+    fcp_sha256_add_text(&h, arch);
+    fcp_sha256_add_text(&h, source);
+    for (; options && *options; options++) fcp_sha256_add_text(&h, *options);
+    return fcp_sha256_end(&h, out);
 }
 
 /* The entry, if it is there and holds. */
@@ -302,7 +274,7 @@ static bool find(const char *path, const uint8_t key[HASH], fcp_cubin *out) {
     entry_header h;
     memcpy(&h, bytes, sizeof h);
     bool good = !memcmp(h.magic, magic, sizeof magic) && !memcmp(h.key, key, HASH) && h.size == size - sizeof h &&
-                h.kernel_count <= FCP_KERNELS_MAX && digest_of(bytes + sizeof h, (size_t)h.size, digest) &&
+                h.kernel_count <= FCP_KERNELS_MAX && fcp_sha256_of(bytes + sizeof h, (size_t)h.size, digest) &&
                 !memcmp(digest, h.digest, HASH);
     *out = (fcp_cubin){0};
     if (good) {
@@ -329,7 +301,7 @@ static void keep(fcp_jit *j, const char *path, const uint8_t key[HASH], const fc
     h.kernel_count = c->kernel_count;
     h.notes = c->notes;
     memcpy(h.kernels, c->kernels, sizeof h.kernels);
-    if (digest_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
+    if (fcp_sha256_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
 }
 
 /* Where the source's entry would be, and its key. */

@@ -441,6 +441,10 @@ bad "a folder as a program" 1 E010 . -o out/x
 bad "no such lengths" 1 E010 a.fcp --lengths none.lengths -o out/x
 bad "a folder that is not there" 1 E011 a.fcp -o out/none/x.plan
 bad "a folder as output" 1 E011 a.fcp -o out
+ln -s linked.plan link.plan
+ok "a symbolic link as output" "$fcpc" -q a.fcp -o link.plan
+holds "the file that it points to is written" cmp -s linked.plan a.plan
+holds "and the link stays" [ -h link.plan ]
 ok "/dev/null as output" "$fcpc" -q a.fcp -o /dev/null
 ok "/dev/null as several outputs" "$fcpc" run -q a.plan --out /dev/null --lse /dev/null
 bad "a path that ends in a slash" 1 E011 a.fcp -o out/x/

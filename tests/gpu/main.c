@@ -19,9 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <openssl/evp.h>
-
 #include "runtime/base/clock.h"
+#include "runtime/base/sha256.h"
 #include "runtime/plan/file.h"
 #include "tests/gpu/gpu.h"
 
@@ -205,19 +204,9 @@ static void run_step(gpu *g, const gpu_step *step, answer *out) {
 
 /* SHA-256 of this program's file: other kernels or other questions are another run. */
 static bool hash_self(char out[33]) {
-    FILE *f = fopen("/proc/self/exe", "rbe");
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    static char chunk[1 << 16];
-    unsigned char digest[32];
-    bool good = f && md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (size_t got = 1; good && got;) {
-        got = fread(chunk, 1, sizeof chunk, f);
-        good = EVP_DigestUpdate(md, chunk, got) == 1;
-    }
-    good = good && EVP_DigestFinal_ex(md, digest, NULL) == 1;
+    unsigned char digest[FCP_SHA256_BYTES];
+    bool good = fcp_sha256_file("/proc/self/exe", digest) == 0;
     for (int i = 0; good && i < 16; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    EVP_MD_CTX_free(md);
-    if (f) fclose(f);
     return good;
 }
 

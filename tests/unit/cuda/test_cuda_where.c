@@ -37,10 +37,10 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
     } else {
         *launch = 0;
         snprintf(want, sizeof want, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s)", rank, fcp_pass_names[pass],
-                 i->stage, instr, fcp_queue_names[queue], fcp_op_names[i->op]);
+                 i->stage, instr, fcp_queue_texts[queue], fcp_op_names[i->op]);
     }
     cr_assert(strstr(message, want) && strstr(message, launch) && strncmp(message, "rank ", 5) == 0, "%s of device %d (rank %u, %s %u): \"%s\" %s: %s",
-              x->hung, x->hung_device, rank, fcp_queue_names[queue], instr, want, launch, message);
+              x->hung, x->hung_device, rank, fcp_queue_texts[queue], instr, want, launch, message);
 }
 
 /* Every `step`-th node of a pass hangs, in a session of its own. */
