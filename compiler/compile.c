@@ -167,7 +167,7 @@ static span span_of_error(const run *r, fcp_code code) {
     switch (code) {
     case FCP_E_LENGTHS: return g->lengths_span;
     case FCP_E_RANKS: return g->ranks_span;
-    case FCP_E_PLAN_SIZE: return g->block_span;
+    case FCP_E_PLAN_SIZE: return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
     default: return SPAN_NONE;
     }
 }
@@ -273,6 +273,7 @@ static fcp_code choose_block(run *r, uint32_t *out) {
     *out = 512;
     for (uint32_t block = 16384; block >= 512; block /= 2) {
         if (tokens / block < ranks) continue;
+        if (tokens / block > PROBLEM_BLOCKS_MAX) break;
         bool heavy;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
@@ -295,6 +296,7 @@ static fcp_code warn_heavy(run *r) {
     for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL;
          block = block / 2 / FCP_CELL * FCP_CELL) {
         bool heavy;
+        if (problem_least_blocks(p, block) > PROBLEM_BLOCKS_MAX) break;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (!heavy) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/npy.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "compiler/cli/cmd.h"

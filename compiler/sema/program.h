@@ -105,4 +105,9 @@ struct fcpc_program {
 /* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
  * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */
 uint32_t program_attach(const fcpc_program *program, diags *d);
+
+/* An empty program; NULL: no memory. */
+fcpc_program *program_new(void);
+/* Frees a program, but not its workspace, which is fcpc_program_free's. */
+void program_free(fcpc_program *program);
 #endif

@@ -1,4 +1,4 @@
-/* gpu.c: see gpu.h: the driver as steps use it, plans of texts, rows and facts. */
+/* gpu.c: the driver as steps use it, plans of texts, rows and facts: see gpu.h. */
 #define _GNU_SOURCE
 #include "tests/gpu/gpu.h"
 

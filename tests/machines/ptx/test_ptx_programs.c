@@ -1,4 +1,6 @@
-/* The PTX of random programs: what is printed from their masks and scores, as NVRTC understands it. PTX_RUNS: how many are run. */
+/* test_ptx_programs.c: executes the PTX of random programs, to test what is printed from their masks and scores, as
+ * NVRTC understands it. PTX_RUNS says how many are run.
+ */
 #include <stdlib.h>
 
 #include "runtime/kernels/source.h"

@@ -1,7 +1,7 @@
 /* test_cuda_where.c: what errors of CUDA sessions name: each piece of work of a pass hangs once, and the error names the
  * instruction that it belongs to, by what the devices themselves have written. */
 #include "runtime/exec/session.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BEFORE = 1 << 31, MASK = (1 << 30) - 1 };

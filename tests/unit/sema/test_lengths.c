@@ -98,6 +98,7 @@ Test(lengths, files) {
     snprintf(name, sizeof name, "%s/a.fcp", folder);
     snprintf(value, sizeof value, "file(\"%s\")", path);
     static const struct { const char *text; fcp_code code; size_t count; } cases[] = {{"1\n2\n3", FCP_OK, 3},
+                 {"\xef\xbb\xbf" "1\n2", FCP_OK, 2},
                  {"1\n2\n3\n", FCP_OK, 3},
                  {"# c\n\n \t 7 # seven\r\n\r\n8\r\n", FCP_OK, 2},
                  {"5", FCP_OK, 1},
@@ -139,9 +140,12 @@ Test(lengths, files) {
             fcpc_program_free(p);
         }
     }
-    write_file(path, "12\0003\n", 6);
     fcpc_program *p = NULL;
-    cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);
+    static const char not_text[][7] = {"12\0003\n", "\xff\xfe" "1\0\n\0", "1\0\n\0002\0"};
+    for (size_t i = 0; i < 3; i++) {
+        write_file(path, not_text[i], 6);
+        cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);
+    }
     unlink(path);
     cr_expect_eq(compile(name, value, NULL, &p), FCP_E_READ);
     cr_expect_eq(compile(name, "", folder, &p), FCP_E_READ);
