@@ -359,7 +359,7 @@ fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err) 
 /* --- as JSON -------------------------------------------------------------------------------------------------------- */
 
 void zoom_json(json *j, const zoom *z) {
-    double all = (double)z->n * (double)z->n * z->heads;
+    double all = (double)z->queries * (double)z->n * z->heads;
     json_u64(j, "sequence", z->sequence);
     json_u64(j, "tokens", z->n);
     json_u64(j, "alike", z->alike);

@@ -307,6 +307,35 @@ Test(show, hostile_strings) {
     hand_free(f.hand);
 }
 
+/* Ranks that own nothing are drawn like others, and means are over all ranks, so they count as 0. */
+Test(show, ranks_without_work) {
+    const uint64_t lengths[] = {200};
+    for (uint32_t ranks = 3; ranks < 64; ranks += 30) {
+        fixture f;
+        text svg = {0}, page = {0};
+        make(&f, ranks, 128, "full", lengths, 1, "plan {\n    mask = full\n}\n"); /* two blocks, on ranks 0 and 1 */
+        f.summary.tokens_max_rank = f.summary.key_tokens_max_rank = 128;
+        f.summary.pairs_max_rank = f.summary.pairs_max_block = 128 * 200;
+        text t = draw(f.plan, 80, false, false);
+        check_lines(t.at, 80, false);
+        cr_expect(!strstr(t.at, "nan") && !strstr(t.at, "inf"), "%s", t.at);
+        char mean[64];
+        snprintf(mean, sizeof mean, "the fullest %.4f x the mean tokens", 128.0 * ranks / 200);
+        cr_assert_eq(show_svg(f.plan, collect, &svg, NULL), FCP_OK);
+        cr_assert_eq(show_html(f.plan, collect, &page, NULL), FCP_OK);
+        text_add(&svg, "", 1);
+        text_add(&page, "", 1);
+        check_markup(svg.at);
+        check_markup(page.at);
+        cr_expect(!strstr(svg.at, "nan") && !strstr(svg.at, "=\"-") && !strstr(page.at, "nan"));
+        cr_expect(strstr(page.at, mean), "%s", mean);
+        text_free(&t);
+        text_free(&svg);
+        text_free(&page);
+        hand_free(f.hand);
+    }
+}
+
 /* --- golden files: real plans ------------------------------------------------------------------------------------ */
 
 static fcp_plan *plan_of(const char *name, const char *program) {
