@@ -18,6 +18,10 @@ static void print_choices(const cmd_option_row *o, const char *between) {
     }
 }
 
+static void print_commands(const char *before) {
+    for (int c = 0; c < CMD_COUNT; c++) printf("%s%s", before, cmd_commands[c].name);
+}
+
 /* --- bash ----------------------------------------------------------------------------------------------------------- */
 
 /* "-o | --output": a pattern of case. */
@@ -50,7 +54,7 @@ void cmd_bash_completion(void) {
     puts(") [ \"${COMP_WORDS[i + 1]}\" = = ] && i=$((i + 1)); skip=1 ;;\n"
          "            -*) ;;");
     fputs("            help", stdout);
-    for (int c = 0; c < CMD_COUNT; c++) printf(" | %s", cmd_commands[c].name);
+    print_commands(" | ");
     puts(") command=$word; break ;;\n"
          "            *) break ;;\n"
          "        esac\n"
@@ -77,8 +81,8 @@ void cmd_bash_completion(void) {
         puts("' ;;");
     }
     fputs("        help) COMPREPLY=($(compgen -W '", stdout);
-    for (int c = 0; c < CMD_COUNT; c++) printf("%s ", cmd_commands[c].name);
-    puts("bash-completion zsh-completion man' -- \"$cur\")); return ;;\n"
+    print_commands(" ");
+    puts(" bash-completion zsh-completion man' -- \"$cur\")); return ;;\n"
          "    esac\n"
          "    case $cur in\n"
          "        -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")); return ;;\n"
@@ -86,7 +90,7 @@ void cmd_bash_completion(void) {
          "    compopt -o filenames 2> /dev/null\n"
          "    COMPREPLY=($(compgen -f -- \"$cur\"))");
     fputs("    if [ \"$COMP_CWORD\" = 1 ]; then COMPREPLY+=($(compgen -W 'help", stdout);
-    for (int c = 0; c < CMD_COUNT; c++) printf(" %s", cmd_commands[c].name);
+    print_commands(" ");
     puts("' -- \"$cur\")); fi\n"
          "}\n"
          "complete -F _fcpc fcpc");
@@ -160,7 +164,7 @@ void cmd_zsh_completion(void) {
         puts("            '*:file:_files' ;;");
     }
     fputs("        (help) _values topic", stdout);
-    for (int c = 0; c < CMD_COUNT; c++) printf(" %s", cmd_commands[c].name);
+    print_commands(" ");
     puts(" bash-completion zsh-completion man ;;\n"
          "    esac\n"
          "}\n"
