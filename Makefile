@@ -264,6 +264,10 @@ L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
 	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
 	install -m 755 $(B)/fcpc $(D)/bin/fcpc
+	install -d $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/man/man1
+	$(B)/fcpc help bash-completion > $(D)/share/bash-completion/completions/fcpc
+	$(B)/fcpc help zsh-completion > $(D)/share/zsh/site-functions/_fcpc
+	$(B)/fcpc help man > $(D)/share/man/man1/fcpc.1
 	sed 's|"runtime/errors.def"|"errors.def"|' runtime/fcp.h > $(D)/include/fcpc/fcp.h
 	install -m 644 runtime/errors.def $(D)/include/fcpc
 	install -d $(D)/share/vim/vimfiles/syntax $(D)/share/vim/vimfiles/ftdetect $(D)/share/fcpc
