@@ -17,6 +17,7 @@ typedef struct fcp_library {
     const char *remedy;        /* what would do: the rest of a sentence */
     size_t optional;           /* the last `optional` symbols may be missing: NULL in the table */
     bool global;               /* its symbols are for libraries that it loads itself, too */
+    bool installed;            /* it is not of the CUDA toolkit, whose folders are not looked into */
 } fcp_library;
 
 /* Fills `table` (count pointers) and *out_path (malloc'd, caller frees: the file that was loaded). The library stays
