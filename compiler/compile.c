@@ -23,6 +23,7 @@
 #include "runtime/base/clock.h"
 #include "compiler/lower/lower.h"
 #include "compiler/place/place.h"
+#include "compiler/base/sized.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -166,7 +167,7 @@ static span span_of_error(const run *r, fcp_code code) {
     switch (code) {
     case FCP_E_LENGTHS: return g->lengths_span;
     case FCP_E_RANKS: return g->ranks_span;
-    case FCP_E_PLAN_SIZE: return g->block_span;
+    case FCP_E_PLAN_SIZE: return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
     default: return SPAN_NONE;
     }
 }
@@ -272,6 +273,7 @@ static fcp_code choose_block(run *r, uint32_t *out) {
     *out = 512;
     for (uint32_t block = 16384; block >= 512; block /= 2) {
         if (tokens / block < ranks) continue;
+        if (tokens / block > PROBLEM_BLOCKS_MAX) break;
         bool heavy;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
@@ -294,6 +296,7 @@ static fcp_code warn_heavy(run *r) {
     for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL;
          block = block / 2 / FCP_CELL * FCP_CELL) {
         bool heavy;
+        if (problem_least_blocks(p, block) > PROBLEM_BLOCKS_MAX) break;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (!heavy) {
@@ -504,13 +507,17 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, batch, stop, d ? d : unheard, out_times, out_plan);
+    fcpc_batch own;
+    fcp_error err;
+    fcp_code code = sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
+    else code = plan_batch(program, &own, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }
 
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
-    const fcpc_batch batch = {.lengths = lengths, .count = count};
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
     return fcpc_plan_batch(program, &batch, stop, d, out_times, out_plan);
 }

@@ -381,6 +381,9 @@ typedef struct fcp_verify_report {
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
 fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report, fcp_error *err);
 
+/* Writes the bytes of a plan file to a descriptor. 0, or an errno value; EOVERFLOW: the tables are larger than any file. */
+int fcp_plan_write(const fcp_plan *plan, int fd);
+
 /* The plan as text, a line per record, comparable line by line; or as one JSON object. `emit` gets successive
  * chunks. */
 typedef void fcp_emit(void *context, const char *text, size_t size);
