@@ -309,6 +309,17 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     return FCP_OK;
 }
 
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t width = env->n < FCP_CELL ? (uint64_t)env->n : FCP_CELL;
+    const cell_rect column = {.hi = {down, 1}};
+    uint64_t sum[3] = {0};
+    fcp_code code = cells_set_sequence(c, env);
+    if (code == FCP_OK && down && width) code = count_rect(c, &column, c->base, sum);
+    *out_rows = width ? sum[2] / width : 0;
+    return code;
+}
+
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
