@@ -92,8 +92,7 @@ typedef struct fcpc_batch {
  * `stop`, when not NULL, is polled: a non-zero value ends planning with FCP_E_INTERRUPTED.
  * Errors of the batch: FCP_E_MISSING (no lengths here nor in the program), FCP_E_LENGTHS, FCP_E_FIELD (values missing,
  * too many or few, out of their range, twice, or of no field), FCP_E_SLICES (beyond the longest sequence), FCP_E_MASK_*
- * (a fault of mask or score that some pair reaches); of what it needs: FCP_E_RANKS, FCP_E_MEMORY_CAP,
- * FCP_E_PLAN_SIZE. */
+ * (a fault of mask or score that some pair reaches); of what it needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

@@ -354,6 +354,9 @@ typedef struct fcp_verify_report {
 } fcp_verify_report;
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
 fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err);
+/* The same, until `stop` says to end (base/stop.h): FCP_E_INTERRUPTED. */
+fcp_code fcp_plan_verify_until(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report,
+                               fcp_error *err);
 
 /* The plan as text, a line per record, comparable line by line; or as one JSON object. `emit` gets successive
  * chunks. */

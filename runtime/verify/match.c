@@ -271,18 +271,22 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
 }
 
 /* Puts every send into its receiver's inbox. */
-static void deliver(match *m) {
+static fcp_code deliver(match *m) {
     uint32_t ranks = m->v->p->ranks;
     for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
-    for (uint32_t rank = 0; rank < ranks; rank++)
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        fcp_code code = rank % 64 ? FCP_OK : fcp_verify_stop(m->v);
+        if (code) return code;
         for (size_t i = m->send_first[rank]; i < m->send_first[rank + 1]; i++) {
             const side *s = &m->sides[i];
             side *to = &m->delivered[m->inbox[s->other]++];
             *to = *s;
             to->other = rank;
         }
+    }
     memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* ends are the next ones' beginnings */
     m->inbox[0] = 0;
+    return FCP_OK;
 }
 
 /* Where a rank launches a round: on the way to an error. */
@@ -385,7 +389,10 @@ fcp_code fcp_verify_match(verifier *v) {
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
                         m.side_count);
     if (!code) code = group_rounds(&m);
-    for (uint32_t r = 0; r < ranks && !code; r++) code = scan_rank(&m, r);
+    for (uint32_t r = 0; r < ranks && !code; r++) {
+        if (r % 64 == 0) code = fcp_verify_stop(v);
+        if (!code) code = scan_rank(&m, r);
+    }
     if (!code) {
         v->facts[v->pass].sends = m.send_count;
         v->named += m.send_count + m.recv_count;
@@ -397,8 +404,11 @@ fcp_code fcp_verify_match(verifier *v) {
         m.delivered = v->delivered;
         if (!m.delivered) code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to match %zu sends", m.send_count);
     }
-    if (!code) deliver(&m);
-    for (uint32_t r = 0; r < ranks && !code; r++) code = meet(&m, r);
+    if (!code) code = deliver(&m);
+    for (uint32_t r = 0; r < ranks && !code; r++) {
+        if (r % 64 == 0) code = fcp_verify_stop(v);
+        if (!code) code = meet(&m, r);
+    }
     if (!code) check_delta(&m);
     free(m.info);
     free(m.group_round);

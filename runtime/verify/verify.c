@@ -62,6 +62,10 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
                     which, index, names[x->op], x->stage, text);
 }
 
+fcp_code fcp_verify_stop(const verifier *v) {
+    return fcp_stop_asked(v->stop) ? fcp_fail(v->err, FCP_E_INTERRUPTED, "interrupted") : FCP_OK;
+}
+
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t c;
     return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
@@ -138,6 +142,7 @@ static fcp_code check_tiles(verifier *v) {
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %zu tiles", tiles);
         goto done;
     }
+    if ((code = fcp_verify_stop(v))) goto done;
     for (size_t i = 0; i < tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
         first[t->q_block + 2]++;
@@ -146,6 +151,7 @@ static fcp_code check_tiles(verifier *v) {
     for (size_t q = 2; q < blocks + 2; q++) first[q] += first[q - 1];
     for (size_t i = 0; i < tiles; i++) k_blocks[first[plan->tiles[i].q_block + 1]++] = plan->tiles[i].k_block;
     for (size_t q = 0; q < blocks; q++) {
+        if (q % 1024 == 0 && (code = fcp_verify_stop(v))) goto done;
         for (uint32_t i = first[q]; i < first[q + 1]; i++) {
             if (seen[k_blocks[i]] == q + 1) {
                 code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "the tile of Q block %zu and KV block %u is there twice", q,
@@ -201,7 +207,8 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     if (!code) code = fcp_verify_buffers(v, &buffers);
     for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
         for (int side = 0; side < FCP_SIDES; side++) v->in[side].count = v->out[side].count = 0;
-        code = fcp_verify_rank(v, buffers, r);
+        if (r % 64 == 0) code = fcp_verify_stop(v);
+        if (!code) code = fcp_verify_rank(v, buffers, r);
         if (!code) code = fcp_verify_layout(v, r);
     }
     fcp_verify_buffers_free(buffers);
@@ -326,8 +333,13 @@ static void report(const verifier *v, fcp_verify_report *out) {
 }
 
 fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err) {
+    return fcp_plan_verify_until(plan, NULL, out_report, err);
+}
+
+fcp_code fcp_plan_verify_until(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report,
+                               fcp_error *err) {
     fcp_plan view = fcp_plan_view(plan);
-    verifier v = {.plan = &view, .p = plan->problem, .err = err};
+    verifier v = {.plan = &view, .p = plan->problem, .err = err, .stop = stop};
     fcp_code code = index_homes(&v);
     if (!code) code = check_tiles(&v);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++)

@@ -1,6 +1,7 @@
 /* verify.h: the rooms of the verifier. Private to runtime/verify*.c; verify.c says what is proven and how. */
 #ifndef FCP_VERIFY_VERIFY_H
 #define FCP_VERIFY_VERIFY_H
+#include "runtime/base/stop.h"
 #include "runtime/plan/plan.h"
 
 /* What a pass was found to do. */
@@ -30,6 +31,7 @@ typedef struct verifier {
     const fcp_plan *plan;
     const fcp_problem *p;
     fcp_error *err;
+    const volatile int *stop;
     /* per rank */
     uint32_t *node;
     uint32_t *homes;       /* home blocks */
@@ -51,6 +53,9 @@ typedef struct verifier {
     fcp_error late;                             /* what is wrong if nothing else is: Delta, memory */
     pass_facts facts[FCP_PASSES];
 } verifier;
+
+/* FCP_E_INTERRUPTED, told, if the caller has asked for the end. */
+fcp_code fcp_verify_stop(const verifier *v);
 
 /* Transfers mostly lie in the order in which they are looked at, but the blocks they name do not: ask for them early.
  */
