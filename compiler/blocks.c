@@ -10,6 +10,7 @@
 #include "compiler/problem/problem.h"
 
 enum { BLOCK_DEFAULT = 4096, AUTO_LARGEST = 16384, AUTO_LEAST = 512, AUTO_BLOCKS = 8 };
+enum { MOST_BLOCKS = 4096 }; /* sizes below a cell are tried for a warning only where they make fewer */
 
 /* Is one block heavier than the mean rank? Then no placement can balance it while its tiles run at its home. */
 static bool is_too_heavy(const planning *x, const problem *p) {
@@ -70,23 +71,28 @@ fcp_code blocks_choose(planning *x) {
     return FCP_OK;
 }
 
+/* The next smaller size to try; 0: there is none. */
+static uint32_t half(uint32_t block) {
+    uint32_t size = block / 2;
+    return size < FCP_CELL ? size : size / FCP_CELL * FCP_CELL;
+}
+
 fcp_code blocks_warn_heavy(planning *x) {
     const problem *p = x->problem;
     if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* of too few blocks blocks_warn_idle warns */
-    uint32_t would = 0;
-    for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL && !would;
-         block = block / 2 / FCP_CELL * FCP_CELL) {
-        bool heavy;
-        fcp_code code = try_size(x, block, &heavy);
+    bool heavy = true;
+    uint32_t size = p->block;
+    for (uint32_t next = half(size); heavy && next && (next >= FCP_CELL || p->tokens / next < MOST_BLOCKS); next = half(next)) {
+        size = next;
+        fcp_code code = try_size(x, size, &heavy);
         if (code) return code;
-        if (!heavy) would = block;
     }
     uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * p->ranks * 100 / (p->pairs ? p->pairs : 1));
     diag_warning(x->d, planning_span(x, x->program->block_span),
                  "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
                  p->block, (unsigned long long)percent);
-    if (would) diag_hint(x->d, "plan.block = %u would do", would);
-    else diag_hint(x->d, "there is too little work for %u ranks, whatever the block size", p->ranks);
+    if (!heavy) diag_hint(x->d, "plan.block = %u would do", size);
+    else if (size < p->block) diag_hint(x->d, "blocks of %u tokens would be too heavy, too", size);
     return FCP_OK;
 }
 
