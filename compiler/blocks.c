@@ -82,7 +82,8 @@ fcp_code blocks_warn_heavy(planning *x) {
     if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* of too few blocks blocks_warn_idle warns */
     bool heavy = true;
     uint32_t size = p->block;
-    for (uint32_t next = half(size); heavy && next && (next >= FCP_CELL || p->tokens / next < MOST_BLOCKS); next = half(next)) {
+    for (uint32_t next = half(size); heavy && next; next = half(next)) {
+        if (next < FCP_CELL && p->tokens / next >= MOST_BLOCKS) break;
         size = next;
         fcp_code code = try_size(x, size, &heavy);
         if (code) return code;
