@@ -60,6 +60,7 @@ fcp_code blocks_choose(planning *x) {
     x->block = AUTO_LEAST;
     for (uint32_t block = AUTO_LARGEST; block >= AUTO_LEAST; block /= 2) {
         if (tokens / block < ranks) continue;
+        if (tokens / block > PROBLEM_BLOCKS_MAX) break;
         bool heavy;
         fcp_code code = try_size(x, block, &heavy);
         if (code) return code;
@@ -83,7 +84,7 @@ fcp_code blocks_warn_heavy(planning *x) {
     bool heavy = true;
     uint32_t size = p->block;
     for (uint32_t next = half(size); heavy && next; next = half(next)) {
-        if (next < FCP_CELL && p->tokens / next >= MOST_BLOCKS) break;
+        if (problem_least_blocks(p, next) > (next < FCP_CELL ? (uint64_t)MOST_BLOCKS : PROBLEM_BLOCKS_MAX)) break;
         size = next;
         fcp_code code = try_size(x, size, &heavy);
         if (code) return code;

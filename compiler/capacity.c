@@ -5,7 +5,6 @@
 #include "compiler/capacity.h"
 
 #include "compiler/lower/lower.h"
-#include "compiler/place/strategies.h"
 
 static uint64_t peak_of(const planning *x) {
     fcp_problem facts;
@@ -43,7 +42,7 @@ fcp_code capacity_check(planning *x) {
                "the plan needs %llu bytes on its fullest rank, cluster.memory allows %llu", (unsigned long long)peak,
                (unsigned long long)cap);
     if (would)
-        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", strategy_of(x)->name, would,
+        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", fcp_strategy_names[x->program->strategy], would,
                   (unsigned long long)bytes);
     else
         diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks",

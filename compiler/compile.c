@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "compiler/base/sized.h"
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
@@ -65,7 +66,7 @@ static fcp_code own(planning *x) {
 static fcp_code verify(planning *x) {
     fcp_error err = {0};
     fcp_code code = fcp_plan_check(x->plan, &err);
-    if (!code) code = fcp_plan_verify_until(x->plan, x->stop, NULL, &err);
+    if (!code) code = fcp_plan_verify(x->plan, x->stop, NULL, &err);
     if (!code || code == FCP_E_INTERRUPTED || code == FCP_E_NO_MEMORY) return code;
     return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code),
                          err.message);
@@ -107,13 +108,17 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = compile_batch(program, batch, stop, d ? d : unheard, NULL, out_times, out_plan);
+    fcpc_batch own;
+    fcp_error err;
+    fcp_code code = sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
+    else code = compile_batch(program, &own, stop, d ? d : unheard, NULL, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }
 
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
-    const fcpc_batch batch = {.lengths = lengths, .count = count};
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
     return fcpc_plan_batch(program, &batch, stop, d, out_times, out_plan);
 }

@@ -57,6 +57,13 @@ static inline span planning_span(const planning *x, span at) {
     return at;
 }
 
+/* Where to show that a batch is too large for a plan: at the block size where the program states one, else at the
+ * lengths. */
+static inline span planning_size_span(const planning *x) {
+    const struct fcpc_program *g = x->program;
+    return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
+}
+
 /* Reports an error at a place of the program and returns its code: return planning_fail(x, FCP_E_LENGTHS, ...). */
 #define planning_fail(x, code, at, ...)                                                                                \
     (diag_error((x)->d, (code), planning_span((x), (at)), __VA_ARGS__), (fcp_code)(code))

@@ -56,7 +56,7 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
 /* --- the strategies ------------------------------------------------------------------------------------------------- */
 
 /* How each strategy places the blocks that it has cut: fills home. */
-#define X(id, name, by_block, cut, place) fcp_code place(planning *x, const place_input *in, uint32_t *home);
+#define X(id, by_block, cut, place) fcp_code place(planning *x, const place_input *in, uint32_t *home);
 STRATEGIES(X)
 #undef X
 

@@ -8,7 +8,7 @@
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
-#define X(id, name, by_block, cut, place) [FCP_STRATEGY_##id] = {name, by_block, cut, place},
+#define X(id, by_block, cut, place) [FCP_STRATEGY_##id] = {by_block, cut, place},
     STRATEGIES(X)
 #undef X
 };

@@ -4,7 +4,6 @@
 #include "compiler/place/place.h"
 
 typedef struct strategy {
-    const char *name;
     bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
     fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
     fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */

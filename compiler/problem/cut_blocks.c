@@ -70,6 +70,9 @@ static uint32_t bins_take(bins *b, uint32_t need, uint32_t *out_space) {
 fcp_code problem_cut_blocks(planning *x) {
     problem *p = x->problem;
     if (p->split) return problem_cut_split(x);
+    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
     arena *plan = &x->memory, *work = &x->work, *scratch = &x->scratch;
     uint32_t block = p->block, rests = 0;
     uint64_t full = 0;
@@ -78,7 +81,7 @@ fcp_code problem_cut_blocks(planning *x) {
         rests += p->lengths[s] % block != 0;
     }
     if (full + rests > UINT32_MAX / 4)
-        return planning_fail(x, FCP_E_PLAN_SIZE, x->program->block_span,
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                              "%llu blocks of %u tokens are more than a plan holds", (unsigned long long)(full + rests),
                              block);
     p->piece_count = (uint32_t)full + rests;

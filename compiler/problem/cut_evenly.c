@@ -25,7 +25,7 @@ static fcp_code cut_evenly(planning *x, uint32_t per_rank) {
             pieces += n < parts ? n : parts;
         }
     if (pieces > UINT32_MAX / 4)
-        return planning_fail(x, FCP_E_PLAN_SIZE, x->program->block_span,
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                              "%u sequences cut in %llu parts are more pieces than a plan holds", p->sequences,
                              (unsigned long long)parts);
     p->pieces = ARENA_NEW(&x->memory, fcp_piece, pieces + 1);
@@ -46,7 +46,7 @@ static fcp_code cut_evenly(planning *x, uint32_t per_rank) {
             before += n;
             if (!length) continue;
             if ((tokens += length) > INT32_MAX)
-                return planning_fail(x, FCP_E_PLAN_SIZE, x->program->block_span,
+                return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                                      "chunk %llu of %llu holds more than 2^31 tokens", (unsigned long long)i,
                                      (unsigned long long)parts);
             p->pieces[p->piece_count++] =

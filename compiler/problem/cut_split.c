@@ -95,6 +95,9 @@ static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uin
 
 fcp_code problem_cut_split(planning *x) {
     problem *p = x->problem;
+    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
     arena *plan = &x->memory, *scratch = &x->scratch;
     uint64_t full = 0;
     unsigned __int128 work = 0;
@@ -105,7 +108,7 @@ fcp_code problem_cut_split(planning *x) {
         work += (unsigned __int128)p->queries[s] * p->lengths[s];
     }
     if (full + 2 * (uint64_t)rests > UINT32_MAX / 4)
-        return planning_fail(x, FCP_E_PLAN_SIZE, x->program->block_span,
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                              "%llu blocks of %u tokens are more than a plan holds",
                              (unsigned long long)(full + 2 * (uint64_t)rests), p->block);
     size_t room = (size_t)full + 2 * (size_t)rests;

@@ -39,6 +39,16 @@ static fcp_code check_lengths(planning *x, problem *p) {
     return FCP_OK;
 }
 
+/* Refuses batches that no plan holds, before memory for their blocks is taken: a rank counts its tokens in 31 bits, and
+ * on average it holds tokens / ranks of them. */
+static fcp_code check_size(planning *x, const problem *p) {
+    const uint64_t most = (uint64_t)p->ranks * INT32_MAX;
+    if (p->tokens <= most && p->key_tokens <= most) return FCP_OK;
+    return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                         "the batch is too large for a plan of %u ranks: each would hold more than 2^31 tokens",
+                         p->ranks);
+}
+
 fcp_code problem_open(planning *x) {
     problem *p = ARENA_ZNEW(&x->work, problem, 1);
     if (!p) return FCP_E_NO_MEMORY;
@@ -54,5 +64,5 @@ fcp_code problem_open(planning *x) {
                              "the sequences have more than 2^63 query-key positions together");
     p->positions = (uint64_t)positions;
     x->problem = p;
-    return FCP_OK;
+    return check_size(x, p);
 }

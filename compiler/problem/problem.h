@@ -50,6 +50,12 @@ struct problem {
     uint64_t pairs, positions, heaviest; /* heaviest: pairs of the block that has most */
 };
 
+/* A plan has at most this many blocks. */
+enum { PROBLEM_BLOCKS_MAX = 1 << 22 };
+/* Blocks of `block` tokens that the batch fills at least, without what is left over. */
+static inline uint64_t problem_least_blocks(const problem *p, uint64_t block) {
+    return p->tokens / block + (p->split ? p->key_tokens / block : 0);
+}
 /* The position of a sequence's first query. */
 static inline int64_t problem_q_first(const problem *p, uint32_t sequence) {
     return p->program->align == FCP_TOP_LEFT ? 0 : (int64_t)p->lengths[sequence] - (int64_t)p->queries[sequence];

@@ -62,11 +62,11 @@ static fcp_code classify(planning *x, raw_parts *raw) {
                                    &entries, &count, &fault);
         if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
         if (code == FCP_E_PLAN_SIZE)
-            return planning_fail(x, code, x->program->block_span, "%s", fcp_code_text(code));
+            return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
         if (code) return code;
         if (!raw_reserve(raw, count, scratch)) return FCP_E_NO_MEMORY;
         if (raw->count + count > UINT32_MAX / 2)
-            return planning_fail(x, FCP_E_PLAN_SIZE, x->program->block_span,
+            return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                                  "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
         fcp_part *out = raw->part + raw->count;
         for (size_t e = 0; e < count; e++)

@@ -1,13 +1,7 @@
-/* strategies.c: names and parameters of the strategies, as tables. */
+/* strategies.c: the parameters of the strategies, as a table. */
 #include "compiler/sema/strategies.h"
 
 #include <string.h>
-
-const char *const strategy_names[FCP_STRATEGY_COUNT] = {
-#define X(id, name, by_block, cut, place) [FCP_STRATEGY_##id] = name,
-    STRATEGIES(X)
-#undef X
-};
 
 const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"coalesce", 1, 64, 16, offsetof(struct fcpc_program, coalesce)},

@@ -1,23 +1,23 @@
 /* strategies.h: the strategies, a line each, and their parameters.
  *
  * Each line says once what the whole compiler has to know of a strategy:
- *   id         FCP_STRATEGY_id (runtime/plan/plan.h): the number that plan files hold
- *   name       plan { strategy = name(...) }
+ *   id         FCP_STRATEGY_id: the number that plan files hold; its name is said beside it in runtime/plan/plan.h, for
+ *              a plan is read, and its strategy named, where there is no compiler
  *   by block   true: it cuts the batch into blocks of plan.block tokens; false: it does not look at plan.block
  *   cut, place the functions that cut the batch and place the blocks, of compiler/problem and compiler/place
  *
- * The front end reads names and parameters from here. compiler/place/strategies.c makes the same lines into the table of
+ * The front end reads the parameters from here. compiler/place/strategies.c makes the same lines into the table of
  * functions; rooms below it need not know any function by name.
  */
 #ifndef FCPC_SEMA_STRATEGIES_H
 #define FCPC_SEMA_STRATEGIES_H
 #include "compiler/sema/program.h"
 
-/*    id      name      by block  cut                  place */
+/*    id      by block  cut                 place */
 #define STRATEGIES(X)                                                                                                  \
-    X(FCP,    "fcp",    true,     problem_cut_blocks,  place_by_fcp)                                                   \
-    X(RING,   "ring",   false,    problem_cut_ring,    place_by_ring)                                                  \
-    X(ZIGZAG, "zigzag", false,    problem_cut_zigzag,  place_by_zigzag)
+    X(FCP,    true,     problem_cut_blocks, place_by_fcp)                                                              \
+    X(RING,   false,    problem_cut_ring,   place_by_ring)                                                             \
+    X(ZIGZAG, false,    problem_cut_zigzag, place_by_zigzag)
 
 /* What a strategy takes in parentheses. All of today's take the same; each is a whole number. */
 typedef struct strategy_param {
@@ -28,7 +28,6 @@ typedef struct strategy_param {
 enum { STRATEGY_PARAMS = 2 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
-extern const char *const strategy_names[FCP_STRATEGY_COUNT];
 /* The number of the parameter of that name; STRATEGY_PARAMS: there is none. */
 uint32_t strategy_find_param(const char *name);
 /* Where the program keeps a parameter. */
