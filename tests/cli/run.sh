@@ -98,6 +98,13 @@ program w.fcp 'cluster { gpus = 8 }; batch { lengths = [64K, 4K x 8] }; plan { m
 ok "a warning" "$fcpc" --json -q w.fcp
 holds "the warning is in the JSON, with its place" json '.warnings | length == 1 and .[0].file == "w.fcp" and .[0].line == 1'
 holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
+ok "what passes made" "$fcpc" -q a.fcp --dump traffic,slots
+holds "is on stdout" sh -c 'grep -q "^fetch 0 " stdout && grep -q "^peak 0 " stdout && ! grep -q "^round" stdout'
+bad "a pass that is not there" 2 E001 a.fcp --dump traffic,cut
+run "$fcpc" a.fcp --dump traffic,cut; holds "the passes are listed" grep -q "problem, placement, .* and rounds" stderr
+bad "passes as JSON" 2 E001 a.fcp --json --dump slots
+variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --dump traffic,slots
+holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
 # A last, small batch: some ranks have nothing to do, and everything works all the same.
 program small.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }; batch { lengths = [80] }
 plan { mask = causal }'
