@@ -207,7 +207,7 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
              p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT,
          "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype, p->layout, p->strategy, p->topology,
          p->align);
-    NEED(p->block > 0 && p->block % FCP_CELL == 0, "a block size of %u tokens", p->block);
+    NEED(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0), "a block size of %u tokens", p->block);
     NEED(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block),
          "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block, p->max_block);
     NEED(p->coalesce > 0 && p->buffers > 0, "coalesce %u, buffers %u", p->coalesce, p->buffers);
