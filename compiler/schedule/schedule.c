@@ -251,7 +251,8 @@ static fcp_code visits(builder *b) {
         !out->visit_stage || !out->visit_early || !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
     for (uint32_t t = 0; t < tiles; t++) exec[t] = placement_exec(b->where, t);
-    group_by(exec, sizeof *exec, tiles, ranks, start, mine); /* tiles of a rank come by Q block */
+    /* tiles of a rank come by Q block */
+    if (!group_by(exec, sizeof *exec, tiles, ranks, start, mine, b->x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t rows = 0;
         for (uint32_t i = start[r]; i < start[r + 1]; i++) rows += i == start[r] || p->tile_q[mine[i]] != p->tile_q[mine[i - 1]];
@@ -266,7 +267,7 @@ static fcp_code visits(builder *b) {
     uint32_t done = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t n = start[r + 1] - start[r];
-        if (planning_stopped_at(b->x, r)) return FCP_E_INTERRUPTED;
+        if (planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         here.tile = mine + start[r];
         here.count = 0;
         for (uint32_t i = 0; i < n; i++) {
