@@ -49,6 +49,7 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
+enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2 }; /* receives what computing may wait for; sends a partial */
 
 static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
@@ -67,7 +68,7 @@ static bool has_results(const planning *x, const segment *s, fcp_pass pass) {
 }
 
 /* A pass's transfers: per rank its copies in, its rounds' sends and receives in launch order, its copies out. */
-static void pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
+static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
     const planning *x = e->x;
     const reshuffle *moved = x->reshuffle;
     const uint32_t *home = x->placement->home;
@@ -101,8 +102,12 @@ static void pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
     }
     uint32_t *at = e->at, *side_of = e->side_of;
     fcp_transfer *transfers = e->transfers;
-    for (const move *m = ps->moves, *end = m + ps->move_count; m < end; m++)
-        put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m);
+    for (const move *m = ps->moves, *end = m + ps->move_count; m < end;) {
+        const move *stretch = end - m > STRETCH ? m + STRETCH : end;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m);
+    }
+    return FCP_OK;
 }
 
 /* Fetches whose partials each rank reduces, in order of (stage, round, sender). */
@@ -124,6 +129,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     }
     for (uint32_t i = 0; i < ps->move_count; i++) {
         const move *m = &ps->moves[i];
+        if (!(i & 0xfffff) && planning_stopped(e->x)) return FCP_E_INTERRUPTED;
         if (m->cls != FCP_DKV || --left[m->ref]) continue;
         uint32_t to = at[m->dst]++;
         if (to > e->reduce_start[m->dst] && round[to - 1] == m->round && /* one over net, one over local */
@@ -223,14 +229,14 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
     planning *l = e->x;
     const pass_schedule *ps = &l->schedule->pass[pass];
     uint32_t ranks = l->problem->ranks;
-    pass_transfers(e, ps, pass);
+    fcp_code code = pass_transfers(e, ps, pass);
     memset(e->reduce_start, 0, (ranks + (size_t)1) * sizeof *e->reduce_start);
-    fcp_code code = pass == FCP_BACKWARD ? pass_reduces(e, ps) : FCP_OK;
+    if (!code && pass == FCP_BACKWARD) code = pass_reduces(e, ps);
     rank_emitter x = {.e = e, .ps = ps, .pass = pass};
     x.computed = ARENA_NEW(&e->x->scratch, uint32_t, ps->stages + (size_t)1);
     if (!x.computed) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; !code && r < ranks; r++) {
-        if (planning_stopped_at(l, r)) return FCP_E_INTERRUPTED;
+        if (planning_stopped_at(l, r * 16)) return FCP_E_INTERRUPTED;
         x.rank = r;
         x.side = e->begin[r] + e->copies[r];
         x.side_end = x.side + e->sides[r];

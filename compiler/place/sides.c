@@ -74,7 +74,8 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
         held[home[b]] += in->tokens[b];
         blocks[home[b]]++;
     }
-    group_by(p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, first, reader);
+    if (!group_by(p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, first, reader, in->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t best = FCP_NONE;
         if (!(b & 1023) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;

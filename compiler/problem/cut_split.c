@@ -146,7 +146,7 @@ fcp_code problem_cut_split(planning *x) {
         const uint32_t rest[FCP_SIDES] = {(uint32_t)(p->queries[s] % p->block), (uint32_t)(p->lengths[s] % p->block)};
         bin_of[i] = pack(packed, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
     }
-    group_by(bin_of, sizeof *bin_of, count, packed->bins, first, member);
+    if (!group_by(bin_of, sizeof *bin_of, count, packed->bins, first, member, x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < count; i++) member[i] = (uint32_t)keys[member[i]]; /* the sequence it is a remainder of */
     add_bins(p, first, packed->bins, member);
     return FCP_OK;

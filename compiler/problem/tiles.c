@@ -57,7 +57,7 @@ static fcp_code classify(planning *x, raw_parts *raw) {
         size_t count;
         const mc_env env = problem_env(p, s);
         cells_fault fault = {0};
-        if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         fcp_code code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
                                    &entries, &count, &fault);
         if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
@@ -95,8 +95,11 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     if (!p->parts || !p->tile_start || !p->tile_q || !p->tile_k || !p->tile_part || !p->tile_pairs || !p->work || !start || !order ||
         !block_of)
         return FCP_E_NO_MEMORY;
-    for (size_t i = 0; i < n; i++) block_of[i] = p->pieces[raw->part[i].q_piece].block;
-    group_by(block_of, sizeof *block_of, (uint32_t)n, p->block_count, start, order);
+    for (size_t i = 0; i < n; i++) {
+        if (!(i & 0xfffff) && planning_stopped(x)) return FCP_E_INTERRUPTED;
+        block_of[i] = p->pieces[raw->part[i].q_piece].block;
+    }
+    if (!group_by(block_of, sizeof *block_of, (uint32_t)n, p->block_count, start, order, x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t b = 0; b < p->block_count; b++)
         if (start[b + 1] - start[b] > most) most = start[b + 1] - start[b];
     uint64_t *keys = ARENA_NEW(scratch, uint64_t, most + 1), *room = ARENA_NEW(scratch, uint64_t, most + 1);
@@ -105,7 +108,7 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     uint32_t tiles = 0, parts = 0;
     for (uint32_t b = 0; b < p->block_count; b++) {
         size_t m = start[b + 1] - start[b];
-        if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         uint32_t *mine = order + start[b];
         if (p->blocks[b].pieces > 1) { /* of one piece, they come in order */
             for (size_t i = 0; i < m; i++) keys[i] = (uint64_t)raw->part[mine[i]].q_piece << 32 | mine[i];
@@ -153,7 +156,9 @@ static fcp_code index_pieces(planning *x) {
         for (uint32_t i = 0; i < p->piece_count; i++)
             key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
         /* cuts make the pieces of a sequence in order of start, and grouping keeps that order */
-        group_by(key, sizeof *key, p->piece_count, p->sequences, p->piece_start[side], p->sequence_piece[side]);
+        if (!group_by(key, sizeof *key, p->piece_count, p->sequences, p->piece_start[side], p->sequence_piece[side],
+                      x->stop))
+            return FCP_E_INTERRUPTED;
     }
     return FCP_OK;
 }

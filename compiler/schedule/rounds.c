@@ -127,11 +127,13 @@ static fcp_code put_dependents(builder *b) {
     if (!at) return FCP_E_NO_MEMORY;
     memcpy(at, start, (stages + (size_t)1) * sizeof *at);
     for (uint32_t f = 0; f < t->count; f++) {
+        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (t->fetches[f].parent == FCP_NONE) continue;
         put_units(b, at[s->last_stage[f]], f, FCP_KV);
         at[s->last_stage[f]] += t->fetches[f].units;
     }
     for (uint32_t f = 0; b->backward && f < t->count; f++) {
+        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         put_units(b, at[s->return_stage[f]], f, FCP_DKV);
         at[s->return_stage[f]] += t->fetches[f].units;
     }
@@ -155,6 +157,7 @@ static fcp_code number_stages(builder *b) {
     }
     for (uint32_t f = 0; f < b->t->count; f++) {
         const fetch *x = &b->t->fetches[f];
+        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (x->parent != FCP_NONE) continue;
         put_units(b, out->move_count, f, FCP_KV);
         for (uint32_t u = 0; u < x->units; u++) {
@@ -221,8 +224,10 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     name_rounds(out, FCP_ROUND_OUT, out->stages, out_rounds[1]);
     for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)b->moves[i].round + b->moves[i].fabric + 1]++;
     for (size_t i = 0; i < 2 * (size_t)b->next; i++) at[i + 1] += at[i];
-    for (uint32_t i = 0; i < out->move_count; i++)
+    for (uint32_t i = 0; i < out->move_count; i++) {
+        if (!(i & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         out->moves[at[2 * (size_t)b->moves[i].round + b->moves[i].fabric]++] = b->moves[i];
+    }
     return FCP_OK;
 }
 

@@ -112,58 +112,62 @@ static fcp_code arrivals(builder *b) {
 
 /* --- tiles and visits ------------------------------------------------------------------------------------------------ */
 
-/* The tiles of one Q block that run at the rank at hand: tile[first] to tile[end - 1] of the rank's tiles. */
+/* Tiles of one Q block that run at one rank: `first` to `end` - 1. */
 typedef struct row {
     uint32_t q, first, end;
-    uint32_t local_stage; /* in which those run whose KV is at home here; FCP_NONE: no tile has KV from elsewhere */
+    uint32_t rank;
+    uint32_t local_stage; /* in which those run whose KV is at home there; FCP_NONE: some tile has KV from elsewhere */
     uint64_t work;        /* pairs of all of them */
 } row;
 
-/* One rank's tiles, by Q block, and what is found out about them. */
+/* One rank's rows, by Q block: rows[which[0]] to rows[which[count - 1]]. */
 typedef struct bench {
-    uint32_t *tile;
     row *rows;
+    const uint32_t *which;
     uint32_t count;
     uint64_t *load; /* per stage: pairs computed */
 } bench;
 
-static uint64_t local_work(const builder *b, const bench *here, const row *r) {
+static uint64_t local_work(const builder *b, const row *r) {
     uint64_t work = 0;
-    for (uint32_t i = r->first; i < r->end; i++)
-        if (b->t->tile_fetch[here->tile[i]] == FCP_NONE) work += b->p->tile_pairs[here->tile[i]];
+    for (uint32_t t = r->first; t < r->end; t++)
+        if (b->t->tile_fetch[t] == FCP_NONE) work += b->p->tile_pairs[t];
     return work;
 }
 
-/* Chooses the stage of every row's local tiles. */
+/* Chooses the stage of every row's local tiles: see the head comment. */
 static void place_local(const builder *b, bench *here) {
     const problem *p = b->p;
+    const uint32_t *fetch_of = b->t->tile_fetch;
+    const uint64_t *pairs = p->tile_pairs;
     uint32_t last = b->stages - 1;
     uint64_t total = 0, *load = here->load;
     memset(load, 0, b->stages * sizeof *load);
     for (uint32_t i = 0; i < here->count; i++) {
-        row *r = &here->rows[i];
-        uint64_t local = 0;
-        r->local_stage = FCP_NONE;
-        r->work = 0;
-        for (uint32_t k = r->first; k < r->end; k++) {
-            uint32_t t = here->tile[k], f = b->t->tile_fetch[t];
-            r->work += p->tile_pairs[t];
+        row *r = &here->rows[here->which[i]];
+        uint64_t local = 0, remote = 0;
+        uint32_t first = FCP_NONE;
+        for (uint32_t t = r->first; t < r->end; t++) {
+            uint32_t f = fetch_of[t];
             if (f == FCP_NONE) {
-                local += p->tile_pairs[t];
+                local += pairs[t];
                 continue;
             }
             uint32_t s = b->out->last_stage[f];
-            load[s] += p->tile_pairs[t];
-            if (s < r->local_stage) r->local_stage = s;
+            load[s] += pairs[t];
+            remote += pairs[t];
+            if (s < first) first = s;
         }
+        r->local_stage = first;
+        r->work = local + remote;
         total += r->work;
-        if (r->local_stage != FCP_NONE) load[r->local_stage] += local;
+        if (first != FCP_NONE) load[first] += local;
     }
     uint64_t share = total / b->stages;
     bool back = p->program->layout != FCP_LAYOUT_PLANNED;
     for (int moved = 0; moved < 2; moved++) /* what the reshuffle does not move goes first */
         for (uint32_t i = 0; i < here->count; i++) {
-            row *r = &here->rows[i];
+            row *r = &here->rows[here->which[i]];
             uint32_t to = 0;
             if (r->local_stage != FCP_NONE || b->r->moved[r->q] != (moved == 1)) continue;
             if (load[0] >= share) {
@@ -176,9 +180,9 @@ static void place_local(const builder *b, bench *here) {
             load[to] += r->work;
         }
     for (uint32_t i = 0; i < here->count && load[0] < share; i++) {
-        row *r = &here->rows[i];
+        row *r = &here->rows[here->which[i]];
         if (!r->local_stage) continue;
-        uint64_t local = local_work(b, here, r);
+        uint64_t local = local_work(b, r);
         if (local == r->work || !local) continue; /* all of it is local and was put elsewhere: nothing was short */
         load[r->local_stage] -= local;
         load[0] += local;
@@ -187,13 +191,24 @@ static void place_local(const builder *b, bench *here) {
 }
 
 /* May this row run before the reshuffle is done? It runs in stage 0, and nothing it reads moves. */
-static bool is_early(const builder *b, const bench *here, const row *r) {
+static bool is_early(const builder *b, const row *r) {
     if (b->p->program->layout == FCP_LAYOUT_PLANNED || r->local_stage || b->r->moved[r->q]) return false;
-    for (uint32_t i = r->first; i < r->end; i++) {
-        uint32_t t = here->tile[i];
+    for (uint32_t t = r->first; t < r->end; t++)
         if (b->t->tile_fetch[t] == FCP_NONE && b->r->moved[b->p->tile_k[t]]) return false;
-    }
     return true;
+}
+
+/* The rows of all ranks, in order of tile; returns how many. */
+static uint32_t make_rows(const builder *b, row *rows) {
+    const problem *p = b->p;
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < p->block_count; q++)
+        for (uint32_t t = p->tile_start[q], end = p->tile_start[q + 1], next; t < end; t = next) {
+            uint32_t rank = placement_exec(b->where, t);
+            for (next = b->where->exec ? t + 1 : end; next < end && b->where->exec[next] == rank;) next++;
+            rows[count++] = (row){.q = q, .first = t, .end = next, .rank = rank};
+        }
+    return count;
 }
 
 /* A tile and where in a rank's order it comes: key 0: early in stage 0; 1: in stage 0; s + 1: in stage s. */
@@ -234,56 +249,49 @@ static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
 static fcp_code visits(builder *b) {
     const problem *p = b->p;
     schedule *out = b->out;
-    uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count, most = 0, most_rows = 0;
+    uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count, most = 0;
+    size_t room = (b->where->exec ? tiles : blocks) + (size_t)1;
     uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *exec = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
-    uint32_t *mine = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1); /* tiles by the rank that computes them */
+    uint32_t *which = ARENA_NEW(b->scratch, uint32_t, room); /* rows by rank */
     uint32_t *bucket = ARENA_NEW(b->scratch, uint32_t, b->stages + (size_t)3);
     uint32_t *newest = ARENA_NEW(b->scratch, uint32_t, blocks);
-    bench here = {.load = ARENA_NEW(b->scratch, uint64_t, b->stages)};
+    bench here = {.rows = ARENA_NEW(b->scratch, row, room), .load = ARENA_NEW(b->scratch, uint64_t, b->stages)};
     out->order = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->visits = ARENA_NEW(&b->x->memory, fcp_visit, tiles + (size_t)1);
     out->visit_stage = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->visit_early = ARENA_ZNEW(b->work, bool, tiles + (size_t)1);
     out->rank_visit = ARENA_NEW(b->work, uint32_t, ranks + (size_t)1);
     out->block_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!start || !exec || !mine || !bucket || !newest || !here.load || !out->order || !out->visits ||
+    if (!start || !which || !bucket || !newest || !here.rows || !here.load || !out->order || !out->visits ||
         !out->visit_stage || !out->visit_early || !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
-    for (uint32_t t = 0; t < tiles; t++) exec[t] = placement_exec(b->where, t);
-    group_by(exec, sizeof *exec, tiles, ranks, start, mine); /* tiles of a rank come by Q block */
+    memset(newest, 0xff, blocks * sizeof *newest);
+    uint32_t count = make_rows(b, here.rows);
+    if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t rows = 0;
-        for (uint32_t i = start[r]; i < start[r + 1]; i++) rows += i == start[r] || p->tile_q[mine[i]] != p->tile_q[mine[i - 1]];
-        if (start[r + 1] - start[r] > most) most = start[r + 1] - start[r];
-        if (rows > most_rows) most_rows = rows;
+        uint32_t sum = 0;
+        for (uint32_t i = start[r]; i < start[r + 1]; i++) sum += here.rows[which[i]].end - here.rows[which[i]].first;
+        if (sum > most) most = sum;
     }
     keyed *todo = ARENA_NEW(b->scratch, keyed, most + (size_t)1), *sorted = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
-    here.rows = ARENA_NEW(b->scratch, row, most_rows + (size_t)1);
-    if (!todo || !sorted || !here.rows) return FCP_E_NO_MEMORY;
-    memset(newest, 0xff, blocks * sizeof *newest);
+    if (!todo || !sorted) return FCP_E_NO_MEMORY;
 
     uint32_t done = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t n = start[r + 1] - start[r];
-        if (planning_stopped_at(b->x, r)) return FCP_E_INTERRUPTED;
-        here.tile = mine + start[r];
-        here.count = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t q = p->tile_q[here.tile[i]];
-            if (!here.count || here.rows[here.count - 1].q != q) here.rows[here.count++] = (row){.q = q, .first = i};
-            here.rows[here.count - 1].end = i + 1;
-        }
+        uint32_t n = 0;
+        if (planning_stopped(b->x)) return FCP_E_INTERRUPTED;
+        here.which = which + start[r];
+        here.count = start[r + 1] - start[r];
         place_local(b, &here);
         memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
         for (uint32_t i = 0; i < here.count; i++) {
-            const row *x = &here.rows[i];
-            bool early = is_early(b, &here, x);
-            for (uint32_t k = x->first; k < x->end; k++) {
-                uint32_t t = here.tile[k], f = b->t->tile_fetch[t];
-                uint32_t stage = f == FCP_NONE ? x->local_stage : out->last_stage[f];
-                todo[k] = (keyed){t, x->q, stage ? stage + 1 : !early};
-                bucket[todo[k].key + 1]++;
+            const row *x = &here.rows[here.which[i]];
+            bool early = is_early(b, x);
+            for (uint32_t t = x->first; t < x->end; t++) {
+                uint32_t f = b->t->tile_fetch[t], stage = f == FCP_NONE ? x->local_stage : out->last_stage[f];
+                uint32_t key = stage ? stage + 1 : !early;
+                todo[n++] = (keyed){t, x->q, key};
+                bucket[key + 1]++;
                 if (f == FCP_NONE) continue;
                 if (stage < out->use_first[f]) out->use_first[f] = stage;
                 if (stage > out->use_last[f]) out->use_last[f] = stage;

@@ -36,13 +36,16 @@ static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_
     uint64_t *room = ARENA_NEW(scratch, uint64_t, n / 64 + 2);
     if (!by_birth || !sorted || !start || !rank_start || !ends || !next || !room) return FCP_E_NO_MEMORY;
     /* by rank, and those of a rank by birth: grouped by birth first, for the second grouping keeps that order */
-    group_by(&lives->birth, sizeof *lives, n, stages + 1, start, by_birth);
+    if (!group_by(&lives->birth, sizeof *lives, n, stages + 1, start, by_birth, x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < n; i++) rank_start[lives[i].rank + 1]++;
     group_starts(rank_start, ranks);
-    for (uint32_t i = 0; i < n; i++) sorted[rank_start[lives[by_birth[i]].rank]++] = by_birth[i];
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(i & 0xfffff) && planning_stopped(x)) return FCP_E_INTERRUPTED;
+        sorted[rank_start[lives[by_birth[i]].rank]++] = by_birth[i];
+    }
     for (uint32_t r = 0, at = 0; r < ranks; r++) { /* rank_start[r] is now the end of rank r */
         uint32_t used = 0, now = 0, words = (rank_start[r] - at) / 64 + 1;
-        if (planning_stopped_at(x, r)) return FCP_E_INTERRUPTED;
+        if (planning_stopped_at(x, r * 16)) return FCP_E_INTERRUPTED;
         if (at == rank_start[r]) {
             count[r] = 0;
             continue;

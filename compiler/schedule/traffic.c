@@ -107,7 +107,7 @@ fcp_code traffic_build(planning *x) {
         !s.rank_fetch || !s.next || !s.node_first || !s.nodes || !s.seen)
         return FCP_E_NO_MEMORY;
     memset(s.node_first, 0xff, p->program->nodes * sizeof *s.node_first);
-    group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, start, tile);
+    if (!group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, start, tile, x->stop)) return FCP_E_INTERRUPTED;
 
     /* at most one fetch per tile that is not at its KV block's home, and on rails one more for each of their nodes */
     size_t most = 0;
@@ -118,7 +118,7 @@ fcp_code traffic_build(planning *x) {
 
     for (uint32_t b = 0; b < blocks; b++) {
         uint32_t readers = 0, home = where->home[b];
-        if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         out->block_start[b] = out->count;
         for (uint32_t i = start[b]; i < start[b + 1]; i++) {
             uint32_t r = placement_exec(where, tile[i]);

@@ -146,7 +146,7 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     p->s.member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     p->s.member_start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
     if (!p->s.member || !p->s.member_start) return FCP_E_NO_MEMORY;
-    group_by(parent, sizeof *parent, n, n, p->s.member_start, p->s.member);
+    if (!group_by(parent, sizeof *parent, n, n, p->s.member_start, p->s.member, in->stop)) return FCP_E_INTERRUPTED;
     return FCP_OK;
 }
 

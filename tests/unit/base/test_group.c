@@ -15,7 +15,7 @@ Test(group, items_of_each_key_in_order) {
             items[i].key = (uint32_t)(state >> 40) % (GROUPS + 1); /* some are of no group */
             if (items[i].key == GROUPS) items[i].key = UINT32_MAX;
         }
-        group_by(&items[0].key, sizeof *items, count, groups, start, item);
+        group_by(&items[0].key, sizeof *items, count, groups, start, item, NULL);
         for (uint32_t g = 0; g < groups; g++) {
             cr_assert_eq(start[g], at);
             for (uint32_t i = 0; i < count; i++)
@@ -28,7 +28,7 @@ Test(group, items_of_each_key_in_order) {
 Test(group, the_example_of_the_header) {
     const uint32_t keys[] = {2, 0, 2, 1};
     uint32_t start[5], item[4];
-    group_by(keys, sizeof *keys, 4, 3, start, item);
+    group_by(keys, sizeof *keys, 4, 3, start, item, NULL);
     const uint32_t starts[] = {0, 1, 2, 4}, items[] = {1, 3, 0, 2};
     for (int i = 0; i < 4; i++) cr_expect(start[i] == starts[i] && item[i] == items[i]);
 }
