@@ -34,7 +34,8 @@ typedef enum cmd_command {
     CMD_COUNT
 } cmd_command;
 
-/* Options: long name, letter or 0, what its value is called (NULL: a flag), bits of the commands that take it, help. */
+/* Options: long name, letter or 0, what its value is called (NULL: a flag; "[word]": a flag that may have this value), bits
+ * of the commands that take it, help. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT)) /* those that bind a program to a batch */
@@ -81,8 +82,9 @@ typedef enum cmd_command {
     X(DV, "dv", 0, "F.npy", CMD_BIT(RUN), "write the gradient of the values here")                                     \
     X(BF16, "bf16", 0, NULL, CMD_BIT(RUN), "uint16 tensors hold bfloat16 (the plan's dtype must be bf16)")             \
     X(SEED, "seed", 0, "N", CMD_BIT(RUN), "seed of the drawn inputs")                                                  \
-    X(CHECK, "check", 0, NULL, CMD_BIT(RUN) | CMD_BIT(FMT),                                                            \
-      "run: check against the definition of attention (default for drawn inputs); fmt: only say whether it differs")   \
+    X(CHECK, "check", 0, "[all]", CMD_BIT(RUN) | CMD_BIT(FMT),                                                         \
+      "run: check against the definition of attention (default for drawn inputs), a sample of rows where all take long, " \
+      "or all; fmt: only say whether it differs")                                                                      \
     X(WRITE, "write", 'w', NULL, CMD_BIT(FMT), "replace the file")                                                     \
     X(NO_CHECK, "no-check", 0, NULL, CMD_BIT(RUN), "do not check")                                                     \
     X(THREADS, "threads", 0, "N", CMD_BIT(RUN), "ranks that may compute at once; default: the processors there are")   \

@@ -244,7 +244,6 @@ fcp_code cmd_check_outputs(const cmd_line *line, const cmd_option *outputs, size
                 return cannot_write(path, "two outputs have the same path", err);
         if (stat(path, &st) != 0) continue;
         if (S_ISDIR(st.st_mode)) return cannot_write(path, strerror(EISDIR), err);
-        if (!S_ISREG(st.st_mode)) return cannot_write(path, "not a regular file", err);
         if (same_file(path, line->file)) return cannot_write(path, "it is the input", err);
     }
     return FCP_OK;
