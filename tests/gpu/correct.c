@@ -64,7 +64,9 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
 static bool judge(const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed, char why[GPU_WHY]) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err;
-    if (fcp_check_ranks(plan, first, count, plan->problem->passes, packed, 0, NULL, &report, &err)) {
+    if (fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .first = first, .count = count,
+                      .threads = 0}, packed, &report, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);
         return false;
     }

@@ -15,7 +15,9 @@ enum { ALL = (1 << FCP_TENSORS) - 1 };
 static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err = {0};
-    cr_assert(fcp_check_passes(plan, plan->problem->passes, packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, packed, &report,
+                      &err) == FCP_OK, "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);

@@ -62,7 +62,9 @@ static void run_and_check(const char *text, int times) {
         }
     fcp_check_report report = FCP_CHECK_START;
     if (CHECKED)
-        cr_assert(fcp_check_passes(plan, BOTH, &packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+        cr_assert(fcp_check_run(plan,
+                          &(fcp_check_options){.passes = BOTH, .threads = 2}, &packed, &report, &err) == FCP_OK, "%s",
+                          err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: error %g, naive %g, allowed %g: %s",
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].reference_error,
