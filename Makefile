@@ -27,7 +27,7 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-RT_LIBS = -lopenblas -lisal -lcrypto -lm
+RT_LIBS = -lisal -lcrypto -lm
 
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
 FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
@@ -220,7 +220,7 @@ bench: $(B)/bench
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lopenblas $(RT_LIBS)
 examples: $(EXAMPLES)
 $(B)/examples/%.o: CFLAGS += -Iruntime -Icompiler
 $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
@@ -234,9 +234,11 @@ $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
 GPU_CAPABILITIES ?= 8.0 9.0 10.0
 GPU_ARGS ?=
 GPU_SRC = $(wildcard tests/gpu/*.c)
+# What runtime/host/blas.c uses of OpenBLAS, which it loads unless it is linked in, as here.
+BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
 $(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
@@ -264,6 +266,10 @@ L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
 	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
 	install -m 755 $(B)/fcpc $(D)/bin/fcpc
+	install -d $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/man/man1
+	$(B)/fcpc help bash-completion > $(D)/share/bash-completion/completions/fcpc
+	$(B)/fcpc help zsh-completion > $(D)/share/zsh/site-functions/_fcpc
+	$(B)/fcpc help man > $(D)/share/man/man1/fcpc.1
 	sed 's|"runtime/errors.def"|"errors.def"|' runtime/fcp.h > $(D)/include/fcpc/fcp.h
 	install -m 644 runtime/errors.def $(D)/include/fcpc
 	install -d $(D)/share/vim/vimfiles/syntax $(D)/share/vim/vimfiles/ftdetect $(D)/share/fcpc
@@ -278,7 +284,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
 	  'Description: executes plans of context-parallel attention' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
