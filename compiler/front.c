@@ -12,7 +12,12 @@
 
 #include "compiler/base/sized.h"
 #include "compiler/expr/choose.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/override.h"
+#include "compiler/sema/unused.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
@@ -47,7 +52,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_finish_arrays(s);
     if (diag_errors(s->d) > errors) return;
     sema_warn_unused(s);
-    if (!sema_finish_program(s)) return;
+    if (!program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
 }
 

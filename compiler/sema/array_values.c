@@ -15,7 +15,11 @@
 
 #include "runtime/base/npy.h"
 #include "compiler/base/real.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/array_values.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 #include "runtime/base/sha256.h"
 #include "compiler/sema/values.h"
 

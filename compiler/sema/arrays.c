@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/array_values.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 
 const char *sema_array_word(const sema *s, uint32_t array) { return s->arrays[array]->table ? "table" : "field"; }
 

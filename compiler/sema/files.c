@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/files.h"
 #include "compiler/base/text.h"
 
 char *sema_path(sema *s, const expr *e) {

@@ -15,6 +15,8 @@
 #include "compiler/base/decimal.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 
 enum {
     RANKS_MAX = 1 << 20,

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "compiler/base/decimal.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/lengths.h"
 #include "compiler/sema/lognormal.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 

@@ -12,19 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
-
-void sema_free(sema *s) {
-    free(s->symbols);
-    free(s->memos);
-    free(s->places);
-}
-
-bool sema_no_memory(sema *s) {
-    if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-    s->failed = true;
-    return false;
-}
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/names.h"
 
 /* --- symbols ------------------------------------------------------------------------------------------------------ */
 

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/override.h"
 #include "compiler/syntax/parse.h"
 
 enum { PARTS = 4, CANDIDATES = 64 };
@@ -36,18 +37,6 @@ typedef struct target {
     const char *name;   /* of the argument or parameter */
     span at;            /* of the name in the path */
 } target;
-
-expr *sema_new_expr(sema *s, expr_kind kind, span at) {
-    expr *e = ARENA_ZNEW(s->scratch, expr, 1);
-    if (!e) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-        return NULL;
-    }
-    e->kind = (uint8_t)kind;
-    e->at = at;
-    e->depth = 1;
-    return e;
-}
 
 static section *find_section(const ast *a, section_id id) {
     for (section *x = a->sections; x; x = x->next)
@@ -85,7 +74,7 @@ static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span
         }
     }
     if (!e || !x) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        sema_no_memory(s);
         return NULL;
     }
     *e = (entry){.key = name, .key_at = at, .value = value};
@@ -124,7 +113,7 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
         out->at[out->count] = (span){number, begin, i};
         out->part[out->count] = arena_copy(s->scratch, bytes + begin, i - begin);
         if (!out->part[out->count++]) {
-            diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+            sema_no_memory(s);
             return false;
         }
         if (!more) return true;
@@ -325,7 +314,7 @@ static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span
     }
     *list = ARENA_ZNEW(s->scratch, arg, 1);
     if (!*list) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        sema_no_memory(s);
         return false;
     }
     **list = (arg){.name = name, .name_at = at, .value = value};

@@ -58,7 +58,7 @@ static bool keep_sources(sema *s) {
     return true;
 }
 
-bool sema_finish_program(sema *s) {
+bool program_finish(sema *s) {
     struct fcpc_program *p = s->out;
     if (!p->check.count) { /* no score, or one that cannot fault */
         p->check = p->mask;

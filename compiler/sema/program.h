@@ -102,6 +102,11 @@ struct fcpc_program {
     struct workspace *workspace; /* what fcpc_plan keeps between batches: workspace.h; released with the program */
 };
 
+/* Ends a parse: gives s->out its canonical text, and copies of the sources that its spans refer to. These are numbered
+ * from s->main_source on; afterwards the program's spans count from 0. False: no memory, reported. */
+struct sema;
+bool program_finish(struct sema *s);
+
 /* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
  * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */
 uint32_t program_attach(const fcpc_program *program, diags *d);

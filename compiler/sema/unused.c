@@ -5,7 +5,8 @@
  * names.
  * Cost: O(masks).
  */
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/unused.h"
 
 typedef struct uses {
     bool *params, *definitions; /* by number */
