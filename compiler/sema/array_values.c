@@ -199,8 +199,6 @@ static span list_place(const reading *r, uint64_t i) {
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
 static bool refuse_text(const reading *r, size_t begin, size_t end, fcp_code code, const char *message) {
     span at = sema_file_span(r->s, r->path, r->bytes, r->size, begin, end, r->path_at);
     diag_error(r->s->d, code, at, "%s", message);
@@ -263,7 +261,7 @@ static size_t line_end(const reading *r, size_t i, size_t *next) {
     *next = end + 1;
     const char *comment = memchr(r->bytes + i, '#', end - i);
     if (comment) end = (size_t)(comment - r->bytes);
-    while (end > i && blank(r->bytes[end - 1])) end--;
+    while (end > i && text_is_blank(r->bytes[end - 1])) end--;
     return end;
 }
 
@@ -272,15 +270,15 @@ static bool read_text(const reading *r, numbers *n) {
     for (size_t i = 0, next; i < r->size; i = next) {
         size_t end = line_end(r, i, &next), begin = i;
         uint64_t before = n->count;
-        while (begin < end && blank(r->bytes[begin])) begin++;
+        while (begin < end && text_is_blank(r->bytes[begin])) begin++;
         i = begin;
         while (i < end) {
             size_t word = i;
-            while (i < end && !(r->table && (blank(r->bytes[i]) || r->bytes[i] == ','))) i++;
+            while (i < end && !(r->table && (text_is_blank(r->bytes[i]) || r->bytes[i] == ','))) i++;
             if (!read_word(r, n, word, i)) return false;
-            while (i < end && blank(r->bytes[i])) i++;
+            while (i < end && text_is_blank(r->bytes[i])) i++;
             if (i < end && r->bytes[i] == ',')
-                for (i++; i < end && blank(r->bytes[i]);) i++;
+                for (i++; i < end && text_is_blank(r->bytes[i]);) i++;
         }
         if (n->count == before) continue;
         if (lines && n->count - before != n->columns)
@@ -296,7 +294,7 @@ static bool read_text(const reading *r, numbers *n) {
 static span text_place(const reading *r, uint64_t i) {
     for (size_t at = 0, next; at < r->size; at = next) {
         size_t end = line_end(r, at, &next);
-        while (at < end && blank(r->bytes[at])) at++;
+        while (at < end && text_is_blank(r->bytes[at])) at++;
         if (at < end && i-- == 0) return sema_file_span(r->s, r->path, r->bytes, r->size, at, end, r->path_at);
     }
     return r->path_at;

@@ -78,8 +78,6 @@ static outcome draw_all(const lognormal *l, uint64_t seed, uint64_t count, uint6
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
 /* Reads digits at bytes[*i]; more than LENGTHS_SUM_MAX is one more. False: there are none. */
 static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out) {
     size_t begin = *i;
@@ -92,7 +90,7 @@ static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out
 }
 
 static void skip_blanks(const char *bytes, size_t *i, size_t end) {
-    while (*i < end && blank(bytes[*i])) ++*i;
+    while (*i < end && text_is_blank(bytes[*i])) ++*i;
 }
 
 /* One length a line, or a:b, or a b; blank lines and # comments. Stops at the first error. */
@@ -117,7 +115,7 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
         bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
         if (rest || (end > begin && (queries == 0 || keys == 0))) {
             size_t stop = line_end;
-            while (stop > begin && blank(bytes[stop - 1])) stop--;
+            while (stop > begin && text_is_blank(bytes[stop - 1])) stop--;
             bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
             for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
             span where = sema_file_span(s, path, bytes, size, begin, rest ? stop : end, at);
