@@ -56,8 +56,8 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
 }
 
-fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                     fcpc_diagnostics *d, fcpc_program **out_program, front_use *use, void *context) {
+fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use, void *context) {
     double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;

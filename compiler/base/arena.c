@@ -1,5 +1,5 @@
-/* arena.c: cuts allocations from chunks, one after the other. Each new chunk is larger than the one before; a request that
- * is larger still gets a chunk of its own. */
+/* arena.c: cuts allocations from chunks, one after the other. Each new chunk is larger than the one before; a request
+ * that is larger still gets a chunk of its own. */
 #include "compiler/base/arena.h"
 
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 /* diag.c: collects errors and warnings, and shows them: message, source line, caret, hints.
  *
- * A diagnostic keeps its place as a range of bytes of a registered source. Lines, columns and pictures are made only when
- * somebody asks for them.
+ * A diagnostic keeps its place as a range of bytes of a registered source. Lines, columns and pictures are made only
+ * when somebody asks for them.
  *
  * Requires: spans whose source number came from diag_source of the same object, or SPAN_NONE. Offsets are clamped.
- * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order in which they were reported. The
- *           same error at the same place is kept once. The code of the first error is known even when memory ran out.
+ * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order in which they were reported.
+ *           The same error at the same place is kept once. The code of the first error is known even when memory ran
+ *           out.
  * Cost:     registering a source makes a map of its lines, O(size). A picture costs O(line). Of a line with more than
  *           WINDOW bytes, a part is shown.
  * Units:    columns count bytes from 1, as editors do when they jump to a place; a picture has one column for each code
@@ -281,8 +282,8 @@ static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *fro
     while (*to < end && ((unsigned char)s->text[*to] & 0xc0) == 0x80) ++*to;
 }
 
-/* What stands below the character at `offset`: primary_mark in the primary span, '~' in the span of a note (if `others`), a
- * space elsewhere. */
+/* What stands below the character at `offset`: primary_mark in the primary span, '~' in the span of a note (if
+ * `others`), a space elsewhere. */
 static char mark_at(const diagnostic *g, span primary, char primary_mark, uint32_t offset, bool others) {
     if (offset >= primary.begin && (offset < primary.end || (offset == primary.begin && primary.end <= primary.begin)))
         return primary_mark;

@@ -12,8 +12,8 @@ typedef struct span {
 
 typedef struct fcpc_diagnostics diags; /* public name in fcpc.h */
 
-/* Registers a copy of a text under the name that errors show. `builtin` marks the prelude. Returns its number; UINT32_MAX:
- * no memory. */
+/* Registers a copy of a text under the name that errors show. `builtin` marks the prelude. Returns its number;
+ * UINT32_MAX: no memory. */
 uint32_t diag_source(diags *d, const char *name, const char *text, size_t size, bool builtin);
 
 /* The sources that are registered, numbered from 0. Names and texts belong to `d`. */

@@ -1,5 +1,5 @@
-/* memo.c: a hash table whose keys are sequences of words, and whose answers are three numbers. Cost: each operation takes
- * O(words of the key) on average. */
+/* memo.c: a hash table whose keys are sequences of words, and whose answers are three numbers. Cost: each operation
+ * takes O(words of the key) on average. */
 #include "compiler/base/memo.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* memo.h: remembers answers by key. A key is a sequence of words, an answer is three numbers. Keys are compared in full, so
- * two keys with the same hash do not mix. */
+/* memo.h: remembers answers by key. A key is a sequence of words, an answer is three numbers. Keys are compared in
+ * full, so two keys with the same hash do not mix. */
 #ifndef FCPC_BASE_MEMO_H
 #define FCPC_BASE_MEMO_H
 #include "compiler/base/arena.h"
@@ -26,6 +26,7 @@ typedef struct memo {
 uint64_t memo_hash(const int64_t *key, size_t words);
 const memo_entry *memo_find(const memo *m, const int64_t *key, size_t words, uint64_t hash); /* NULL: not there */
 /* Adds a key that is not there; the answer may be changed later. NULL: out of memory. */
-memo_entry *memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash, const uint64_t answer[3]);
+memo_entry *memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash,
+                     const uint64_t answer[3]);
 void memo_free(memo *m);
 #endif

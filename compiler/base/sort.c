@@ -1,5 +1,5 @@
-/* sort.c: sorts by the lowest byte first, then by the next (radix sort), and skips bytes in which all keys agree. A few keys
- * are sorted by insertion. */
+/* sort.c: sorts by the lowest byte first, then by the next (radix sort), and skips bytes in which all keys agree. A
+ * few keys are sorted by insertion. */
 #include "compiler/base/sort.h"
 
 #include <string.h>

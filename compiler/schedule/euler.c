@@ -52,7 +52,7 @@ static uint32_t draw(splitter *s, uint32_t bound) {
     return (uint32_t)((s->seed >> 32) * bound >> 32);
 }
 
-/* --- Euler split ------------------------------------------------------------------------------------------------- */
+/* --- Euler split -------------------------------------------------------------------------------------------------- */
 
 /* Splits x (n groups of d entries, d even) into a and b (d / 2 entries a group, at strides). b may be x itself. */
 static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b, uint32_t stride) {
@@ -97,7 +97,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
     }
 }
 
-/* --- one perfect matching ---------------------------------------------------------------------------------------- */
+/* --- one perfect matching ----------------------------------------------------------------------------------------- */
 
 /* Flips the path that leaves `u` by next[u] and goes on until a free right group. */
 static void augment(splitter *s, const uint32_t *x, uint32_t u) {
@@ -177,7 +177,7 @@ static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
     }
 }
 
-/* --- the recursion ----------------------------------------------------------------------------------------------- */
+/* --- the recursion ------------------------------------------------------------------------------------------------ */
 
 /* Colours x (d entries a group at stride_of(d)), adding its classes to the finished ones. */
 static void colour_node(splitter *s, uint32_t *x, uint32_t d, uint32_t *spare) {
@@ -220,7 +220,7 @@ static uint64_t spare_entries(uint32_t n, uint32_t degree) {
     return entries;
 }
 
-/* --- from edges to entries and back ------------------------------------------------------------------------------ */
+/* --- from edges to entries and back ------------------------------------------------------------------------------- */
 
 /* Merges vertices in order while their degrees sum to at most `most`: degree[v] becomes v's group. Vertices without an
  * edge go anywhere. Returns the number of groups. */

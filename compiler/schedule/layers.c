@@ -82,7 +82,7 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
     return colours;
 }
 
-/* --- the light set ----------------------------------------------------------------------------------------------- */
+/* --- the light set ------------------------------------------------------------------------------------------------ */
 
 /* Whether vertex v has an edge of the light set to spare: its heavy edges must fit in `rest` colours. */
 static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->degree[v] - s->inside[v] < rest; }
@@ -184,7 +184,7 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
     return false;
 }
 
-/* --- layers ------------------------------------------------------------------------------------------------------ */
+/* --- layers ------------------------------------------------------------------------------------------------------- */
 
 static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degree, uint32_t depth) {
     uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;

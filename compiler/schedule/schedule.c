@@ -38,7 +38,7 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
 } builder;
 
-/* --- independent rounds ---------------------------------------------------------------------------------------------- */
+/* --- independent rounds ------------------------------------------------------------------------------------------- */
 
 /* Colours the independent units of one fabric and orders the colours; fills unit_round. */
 static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds) {
@@ -108,7 +108,7 @@ static fcp_code arrivals(builder *b) {
     return FCP_OK;
 }
 
-/* --- tiles and visits ------------------------------------------------------------------------------------------------ */
+/* --- tiles and visits --------------------------------------------------------------------------------------------- */
 
 enum { FILLER = 1, SPLIT = 2 }; /* of a Q block: reads nothing remote; its local tiles go to stage 0 */
 

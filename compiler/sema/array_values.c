@@ -146,8 +146,8 @@ static bool count_list(const reading *r, const expr *list, uint64_t *out) {
     for (const arg *a = list->args; a; a = a->next) {
         if (!times_of(r, a->value, &times)) return false;
         if ((uint64_t)times > most - *out) {
-            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than %" PRIu64 " values written out", r->what,
-                       most);
+            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than %" PRIu64 " values written out",
+                       r->what, most);
             return false;
         }
         *out += (uint64_t)times;

@@ -3,8 +3,9 @@
 #define FCPC_SEMA_ARRAY_VALUES_H
 #include "compiler/sema/sema.h"
 
-/* Both read from a list or from file(...), and fill record, data and file of *out, in the program's memory. `keep` false:
- * the values are only checked, and data stays NULL. `what` names the array in messages: "table 'bias'". False: reported. */
+/* Both read from a list or from file(...), and fill record, data and file of *out, in the program's memory. `keep`
+ * false: the values are only checked, and data stays NULL. `what` names the array in messages: "table 'bias'". False:
+ * reported. */
 
 /* A table: numbers in one or two dimensions. */
 bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out);

@@ -150,7 +150,8 @@ static void check_declaration(sema *s, array_decl *a) {
 static bool declare_array(sema *s, const entry *e) {
     uint32_t old = sema_find_array(s, e->key);
     mask *m = sema_find_mask(s, &s->program, e->key);
-    if (words_find(words_variables, MASK_VARIABLES, e->key) >= 0 || words_find(words_functions, MASK_BUILTINS, e->key) >= 0)
+    if (words_find(words_variables, MASK_VARIABLES, e->key) >= 0 ||
+        words_find(words_functions, MASK_BUILTINS, e->key) >= 0)
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
                    "'%s' already has a meaning in every mask; call this something else", e->key);
     else if (m) {
@@ -338,7 +339,8 @@ void sema_finish_arrays(sema *s) {
                     const char *of = s->arrays[a->run_of]->name;
                     to->run_of = arena_copy(&p->arena, of, strlen(of));
                 }
-                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) sema_no_memory(s);
+                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of))
+                    sema_no_memory(s);
             }
             x->imm = number[array];
         }

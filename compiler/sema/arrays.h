@@ -20,14 +20,14 @@ typedef struct array_decl {
 bool sema_declare_arrays(sema *s);
 uint32_t sema_find_array(const sema *s, const char *name); /* ARRAY_ANY: none */
 const char *sema_array_word(const sema *s, uint32_t array); /* "field" or "table" */
-/* For a program that came out of a plan: declares a field that it names and that the plan does not have, because nothing
- * reads it. ARRAY_ANY: there is no plan. */
+/* For a program that came out of a plan: declares a field that it names and that the plan does not have, because
+ * nothing reads it. ARRAY_ANY: there is no plan. */
 uint32_t sema_unread_array(sema *s, const char *name);
 /* Declares run(field), or finds it. ARRAY_ANY: no memory, reported. */
 uint32_t sema_derive_run(sema *s, uint32_t array);
 
-/* The operation that reads array[...] as the index expression e does. Masks read arrays of integers only. False: it does
- * not fit, reported. */
+/* The operation that reads array[...] as the index expression e does. Masks read arrays of integers only. False: it
+ * does not fit, reported. */
 bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
 /* The array that an argument names, of a parameter that is a field or table. ARRAY_ANY: none, reported. */
 uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);

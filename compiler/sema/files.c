@@ -76,7 +76,7 @@ bool sema_is_npy(const char *path, const char *bytes, size_t size) {
     return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(path + length - 4, ".npy"));
 }
 
-/* --- which files a program names ----------------------------------------------------------------------------------- */
+/* --- which files a program names ---------------------------------------------------------------------------------- */
 
 static void list_file(sema *s, const expr *e) {
     char *path = sema_path(s, e);

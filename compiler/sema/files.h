@@ -8,8 +8,8 @@ void sema_list_files(sema *s);
 /* The path that the string e names, seen from here: a relative one starts at the folder of the source that e is in.
  * malloc'd, the caller frees; NULL: no memory, reported. */
 char *sema_path(sema *s, const expr *e);
-/* Reads a whole file: `most` bytes at most, or 256 MiB if it is no regular file (a pipe, a device). malloc'd, the caller
- * frees; NULL: reported at `at`. */
+/* Reads a whole file: `most` bytes at most, or 256 MiB if it is no regular file (a pipe, a device). malloc'd, the
+ * caller frees; NULL: reported at `at`. */
 char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
 /* Removes the byte-order mark at the beginning of a text file. False: it is no text in UTF-8, reported with `code`. */
 bool sema_plain_text(sema *s, const char *path, span at, fcp_code code, char *bytes, size_t *size);

@@ -102,7 +102,8 @@ void sema_collect_keys(sema *s, sema_keys *k) {
 /* --- kinds of values ---------------------------------------------------------------------------------------------- */
 
 /* A whole number from `least` to `most`; untouched when the key is absent or wrong. True: it was set. */
-static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
+static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code,
+                      uint32_t *out) {
     const entry *e = k->at[key];
     int64_t v;
     if (!e || !sema_eval_constant(s, e->value, e->key, &v)) return false;

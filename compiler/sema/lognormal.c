@@ -1,5 +1,5 @@
-/* lognormal.c: draws sequence lengths with a long tail, exp(ln median + sigma z) with z standard normal, in integers only,
- * so that every machine draws the same.
+/* lognormal.c: draws sequence lengths with a long tail, exp(ln median + sigma z) with z standard normal, in integers
+ * only, so that every machine draws the same.
  *
  *   - uniform bits: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014);
  *   - z by inversion: the half normal distribution tabulated at steps of 1/128 up to 8.5 (density by the recurrence

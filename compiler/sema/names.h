@@ -22,7 +22,8 @@ enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE
        REF_WRONG };
 typedef enum mask_kind { KIND_ANY, KIND_MASK, KIND_SCORE } mask_kind;
 
-/* Declares the names of masks, parameters and definitions, of program and prelude; reports doubles. False: no memory. */
+/* Declares the names of masks, parameters and definitions, of program and prelude; reports doubles. False: no memory.
+ * */
 bool sema_declare_masks(sema *s);
 const symbol *sema_find_symbol(const sema *s, const void *scope, const char *name); /* NULL: none */
 mask *sema_find_mask(const sema *s, const ast *where, const char *name);            /* NULL: none */
@@ -35,7 +36,8 @@ const char *sema_nearest_name(sema *s, const char *name, const mask *m, const de
 
 /* Evaluates a constant whole number. `what` names it in messages. False: it is none, reported. */
 bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
-/* Finds the argument of each parameter of m: out[i], NULL where the default holds. out has m->param_count + 1 places; the
- * last one is the argument `s` of a score, or NULL. False: a name is unknown or given twice, or one is missing; reported. */
+/* Finds the argument of each parameter of m: out[i], NULL where the default holds. out has m->param_count + 1 places;
+ * the last one is the argument `s` of a score, or NULL. False: a name is unknown or given twice, or one is missing;
+ * reported. */
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
 #endif

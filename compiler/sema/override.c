@@ -169,7 +169,8 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
 static entry *find_declared(const sema *s, section_id where, const char *name) {
     for (section *x = s->program.sections; x; x = x->next)
         for (entry *e = x->entries; e; e = e->next)
-            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || words_find_section(x->name) == where)) return e;
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || words_find_section(x->name) == where))
+                return e;
     return NULL;
 }
 
@@ -275,7 +276,8 @@ static bool short_target(sema *s, const path *p, target *out) {
             const target *t = &found[i];
             if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
             else if (t->kind == TO_ARRAY)
-                diag_hint(s->d, "%s.%s", words_sections[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
+                diag_hint(s->d, "%s.%s", words_sections[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL],
+                          name);
             else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", words_sections[words_keys[t->key].section], name);
             else diag_hint(s->d, "%s.%s.%s", words_sections[SECTION_PLAN], words_keys[t->key].name, name);
         }
@@ -419,7 +421,8 @@ static void apply(sema *s, uint32_t number) {
 
 /* --- the options -------------------------------------------------------------------------------------------------- */
 
-/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory, reported. */
+/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory, reported.
+ * */
 static uint32_t option_source(sema *s, const char *label, const char *bytes) {
     uint32_t number = diag_source(s->d, label, bytes, strlen(bytes), false);
     if (number == UINT32_MAX) sema_no_memory(s);

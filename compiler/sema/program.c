@@ -1,4 +1,5 @@
-/* program.c: the parts of a program that outlive its parse: its canonical text, and the sources that its spans refer to.
+/* program.c: the parts of a program that outlive its parse: its canonical text, and the sources that its spans refer
+ * to.
  *
  * A span names its source by number. While a program is parsed these are numbers of the diagnostics object at hand; a
  * finished program keeps copies of its sources and numbers them from 0, so that errors of a later batch can be shown

@@ -23,7 +23,10 @@ static int precedence(const expr *e) {
 }
 
 /* The least precedence that the left operand of `e` needs to stand without parentheses: comparisons do not chain. */
-static int left_least(const expr *e) { return words_op_precedence(e->op) + (words_op_precedence(e->op) == PREC_COMPARE); }
+static int left_least(const expr *e) {
+    int own = words_op_precedence(e->op);
+    return own == PREC_COMPARE ? own + 1 : own;
+}
 
 static void print_binary(const expr *top, text *out) {
     const expr *leaf = top;
