@@ -38,7 +38,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     if (!parse_sources(s) || diag_errors(s->d) > errors) return;
     sema_list_files(s);
     if (!sema_override(s, options)) return;
-    sema_list_files(s); /* those that options name */
+    sema_list_files(s); /* options may name more files */
     if (diag_errors(s->d) > errors) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     expr_check_masks(s);
@@ -57,7 +57,8 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
 }
 
 fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use, void *context) {
+                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
+                     void *context) {
     double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;

@@ -1,4 +1,4 @@
-/* sema.c: what every step of a parse needs of its state. */
+/* sema.c: the state of a parse: freeing it, running out of memory, new nodes. */
 #include "compiler/sema/sema.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* tree.h: builds the syntax tree, a node for each rule of the grammar.
  *
- * A builder that runs out of memory returns NULL, or an empty list, and sets no_memory. Builders pass NULL operands on,
- * so the grammar need not look.
+ * A builder that runs out of memory returns NULL, or an empty list, and sets no_memory. A builder
+ * whose operand is NULL returns NULL too, so the grammar need not check.
  */
 #ifndef FCPC_SYNTAX_TREE_H
 #define FCPC_SYNTAX_TREE_H
