@@ -59,7 +59,7 @@ const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys) 
     return out;
 }
 
-/* --- which sequences ---------------------------------------------------------------------------------------------- */
+/* --- which sequences --------------------------------------------------------------------------------------------- */
 
 static int by_length(const void *a, const void *b) {
     const fcp_sequence *x = a, *y = b;
@@ -142,7 +142,7 @@ static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *mem
     return FCP_OK;
 }
 
-/* --- grids -------------------------------------------------------------------------------------------------------- */
+/* --- grids ------------------------------------------------------------------------------------------------------- */
 
 static int by_start(const void *a, const void *b) {
     const show_stretch *x = a, *y = b;
@@ -282,7 +282,7 @@ static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena 
     return FCP_OK;
 }
 
-/* --- ranks and stages --------------------------------------------------------------------------------------------- */
+/* --- ranks and stages -------------------------------------------------------------------------------------------- */
 
 /* The number of a pass's last stage + 1: the last in which something is attended or sent. */
 static uint32_t count_stages(const fcp_plan *plan, fcp_pass pass) {
@@ -431,7 +431,7 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
     return FCP_OK;
 }
 
-/* --- the source --------------------------------------------------------------------------------------------------- */
+/* --- the source -------------------------------------------------------------------------------------------------- */
 
 /* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes
  * last. *out stays where there is none. */

@@ -28,7 +28,7 @@ static fcp_code hand_over_json(json *j, char **out_text, fcp_error *err) {
     return FCP_OK;
 }
 
-/* --- the summary -------------------------------------------------------------------------------------------------- */
+/* --- the summary ---------------------------------------------------------------------------------------------------- */
 
 static const fcpc_times no_times;
 
@@ -47,7 +47,7 @@ fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char *
     return hand_over_json(&j, out_text, err);
 }
 
-/* --- pictures ----------------------------------------------------------------------------------------------------- */
+/* --- pictures --------------------------------------------------------------------------------------------------------- */
 
 /* Counts the part that is asked for, with room for this many signs a side. */
 static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uint32_t rows, uint32_t cols, arena *memory,

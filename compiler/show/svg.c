@@ -48,7 +48,7 @@ const char *show_share_colour(uint32_t level) {
     return ramp[level];
 }
 
-/* --- primitives --------------------------------------------------------------------------------------------------- */
+/* --- primitives -------------------------------------------------------------------------------------------------- */
 
 static void escape(text *t, const char *s, size_t size) {
     for (size_t i = 0; i < size;) {
@@ -133,7 +133,7 @@ static int scale_to(uint64_t value, uint64_t most, int pixels) {
     return most ? (int)((unsigned __int128)value * (unsigned)pixels / most) : 0;
 }
 
-/* --- words -------------------------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------------------------- */
 
 /* Breaks a sentence into lines of at most `most` characters; returns where it ends. */
 static int wrapped(pen *p, int x, int y, size_t most, const char *s) {
@@ -170,7 +170,7 @@ static void draw_facts(pen *p) {
     p->y = (y[0] > y[1] ? y[0] : y[1]) + 100;
 }
 
-/* --- the mask ----------------------------------------------------------------------------------------------------- */
+/* --- the mask ---------------------------------------------------------------------------------------------------- */
 
 /* Of rows or columns, both as long as the image. */
 static int cut_at(const show_grid *g, const uint64_t *cut, uint32_t i, int side) {
@@ -295,7 +295,7 @@ static void draw_masks(pen *p) {
     p->y = y + 400;
 }
 
-/* --- ranks -------------------------------------------------------------------------------------------------------- */
+/* --- ranks ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t figure(const show_rank *r, int which) {
     return which == 0 ? r->pairs : which == 1 ? r->tokens : which == 2 ? r->sent : r->received;
@@ -370,7 +370,7 @@ static void draw_ranks(pen *p) {
     p->y += 500 + (int)m->rank_rows * height;
 }
 
-/* --- the pipeline ------------------------------------------------------------------------------------------------- */
+/* --- the pipeline ------------------------------------------------------------------------------------------------ */
 
 enum { LANES_LEFT = 1300, LANES_WIDE = WIDTH - MARGIN - LANES_LEFT };
 
@@ -478,7 +478,7 @@ static void draw_pipeline(pen *p) {
     p->y = y + 200;
 }
 
-/* --- files -------------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------------------------- */
 
 static void draw_image(const show_model *m, text *t) {
     text body = {0};

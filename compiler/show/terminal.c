@@ -153,7 +153,7 @@ static void draw_facts(const drawing *d) {
     }
 }
 
-/* --- the mask ----------------------------------------------------------------------------------------------------- */
+/* --- the mask ---------------------------------------------------------------------------------------------------- */
 
 /* Characters that a cell of a grid takes: as many across as make a square of a square, at most `room` in all. */
 static void grid_zoom(const show_grid *g, uint32_t room, uint32_t *across, uint32_t *down) {
@@ -296,7 +296,7 @@ static void draw_masks(const drawing *d) {
          d->signs == &ASCII ? "blank none, then . : - = + * # %, @ all" : "blank none, ░ ▒ ▓ a third more each, █ all");
 }
 
-/* --- ranks -------------------------------------------------------------------------------------------------------- */
+/* --- ranks ------------------------------------------------------------------------------------------------------- */
 
 static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t total) {
     const show_model *m = d->m;
@@ -364,7 +364,7 @@ static void draw_ranks(const drawing *d) {
     note(d, "work: allowed pairs, the bar relative to the busiest rank, /mean to the average one.");
 }
 
-/* --- the pipeline ------------------------------------------------------------------------------------------------- */
+/* --- the pipeline ------------------------------------------------------------------------------------------------ */
 
 /* The numbers of the stages above their columns, as many as fit. */
 static void draw_stage_numbers(const drawing *d, uint32_t across) {

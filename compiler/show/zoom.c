@@ -346,7 +346,7 @@ fcp_code zoom_svg(const zoom *z, text *t, fcp_error *err) {
     return check_made(t, err);
 }
 
-/* --- as JSON ------------------------------------------------------------------------------------------------------ */
+/* --- as JSON -------------------------------------------------------------------------------------------------------- */
 
 void zoom_json(json *j, const zoom *z) {
     double all = (double)z->queries * (double)z->n * z->heads;

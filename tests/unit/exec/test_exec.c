@@ -99,7 +99,7 @@ Test(exec, buffers_and_coalescing) {
     static const char *const strategies[] = {"fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)",
                                              "fcp(coalesce = 4, buffers = 1)", "fcp(coalesce = 2, buffers = 8)",
                                              "fcp(coalesce = 64, buffers = 3)"};
-    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "1500, 256", "causal", strategies[i], "contiguous");
+    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "1100, 256", "causal", strategies[i], "contiguous");
 }
 
 Test(exec, clusters) {
