@@ -7,10 +7,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "compiler/cli/cmd.h"
 
-enum { SCALE = 2, SIDE_MAX = 16000, FORMAT_RGB24 = 1 };
+enum { SCALE = 2, SIDE_MAX = 16000, FORMAT_RGB24 = 1, MEMORY = 256 << 20 };
 enum { CAIRO_SUCCESS = 0, CAIRO_NO_MEMORY = 1, CAIRO_WRITE_ERROR = 11 }; /* values of cairo_status_t */
 
 typedef struct rectangle {
@@ -38,8 +39,20 @@ typedef struct library {
 #undef X
 } library;
 
+/* Drawing text makes GLib start threads, and GLib ends the process when it gets no memory for them. So this much address
+ * space must be there before librsvg is loaded. */
+static bool enough_memory(void) {
+    void *room = mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return false;
+    munmap(room, MEMORY);
+    return true;
+}
+
 /* Loads librsvg, which stays loaded, and finds the functions. E210, for the image at `path`: what is missing. */
 static fcp_code load_functions(library *out, const char *path, fcp_error *err) {
+    if (!enough_memory())
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: drawing %.200s takes %d MB of address space", path,
+                        MEMORY >> 20);
     const char *named = getenv("FCPC_RSVG"), *missing = NULL;
     void *handle = dlopen(named ? named : "librsvg-2.so.2", RTLD_NOW | RTLD_LOCAL);
     const char *why = handle ? NULL : dlerror();
