@@ -220,14 +220,32 @@ fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint
     return FCP_OK;
 }
 
+enum { HELP_COLUMN = 31, HELP_WIDTH = 100 };
+
+/* Prints words from column `column` on, where further lines begin too. */
+static void print_wrapped(const char *words, int column) {
+    int width = (int)cmd_width(), at = column;
+    if (width > HELP_WIDTH) width = HELP_WIDTH;
+    for (bool first = true; *words; first = false) {
+        int size = (int)strcspn(words, " ");
+        if (!first && at + 1 + size > width) at = printf("\n%*s", column, "") - 1;
+        else if (!first) at += printf(" ");
+        at += printf("%.*s", size, words);
+        words += size + (words[size] == ' ');
+    }
+    putchar('\n');
+}
+
 static void print_options(unsigned wanted) {
     for (int o = 0; o < OPT_COUNT; o++) {
-        if (!(cmd_options[o].commands & wanted) || (wanted == CMD_ALL && cmd_options[o].commands < CMD_BATCH)) continue;
-        char left[64], letter[8] = "    ";
-        if (cmd_options[o].letter) snprintf(letter, sizeof letter, "-%c, ", cmd_options[o].letter);
-        snprintf(left, sizeof left, "%s--%s%s%s", letter, cmd_options[o].name, cmd_options[o].metavar ? " " : "",
-                 cmd_options[o].metavar ? cmd_options[o].metavar : "");
-        printf("  %-28s %s\n", left, cmd_options[o].help);
+        const cmd_option_row *option = &cmd_options[o];
+        if (!(option->commands & wanted) || (wanted == CMD_ALL && option->commands < CMD_BATCH)) continue;
+        int at = printf(option->letter ? "  -%c, " : "      ", option->letter);
+        at += printf("--%s%s%s", option->name, option->kind == CMD_FLAG ? "" : " ",
+                     option->kind == CMD_FLAG ? "" : option->metavar);
+        if (at + 1 < HELP_COLUMN) printf("%*s", HELP_COLUMN - at, "");
+        else printf("\n%*s", HELP_COLUMN, "");
+        print_wrapped(option->help, HELP_COLUMN);
     }
 }
 

@@ -436,6 +436,7 @@ ok "--help" "$fcpc" --help
 holds "help lists commands" grep -q "fcpc verify PLAN" stdout
 ok "help COMMAND" "$fcpc" help run
 holds "help lists options" grep -q -- "--lse" stdout
+holds "in 80 columns" sh -c '[ "$(sed /^Tensors/,\$d stdout | wc -L)" -le 80 ]'
 ok "COMMAND --help" "$fcpc" show --help
 ok "--version" "$fcpc" --version
 ok "--version as JSON" "$fcpc" --version --json
@@ -467,7 +468,7 @@ completes zsh-completion help z
 bash -c '. ./completion.bash; COMP_WORDS=(fcpc verify --sv); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
 holds "an option of another command is not offered" sh -c '! grep -q svg stdout'
 for command in compile show verify run emit dump fmt explain; do
-    "$fcpc" help "$command" | sed -n 's/^  \(-., \| *\)--\([a-z0-9-]*\).*/--\2/p' > options
+    "$fcpc" help "$command" | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/--\2/p' > options
     holds "$command has options" [ "$(wc -l < options)" -ge 4 ]
     bash -c '. ./completion.bash; COMP_WORDS=(fcpc '"$command"' --); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
     sort options > a.options
@@ -488,7 +489,7 @@ else
 fi
 "$fcpc" help man > fcpc.1
 holds "the man page has its sections" [ "$(grep -c '^\.SH' fcpc.1)" -ge 6 ]
-"$fcpc" help run | sed -n 's/^  \(-., \| *\)--\([a-z0-9-]*\).*/\2/p' | sed 's/-/\\-/g' > options
+"$fcpc" help run | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/\2/p' | sed 's/-/\\-/g' > options
 while read -r option; do
     holds "--$option is in it" grep -q -F -e "\\-\\-$option" fcpc.1
 done < options
