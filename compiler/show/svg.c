@@ -276,8 +276,7 @@ static void draw_masks(pen *p) {
     if (!m->grid_count) return;
     panel(p, "The mask",
           "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank "
-          "owns, and "
-          "computes, the queries (left) and owns the keys (top).");
+          "owns and computes the queries (left), and which owns the keys (top).");
     int top = p->y + 200;
     for (uint32_t i = 0; i < m->grid_count; i++) {
         const show_grid *g = &m->grids[i];
@@ -398,7 +397,7 @@ static void draw_stacks(pen *p, int y, int high, const char *name, bool rounds) 
         char title[160], count[48];
         snprintf(title, sizeof title,
                  rounds ? "%" PRIu64 " rounds, %" PRIu64 " dependent rounds"
-                        : "%" PRIu64 " first visits, %" PRIu64 " that take up a running state",
+                        : "%" PRIu64 " first visits, %" PRIu64 " that continue a running state",
                  part[0][col], part[1][col]);
         rect(p, x + wide / 6, y + high - a, wide * 2 / 3, a, rounds ? COMM : COMPUTE, title);
         rect(p, x + wide / 6, y + high - a - b, wide * 2 / 3, b, rounds ? "url(#dependent)" : COMPUTE_DARK, title);
@@ -442,13 +441,13 @@ static void draw_pipeline(pen *p) {
     char rest[320], in[SUMMARY_NUMBER], out[SUMMARY_NUMBER];
     int height = row_height(m) + 20, y;
     snprintf(rest, sizeof rest,
-             "%s pass, %" PRIu32 " stage%s%s. What the rounds of a stage bring is attended in that stage or later; %s.",
+             "%s pass, %" PRIu32 " stage%s%s. What the rounds of a stage bring is used in that stage or later; %s.",
              m->pass == FCP_FORWARD ? "Forward" : "Backward", m->stages, m->stages == 1 ? "" : "s",
              m->stages_a_col > 1 ? ", several to a column" : "",
-             m->plan->problem->buffers > 1 ? "rounds of later stages run beside it" : "nothing runs beside it");
+             m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run" : "nothing else is sent meanwhile");
     panel(p, "The pipeline", rest);
-    draw_legend(p, LANES_LEFT, p->y, COMPUTE, "pairs attended; first visits");
-    draw_legend(p, LANES_LEFT + 2300, p->y, COMPUTE_DARK, "visits that take up a running state");
+    draw_legend(p, LANES_LEFT, p->y, COMPUTE, "pairs computed; first visits");
+    draw_legend(p, LANES_LEFT + 2300, p->y, COMPUTE_DARK, "visits that continue a running state");
     draw_legend(p, LANES_LEFT + 5000, p->y, COMM, "bytes moved; rounds");
     draw_legend(p, LANES_LEFT + 6900, p->y, "url(#dependent)", "dependent rounds: forwards, returns");
     y = p->y + 250;

@@ -362,7 +362,7 @@ static void draw_ranks(const drawing *d) {
         draw_histogram(d, 2, "sent", "B");
         draw_histogram(d, 3, "received", "B");
     }
-    note(d, "work: allowed pairs, the bar relative to the busiest rank, /mean to the average one.");
+    note(d, "work: allowed pairs; the bar is relative to the busiest rank, /mean to the mean of all ranks.");
 }
 
 /* --- the pipeline ------------------------------------------------------------------------------------------------ */
@@ -435,11 +435,11 @@ static void draw_pipeline(const drawing *d) {
         text_puts(d->out, "\n");
     }
     note(d,
-         "Left: pairs attended in a stage; right: bytes moved, the larger of sent and received; both relative to the "
-         "largest in the picture, from %s (least) to %s (most), blank for none. What the rounds of a stage bring is "
-         "attended in that stage or later; %s.",
+         "Left: the pairs that a stage computes. Right: the bytes that its rounds move, the larger of sent and received. "
+         "Signs are relative to the largest in the picture, from %s (least) to %s (most); blank is none. What the rounds "
+         "of a stage bring is used in that stage or later; %s.",
          d->signs->bar[1], d->signs->bar[d->signs->bars],
-         m->plan->problem->buffers > 1 ? "rounds of later stages run beside it" : "nothing runs beside it");
+         m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run" : "nothing else is sent meanwhile");
 }
 
 /* The stages [first, first + count) together. */
@@ -495,9 +495,9 @@ static void draw_stages(const drawing *d) {
     }
     draw_reshuffle(d, "out", m->out_rounds, m->out_bytes);
     note(d,
-         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks worked on, again: of "
-         "these, "
-         "those that take up a running state; +dep: rounds that forward or return what came earlier%s%s.",
+         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks that are worked on; again: "
+         "those of them that continue a running state; +dep: rounds that forward or return what an earlier stage "
+         "received or computed%s%s.",
          both ? "; back: rounds of the backward pass" : "",
          m->in_rounds || m->out_rounds ? "; in, out: the reshuffle" : "");
 }
