@@ -443,6 +443,7 @@ ok "--help" "$fcpc" --help
 holds "help lists commands" grep -q "fcpc verify PLAN" stdout
 ok "help COMMAND" "$fcpc" help run
 holds "help lists options" grep -q -- "--lse" stdout
+holds "in 80 columns" sh -c '[ "$(sed /^Tensors/,\$d stdout | wc -L)" -le 80 ]'
 ok "COMMAND --help" "$fcpc" show --help
 ok "--version" "$fcpc" --version
 ok "--version as JSON" "$fcpc" --version --json
@@ -474,7 +475,7 @@ completes zsh-completion help z
 bash -c '. ./completion.bash; COMP_WORDS=(fcpc verify --sv); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
 holds "an option of another command is not offered" sh -c '! grep -q svg stdout'
 for command in compile show verify run emit dump fmt explain; do
-    "$fcpc" help "$command" | sed -n 's/^  \(-., \| *\)--\([a-z0-9-]*\).*/--\2/p' > options
+    "$fcpc" help "$command" | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/--\2/p' > options
     holds "$command has options" [ "$(wc -l < options)" -ge 4 ]
     bash -c '. ./completion.bash; COMP_WORDS=(fcpc '"$command"' --); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
     sort options > a.options
@@ -495,7 +496,7 @@ else
 fi
 "$fcpc" help man > fcpc.1
 holds "the man page has its sections" [ "$(grep -c '^\.SH' fcpc.1)" -ge 6 ]
-"$fcpc" help run | sed -n 's/^  \(-., \| *\)--\([a-z0-9-]*\).*/\2/p' | sed 's/-/\\-/g' > options
+"$fcpc" help run | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/\2/p' | sed 's/-/\\-/g' > options
 while read -r option; do
     holds "--$option is in it" grep -q -F -e "\\-\\-$option" fcpc.1
 done < options
@@ -659,6 +660,17 @@ for command in "show a.fcp" "verify a.fcp" "run a.fcp" "emit k.fcp" "fmt a.fcp" 
     ok "$command with JSON" "$fcpc" $command --json
     holds "$command has a list" json '.diagnostics | type == "array"'
 done
+
+# ranks without work: a last, small batch on a cluster that is too large for it
+program two.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; cluster { nodes = 2; gpus = 2 }; batch { lengths = [200] }
+plan { mask = causal; block = 128 }'
+ok "a batch of fewer blocks than ranks" "$fcpc" two.fcp -o two.plan --json
+holds "means are over all ranks" json '.ranks == 4 and .blocks == 2 and (.tokens_max_over_mean * 50 - 128 | fabs) < 0.001'
+golden show/empty.txt "$fcpc" show two.plan --ascii --width 80
+ok "its picture" "$fcpc" show two.plan --svg two.svg --html two.html
+holds "has no number that is none" sh -c '! grep -q -i -e nan -e "\binf\b" two.svg'
+ok "it runs" "$fcpc" run -q two.plan
+ok "it is explained" "$fcpc" explain two.plan 3 2
 
 # what explain and show say
 bad "a position that overflows" 1 E206 explain causal 9223372036854775807 0
@@ -887,6 +899,28 @@ unset RANK WORLD_SIZE
 unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
+
+# --- little memory ----------------------------------------------------------------------------------------------------
+# every command ends, and by itself: those that need a large library say so
+if [ -z "${SAN:-}" ]; then
+    for limit in 60000 120000 200000; do
+        for command in "--version" "help" "a.fcp -o b.plan" "show a.plan" "show a.fcp --svg b.svg" "verify a.plan" "dump a.plan" \
+            "emit k.plan" "fmt a.fcp" "explain a.fcp 3 2"; do
+            # shellcheck disable=SC2086
+            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
+            holds "with ulimit -v $limit: $command" [ $? = 0 ]
+        done
+        for command in "run a.plan" "show a.plan --png b.png"; do
+            # shellcheck disable=SC2086
+            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
+            status=$?
+            holds "with ulimit -v $limit: $command ends with 0 or 1" [ $status -le 1 ]
+            [ $status = 0 ] || holds "and says why" grep -q 'error.E\(012\|210\).: ' stderr
+        done
+    done
+else
+    echo "skipped: little memory: not with sanitizers"
+fi
 
 # --- interruption -----------------------------------------------------------------------------------------------------
 # of more pairs than any machine will ever have looked through: it ends by the interruption, whenever that comes
