@@ -67,7 +67,7 @@ static void check_readers(thread *t, const chunk *x, uint32_t byte, uint32_t wor
         if (times[i] > order[i] && i != t->index) fail_race(t, byte, true, i, false);
 }
 
-/* Rows of times: 0 is none; free ones are a list. */
+/* Rows of times. Row 0 means none; free rows form a list. */
 static void free_times(block *b, uint32_t row) {
     b->times[row][0] = b->times_free;
     b->times_free = row;
