@@ -71,7 +71,7 @@ static unsigned outputs(const fcp_plan *plan) {
     return set;
 }
 
-/* All outputs, one behind the other. */
+/* All outputs, one after the other. */
 static bool keep(const gpu *g, const fcp_plan *plan, const fcp_packed *packed, bool write) {
     char path[PATH];
     fcp_shape shape;

@@ -39,7 +39,7 @@ struct worker {
     fibers_mask mask;
     uint32_t *owners;
     size_t owner_words;
-    uint32_t *locks; /* locks, and behind them the counter */
+    uint32_t *locks; /* locks, and after them the counter */
     uint32_t lock_capacity;
     uint64_t launches;
 };

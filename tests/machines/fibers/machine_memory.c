@@ -1,8 +1,8 @@
 /* machine_memory.c: the memory of the machine of fibers, and who may touch it when.
  *
  * Requires: the clocks of machine_order.c.
- * Gives:    a failure for an access that conflicts with an earlier one and is not ordered behind it; for an access to
- *           global memory that the launch does not have, or that blocks share.
+ * Gives:    a failure for an access that conflicts with an earlier one and is not ordered to come after it; for an
+ *           access to global memory that the launch does not have, or that blocks share.
  * Method:   for each word of shared memory it keeps the last write and the reads since. The reads are those of one
  *           thread, or, once several threads have read that nothing orders, a row with a time for each thread. For
  *           each 16 bytes it keeps the reads of warps and of products.

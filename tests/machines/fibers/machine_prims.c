@@ -210,7 +210,7 @@ void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_sel
 
 void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 
-/* An addition happens some time later: when others follow it, at an fk_release behind it, or at the end of the
+/* An addition happens some time later: when others follow it, at an fk_release after it, or at the end of the
  * launch. Their order is random. */
 static void add(struct machine *m, uint32_t which) {
     addition *x = &m->additions[which];

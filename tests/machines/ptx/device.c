@@ -22,7 +22,7 @@ enum { RESIDENT = 3, RANGES = 16 };
 
 typedef struct worker {
     fcp_kernel_work work;
-    uint32_t *locks; /* locks, and behind them the counter */
+    uint32_t *locks; /* locks, and after them the counter */
     uint32_t lock_capacity;
     uint64_t launches;
 } worker;

@@ -442,7 +442,7 @@ static bool registers(parser *p) {
     }
 }
 
-/* .align N .b8 name[N] behind a space's name; *bytes 0 where there is no number. */
+/* .align N .b8 name[N] after a space's name; *bytes 0 where there is no number. */
 static bool array(parser *p, piece *name, uint32_t *align, uint32_t *bytes) {
     piece x = word(p);
     *align = 1;

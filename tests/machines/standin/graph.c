@@ -18,7 +18,7 @@ static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 6
 
 bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
 
-/* The index of the first range of r, from `i` on, that ends behind `at`. */
+/* The index of the first range of r, from `i` on, that ends after `at`. */
 static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
     uint32_t step = 1, end;
     while (i + step < r->count && r->all[i + step].end <= at) i += step, step *= 2;
