@@ -18,7 +18,7 @@ Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
-VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/fcpc.h)
+VERSION := $(shell sed -n 's/.*define FCP_VERSION "\(.*\)"/\1/p' runtime/fcp.h)
 SOVERSION = 0
 .DEFAULT_GOAL := all
 

@@ -23,7 +23,7 @@
 #include "runtime/base/clock.h"
 #include "compiler/lower/lower.h"
 #include "compiler/place/place.h"
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -509,7 +509,7 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
     if (!d && !unheard) return FCP_E_NO_MEMORY;
     fcpc_batch own;
     fcp_error err;
-    fcp_code code = sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    fcp_code code = fcp_sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
     if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
     else code = plan_batch(program, &own, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);

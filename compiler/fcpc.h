@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* The version that this header is of, and that of the library, which may be another one. */
-#define FCPC_VERSION "0.1.0"
+#define FCPC_VERSION FCP_VERSION
 const char *fcpc_version(void);
 
 /* --- diagnostics: what the compiler has to say, with places ------------------------------------------------------ */

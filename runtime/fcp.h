@@ -16,6 +16,13 @@
 extern "C" {
 #endif
 
+/* The version of this header, as text and as 10000 * major + 100 * minor + patch; and that of the library. A program that was
+ * compiled with a header of one version may run with a library of a later one of the same major. */
+#define FCP_VERSION "0.1.0"
+#define FCP_VERSION_NUMBER 100
+const char *fcp_version(void);
+uint32_t fcp_version_number(void);
+
 typedef enum fcp_code {
     FCP_OK = 0,
 #define FCP_ERROR(symbol, code, text) FCP_E_##symbol,
@@ -138,6 +145,7 @@ bool fcp_partition_find(const char *name, fcp_partition *out);
  * all, mean: as mpirun, srun or torchrun say in the environment, and the id by MPI. */
 enum { FCP_ID_BYTES = 128 };
 typedef struct fcp_start {
+    size_t size;          /* sizeof(fcp_start) */
     uint32_t ranks, rank; /* processes in all, as many as the plan has ranks, and which this is; ranks 0: the environment's */
     uint32_t device;      /* 1 + the number of the device; 0: the environment's local rank modulo the devices there are */
     const void *id;       /* FCP_ID_BYTES of fcp_start_id, the same in all processes; NULL: by id_file, or by MPI */
@@ -147,6 +155,7 @@ typedef struct fcp_start {
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
 typedef struct fcp_session_options {
+    size_t size;              /* sizeof(fcp_session_options) */
     const char *backend;      /* "host", "cuda" (NULL means host) */
     const char *transport;    /* host: "threads"; cuda: "local", "nccl" (NULL means the first) */
     const fcp_start *start;   /* nccl; NULL: from the environment */

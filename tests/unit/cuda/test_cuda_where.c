@@ -47,7 +47,7 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
 static void hang_each(standin *x, const char *mask, unsigned ranks, uint32_t graph_from, fcp_pass pass, unsigned step,
                       unsigned seen[FCP_OP_COUNT]) {
     fcp_plan *plan = make_plan(mask, ranks, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -113,7 +113,7 @@ Test(cuda_where, hangs) {
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, ALL, 3, &packed);
     for (int i = 0; i < 2; i++) {
-        fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = i ? 1 : UINT32_MAX, .stage_bytes = 4096};
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = i ? 1 : UINT32_MAX, .stage_bytes = 4096};
         unsigned long end;
         for (unsigned long at = 30;; at++) { /* the first that is what is looked for */
             cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);

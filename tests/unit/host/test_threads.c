@@ -157,7 +157,7 @@ static fcp_code run(hand *h, fcp_pass pass, uint32_t timeout_s, fcp_error *err) 
     fcp_session *session;
     fcp_packed packed = {0};
     fcp_shape shape;
-    fcp_session_options options = {.timeout_s = timeout_s, .compute_threads = 2};
+    fcp_session_options options = {.size = sizeof options, .timeout_s = timeout_s, .compute_threads = 2};
     fcp_plan_shape(&h->plan, &shape);
     cr_assert(fcp_session_create(&h->plan, &options, &session, err) == FCP_OK, "%s", err->message);
     cr_assert(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, err) == FCP_OK);
@@ -261,7 +261,7 @@ Test(threads, a_session_works_after_a_failure) {
     fcp_session *session;
     fcp_packed packed = {0};
     fcp_shape shape;
-    fcp_session_options options = {.timeout_s = 3}; /* for passes that are well, too */
+    fcp_session_options options = {.size = sizeof options, .timeout_s = 3}; /* for passes that are well, too */
     fcp_plan_shape(&h->plan, &shape);
     cr_assert(fcp_session_create(&h->plan, &options, &session, &err) == FCP_OK);
     cr_assert(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err) == FCP_OK);
