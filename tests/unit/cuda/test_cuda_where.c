@@ -1,6 +1,7 @@
 /* test_cuda_where.c: what errors of CUDA sessions name: each piece of work of a pass hangs once, and the error names the
  * instruction that it belongs to, by what the devices themselves have written. */
 #include "runtime/exec/session.h"
+#include "tests/support/error_place.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
@@ -134,6 +135,7 @@ Test(cuda_where, hangs) {
         cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
         cr_assert(x->calls - calls < ASKED, "%ld calls", x->calls - calls);
         expect(x, plan, FCP_FORWARD, err.message, seen);
+        cr_assert(error_place_agrees(&err), "%s", err.message);
         cr_assert(strstr(err.message, "did not end within 1 s"), "%s", err.message);
         if (i) break;
         x->lost = true;
