@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* The version of this header. fcpc_version gives that of the library that is linked, which may differ. */
-#define FCPC_VERSION "0.1.0"
+#define FCPC_VERSION FCP_VERSION
 const char *fcpc_version(void);
 
 /* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to the

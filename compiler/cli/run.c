@@ -179,8 +179,8 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
 
 static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
     static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
-    const fcp_start start = {.id_file = line->value[OPT_ID_FILE]};
-    fcp_session_options options = {.backend = line->value[OPT_BACKEND],
+    const fcp_start start = {.size = sizeof start, .id_file = line->value[OPT_ID_FILE]};
+    fcp_session_options options = {.size = sizeof options, .backend = line->value[OPT_BACKEND],
                                    .transport = line->value[OPT_TRANSPORT],
                                    .start = &start,
                                    .compute_threads = (uint32_t)work->threads,

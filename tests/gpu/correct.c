@@ -93,11 +93,11 @@ bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start
     bool good = !fcp_packed_alloc(&shape, ALL, out, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
     if (good) fcp_packed_draw(&shape, ALL, seed, out);
     for (int graph = 0; good && graph < 2; graph++) {
-        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
                                         .timeout_s = g->small ? 600 : 30, .mma_sync = g->older};
         fcp_session *session = NULL;
         char id[FCP_ID_BYTES], file[500];
-        fcp_start own = start ? *start : (fcp_start){.rank = 0};
+        fcp_start own = start ? *start : (fcp_start){.size = sizeof(fcp_start), .rank = 0};
         if (start) {
             options.transport = "nccl";
             options.start = &own;
@@ -357,7 +357,7 @@ gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
     }
     snprintf(program, sizeof program, text, g->small ? 16 : 128, g->small ? 150 : 900);
     fcp_plan *plan = gpu_plan_of("nccl.fcp", program, NULL, 0, why);
-    const fcp_start alone = {.ranks = 1, .rank = 0, .device = 1};
+    const fcp_start alone = {.size = sizeof alone, .ranks = 1, .rank = 0, .device = 1};
     bool good = plan && check_plan(g, plan, 3, &alone, why);
     fcp_plan_free(plan);
     return good ? gpu_ranks(g, version, why) : GPU_FAILED;

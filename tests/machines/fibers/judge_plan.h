@@ -20,7 +20,7 @@ static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, 
     fcp_shape shape;
     fcp_session *session;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 2, .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2, .timeout_s = 100};
     fcp_packed packed = {0}, again = {0};
     fcp_plan_shape(plan, &shape);
     cr_assert(fcp_session_create_on(plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);

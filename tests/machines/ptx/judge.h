@@ -29,7 +29,7 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
     fcp_shape shape;
     fcp_session *session = NULL;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 1, .timeout_s = 300};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 300};
     fcp_packed packed = {0};
     fcp_check_report report = FCP_CHECK_START;
     fcp_plan_shape(plan, &shape);

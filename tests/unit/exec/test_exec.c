@@ -41,7 +41,7 @@ static void run_and_check(const char *text, int times) {
     fcp_packed packed = {0}, first = {0};
     fcp_shape shape;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 2, .timeout_s = 60};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2, .timeout_s = 60};
     fcp_plan_shape(plan, &shape);
     cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
     cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK &&

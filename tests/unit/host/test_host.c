@@ -26,7 +26,7 @@ struct bench {
 static struct bench open(hand *h, uint32_t threads) {
     struct bench b = {.h = h};
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = threads, .timeout_s = 60};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = threads, .timeout_s = 60};
     cr_assert_not_null(h);
     fcp_plan_shape(&h->plan, &b.shape);
     cr_assert(fcp_session_create(&h->plan, &options, &b.session, &err) == FCP_OK, "%s", err.message);
@@ -390,7 +390,7 @@ Test(reference, a_wrong_result_is_not_ok) {
 Test(host, misuse_is_an_error) {
     hand *h = hand_make(2, 2, 1, 16, FCP_FP32, 128, "causal", mixed, 6);
     fcp_session *session = NULL;
-    fcp_session_options options = {.backend = "tpu"};
+    fcp_session_options options = {.size = sizeof options, .backend = "tpu"};
     fcp_error err;
     cr_assert(fcp_session_create(&h->plan, &options, &session, &err) == FCP_E_BACKEND);
     cr_assert(strstr(err.message, "\"tpu\"") && session == NULL, "%s", err.message);

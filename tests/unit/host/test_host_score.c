@@ -189,7 +189,7 @@ struct bench {
 static struct bench open(hand *h, const char *score, bool sinks, uint32_t threads) {
     struct bench b = {.h = h, .store = calloc(1, sizeof *b.store)};
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = threads, .timeout_s = 60};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = threads, .timeout_s = 60};
     cr_assert(h && b.store);
     hand_score_put(h, b.store, score, sinks);
     cr_assert(fcp_plan_index(&h->plan, &err) == FCP_OK, "%s", err.message);
