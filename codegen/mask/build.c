@@ -325,31 +325,8 @@ static uint32_t simplify_if(mc_builder *b, mc_op op, uint32_t p, uint32_t x, uin
 static bool fold(const mc_node *x, const mc_builder *b, int64_t *out) {
     if (x->a == MC_NONE || !is_const(b, x->a)) return false;
     if (x->b != MC_NONE && !is_const(b, x->b)) return false;
-    if (x->op == MC_IF_I || x->op == MC_IF_B) return false; /* simplify_if does it */
-    int64_t u = b->nodes[x->a].imm, w = x->b != MC_NONE ? b->nodes[x->b].imm : 0;
-    switch ((mc_op)x->op) {
-    case MC_ADD: return !__builtin_add_overflow(u, w, out);
-    case MC_SUB: return !__builtin_sub_overflow(u, w, out);
-    case MC_MUL: return !__builtin_mul_overflow(u, w, out);
-    case MC_NEG: return !__builtin_sub_overflow((int64_t)0, u, out);
-    case MC_ABS:
-        if (u == INT64_MIN) return false;
-        *out = u < 0 ? -u : u;
-        return true;
-    case MC_DIV: *out = mc_div(u, w); return w != 0 && !(u == INT64_MIN && w == -1);
-    case MC_MOD: *out = mc_mod(u, w); return w != 0;
-    case MC_MIN: *out = u < w ? u : w; return true;
-    case MC_MAX: *out = u > w ? u : w; return true;
-    case MC_EQ:
-    case MC_IFF: *out = u == w; return true;
-    case MC_NE: *out = u != w; return true;
-    case MC_LT: *out = u < w; return true;
-    case MC_LE: *out = u <= w; return true;
-    case MC_NOT: *out = !u; return true;
-    case MC_AND: *out = u & w; return true;
-    case MC_OR: *out = u | w; return true;
-    default: return false;
-    }
+    const int64_t u = b->nodes[x->a].imm, w = x->b != MC_NONE ? b->nodes[x->b].imm : 0;
+    return mc_value_fault(x->op, u, w) == MC_OK && mc_value(x->op, u, w, out);
 }
 
 /* --- reals -------------------------------------------------------------------------------------------------------- */

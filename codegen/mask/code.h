@@ -232,6 +232,13 @@ static inline double mc_load_real(const mc_array *a, int64_t i, int64_t j) {
 const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q);
 bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k);
 
+/* --- what integer and bool operations mean ------------------------------------------------------------------------ */
+
+static inline int64_t mc_wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static inline int64_t mc_wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+static inline int64_t mc_wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static inline int64_t mc_wrap_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
+static inline int64_t mc_wrap_abs(int64_t a) { return a < 0 ? mc_wrap_neg(a) : a; }
 /* Floored division and its remainder, total meaning. */
 static inline int64_t mc_div(int64_t a, int64_t b) {
     if (b == 0) return 0;
@@ -244,6 +251,34 @@ static inline int64_t mc_mod(int64_t a, int64_t b) {
     int64_t rest = a % b;
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
+
+/* The value of an operation on x and y, in the total meaning; of one operand, y is not read. Every evaluator is made from
+ * these tables: one element (code.c), rows (row.c), constants (build.c), and boxes (compiler/box). */
+#define MC_INT_VALUES(X) /* an int of ints */                                                                          \
+    X(ADD, mc_wrap_add(x, y))                                                                                          \
+    X(SUB, mc_wrap_sub(x, y))                                                                                          \
+    X(MUL, mc_wrap_mul(x, y))                                                                                          \
+    X(DIV, mc_div(x, y))                                                                                               \
+    X(MOD, mc_mod(x, y))                                                                                               \
+    X(NEG, mc_wrap_neg(x))                                                                                             \
+    X(ABS, mc_wrap_abs(x))                                                                                             \
+    X(MIN, x < y ? x : y)                                                                                              \
+    X(MAX, x > y ? x : y)
+#define MC_TEST_VALUES(X) /* a bool of ints */                                                                         \
+    X(EQ, x == y)                                                                                                      \
+    X(NE, x != y)                                                                                                      \
+    X(LT, x < y)                                                                                                       \
+    X(LE, x <= y)
+#define MC_BOOL_VALUES(X) /* a bool of bools, which are 0 or 1 */                                                      \
+    X(NOT, x ^ 1)                                                                                                      \
+    X(AND, x & y)                                                                                                      \
+    X(OR, x | y)                                                                                                       \
+    X(IFF, x ^ y ^ 1)
+
+/* The value of an operation of these tables; false if it is of none. */
+bool mc_value(uint32_t op, int64_t x, int64_t y, int64_t *out);
+/* Does such an operation fault, if its guard is true? */
+mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y);
 
 /* --- building ---------------------------------------------------------------------------------------------------- */
 

@@ -277,16 +277,16 @@ static bool line_row(const rows *r, uint32_t i) {
     int64_t base, step;
     if (x->op == MC_K) base = r->at.k, step = 1;
     else if (x->op == MC_NEG && is_straight(r, x->a))
-        base = wrap_neg(r->scratch[x->a]), step = wrap_neg(step_of(r, x->a));
+        base = mc_wrap_neg(r->scratch[x->a]), step = mc_wrap_neg(step_of(r, x->a));
     else if (x->op != MC_ADD && x->op != MC_SUB && x->op != MC_MUL) return false;
     else {
         int64_t a = r->scratch[x->a], b = r->scratch[x->b];
         if (!is_straight(r, x->a) || !is_straight(r, x->b)) return false;
         int64_t u = step_of(r, x->a), w = step_of(r, x->b);
-        if (x->op == MC_ADD) base = wrap_add(a, b), step = wrap_add(u, w);
-        else if (x->op == MC_SUB) base = wrap_sub(a, b), step = wrap_sub(u, w);
+        if (x->op == MC_ADD) base = mc_wrap_add(a, b), step = mc_wrap_add(u, w);
+        else if (x->op == MC_SUB) base = mc_wrap_sub(a, b), step = mc_wrap_sub(u, w);
         else if (r->state[x->a] != FLAT && r->state[x->b] != FLAT) return false;
-        else base = wrap_mul(a, b), step = r->state[x->a] == FLAT ? wrap_mul(a, w) : wrap_mul(u, b);
+        else base = mc_wrap_mul(a, b), step = r->state[x->a] == FLAT ? mc_wrap_mul(a, w) : mc_wrap_mul(u, b);
     }
     r->scratch[i] = base;
     int_place(r, i)[-1] = step;
@@ -296,6 +296,15 @@ static bool line_row(const rows *r, uint32_t i) {
 
 #define ROW(expression)                                                                                                \
     for (uint32_t j = 0; j < width; j++) to[j] = (expression);
+/* The case of an operation of MC_INT_VALUES or its like: all its values to[j], from u[j] and w[j]. */
+#define ROW_CASE(id, value)                                                                                            \
+    case MC_##id:                                                                                                      \
+        for (uint32_t j = 0; j < width; j++) {                                                                         \
+            const int64_t x = u[j], y = w[j];                                                                          \
+            (void)y;                                                                                                   \
+            to[j] = (ROW_TYPE)(value);                                                                                 \
+        }                                                                                                              \
+        break;
 
 FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *restrict to) {
     const uint32_t width = r->width;
@@ -316,28 +325,16 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
         div_line(first, step_of(r, node->a), by, width, node->op == MC_MOD, to);
         return;
     }
-    const int64_t *restrict x = int_vector(r, node->a, 0);
+    const int64_t *restrict u = int_vector(r, node->a, 0);
     if (divides) {
-        div_row(x, by, width, node->op == MC_MOD, to);
+        div_row(u, by, width, node->op == MC_MOD, to);
         return;
     }
-    if (node->op == MC_NEG) {
-        ROW(wrap_neg(x[j]))
-        return;
-    }
-    if (node->op == MC_ABS) {
-        ROW(wrap_abs(x[j]))
-        return;
-    }
-    const int64_t *restrict y = int_vector(r, node->b, 1);
+    const int64_t *restrict w = mc_ops[node->op].arity > 1 ? int_vector(r, node->b, 1) : u;
     switch (node->op) {
-    case MC_ADD: ROW(wrap_add(x[j], y[j])) break;
-    case MC_SUB: ROW(wrap_sub(x[j], y[j])) break;
-    case MC_MUL: ROW(wrap_mul(x[j], y[j])) break;
-    case MC_DIV: ROW(mc_div(x[j], y[j])) break;
-    case MC_MOD: ROW(mc_mod(x[j], y[j])) break;
-    case MC_MIN: ROW(x[j] < y[j] ? x[j] : y[j]) break;
-    case MC_MAX: ROW(x[j] > y[j] ? x[j] : y[j]) break;
+#define ROW_TYPE int64_t
+        MC_INT_VALUES(ROW_CASE)
+#undef ROW_TYPE
     default: break;
     }
 }
@@ -349,7 +346,7 @@ static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t wid
     if (!row || !row->count) return;
     const mc_band *b = band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
     for (uint64_t done = 0; b < end && done < width; b++) {
-        int64_t lo = wrap_add(b->lo, b->lo_slope ? q : 0), hi = wrap_add(b->hi, b->hi_slope ? q : 0);
+        int64_t lo = mc_wrap_add(b->lo, b->lo_slope ? q : 0), hi = mc_wrap_add(b->hi, b->hi_slope ? q : 0);
         uint64_t first = lo > k0 ? (uint64_t)lo - (uint64_t)k0 : 0, last = hi > k0 ? (uint64_t)hi - (uint64_t)k0 : 0;
         if (first >= width) return;
         if (first < done) first = done;
@@ -372,42 +369,36 @@ FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *res
         }
         return;
     }
-    if (type == 'i') {
+#define ROW_TYPE uint8_t
+    if (node->op == MC_BANDS) {
         const int64_t *restrict x = int_vector(r, node->a, 0), *restrict y = int_vector(r, node->b, 1);
+        const mc_bands *bands = &r->env->bands[node->imm];
+        bool run = r->state[node->a] == FLAT && width > 0; /* one row, keys that follow one another */
+        for (uint32_t j = 1; j < width && run; j++) run = y[j] == mc_wrap_add(y[0], j);
+        if (run) bands_row(bands, x[0], y[0], width, to);
+        else ROW(mc_in_bands(bands, x[j], y[j]))
+        return;
+    }
+    if (type == 'i') {
+        const int64_t *restrict u = int_vector(r, node->a, 0), *restrict w = int_vector(r, node->b, 1);
         switch (node->op) {
-        case MC_EQ: ROW(x[j] == y[j]) break;
-        case MC_NE: ROW(x[j] != y[j]) break;
-        case MC_LT: ROW(x[j] < y[j]) break;
-        case MC_LE: ROW(x[j] <= y[j]) break;
-        case MC_BANDS: {
-            const mc_bands *bands = &r->env->bands[node->imm];
-            bool run = r->state[node->a] == FLAT && width > 0; /* one row, keys that follow one another */
-            for (uint32_t j = 1; j < width && run; j++) run = y[j] == wrap_add(y[0], j);
-            if (run) bands_row(bands, x[0], y[0], width, to);
-            else ROW(mc_in_bands(bands, x[j], y[j]))
-            break;
-        }
+            MC_TEST_VALUES(ROW_CASE)
         default: break;
         }
         return;
     }
-    const uint8_t *restrict x = bool_vector(r, node->a, 0);
-    if (node->op == MC_NOT) {
-        ROW(x[j] ^ 1)
-        return;
-    }
-    const uint8_t *restrict y = bool_vector(r, node->b, 1);
+    const uint8_t *restrict u = bool_vector(r, node->a, 0);
+    const uint8_t *restrict w = mc_ops[node->op].arity > 1 ? bool_vector(r, node->b, 1) : u;
     if (node->op == MC_IF_B) {
         const uint8_t *restrict z = bool_vector(r, node->c, 2);
-        ROW((uint8_t)((x[j] & y[j]) | ((x[j] ^ 1) & z[j])))
+        ROW((uint8_t)((u[j] & w[j]) | ((u[j] ^ 1) & z[j])))
         return;
     }
     switch (node->op) {
-    case MC_AND: ROW(x[j] & y[j]) break;
-    case MC_OR: ROW(x[j] | y[j]) break;
-    case MC_IFF: ROW(x[j] ^ y[j] ^ 1) break;
+        MC_BOOL_VALUES(ROW_CASE)
     default: break;
     }
+#undef ROW_TYPE
 }
 
 /* Integers to floats, rounded once: over 32 bits, where they fit, for which there are vectors. */
@@ -505,7 +496,7 @@ uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row
     eval_nodes(&r, OF_TILE, OF_TILE);
     eval_nodes(&r, OF_KEYS, OF_KEYS);
     for (uint32_t i = 0; i < row_count; i++) {
-        r.at.q = wrap_add(q0, i);
+        r.at.q = mc_wrap_add(q0, i);
         eval_nodes(&r, OF_ROWS, OF_ROWS);
         if (r.state[root] == FLAT) sum += r.scratch[root] ? r.width : 0;
         else sum += count_bytes(bool_place(&r, root), r.width);
@@ -524,10 +515,10 @@ void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t ro
     eval_nodes(&r, OF_TILE, OF_TILE);
     for (uint32_t c = 0; c < keys; c += MC_ROW) {
         r.width = keys - c < MC_ROW ? keys - c : MC_ROW;
-        r.at.k = wrap_add(k0, c);
+        r.at.k = mc_wrap_add(k0, c);
         eval_nodes(&r, OF_KEYS, OF_KEYS);
         for (uint32_t i = 0; i < row_count; i++) {
-            r.at.q = wrap_add(q0, i);
+            r.at.q = mc_wrap_add(q0, i);
             r.s = s + i * ld + c;
             eval_nodes(&r, OF_ROWS, OF_ROWS);
             times(real_vector(&r, root, 0), factor, r.width, out + i * ld + c);

@@ -110,57 +110,58 @@ static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bo
     for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y ? y[i] : 0);
 }
 
-#define EACH(value)                                                                                                    \
-    for (uint32_t i = 0; i < count; i++) v[i] = (value);                                                               \
-    break
-
 /* A node's lane from its operands'. */
 static bool lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS],
                  int64_t *v) {
-    const int64_t *x = n->a != MC_NONE ? l->v[n->a] : NULL, *y = n->b != MC_NONE ? l->v[n->b] : NULL;
-    const int64_t *z = n->c != MC_NONE ? l->v[n->c] : NULL;
+    const int64_t *a = n->a != MC_NONE ? l->v[n->a] : NULL, *b = n->b != MC_NONE ? l->v[n->b] : a;
+    const int64_t *c = n->c != MC_NONE ? l->v[n->c] : NULL;
     int64_t p[BOX_DIMS] = {at[BOX_Q], at[BOX_K], at[BOX_H]};
     p[d] = from;
-    const int64_t first = form_at(&n->f, p[BOX_Q], p[BOX_K], p[BOX_H]), step = n->f.x[d];
-    const box_array *a = n->op == MC_LOAD || n->op == MC_LOAD2 ? &l->program->arrays[n->f.c] : NULL;
-#define FORM ((int64_t)((uint64_t)first + (uint64_t)step * i))
+    const uint64_t first = (uint64_t)form_at(&n->f, p[BOX_Q], p[BOX_K], p[BOX_H]), step = (uint64_t)n->f.x[d];
     switch (n->op) {
-    case MC_CONST_B: EACH(n->f.c);
-    case BOX_LINEAR: EACH(FORM);
-    case BOX_GE: EACH(FORM >= 0);
-    case BOX_EQ: EACH(FORM == 0);
-    case BOX_NE: EACH(FORM != 0);
+    case MC_CONST_B:
+        for (uint32_t i = 0; i < count; i++) v[i] = n->f.c;
+        return true;
+    case BOX_LINEAR:
+        for (uint32_t i = 0; i < count; i++) v[i] = (int64_t)(first + step * i);
+        return true;
+    case BOX_GE:
+        for (uint32_t i = 0; i < count; i++) v[i] = (int64_t)(first + step * i) >= 0;
+        return true;
+    case BOX_EQ:
+        for (uint32_t i = 0; i < count; i++) v[i] = first + step * i == 0;
+        return true;
+    case BOX_NE:
+        for (uint32_t i = 0; i < count; i++) v[i] = first + step * i != 0;
+        return true;
     case MC_LOAD: {
         const box_node *index = &l->program->nodes[n->a];
-        load_lane(a, x, NULL, index->op == BOX_LINEAR && index->f.x[d] == 1, count, v);
-        break;
+        const bool steps = index->op == BOX_LINEAR && index->f.x[d] == 1;
+        load_lane(&l->program->arrays[n->f.c], a, NULL, steps, count, v);
+        return true;
     }
-    case MC_LOAD2: load_lane(a, x, y, false, count, v); break;
-    case MC_ADD: EACH(wrap_add(x[i], y[i]));
-    case MC_SUB: EACH((int64_t)((uint64_t)x[i] - (uint64_t)y[i]));
-    case MC_MUL: EACH(wrap_mul(x[i], y[i]));
-    case MC_DIV: EACH(mc_div(x[i], y[i]));
-    case MC_MOD: EACH(mc_mod(x[i], y[i]));
-    case MC_NEG: EACH((int64_t)(0 - (uint64_t)x[i]));
-    case MC_ABS: EACH(x[i] < 0 ? (int64_t)(0 - (uint64_t)x[i]) : x[i]);
-    case MC_MIN: EACH(x[i] < y[i] ? x[i] : y[i]);
-    case MC_MAX: EACH(x[i] > y[i] ? x[i] : y[i]);
+    case MC_LOAD2:
+        load_lane(&l->program->arrays[n->f.c], a, b, false, count, v);
+        return true;
     case MC_IF_I:
-    case MC_IF_B: EACH(x[i] ? y[i] : z[i]);
-    case MC_EQ:
-    case MC_IFF: EACH(x[i] == y[i]);
-    case MC_NE: EACH(x[i] != y[i]);
-    case MC_LT: EACH(x[i] < y[i]);
-    case MC_LE: EACH(x[i] <= y[i]);
-    case MC_NOT: EACH(!x[i]);
-    case MC_AND: EACH(x[i] & y[i]);
-    case MC_OR: EACH(x[i] | y[i]);
+    case MC_IF_B:
+        for (uint32_t i = 0; i < count; i++) v[i] = a[i] ? b[i] : c[i];
+        return true;
+#define LANE_CASE(id, value)                                                                                           \
+    case MC_##id:                                                                                                      \
+        for (uint32_t i = 0; i < count; i++) {                                                                         \
+            const int64_t x = a[i], y = b[i];                                                                          \
+            (void)y;                                                                                                   \
+            v[i] = value;                                                                                              \
+        }                                                                                                              \
+        return true;
+        MC_INT_VALUES(LANE_CASE)
+        MC_TEST_VALUES(LANE_CASE)
+        MC_BOOL_VALUES(LANE_CASE)
+#undef LANE_CASE
     default: return false;
     }
-#undef FORM
-    return true;
 }
-#undef EACH
 
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {
     for (uint32_t i = 0; i <= l->root; i++)
@@ -394,7 +395,7 @@ static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
     const bits all = low_bits(l->width);
     const bool first = f->x[BOX_K] < 0;
     int64_t v = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
-    for (uint32_t i = 0; i < l->height; i++, v = wrap_add(v, f->x[BOX_Q])) {
+    for (uint32_t i = 0; i < l->height; i++, v = mc_wrap_add(v, f->x[BOX_Q])) {
         const int64_t keys = first ? v : v < -LANES ? LANES : -v - 1; /* up to which: allowed, or not allowed */
         bits r = low_bits(keys < 0 ? 0 : keys < l->width ? (uint32_t)keys + 1 : l->width);
         for (int w = 0; w < 2; w++) rows[i].w[w] = first ? r.w[w] : r.w[w] ^ all.w[w];
@@ -416,7 +417,8 @@ static bool is_bool(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op
 static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v) {
     const bool rows = n->on & Q;
     if (!is_bool(x->op)) {
-        *(rows ? &n->x : &n->y) = (int64_t *)v;
+        if (rows) n->x = (int64_t *)v;
+        else n->y = (int64_t *)v;
         return near_zero(v, rows ? l->height : l->width);
     }
     n->rows = l->rows[l->rows_used++];

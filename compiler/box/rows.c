@@ -140,35 +140,12 @@ static void mark_zero(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, in
     if (j >= 0 && j < (__int128)(end - at)) set_bits(bits, at + (uint32_t)j, at + (uint32_t)j + 1);
 }
 
-/* The value of one element; true if it faults, were its guard true. */
-static bool element(unsigned op, int64_t x, int64_t y, int64_t *out) {
-    switch (op) {
-    case MC_ADD: return __builtin_add_overflow(x, y, out);
-    case MC_SUB: return __builtin_sub_overflow(x, y, out);
-    case MC_MUL: return __builtin_mul_overflow(x, y, out);
-    case MC_DIV: *out = mc_div(x, y); return y == 0 || (y == -1 && x == INT64_MIN);
-    case MC_MOD: *out = mc_mod(x, y); return y == 0;
-    case MC_NEG: return __builtin_sub_overflow((int64_t)0, x, out);
-    case MC_ABS:
-        *out = x < 0 ? (int64_t)(0 - (uint64_t)x) : x;
-        return x == INT64_MIN;
-    case MC_MIN: *out = x < y ? x : y; return false;
-    case MC_MAX: *out = x > y ? x : y; return false;
-    case MC_EQ: *out = x == y; return false;
-    case MC_NE: *out = x != y; return false;
-    case MC_LT: *out = x < y; return false;
-    case MC_LE: *out = x <= y; return false;
-    default: *out = 0; return false;
-    }
-}
-
 static void each_element(rows *r, row_node *n, unsigned op, const stretch *p) {
     bool is_bool = op >= MC_EQ;
     for (uint32_t j = p->at; j < p->end; j++) {
-        int64_t value;
-        int64_t x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
-        bool bad = element(op, x, y, &value);
-        if (op == MC_BANDS) value = mc_in_bands(r->bands, x, y);
+        int64_t value, x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
+        if (!mc_value(op, x, y, &value)) value = mc_in_bands(r->bands, x, y); /* the one other that comes here */
+        const bool bad = mc_value_fault(op, x, y) != MC_OK; /* if its guard is true */
         if (is_bool ? value != 0 : bad) set_bits(n->bits, j, j + 1);
         if (!is_bool) push(r, n, j, value, 0);
     }

@@ -70,7 +70,8 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
         const int64_t middle = b->lo[d] + (int64_t)(cells_split(b, p, d) * FCP_CELL);
         for (int i = 0; i < 2 && code == FCP_OK; i++) {
             box part = *b;
-            *(i ? &part.lo[d] : &part.hi[d]) = middle;
+            if (i) part.lo[d] = middle;
+            else part.hi[d] = middle;
             code = count_strip(c, &part, d, p, out);
         }
     }
