@@ -92,7 +92,7 @@ static bool node_equal(const mc_node *x, const mc_node *y) {
     return x->op == y->op && x->a == y->a && x->b == y->b && x->c == y->c && x->guard == y->guard && x->imm == y->imm;
 }
 
-static bool grow(mc_builder *b) {
+static bool grow_builder(mc_builder *b) {
     uint32_t room = b->room * 2;
     mc_node *nodes = realloc(b->nodes, room * sizeof *nodes);
     if (nodes) b->nodes = nodes;
@@ -114,7 +114,7 @@ static bool grow(mc_builder *b) {
     return true;
 }
 
-static uint32_t intern(mc_builder *b, const mc_node *x, const fact *f) {
+static uint32_t intern_node(mc_builder *b, const mc_node *x, const fact *f) {
     uint32_t at = (uint32_t)node_hash(x) & (b->table_size - 1);
     for (; b->table[at]; at = (at + 1) & (b->table_size - 1))
         if (node_equal(&b->nodes[b->table[at] - 1], x)) return b->table[at] - 1;
@@ -123,7 +123,7 @@ static uint32_t intern(mc_builder *b, const mc_node *x, const fact *f) {
         return MC_NONE;
     }
     if (b->count == b->room) {
-        if (!grow(b)) {
+        if (!grow_builder(b)) {
             b->failed = true;
             return MC_NONE;
         }
@@ -136,11 +136,11 @@ static uint32_t intern(mc_builder *b, const mc_node *x, const fact *f) {
     return b->count++;
 }
 
-static uint32_t constant(mc_builder *b, bool is_bool, int64_t value, uint32_t place) {
+static uint32_t emit_constant(mc_builder *b, bool is_bool, int64_t value, uint32_t place) {
     mc_node x = {.op = is_bool ? MC_CONST_B : MC_CONST_I, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE,
                  .imm = value};
     fact f = {.lo = value, .hi = value, .place = place, .is_bool = is_bool};
-    return intern(b, &x, &f);
+    return intern_node(b, &x, &f);
 }
 
 static double real_of(const mc_builder *b, uint32_t i) {
@@ -153,7 +153,7 @@ static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
     mc_node x = {.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
     memcpy(&x.imm, &value, sizeof value);
     fact f = {.lo = INT64_MIN, .hi = INT64_MAX, .place = place, .real = true};
-    return intern(b, &x, &f);
+    return intern_node(b, &x, &f);
 }
 
 /* --- facts ------------------------------------------------------------------------------------------------------ */
@@ -238,7 +238,7 @@ static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, ui
         break;
     case MC_SUB:
         if (is_value(b, y, 0)) return x;
-        if (same && drop) return constant(b, false, 0, place);
+        if (same && drop) return emit_constant(b, false, 0, place);
         break;
     case MC_MUL:
         if (is_value(b, x, 1)) return y;
@@ -250,7 +250,7 @@ static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, ui
         if (is_value(b, y, 1)) return x;
         break;
     case MC_MOD:
-        if ((is_value(b, y, 1) || is_value(b, y, -1)) && drop) return constant(b, false, 0, place);
+        if ((is_value(b, y, 1) || is_value(b, y, -1)) && drop) return emit_constant(b, false, 0, place);
         break;
     case MC_NEG:
         if (b->nodes[x].op == MC_NEG && drop) return b->nodes[x].a;
@@ -269,11 +269,11 @@ static uint32_t simplify_bool(mc_builder *b, mc_op op, uint32_t x, uint32_t y, u
     switch (op) {
     case MC_EQ:
     case MC_LE:
-        if (same && drop_x) return constant(b, true, 1, place);
+        if (same && drop_x) return emit_constant(b, true, 1, place);
         break;
     case MC_NE:
     case MC_LT:
-        if (same && drop_x) return constant(b, true, 0, place);
+        if (same && drop_x) return emit_constant(b, true, 0, place);
         break;
     case MC_NOT: {
         const mc_node n = b->nodes[x];
@@ -297,7 +297,7 @@ static uint32_t simplify_bool(mc_builder *b, mc_op op, uint32_t x, uint32_t y, u
         if (is_value(b, y, 1) && drop_x) return y;
         break;
     case MC_IFF:
-        if (same && drop_x) return constant(b, true, 1, place);
+        if (same && drop_x) return emit_constant(b, true, 1, place);
         if (is_value(b, x, 1)) return y;
         if (is_value(b, y, 1)) return x;
         if (is_value(b, x, 0)) return mc_emit(b, MC_NOT, y, MC_NONE, MC_NONE, 0, MC_NONE, place);
@@ -322,7 +322,7 @@ static uint32_t simplify_if(mc_builder *b, mc_op op, uint32_t p, uint32_t x, uin
 }
 
 /* Both operands constant and nothing faults: the value. */
-static bool fold(const mc_node *x, const mc_builder *b, int64_t *out) {
+static bool fold_ints(const mc_node *x, const mc_builder *b, int64_t *out) {
     if (x->a == MC_NONE || !is_const(b, x->a)) return false;
     if (x->b != MC_NONE && !is_const(b, x->b)) return false;
     const int64_t u = b->nodes[x->a].imm, w = x->b != MC_NONE ? b->nodes[x->b].imm : 0;
@@ -364,10 +364,10 @@ static uint32_t fold_real(mc_builder *b, const mc_node *n, uint32_t place) {
     if (n->b != MC_NONE && !is_real_const(b, n->b)) return MC_NONE;
     double x = real_of(b, n->a), y = n->b != MC_NONE ? real_of(b, n->b) : 0, out = 0;
     switch ((mc_op)n->op) {
-    case MC_LT_F: return constant(b, true, x < y, place);
-    case MC_LE_F: return constant(b, true, x <= y, place);
-    case MC_EQ_F: return constant(b, true, x == y, place);
-    case MC_NE_F: return constant(b, true, x != y, place);
+    case MC_LT_F: return emit_constant(b, true, x < y, place);
+    case MC_LE_F: return emit_constant(b, true, x <= y, place);
+    case MC_EQ_F: return emit_constant(b, true, x == y, place);
+    case MC_NE_F: return emit_constant(b, true, x != y, place);
     case MC_ADD_F: out = x + y; break;
     case MC_SUB_F: out = x - y; break;
     case MC_MUL_F: out = x * y; break;
@@ -468,7 +468,7 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     }
     mc_node x = {.op = op, .a = a, .b = b_, .c = c, .guard = guard, .imm = imm};
     int64_t value;
-    if (fold(&x, b, &value)) return constant(b, is_bool_op(op), value, place);
+    if (fold_ints(&x, b, &value)) return emit_constant(b, is_bool_op(op), value, place);
     uint32_t simpler = op >= MC_LT_F ? fold_real(b, &x, place) : MC_NONE;
     if (simpler != MC_NONE || b->failed) return simpler;
     if (op == MC_IF_I || op == MC_IF_B || op == MC_IF_F) simpler = simplify_if(b, op, a, b_, c, place);
@@ -477,7 +477,7 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     else if (op >= MC_LT_F) simpler = simplify_real(b, op, a, b_, place);
     if (simpler != MC_NONE || b->failed) return simpler;
     fact f = facts_of(b, &x, place);
-    return intern(b, &x, &f);
+    return intern_node(b, &x, &f);
 }
 
 uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op) {

@@ -50,7 +50,7 @@ size_t mc_row_scratch(mc_code code) {
 }
 
 /* Lays out scratch; finds what each node depends on. */
-static rows begin(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
+static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
     enum { Q = 1, ALONG = 2, S = 4 }; /* ALONG: k or s */
     rows r = {.code = code, .env = env, .at = {.h = h}, .scratch = scratch};
     r.place = scratch + code.count;
@@ -79,7 +79,7 @@ static rows begin(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) 
 static int64_t *int_place(const rows *r, uint32_t i) { return r->scratch + r->place[i]; }
 static float *real_place(const rows *r, uint32_t i) { return (float *)(r->scratch + r->place[i]); }
 static uint8_t *bool_place(const rows *r, uint32_t i) { return (uint8_t *)(r->scratch + r->place[i]); }
-static int64_t *spare(const rows *r, int which) { return r->spare + which * MC_ROW; }
+static int64_t *spare_vector(const rows *r, int which) { return r->spare + which * MC_ROW; }
 
 /* A line's step; of what is flat, 0. */
 static int64_t step_of(const rows *r, uint32_t i) { return r->state[i] == FLAT ? 0 : int_place(r, i)[-1]; }
@@ -95,7 +95,7 @@ static bool ends_of(const rows *r, uint32_t i, int64_t *first, int64_t *last) {
 
 /* Operands as vectors: their own, or what is flat, spread. */
 static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
-    int64_t *to = r->state[i] == FLAT ? spare(r, which) : int_place(r, i), value = r->scratch[i];
+    int64_t *to = r->state[i] == FLAT ? spare_vector(r, which) : int_place(r, i), value = r->scratch[i];
     if (r->state[i] == FLAT)
         for (uint32_t j = 0; j < r->width; j++) to[j] = value;
     if (r->state[i] != LINE) return to;
@@ -107,7 +107,7 @@ static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
 
 static const uint8_t *bool_vector(const rows *r, uint32_t i, int which) {
     if (r->state[i] != FLAT) return bool_place(r, i);
-    uint8_t *to = (uint8_t *)spare(r, which);
+    uint8_t *to = (uint8_t *)spare_vector(r, which);
     memset(to, (int)r->scratch[i], r->width);
     return to;
 }
@@ -115,7 +115,7 @@ static const uint8_t *bool_vector(const rows *r, uint32_t i, int which) {
 static const float *real_vector(const rows *r, uint32_t i, int which) {
     if (r->code.nodes[i].op == MC_S) return r->s;
     if (r->state[i] != FLAT) return real_place(r, i);
-    float *to = (float *)spare(r, which), value = (float)real(r->scratch[i]);
+    float *to = (float *)spare_vector(r, which), value = (float)real(r->scratch[i]);
     for (uint32_t j = 0; j < r->width; j++) to[j] = value;
     return to;
 }
@@ -471,7 +471,7 @@ static void eval_nodes(const rows *r, enum level from, enum level to) {
 
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out) {
-    rows r = begin(code, env, h, scratch);
+    rows r = begin_rows(code, env, h, scratch);
     uint32_t root = code.count - 1;
     r.width = width > MC_ROW ? MC_ROW : width;
     r.at.q = q;
@@ -488,7 +488,7 @@ FCP_CLONES static uint64_t count_bytes(const uint8_t *x, uint32_t width) {
 
 uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
                        int64_t h, int64_t *scratch) {
-    rows r = begin(code, env, h, scratch);
+    rows r = begin_rows(code, env, h, scratch);
     const uint32_t root = code.count - 1;
     uint64_t sum = 0;
     r.width = keys > MC_ROW ? MC_ROW : keys;
@@ -510,7 +510,7 @@ FCP_CLONES static void times(const float *x, float factor, uint32_t width, float
 
 void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
                         int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out) {
-    rows r = begin(code, env, h, scratch);
+    rows r = begin_rows(code, env, h, scratch);
     uint32_t root = code.count - 1;
     eval_nodes(&r, OF_TILE, OF_TILE);
     for (uint32_t c = 0; c < keys; c += MC_ROW) {

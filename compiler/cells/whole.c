@@ -138,10 +138,10 @@ typedef struct bound {
     int dim;
 } bound;
 
-static bool is_bound(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
+static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
 /* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
-static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
+static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
     *out = 0;
@@ -152,7 +152,7 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
     }
     if (!(x->flags & BOX_SAFE)) return false;
     if (x->op == MC_ADD || x->op == MC_SUB) {
-        if (!slope(c, p, x->a, d, &u) || !slope(c, p, x->b, d, &v)) return false;
+        if (!find_slope(c, p, x->a, d, &u) || !find_slope(c, p, x->b, d, &v)) return false;
         return !(x->op == MC_ADD ? __builtin_add_overflow(u, v, out) : __builtin_sub_overflow(u, v, out));
     }
     return false;
@@ -161,13 +161,13 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
 /* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
-    if (!is_bound(x)) return false;
+    if (!is_comparison(x)) return false;
     const box_value *u = &c->values[x->a], *v = &c->values[x->b];
     const int64_t far = (int64_t)1 << 60;
     if (u->lo < -far || u->hi > far || v->lo < -far || v->hi > far) return false;
     for (int d = 0; d < 2; d++) {
         int64_t less, more;
-        if (!slope(c, p, x->a, d, &less) || !slope(c, p, x->b, d, &more)) continue;
+        if (!find_slope(c, p, x->a, d, &less) || !find_slope(c, p, x->b, d, &more)) continue;
         int64_t s;
         if (__builtin_sub_overflow(more, less, &s) || (s != 1 && s != -1)) continue;
         *out = (bound){.less = x->a, .more = x->b, .strict = x->op == MC_LT, .up = s > 0, .dim = d};
@@ -176,7 +176,7 @@ static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *
     return false;
 }
 
-static uint64_t clamp(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
+static uint64_t clamp_to(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
 
 /* How many positions of the bound's dimension are allowed at each of `count` positions of the other. False: unknown, or
  * out of memory (*code). */
@@ -278,7 +278,7 @@ static fcp_code column_of_both(const cells *c, const box *b, const bound *x, con
     return code;
 }
 
-static bool is_line(const box_node *x) {
+static bool is_diagonal_bound(const box_node *x) {
     const int64_t q = x->f.x[BOX_Q], k = x->f.x[BOX_K];
     return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
 }
@@ -305,7 +305,7 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
         at[x->dim] = b->lo[x->dim];
         at[along] = from;
         const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
-        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp(first + step * j, (uint64_t)side);
+        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp_to(first + step * j, (uint64_t)side);
         code = column_of_both(c, b, x, v, up, w, count, here);
     }
     for (int i = 0; i < 3; i++)
@@ -327,7 +327,7 @@ static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
 }
 
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
-    if (p->count != 1 || !is_line(p->nodes)) return false;
+    if (p->count != 1 || !is_diagonal_bound(p->nodes)) return false;
     const form *f = &p->nodes->f;
     const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
     /* of row q the first f + 1 keys, or all but the first -f */
@@ -352,8 +352,8 @@ static fcp_code count_line(const cells *c, const box *b, const box_program *p, u
         if ((r & STOP_ROWS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         uint64_t last = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height, at[4];
         const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1;
-        uint64_t x = clamp(first + step * (int64_t)(r * FCP_CELL) + add, width);
-        uint64_t y = clamp(first + step * (int64_t)(last - 1) + add, width);
+        uint64_t x = clamp_to(first + step * (int64_t)(r * FCP_CELL) + add, width);
+        uint64_t y = clamp_to(first + step * (int64_t)(last - 1) + add, width);
         bound_cells(width, up, x < y ? x : y, x < y ? y : x, at);
         const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
         out[0] += full;
@@ -373,8 +373,8 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
     const bool one = !p->on_q || !p->on_k;
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
     const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
-    const bool bound_alone = is_bound(root);
-    const bool bound_and_line = (is_line(u) && is_bound(v)) || (is_line(v) && is_bound(u));
+    const bool bound_alone = is_comparison(root);
+    const bool bound_and_line = (is_diagonal_bound(u) && is_comparison(v)) || (is_diagonal_bound(v) && is_comparison(u));
     if (!one && root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
     if (!find_dependence(c, p)) return FCP_OK;
     if (one) {
@@ -397,7 +397,7 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
         const uint32_t line = i ? root->b : root->a, other = i ? root->a : root->b;
         const form *f = &p->nodes[line].f;
         int64_t lo, hi;
-        if (!is_line(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
+        if (!is_diagonal_bound(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
         if (!form_range_checked(f, b, &lo, &hi) || lo < -((int64_t)1 << 60) || hi > (int64_t)1 << 60) continue;
         return count_bound(c, b, p, &x, &p->nodes[line], out, out_known);
     }
