@@ -6,6 +6,7 @@
  *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
  *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells/cells.h).
  */
+#include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
 
 #include <inttypes.h>
@@ -38,8 +39,6 @@ static span place(const batch *b, span s) {
     if (s.source != SPAN_NONE.source) s.source += b->shift;
     return s;
 }
-
-static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
 /* order[s]: the sequence at place s by falling length; those equally long stay in order. */
 static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
@@ -165,7 +164,7 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
-                 sequences, plural(sequences), rows == 1 ? "s" : "",
+                 sequences, text_plural(sequences), rows == 1 ? "s" : "",
                  rows > example.end - example.first ? "for instance " : "", which, head, s, size);
     diag_hint(b->d,
               "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",

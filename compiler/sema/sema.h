@@ -1,6 +1,6 @@
-/* sema.h: what the rooms of sema share: sema.c (the pipeline), sema_override.c (-D), sema_keys.c (sections and keys),
- * names.c (names, constants, arguments), expr*.c (masks), score*.c and expr/derive.c (scores), files.c (what a program
- * reads), lengths.c (batches), arrays.c and array_values.c (fields and tables). */
+/* sema.h: the state of one parse, which front.c creates and hands from step to step, and what the files of this room
+ * offer: override.c (-D), names.c (names, constants, arguments), arrays.c and array_values.c (fields and tables),
+ * lengths.c (batches), files.c (files that a program names), unused.c (warnings). keys.c has a header of its own. */
 #ifndef FCPC_SEMA_SEMA_H
 #define FCPC_SEMA_SEMA_H
 #include "compiler/syntax/ast.h"
@@ -41,6 +41,7 @@ typedef struct sema {
     size_t memo_count, memo_room;
     span *places;               /* malloc'd; number 0 is unused */
     uint32_t place_count, place_room;
+    bool names_h;               /* what was lowered so far names h */
     uint32_t depth, steps, in_index; /* in_index: what is lowered is written inside [ ] */
     uint64_t guarded;           /* how many nodes were made or reused whose meaning depends on their guard */
     bool failed;                /* too large, or out of memory: reported */
@@ -50,32 +51,15 @@ typedef struct sema {
     const struct figure *plan_numbers; /* of its parameters; a condition's as an integer, an array's number */
 } sema;
 
-/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. The arrays of
- * `plan`, unless NULL, stand for the fields and tables of the same names. A code other than
- * FCP_OK that it returns, or an error that it reports, is the result's. */
-typedef fcp_code sema_use(sema *s, void *context);
-fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                   fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context);
+void sema_free(sema *s); /* names.c: frees what is malloc'd in it */
 
-/* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
-void sema_apply_override(sema *s, uint32_t number);
-
-entry *sema_set_entry(sema *s, section_id where, key_id key, expr *value, span at);
+/* override.c: applies -D, --lengths and --field to the tree, in this order. False: no memory, reported; what is wrong
+ * with an option is reported too. */
+bool sema_override(sema *s, const fcpc_options *options);
 expr *sema_new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
-enum { MASK_VARIABLES = 4, VARIABLE_S = MASK_VARIABLES, SCORE_VARIABLES };
-enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
-       MASK_BUILTINS,
-       BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
-       SCORE_BUILTINS };
-enum { MODEL_FIGURES = 2 };
-extern const char *const sema_mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
-/* min max abs exact run rect slices, and the functions of scores */
-extern const char *const sema_mask_builtins[SCORE_BUILTINS];
-extern const char *const sema_model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
-int sema_find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool sema_no_memory(sema *s);                              /* reports it, once; false */
 bool sema_declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
 mask *sema_find_mask(const sema *s, const ast *where, const char *name);
@@ -95,15 +79,6 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
  * definition, the definition or mask `target`, the array `index`. */
 enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE, REF_MODEL, REF_BUILTIN, REF_ARRAY,
        REF_WRONG };
-void expr_check_mask(sema *s, mask *m);
-/* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
-bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);
-
-/* score_plan.c: the score of a plan, its arguments constant, inlined, and its derivative; after the plan's mask and
- * passes. Fills score, slope, check and what goes with them. */
-bool expr_lower_score(sema *s, mask *m, const arg *args, span call);
-/* The sinks of a plan. */
-void expr_lower_sink(sema *s, const expr *value);
 
 /* arrays.c: fields and tables, declared and read. Numbers count declarations from 0. */
 #define ARRAY_ANY UINT32_MAX /* one that is not known yet, or none */
@@ -130,32 +105,37 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);
 bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
 /* Reads the values of an array, once. Fields are read after the lengths. False: reported. */
 bool sema_load_array(sema *s, uint32_t array);
-/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. */
+/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. Fields and
+ * tables that it does not read are checked and not kept. */
 void sema_finish_arrays(sema *s);
-/* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
-bool sema_override_field(sema *s, const char *typed);
 
 /* array_values.c: what a field or table is made of, read from its declaration or file. */
 /* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in
- * the program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
-bool sema_read_table(sema *s, const char *what, const expr *value, program_array *out);
+ * the program's memory; `keep` off: only checks them, and leaves data NULL. `what` is what messages call it: "table
+ * 'bias'". False: reported. */
+bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out);
 /* Reads a field of `tokens` integers (0: of any number) from a list or file(...); record.kind and the range are set. */
-bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
+bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out);
 /* The starts of runs of a field, by sequence; without lengths its values are those of one sequence. */
 bool sema_read_runs(sema *s, const program_array *of, program_array *out);
 
-/* sema_unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
+/* program.c: gives the program its canonical text and the sources that its spans refer to, which are numbered from
+ * s->main_source on; its spans then count from the first of them. False: no memory, reported. */
+bool sema_finish_program(sema *s);
+
+/* unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
 void sema_warn_unused(sema *s);
 
-/* sema_keys.c: every key's value into s->out, defaults where there is none. */
-void sema_check_keys(sema *s, const fcpc_options *options);
-
 /* files.c */
+/* Adds every file that the program names by file("...") to out->files, also those that nothing reads. */
+void sema_list_files(sema *s);
 /* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory,
  * reported. */
 char *sema_path(sema *s, const expr *e);
-/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
+/* Reads a whole file of `most` bytes at most, or 256 MiB if it is no regular file; malloc'd. NULL: reported at `at`. */
 char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
+/* Removes the byte-order mark at the beginning of a text file. False: it is no text in UTF-8, reported with `code`. */
+bool sema_plain_text(sema *s, const char *path, span at, fcp_code code, char *bytes, size_t *size);
 /* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
 span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
 /* Is a file .npy: by its first bytes, or by its name? */
@@ -173,19 +153,6 @@ enum { LENGTHS_MAX = 1 << 24 };
 /* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any
  * case. */
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
-/* What lognormal(...) says: see lengths.c. */
-typedef struct lognormal {
-    uint64_t median, min, max, seed;
-    uint64_t sigma; /* times 2^32 */
-} lognormal;
-/* Draws `count` lengths (when count > 0), else lengths until they sum to `tokens`, the last cut to fit. False: no
- * memory, or beyond the limits of LENGTHS_MAX or LENGTHS_SUM_MAX. */
-bool sema_draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out);
-
-/* Decimal text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent; false: more than 18 digits. */
-bool sema_parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
-/* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
-bool sema_scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
 /* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
  * queries or keys sequence i has. */
 static inline size_t batch_count(const sema *s) {

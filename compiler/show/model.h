@@ -3,6 +3,7 @@
 #define FCPC_SHOW_MODEL_H
 #include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
+#include "compiler/base/text.h"
 
 /* How fine a picture may be. */
 typedef struct show_scale {
@@ -23,7 +24,8 @@ typedef struct show_stretch {
 /* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]), counted
  * from the first, which is at position q_first. */
 typedef struct show_grid {
-    uint32_t sequence, alike; /* `alike` sequences have this many queries and keys */
+    uint32_t sequence;
+    uint64_t alike;           /* see show_alike */
     uint64_t length, queries; /* length: of keys */
     int64_t q_first;
     uint64_t cells[FCP_SIDES];
@@ -77,10 +79,16 @@ typedef struct show_model {
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out);
 
+/* How many sequences of the batch have the same mask as this one, itself among them: as many queries and keys, and
+ * where the mask reads fields, the same values. */
+uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);
+
 /* Density of a grid's cell in steps of 1 / levels: 0 only without any pair, `levels` only when all are allowed. */
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels);
 /* The same of any part: `pairs` allowed of `area`. */
 uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels);
+/* Ends a line of text, without spaces before its end (terminal.c). */
+void show_end_line(text *t);
 /* The signs of the terminal (show.c): levels after "nothing", and the sign of one. */
 uint32_t show_shades(bool unicode);
 const char *show_shade(bool unicode, uint32_t level);
