@@ -1,17 +1,16 @@
-/* build.c: builds mask code: folds constants, simplifies, shares equal nodes, extracts what an answer needs.
+/* build.c: builds mask code. It folds constants, simplifies, shares equal nodes, and extracts what an answer needs.
  *
- * Requires: operands and guards made by the same builder, of the types that MC_OPS names; an integer expression over
- *       k, n in [0, 2^40], q in [-2^40, 2^40] and h in [0, 2^32] (the limits of the language).
- * Gives: a node list on which both meanings of code.h equal those of the expression as emitted, with fewer nodes.
- *       A node whose operands cannot make it fault within those limits, or whose guard is never true, loses its guard:
- *       that lets nodes be shared between places that are reached under different conditions.
- * Keeps: a node that may fault is never simplified away while its guard may be true.
- * Reals: constants are folded in double, and only where every machine agrees: + - * / sqrt floor and comparisons, which
- *       IEEE 754 fixes to the bit, and the few exact values of the other functions (exp 0, exp2 of a whole number, log2
- *       of a power of two, ...). A result that is not finite is not folded. x + 0.0 stays (of x = -0.0 it is +0.0), as
- *       do x * 0.0 (infinities), x - x and x == x (NaN); the simplifications below are exact for every x, NaN and -0.0
- *       included.
- * Cost: expected O(1) per emitted node (hashing); extraction O(nodes).
+ * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the limits
+ *       of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
+ * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
+ * Guards: the builder knows the range of every integer. A node that cannot fault within its operands' ranges loses its
+ *       guard, so that two places of the source can share it although they are reached under different conditions. A node
+ *       that may fault is never simplified away while its guard may be true, because the fault would be lost with it.
+ * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
+ *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of two.
+ *       Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why
+ *       x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
+ * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
 #include "codegen/mask/code.h"
 
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a node besides its code. For bools lo and hi are 0 or 1. */
+/* What is known about a node. The ends of a bool's range are 0 or 1. */
 typedef struct fact {
     int64_t lo, hi;  /* the value, if nothing faults */
     uint32_t place;
@@ -228,7 +227,7 @@ static bool is_value(const mc_builder *b, uint32_t i, int64_t value) {
     return is_const(b, i) && b->nodes[i].imm == value;
 }
 
-/* Identities on two operands of which the first is `x`; MC_NONE when none applies. Whatever disappears is not loose. */
+/* What x op y is the same as; MC_NONE when no identity applies. An operand that may fault never disappears. */
 static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, uint32_t place) {
     bool same = x == y, drop = !b->facts[x].loose;
     switch (op) {

@@ -1,9 +1,9 @@
-/* code.c: mask code: check it, and evaluate it at one element. Rows: maskrow.c.
+/* code.c: checks mask code, and evaluates it at one (q, k, h).
  *
- * Requires: evaluation takes code that mc_check accepts, and scratch of the size the header names.
- * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting meaning (mc_eval_checked), see code.h.
- * Cost: O(nodes).
- * Units: positions in tokens from the start of the sequence.
+ * Requires: to be evaluated, code must have passed mc_check, and scratch must have the size that code.h says.
+ * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting one (mc_eval_checked). Rows are in row.c.
+ * Cost: O(nodes) an element.
+ * Units: positions count tokens from the start of the sequence.
  */
 #include "codegen/mask/code.h"
 
@@ -20,7 +20,7 @@ const mc_op_info mc_ops[MC_OP_COUNT] = {
 /* --- arrays and bands --------------------------------------------------------------------------------------------- */
 
 const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q) {
-    uint32_t lo = 0, hi = bands->row_count; /* the last record that begins at or before q is in [lo - 1, hi) */
+    uint32_t lo = 0, hi = bands->row_count; /* the last record that begins at q or before it is in [lo - 1, hi) */
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
         if (bands->rows[middle].q <= q) lo = middle + 1;
@@ -160,7 +160,7 @@ unsigned mc_uses(mc_code code) {
     return uses;
 }
 
-/* Is the constant of a node what its operation needs? Arrays and bands by number, bools, finite reals. */
+/* Is a node's constant what its operation needs: the number of a declared array or bands, a bool, a finite real? */
 static const char *check_constant(const mc_node *x, const mc_decls *decls) {
     const uint64_t imm = (uint64_t)x->imm;
     switch ((mc_op)x->op) {

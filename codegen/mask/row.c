@@ -1,13 +1,16 @@
-/* row.c: mask code along rows and over tiles.
+/* row.c: evaluates mask code along rows of keys, and over tiles of rows, in vector code.
  *
- * Requires: code that mc_check accepts, and scratch of mc_row_scratch words.
- * Gives: the total meaning, as mc_eval and, in float, as mc_eval_score; reals that depend on neither k nor s are
+ * Requires: code that passed mc_check, and scratch of mc_row_scratch words.
+ * Gives: the total meaning, as mc_eval does and, in float, as mc_eval_score does. Reals that depend on neither k nor s are
  *       evaluated in double and rounded once.
- * Cost: O(nodes) a call, a node that depends on neither q, k nor s once a tile, one on k alone once for all rows of
- *       MC_ROW keys, other nodes once a row: a scalar where they do not depend on k or s, else a loop over plain arrays
- *       that compilers vectorise. An integer that is linear in k is kept as base and step, as long as additions,
- *       negations and products with what does not depend on k make it.
- * Units: positions in tokens from the start of the sequence.
+ * How: each node is evaluated for a whole row of up to MC_ROW keys before the next node is, in a loop over plain arrays
+ *       that compilers turn into vector instructions. Much of the work is avoided:
+ *       - A node that does not depend on k is one number for the row (FLAT): q / 8.
+ *       - An integer that is linear in k is a first number and a step (LINE): 3 * k - q. Sums, negations and products with
+ *         numbers keep it so, and division by a number needs no divisions then.
+ *       - In a tile, a node that depends on neither q nor s is evaluated once for all rows: z[k].
+ * Cost: O(nodes) a call to prepare, then O(nodes) a row and vector.
+ * Units: positions count tokens from the start of the sequence.
  */
 #include <math.h>
 
@@ -16,14 +19,14 @@
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [a word per node: its value, or a line's base] [a word per node: its vector's place]
- *           [bytes: states, levels] [three spare vectors] [a vector per node that depends on k or s]
- * A vector is MC_ROW int64 of an int, floats of a real, bytes of a bool. The word before an int's vector is the step of
- * a line. */
+ * scratch = [for each node a word: its value, or the first number of a line] [for each node a word: where its vector is]
+ *           [bytes: states, levels] [three spare vectors] [a vector for each node that depends on k or s]
+ * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an int
+ * is the step of a line. */
 
 enum { ALIGN = 8, INT_WORDS = MC_ROW + ALIGN, REAL_WORDS = MC_ROW / 2, BOOL_WORDS = MC_ROW / 8 };
-enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; base + j step; the same, as a vector too; a vector */
-enum level { OF_TILE, OF_KEYS, OF_ROWS };
+enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; first + j step; the same, written out too; a vector */
+enum level { OF_TILE, OF_KEYS, OF_ROWS };      /* evaluated once a tile; once for MC_ROW keys of it; once a row */
 
 typedef struct rows {
     mc_code code;
@@ -49,7 +52,7 @@ size_t mc_row_scratch(mc_code code) {
     return words;
 }
 
-/* Lays out scratch; finds what each node depends on. */
+/* Lays out scratch, and finds how often each node has to be evaluated. */
 static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
     enum { Q = 1, ALONG = 2, S = 4 }; /* ALONG: k or s */
     rows r = {.code = code, .env = env, .at = {.h = h}, .scratch = scratch};
@@ -81,19 +84,19 @@ static float *real_place(const rows *r, uint32_t i) { return (float *)(r->scratc
 static uint8_t *bool_place(const rows *r, uint32_t i) { return (uint8_t *)(r->scratch + r->place[i]); }
 static int64_t *spare_vector(const rows *r, int which) { return r->spare + which * MC_ROW; }
 
-/* A line's step; of what is flat, 0. */
+/* The step of a line; 0 for what is flat. */
 static int64_t step_of(const rows *r, uint32_t i) { return r->state[i] == FLAT ? 0 : int_place(r, i)[-1]; }
 static bool is_line(const rows *r, uint32_t i) { return r->state[i] == LINE || r->state[i] == LINE_DRAWN; }
 static bool is_straight(const rows *r, uint32_t i) { return r->state[i] != VECTOR; }
 
-/* The first and last number of a line, if none on the way wraps. */
+/* The first and the last number of a line; false if a number between them wraps. */
 static bool ends_of(const rows *r, uint32_t i, int64_t *first, int64_t *last) {
     *first = r->scratch[i];
     return !__builtin_mul_overflow(step_of(r, i), (int64_t)r->width - 1, last) &&
            !__builtin_add_overflow(*first, *last, last);
 }
 
-/* Operands as vectors: their own, or what is flat, spread. */
+/* An operand as a vector. What is flat is spread over spare vector `which`, and a line is written out. */
 static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
     int64_t *to = r->state[i] == FLAT ? spare_vector(r, which) : int_place(r, i), value = r->scratch[i];
     if (r->state[i] == FLAT)
@@ -122,7 +125,8 @@ static const float *real_vector(const rows *r, uint32_t i, int which) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The elements of one dimension that a load reads: of a table of two, those of a row if it is the same for all keys. */
+/* The array of one dimension that a load reads. For a table with columns that is one of its rows, if all keys read the
+ * same row; else false. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
     if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
@@ -136,7 +140,7 @@ static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     return true;
 }
 
-/* Where in an array all elements of a line lie, if they are there one after another. */
+/* If an index is a line of step 1 inside the array, its elements follow one another: where the first is. */
 static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_at) {
     int64_t first, last;
     uint64_t end;
@@ -144,7 +148,7 @@ static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_a
            mc_place(a, last, 0, &end);
 }
 
-/* Elements x[j], 0 where there are none; `type` is that of the data, `to` that of the result. */
+/* to[j] becomes element x[j] of the array, or 0 if there is none; from place `at` on if they follow one another. */
 #define GATHER(type, to_type)                                                                                          \
     do {                                                                                                               \
         const type *from = a.data;                                                                                     \
@@ -271,7 +275,7 @@ FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t
     }
 }
 
-/* Is the node a line, from lines and what is flat? Then it is set. */
+/* Makes the node a line if its operands are lines or flat and its operation keeps them so; else false. */
 static bool line_row(const rows *r, uint32_t i) {
     const mc_node *x = &r->code.nodes[i];
     int64_t base, step;
@@ -339,7 +343,7 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
     }
 }
 
-/* Keys k0, k0 + 1, ... of one row: the bands from the first key on, one after the other. */
+/* Keys k0, k0 + 1, ... of one row: fills in the row's bands one after the other. */
 static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
     memset(to, 0, width);
     const mc_band_rows *row = mc_band_row(bands, q);
@@ -401,7 +405,7 @@ FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *res
 #undef ROW_TYPE
 }
 
-/* Integers to floats, rounded once: over 32 bits, where they fit, for which there are vectors. */
+/* Integers to floats, rounded once. Numbers of 32 bits go another way, because processors convert those in vectors. */
 FCP_CLONES static void to_floats(const rows *r, uint32_t i, float *restrict to) {
     const uint32_t width = r->width;
     int64_t first, last;
@@ -457,7 +461,7 @@ FCP_CLONES static void real_row(const rows *r, const mc_node *node, float *restr
 
 /* --- rows and tiles ----------------------------------------------------------------------------------------------- */
 
-/* The nodes of the levels from `from` to `to`. */
+/* Evaluates the nodes of levels `from` to `to`. */
 static void eval_nodes(const rows *r, enum level from, enum level to) {
     for (uint32_t i = 0; i < r->code.count; i++) {
         const mc_node *x = &r->code.nodes[i];
