@@ -130,7 +130,7 @@ typedef struct fcpc_batch {
  * Errors of the batch: FCP_E_MISSING (there are no lengths, here or in the program), FCP_E_LENGTHS, FCP_E_FIELD (values
  * are missing, too many or too few, out of their range, given twice, or of no field), FCP_E_SLICES (a slice lies beyond
  * the longest sequence), FCP_E_MASK_* (some pair reaches a fault of the mask or score).
- * Errors of what the batch needs: FCP_E_RANKS, FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
+ * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

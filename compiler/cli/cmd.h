@@ -54,6 +54,8 @@ typedef enum cmd_kind {
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT),                                      \
       "write the plan to this file; without it compile writes nothing, and emit prints to standard output")            \
+    X(DUMP, "dump", 0, CMD_WORD, "PASS,...", CMD_BIT(COMPILE),                                                         \
+      "print as text what these passes made: problem, placement, traffic, reshuffle, schedule, slots, rounds")         \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \
       "compile for this architecture: sm_80, sm_90a, sm_100, ...; this needs NVRTC and no GPU")                        \
     X(BACKWARD, "backward", 0, CMD_WORD, "ordered|unordered|split", CMD_BIT(EMIT),                                     \
@@ -189,6 +191,7 @@ typedef struct cmd_input {
     bool compiled;                  /* from a program */
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
+    unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump.h */
 } cmd_input;
 
 /* Looks at the file that the line names: is it a plan? A file that can be read only once (standard input, a pipe, a

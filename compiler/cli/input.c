@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
+#include "compiler/compile.h"
+#include "compiler/dump.h"
 
 enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
 #define PLAN_MAX ((size_t)4 << 30)
@@ -115,6 +117,18 @@ static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err
     return code;
 }
 
+static void print_passes(void *context, const planning *x) {
+    const cmd_input *input = context;
+    dump_planning(x, input->dump, cmd_emit, stdout);
+}
+
+static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
+    const fcpc_batch own = {.size = sizeof own};
+    const compile_watch watch = {print_passes, input};
+    return compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
+                         &input->plan);
+}
+
 static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_error *err) {
     input->compiled = true;
     input->diagnostics = fcpc_diagnostics_new();
@@ -132,7 +146,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
         overwrites = cmd_protect(line, named, "the program reads it", err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
-        code = fcpc_plan(program, NULL, 0, NULL, input->diagnostics, &input->times, &input->plan);
+        code = plan_program(program, input);
         cmd_done();
     }
     fcpc_program_free(program);

@@ -3,7 +3,7 @@
  *
  * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window,
  * plan.strategy.coalesce), or a mask's default (lambda.window). Shorter paths are allowed where they mean one thing: a
- * key alone (block, mask.window), a strategy's knob (coalesce), a parameter of the plan's mask or of another mask of
+ * key alone (block, mask.window), a strategy's parameter (coalesce), a parameter of the plan's mask or of another mask of
  * the program (window). A prelude mask whose default is set becomes the program's own. Later overrides win.
  *
  * Requires: the program parsed without an error. Cost: O(program) per override.
@@ -12,12 +12,10 @@
 #include <string.h>
 
 #include "compiler/sema/sema.h"
+#include "compiler/sema/strategies.h"
 #include "compiler/syntax/parse.h"
 
 enum { PARTS = 4, CANDIDATES = 64 };
-
-static const char *const knobs[] = {"coalesce", "buffers"};
-enum { KNOBS = sizeof knobs / sizeof *knobs };
 
 /* A path, cut at its points. */
 typedef struct path {
@@ -188,9 +186,10 @@ static entry *find_declared(const sema *s, section_id where, const char *name) {
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
-        for (int i = 0; i < KNOBS; i++)
-            if (!strcmp(knobs[i], name)) return true;
-        unknown(s, at, "a strategy has no parameter", name, knobs, KNOBS);
+        if (strategy_find_param(name) < STRATEGY_PARAMS) return true;
+        const char *names[STRATEGY_PARAMS];
+        for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) names[i] = strategy_params[i].name;
+        unknown(s, at, "a strategy has no parameter", name, names, STRATEGY_PARAMS);
         return false;
     }
     if (key == KEY_MASK || key == KEY_SCORE) {
@@ -260,9 +259,8 @@ static bool short_target(sema *s, const path *p, target *out) {
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
         if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
-    bool knob = false;
-    for (int i = 0; i < KNOBS; i++) knob |= !strcmp(knobs[i], name);
-    if (knob) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
+    if (strategy_find_param(name) < STRATEGY_PARAMS)
+        found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
     if (find_param(score, name))
@@ -303,7 +301,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     count = 0;
     for (int i = 0; i < SECTION_COUNT; i++) names[count++] = words_sections[i];
     for (int k = 0; k < KEY_COUNT; k++) names[count++] = words_keys[k].name;
-    for (int i = 0; i < KNOBS; i++) names[count++] = knobs[i];
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) names[count++] = strategy_params[i].name;
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
     for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
         names[count++] = a->name;
