@@ -14,7 +14,7 @@
 
 typedef unsigned __int128 wide_count;
 
-enum { STOP_CELLS = 255, STOP_ROWS = 65535 }; /* after so many, and one, `stop` is looked at again */
+enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again */
 
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
@@ -341,23 +341,31 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
     return sum <= UINT64_MAX;
 }
 
-static fcp_code count_line(const cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
+static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     uint64_t pairs;
     if (!cells_line_pairs(b, p, &pairs)) return FCP_OK;
     const form *f = &p->nodes->f;
     const bool up = f->x[BOX_Q] < 0; /* in a row, the last keys */
     const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
     const int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
-    for (uint64_t r = 0; r < down; r++) {
-        if ((r & STOP_ROWS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
-        uint64_t last = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height, at[4];
-        const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1;
-        uint64_t x = clamp_to(first + step * (int64_t)(r * FCP_CELL) + add, width);
-        uint64_t y = clamp_to(first + step * (int64_t)(last - 1) + add, width);
-        bound_cells(width, up, x < y ? x : y, x < y ? y : x, at);
+    const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1, side = (int64_t)width;
+    for (uint64_t r = 0, alike; r < down; r += alike) {
+        const uint64_t end = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height;
+        const int64_t x = first + step * (int64_t)(r * FCP_CELL) + add, y = first + step * (int64_t)(end - 1) + add;
+        const int64_t least = x < y ? x : y, most = x < y ? y : x; /* keys that a row sees, at least and at most */
+        uint64_t at[4], left = r < height / FCP_CELL ? height / FCP_CELL - 1 - r : 0, ahead = 0;
+        bound_cells(width, up, clamp_to(least, width), clamp_to(most, width), at);
         const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
-        out[0] += full;
-        out[1] += at[3] - at[2] - full;
+        /* the rows of cells that follow are like this one while the line is beside them; and while it goes from key to
+         * key each has one FULL cell more, or less, than the one before */
+        const bool inside = least > 0 && most < side;
+        if (inside) ahead = (uint64_t)(up ? least - 1 : side - 1 - most) / FCP_CELL;
+        else if (most <= 0) ahead = up ? left : (uint64_t)-most / FCP_CELL;
+        else if (least >= side) ahead = up ? (uint64_t)(least - side) / FCP_CELL : left;
+        alike = 1 + (ahead < left ? ahead : left);
+        const uint64_t steps = inside ? alike * (alike - 1) / 2 : 0;
+        out[0] += up ? full * alike - steps : full * alike + steps;
+        out[1] += (at[3] - at[2] - full) * alike;
     }
     *out_known = true;
     return __builtin_add_overflow(out[2], pairs, &out[2]) ? FCP_E_PLAN_SIZE : FCP_OK;
@@ -368,7 +376,7 @@ static fcp_code count_line(const cells *c, const box *b, const box_program *p, u
 fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     *out_known = false;
     if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
-    if (p->count == 1 && p->on_q && p->on_k) return count_line(c, b, p, out, out_known);
+    if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
     if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
     const bool one = !p->on_q || !p->on_k;
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;

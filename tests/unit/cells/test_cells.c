@@ -554,7 +554,7 @@ Test(cells, masks_without_structure) {
     static exprs e;
     static array_set arrays;
     e.seed = 1;
-    mc_env env = {.n = 700, .queries = 700};
+    mc_env env = {.n = 500, .queries = 500};
     draw_arrays(&e, &arrays, &env);
     env.arrays = arrays.array;
     e.count = 0;
@@ -570,7 +570,7 @@ Test(cells, masks_without_structure) {
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         mc_node *nodes;
         mc_code code = lower_mask(&e, masks[i], &nodes);
-        uint64_t cuts[] = {0, 600, 700};
+        uint64_t cuts[] = {0, 400, 500};
         cells *c[3];
         const cell_entry *entries[3];
         size_t count[3];

@@ -1,4 +1,4 @@
-/* test_stop.c: the mask analysis ends soon after it is asked to, at whichever question that happens, and what it
+/* test_cells_stop.c: the mask analysis ends soon after it is asked to, at whichever question that happens, and what it
  * remembers from before stays right.
  *
  * fcp_stop_asked stands here in place of the library's: it counts how often it is asked, and says yes from one time on. */
