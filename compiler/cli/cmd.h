@@ -283,6 +283,8 @@ void cmd_guard(const char *path);
 void cmd_unguard(const char *path);
 /* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
 void cmd_doing(const char *what);
+/* Shows how far a planning is, too, until cmd_done. */
+void cmd_watch(const fcpc_progress *planning);
 void cmd_done(void);
 double cmd_now(void); /* seconds, monotonic */
 
