@@ -209,7 +209,7 @@ demo: setup
 	$(B)/fcpc run $(B)/lambda.plan
 pictures: all
 	@B=$(B) grammar/pictures/draw.sh
-bench: $(B)/bench
+bench: $(B)/bench $(B)/fcpc
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
