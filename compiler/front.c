@@ -13,6 +13,7 @@
 #include "compiler/base/sized.h"
 #include "compiler/expr/choose.h"
 #include "compiler/sema/keys.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
 

@@ -257,6 +257,9 @@ void mc_builder_free(mc_builder *b);
  * is ignored for ops that cannot fault, and dropped when it is constant true. */
 uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, int64_t imm, uint32_t guard,
                  uint32_t place);
+/* Emits all of a code's nodes, with q_op (MC_Q or MC_K) in place of Q and k_op in place of K. Returns its answer's node,
+ * or MC_NONE as mc_emit does. */
+uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op);
 bool mc_builder_failed(const mc_builder *b);
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count);
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node);

@@ -3,6 +3,7 @@
 #define FCPC_BASE_TEXT_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct text {
     char *at;
@@ -23,4 +24,6 @@ const char *text_foreign(const char *bytes, size_t size, size_t *out_at);
 /* Hands the bytes over, NUL-terminated and malloc'd (caller frees), and empties t. NULL if anything failed. */
 char *text_take(text *t);
 void text_free(text *t);
+/* The ending of a noun: "" for 1, else "s". */
+static inline const char *text_plural(uint64_t count) { return count == 1 ? "" : "s"; }
 #endif

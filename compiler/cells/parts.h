@@ -11,6 +11,7 @@
 #include "compiler/base/memo.h"
 #include "compiler/box/rows.h"
 #include "compiler/base/stack.h"
+#include "runtime/base/stop.h"
 
 /* Columns [first, end) of units, for some rows. */
 typedef enum span_kind {
@@ -146,13 +147,16 @@ static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, i
 }
 static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
 
-static inline bool cells_stopped(const cells *c) { return c->stop && *c->stop; }
+static inline bool cells_stopped(const cells *c) { return fcp_stop_asked(c->stop); }
 
 /* Prepares the mask for a sequence. FCP_E_NO_MEMORY. */
 fcp_code cells_set_sequence(cells *c, const mc_env *env);
 static inline bool is_fault(fcp_code code) {
     return code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX;
 }
+
+/* For a mask that does not depend on k: how many (q, h) it allows. Prepares the sequence. Errors as cells_count's. */
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows);
 
 /* All elements of a box; FCP_E_PLAN_SIZE if they do not fit 64 bits. */
 fcp_code cells_box_area(const box *b, uint64_t *out);

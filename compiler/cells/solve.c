@@ -203,6 +203,7 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     if (code != FCP_OK || dear) return code != FCP_OK ? code : count_elements(c, b, p, pairs);
     rows_result r;
     if (!rows_solve(c->rows, p, b, &r)) return FCP_E_NO_MEMORY;
+    if (r.stopped) return FCP_E_INTERRUPTED;
     c->stats.rows += r.rows;
     c->stats.elements += r.elements;
     if (r.fault) return raise_fault(c, &r);

@@ -238,12 +238,14 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
     size_t top = c->span_count, open = base;
     while (open < top && c->spans[open].kind != SPAN_OPEN) open++;
     if (code == FCP_OK && (open == top || r1 - r0 == 1)) {
-        for (uint32_t row = r0; row < r1; row++)
+        for (uint32_t row = r0; row < r1 && code == FCP_OK; row++) {
+            if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             for (size_t i = base; i < top && code == FCP_OK; i++) {
                 span s = c->spans[i];
                 if (s.kind == SPAN_DIAGONAL) code = emit_stretch(w, row, &s);
                 else code = w->pieces ? emit_pieces(w, row, &s) : emit_cells(w, row, &s);
             }
+        }
     } else if (code == FCP_OK) {
         span s = c->spans[open];
         box b = units_box(w, r0, r1, s.first, s.end);

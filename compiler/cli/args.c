@@ -231,7 +231,20 @@ static void print_options(unsigned wanted) {
     }
 }
 
+/* Pages that are not help: `fcpc help NAME` prints them. */
+static const struct {
+    const char *name;
+    void (*print)(void);
+} pages[] = {
+    {"bash-completion", cmd_bash_completion}, {"zsh-completion", cmd_zsh_completion}, {"man", cmd_man_page}};
+enum { PAGES = sizeof pages / sizeof *pages };
+
 fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
+    for (int i = 0; line->help_topic && i < PAGES; i++) {
+        if (strcmp(pages[i].name, line->help_topic) != 0) continue;
+        pages[i].print();
+        return cmd_flush(err);
+    }
     for (int c = 0; line->help_topic && c < CMD_COUNT; c++) {
         if (strcmp(cmd_commands[c].name, line->help_topic) != 0) continue;
         printf("usage: fcpc %s%s%s\n\n%s\n\noptions:\n", c == CMD_COMPILE ? "" : cmd_commands[c].name,
@@ -253,7 +266,8 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
         printf("  %s\n        %s\n", left, cmd_commands[c].help);
     }
     printf(
-        "  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
+        "  fcpc help COMMAND\n        print all options of a command\n"
+        "  fcpc help bash-completion|zsh-completion|man\n        print the completion of a shell, or the man page\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

@@ -92,8 +92,8 @@ typedef enum cmd_kind {
       "move data by this; host has threads, cuda has local (default) and nccl, a process a rank under mpirun, srun or torchrun") \
     X(ID_FILE, "id-file", 0, CMD_WORD, "PATH", CMD_BIT(RUN),                                                           \
       "nccl: let the processes find each other by this path, which all of them must see; needed only without MPI")     \
-    X(PASS, "pass", 0, CMD_WORD, "PASSES", CMD_BIT(RUN) | CMD_BIT(EMIT),                                               \
-      "run or emit only forward, or forward,backward; emit also takes backward; the default is what plan and inputs allow") \
+    X(PASS, "pass", 0, CMD_WORD, "forward|backward|forward,backward", CMD_BIT(RUN) | CMD_BIT(EMIT),                                               \
+      "run or emit these passes; running backward brings forward along; the default is what plan and inputs allow") \
     X(Q, "q", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the queries from this file: [tokens, heads, head_dim]")        \
     X(K, "k", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the keys from this file: [tokens, kv_heads, head_dim]")        \
     X(V, "v", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the values from this file: [tokens, kv_heads, head_dim]")      \
@@ -174,6 +174,11 @@ fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint
 
 /* Prints to stdout the help of everything, of a command, or one of the pages of generate.c, as help_topic says. */
 fcp_code cmd_help(const cmd_line *line, fcp_error *err);
+
+/* Pages made from the tables, on stdout (generate.c). */
+void cmd_bash_completion(void);
+void cmd_zsh_completion(void);
+void cmd_man_page(void);
 
 /* --- input (input.c) ---------------------------------------------------------------------------------------------- */
 

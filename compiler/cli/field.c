@@ -21,7 +21,8 @@ static const char *given_file(const cmd_line *line, const char *name) {
     return found;
 }
 
-/* Each --field names an array that came from a file. */
+/* Each --field names an array that came from a file. A plan does not know the fields that its mask and score do not
+ * read, so another name may be one of these; a warning says that it changes nothing. */
 static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
     for (size_t i = 0; i < line->field_count; i++) {
         const char *typed = line->fields[i], *equals = strchr(typed, '=');
@@ -33,8 +34,9 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
             if (strlen(name) == (size_t)(equals - typed) && !memcmp(name, typed, strlen(name)))
                 found = &plan->arrays[a];
         }
-        if (!found) return fcp_fail(err, FCP_E_USAGE, "the plan reads no field '%.*s'", (int)(equals - typed), typed);
-        if (found->file == FCP_NONE)
+        if (!found && !line->quiet && !line->json)
+            fprintf(stderr, "fcpc: warning: the plan reads no field '%.*s'\n", (int)(equals - typed), typed);
+        if (found && found->file == FCP_NONE)
             return fcp_fail(err, FCP_E_USAGE, "field '%.*s' of the plan came from no file", (int)(equals - typed),
                             typed);
     }

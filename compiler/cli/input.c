@@ -36,8 +36,6 @@ static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
     return FCP_E_READ;
 }
 
-static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory"); }
-
 /* A plan begins with a magic number that no text has. Half of its bytes are enough, so that a damaged plan is still
  * refused as a plan and not as a program. */
 static bool begins_as_plan(const char *start, size_t size) {
@@ -78,7 +76,7 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
     }
     fclose(f);
     if (why) return cannot_read(line, why, err);
-    if (input->bytes.failed) return no_memory(err);
+    if (input->bytes.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (input->is_plan && input->bytes.size > most)
         return fcp_fail(err, FCP_E_READ, "a plan that is no file of its own may have %zu GiB; this one has more",
                         PLAN_MAX >> 30);
@@ -96,7 +94,7 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = cmd_open(line, input, err);
     if (code != FCP_OK || input->in_memory) return code;
     int why = text_read(&input->bytes, line->file, PROGRAM_MAX);
-    if (input->bytes.failed) return no_memory(err);
+    if (input->bytes.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     input->in_memory = true;
     return why ? cannot_read(line, why, err) : FCP_OK;
 }
@@ -134,7 +132,7 @@ static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
 static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_error *err) {
     input->compiled = true;
     input->diagnostics = fcpc_diagnostics_new();
-    if (!input->diagnostics) return no_memory(err);
+    if (!input->diagnostics) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     fcpc_options options = cmd_settings(line);
     options.need_lengths = true;
     fcpc_program *program = NULL;

@@ -13,8 +13,6 @@
 
 #include "compiler/cli/cmd.h"
 
-enum { LINKS_MAX = 40 }; /* as many as Linux follows */
-
 /* What a path leads to. Where nothing is there, `name` is what it would be called, in the folder that device and inode
  * are of. */
 typedef struct target {
@@ -25,53 +23,37 @@ typedef struct target {
     char name[NAME_MAX + 1];
 } target;
 
-/* The folder that a path is in, with its last slash; "" for the current one. */
-static int folder_of(const char *path, char folder[PATH_MAX]) {
+/* Cuts a path into its folder, "." for the current one, and the name in it. 0, or an errno value. */
+static int cut_path(const char *path, char folder[PATH_MAX], const char **out_name) {
     const char *slash = strrchr(path, '/');
     size_t size = slash ? (size_t)(slash - path) + 1 : 0;
+    *out_name = path + size;
     if (size >= PATH_MAX) return ENAMETOOLONG;
-    memcpy(folder, path, size);
-    folder[size] = 0;
+    memcpy(folder, size ? path : ".", size ? size : 1);
+    folder[size ? size : 1] = 0;
     return 0;
 }
 
-/* Puts in `out` the path that the symbolic links at `path` end at; nothing need be there. 0, or an errno value. */
-static int follow(const char *path, char out[PATH_MAX]) {
-    char link[PATH_MAX], folder[PATH_MAX];
-    if (strlen(path) >= PATH_MAX) return ENAMETOOLONG;
-    strcpy(out, path);
-    for (int links = 0; links < LINKS_MAX; links++) {
-        ssize_t size = readlink(out, link, sizeof link - 1);
-        if (size < 0) return 0; /* no link */
-        link[size] = 0;
-        int why = folder_of(out, folder);
-        if (why) return why;
-        if (link[0] == '/') folder[0] = 0;
-        if (strlen(folder) + (size_t)size >= PATH_MAX) return ENAMETOOLONG;
-        strcpy(out, folder);
-        strcat(out, link);
-    }
-    return ELOOP;
-}
-
-/* Finds out what a path leads to. 0, or an errno value: that of its folder, for instance. */
+/* Finds out what a path leads to. 0, or an errno value. */
 static int find_target(const char *path, target *out) {
     struct stat st;
-    char end[PATH_MAX], folder[PATH_MAX];
+    char *end, folder[PATH_MAX];
+    const char *name;
+    int why = fcp_beside_target(path, &end);
+    if (why) return why;
     *out = (target){.there = stat(path, &st) == 0};
-    if (!out->there) {
-        int why = follow(path, end);
-        if (!why) why = folder_of(end, folder);
-        if (why) return why;
-        if (stat(*folder ? folder : ".", &st) != 0) return errno;
-        const char *name = end + strlen(folder);
-        if (strlen(name) > NAME_MAX) return ENAMETOOLONG;
-        strcpy(out->name, name);
+    if (end) {
+        why = cut_path(end, folder, &name);
+        if (!why && !out->there && stat(folder, &st) != 0) why = errno;
+        if (!why && !out->there && strlen(name) > NAME_MAX) why = ENAMETOOLONG;
+        if (!why && !out->there && !*name) why = EISDIR; /* it ends in a slash */
+        if (!why && !out->there) strcpy(out->name, name);
+        free(end);
     }
     out->mode = st.st_mode;
     out->device = st.st_dev;
     out->inode = st.st_ino;
-    return 0;
+    return why;
 }
 
 /* A terminal or /dev/null may be both read and written, and by several. */
@@ -90,7 +72,7 @@ fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) { return ca
 
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err) {
     target read, written;
-    if (find_target(path, &read) != 0) return FCP_OK; /* it will not be read either */
+    if (find_target(path, &read) != 0) return FCP_OK; /* it cannot be read either */
     for (int o = 0; o < OPT_COUNT; o++) {
         const char *output = cmd_options[o].kind == CMD_WRITE ? line->value[o] : NULL;
         if (output && find_target(output, &written) == 0 && is_one_file(&read, &written))
@@ -99,26 +81,26 @@ fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fc
     return FCP_OK;
 }
 
-/* Whether a file can be made or replaced in the folder that `path` (without links) is in: 0, or an errno value. */
+/* Whether the folder lets something be made or replaced in it: 0, or an errno value. */
 static int folder_error(const char *path) {
-    char folder[PATH_MAX];
-    int why = folder_of(path, folder);
-    return why ? why : access(*folder ? folder : ".", W_OK | X_OK) == 0 ? 0 : errno;
+    char *end, folder[PATH_MAX];
+    const char *name;
+    int why = fcp_beside_target(path, &end);
+    if (why || !end) return why;
+    why = cut_path(end, folder, &name);
+    if (!why && access(folder, W_OK | X_OK) != 0) why = errno;
+    free(end);
+    return why;
 }
 
 /* What is wrong with an output by itself; NULL: nothing. */
 static const char *output_error(const char *path) {
     target t;
-    char end[PATH_MAX];
     int why = *path ? find_target(path, &t) : ENOENT;
-    if (!why && t.there && !S_ISREG(t.mode)) {
-        if (S_ISDIR(t.mode)) return strerror(EISDIR);
-        return S_ISCHR(t.mode) || S_ISFIFO(t.mode) ? NULL : "it is neither a file nor a pipe";
-    }
-    if (!why && !t.there && !*t.name) why = EISDIR; /* it ends in a slash */
-    if (!why) why = follow(path, end);
-    if (!why) why = folder_error(end);
-    return why ? strerror(why) : NULL;
+    if (!why && t.there && S_ISDIR(t.mode)) why = EISDIR;
+    if (!why) why = folder_error(path);
+    if (why) return strerror(why);
+    return !t.there || S_ISREG(t.mode) || S_ISCHR(t.mode) || S_ISFIFO(t.mode) ? NULL : "it is neither a file nor a pipe";
 }
 
 fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err) {

@@ -175,7 +175,7 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
     const expr *e = top;
-    while (e->a->kind == EXPR_BINARY && !e->a->parens && ast_op_precedence((expr_op)e->a->op) == ast_op_precedence(kind))
+    while (e->a->kind == EXPR_BINARY && !e->a->parens && words_op_precedence((expr_op)e->a->op) == words_op_precedence(kind))
         e = e->a;
     size_t step = told ? begin_step(x, top, depth,
                                     kind == OP_AND  ? EXPLAIN_AND
@@ -192,7 +192,7 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
         } else {
             known b = eval(x, e->b, f, depth + 1, told);
             if (!logic) {
-                text_printf(&with, " %s ", ast_op_spelling((expr_op)e->op));
+                text_printf(&with, " %s ", words_op_spelling((expr_op)e->op));
                 print_known(x, &with, b);
             }
             /* two whole numbers under a score's `/` are branches of an `if` that is real */

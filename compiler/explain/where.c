@@ -98,11 +98,11 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
         if (at[i] >= lo[i] && at[i] < hi[i]) continue;
         if (w->queries == w->n && !w->q_first) {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
-                       sema_mask_variables[i], at[i], w->n);
+                       words_variables[i], at[i], w->n);
             diag_hint(s->d, "-n sets the length");
         } else {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE,
-                       "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64, sema_mask_variables[i],
+                       "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64, words_variables[i],
                        at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
             diag_hint(s->d, "--seq says which sequence of the batch is meant");
         }

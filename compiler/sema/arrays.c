@@ -147,7 +147,7 @@ static void check_declaration(sema *s, array_decl *a) {
 static bool declare_array(sema *s, const entry *e) {
     uint32_t old = sema_find_array(s, e->key);
     mask *m = sema_find_mask(s, &s->program, e->key);
-    if (sema_find_word(sema_mask_variables, MASK_VARIABLES, e->key) >= 0 || sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->key) >= 0)
+    if (words_find(words_variables, MASK_VARIABLES, e->key) >= 0 || words_find(words_functions, MASK_BUILTINS, e->key) >= 0)
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
                    "'%s' already has a meaning in every mask; call this something else", e->key);
     else if (m) {
@@ -192,7 +192,7 @@ uint32_t sema_unread_array(sema *s, const char *name) {
 bool sema_declare_arrays(sema *s) {
     if (!declare_of_plan(s)) return false;
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = ast_find_section(x->name);
+        section_id id = words_find_section(x->name);
         for (const entry *e = x->entries; e; e = e->next) {
             if (!e->as || id == SECTION_COUNT) continue; /* an unknown section is reported as such */
             if (id != (e->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL))

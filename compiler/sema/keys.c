@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/decimal.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/keys.h"
 #include "compiler/sema/strategies.h"
@@ -43,19 +44,19 @@ enum { PROFILES = sizeof profiles / sizeof *profiles };
 /* --- the sections' entries ---------------------------------------------------------------------------------------- */
 
 static void unknown_key(sema *s, section_id id, const entry *e) {
-    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", ast_section_names[id], e->key);
+    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", words_sections[id], e->key);
     const char *names[KEY_COUNT];
     size_t count = 0;
     for (int k = 0; k < KEY_COUNT; k++)
-        if (ast_key_table[k].section == id) names[count++] = ast_key_table[k].name;
+        if (words_keys[k].section == id) names[count++] = words_keys[k].name;
     const char *nearest = diag_nearest(e->key, strlen(e->key), names, count);
     if (nearest) {
         diag_hint(s->d, "did you mean '%s'?", nearest);
         return;
     }
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(ast_key_table[k].name, e->key)) {
-            diag_hint(s->d, "'%s' is a key of %s", e->key, ast_section_names[ast_key_table[k].section]);
+        if (!strcmp(words_keys[k].name, e->key)) {
+            diag_hint(s->d, "'%s' is a key of %s", e->key, words_sections[words_keys[k].section]);
             return;
         }
     text list = {0};
@@ -67,13 +68,13 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
 
 void sema_collect_keys(sema *s, sema_keys *k) {
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = ast_find_section(x->name);
+        section_id id = words_find_section(x->name);
         if (id == SECTION_COUNT) {
             k->misspelled = true;
             bool is_mask = !strcmp(x->name, "mask") || !strcmp(x->name, "score");
             diag_error(s->d, FCP_E_UNKNOWN_NAME, x->name_at, is_mask ? "'%s' is not a section" : "unknown section '%s'",
                        x->name);
-            const char *nearest = diag_nearest(x->name, strlen(x->name), ast_section_names, SECTION_COUNT);
+            const char *nearest = diag_nearest(x->name, strlen(x->name), words_sections, SECTION_COUNT);
             if (is_mask) diag_hint(s->d, "a mask is an expression: mask name(parameters) = k <= q");
             else if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
             else diag_hint(s->d, "the sections are model, cluster, batch and plan");
@@ -87,7 +88,7 @@ void sema_collect_keys(sema *s, sema_keys *k) {
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
             if (e->as) continue; /* arrays.c */
-            key_id key = ast_find_key(id, e->key);
+            key_id key = words_find_key(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
                 diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is given twice", e->key);
@@ -152,7 +153,7 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
-    if (v->kind != EXPR_QUANTITY || ast_unit_table[v->integer].dimension != dimension) {
+    if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
         if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
@@ -161,8 +162,8 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     }
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
     int exponent = 0;
-    bool good = v->a->kind == EXPR_INT || sema_parse_decimal(v->a->name, &mantissa, &exponent);
-    good = good && sema_scale_decimal(mantissa, exponent + ast_unit_table[v->integer].power, &result);
+    bool good = v->a->kind == EXPR_INT || decimal_parse(v->a->name, &mantissa, &exponent);
+    good = good && decimal_scale(mantissa, exponent + words_units[v->integer].power, &result);
     if (!good || !result) {
         diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
         return false;
@@ -171,12 +172,16 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     return true;
 }
 
-/* A positive number, whole or with a point, as mantissa and exponent. */
-static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantissa, int *exponent) {
+/* A number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
+static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
     *exponent = 0;
+    if (minus) {
+        *minus = v->kind == EXPR_UNARY && v->op == OP_NEG;
+        if (*minus) v = v->a;
+    }
     if (v->kind == EXPR_INT) *mantissa = (uint64_t)v->integer;
     else if (v->kind == EXPR_QUANTITY) {
         diag_error(s->d, FCP_E_UNIT, v->at, "%s takes no unit", e->key);
@@ -184,12 +189,12 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantis
     } else if (v->kind != EXPR_FLOAT) {
         diag_error(s->d, FCP_E_TYPE, v->at, "%s must be a number, for instance 1.5", e->key);
         return false;
-    } else if (!sema_parse_decimal(v->name, mantissa, exponent)) {
+    } else if (!decimal_parse(v->name, mantissa, exponent)) {
         diag_error(s->d, FCP_E_NUMBER, v->at, "%s has more than 18 digits", e->key);
         return false;
     }
     if (*mantissa) return true;
-    diag_error(s->d, FCP_E_VALUE, v->at, "%s must be larger than 0", e->key);
+    diag_error(s->d, FCP_E_VALUE, v->at, minus ? "%s must not be 0" : "%s must be larger than 0", e->key);
     return false;
 }
 
@@ -231,11 +236,13 @@ void sema_check_model(sema *s, const sema_keys *k) {
     p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
     uint64_t mantissa;
     int exponent;
-    if (!number_key(s, k, KEY_SCALE, &mantissa, &exponent)) return;
-    const expr *scale = k->at[KEY_SCALE]->value;
+    bool minus;
+    if (!number_key(s, k, KEY_SCALE, &minus, &mantissa, &exponent)) return;
+    const expr *scale = minus ? k->at[KEY_SCALE]->value->a : k->at[KEY_SCALE]->value;
     if (scale->kind == EXPR_INT) p->scale = (double)scale->integer;
     else if (exponent < -19 || exponent > 19 || !real_parse(scale->name, &p->scale))
         diag_error(s->d, FCP_E_VALUE, scale->at, "scale is out of range");
+    if (minus) p->scale = -p->scale;
 }
 
 void sema_check_cluster(sema *s, const sema_keys *k) {
@@ -274,9 +281,9 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
         quantity_key(s, k, KEY_MEMORY, UNIT_BYTES, &p->memory_cap) ? k->at[KEY_MEMORY]->value->at : SPAN_NONE;
     uint64_t mantissa;
     int exponent;
-    if (number_key(s, k, KEY_OVERSUBSCRIPTION, &mantissa, &exponent)) {
+    if (number_key(s, k, KEY_OVERSUBSCRIPTION, NULL, &mantissa, &exponent)) {
         uint64_t milli;
-        if (!sema_scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
+        if (!decimal_scale(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
             diag_error(s->d, FCP_E_VALUE, k->at[KEY_OVERSUBSCRIPTION]->value->at,
                        "oversubscription must be from 1 to 1000");
         else c->oversubscription_milli = milli;

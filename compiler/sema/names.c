@@ -14,17 +14,6 @@
 
 #include "compiler/sema/sema.h"
 
-const char *const sema_mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
-const char *const sema_mask_builtins[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
-                                                   "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
-const char *const sema_model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
-
-int sema_find_word(const char *const *names, int count, const char *name) {
-    for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], name)) return i;
-    return -1;
-}
-
 void sema_free(sema *s) {
     free(s->symbols);
     free(s->memos);
@@ -83,8 +72,8 @@ static bool add_symbol(sema *s, symbol new, const symbol **old) {
 /* Declares a name inside a mask; one that has a meaning already is an error. */
 static bool declare(sema *s, const mask *m, const definition *def, const char *name, span at, void *target,
                     uint32_t index) {
-    int variable = sema_find_word(sema_mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
-    int builtin = sema_find_word(sema_mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    int variable = words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
+    int builtin = words_find(words_functions, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
     if (variable >= 0 || builtin >= 0) {
         diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every %s", name,
                    m->score ? "score" : "mask");
@@ -124,8 +113,8 @@ bool sema_declare_masks(sema *s) {
     ast *const both[] = {&s->prelude, &s->program};
     for (int i = 0; i < 2; i++) {
         for (mask *m = both[i]->masks; m; m = m->next) {
-            if (sema_find_word(sema_mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
-                sema_find_word(sema_mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
+            if (words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
+                words_find(words_functions, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
                 diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
                            m->score ? "score" : "mask");
                 continue;
@@ -199,8 +188,8 @@ const char *sema_nearest_name(sema *s, const char *name, const mask *m, const de
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
     for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
     for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
-    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, sema_mask_builtins[i]);
-    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, sema_model_figures[i]);
+    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, words_functions[i]);
+    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, words_figures[i]);
     for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
     offer_masks(s, &n, m->score ? KIND_ANY : KIND_MASK);
     return diag_nearest(name, strlen(name), n.at, n.count);
@@ -233,7 +222,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 }
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
-    int f = sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->name);
+    int f = words_find(words_functions, MASK_BUILTINS, e->name);
     if (f < 0 || f >= BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
@@ -285,7 +274,7 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
         return false;
     default:
         diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a constant whole number", what);
-        if (leaf->kind == EXPR_NAME && sema_find_word(sema_mask_variables, MASK_VARIABLES, leaf->name) >= 0)
+        if (leaf->kind == EXPR_NAME && words_find(words_variables, MASK_VARIABLES, leaf->name) >= 0)
             diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
         return false;
     }
@@ -321,7 +310,7 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
         uint32_t i = 0;
         const arg *p = m->params;
         while (p && strcmp(p->name, a->name)) p = p->next, i++;
-        if (!p && !(m->score && !strcmp(a->name, sema_mask_variables[VARIABLE_S]))) {
+        if (!p && !(m->score && !strcmp(a->name, words_variables[VARIABLE_S]))) {
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s '%s' has no parameter '%s'", m->score ? "score" : "mask",
                        m->name, a->name);
             names n = {0};

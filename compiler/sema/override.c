@@ -13,6 +13,7 @@
 
 #include "compiler/sema/sema.h"
 #include "compiler/sema/strategies.h"
+#include "compiler/syntax/parse.h"
 
 enum { PARTS = 4, CANDIDATES = 64 };
 
@@ -48,14 +49,14 @@ expr *sema_new_expr(sema *s, expr_kind kind, span at) {
 
 static section *find_section(const ast *a, section_id id) {
     for (section *x = a->sections; x; x = x->next)
-        if (!strcmp(x->name, ast_section_names[id])) return x;
+        if (!strcmp(x->name, words_sections[id])) return x;
     return NULL;
 }
 
 /* The first entry of that key, or NULL. */
 static entry *find_entry(const ast *a, section_id where, const char *key) {
     for (section *x = a->sections; x; x = x->next) {
-        if (strcmp(x->name, ast_section_names[where])) continue;
+        if (strcmp(x->name, words_sections[where])) continue;
         for (entry *e = x->entries; e; e = e->next)
             if (!e->as && !strcmp(e->key, key)) return e;
     }
@@ -63,7 +64,7 @@ static entry *find_entry(const ast *a, section_id where, const char *key) {
 }
 
 static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at) {
-    const char *name = ast_key_table[key].name;
+    const char *name = words_keys[key].name;
     entry *e = find_entry(&s->program, where, name);
     if (e) {
         e->value = value;
@@ -75,7 +76,7 @@ static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span
     if (!x && e) {
         x = ARENA_ZNEW(s->scratch, section, 1);
         if (x) {
-            *x = (section){.name = ast_section_names[where], .name_at = at};
+            *x = (section){.name = words_sections[where], .name_at = at};
             if (s->program.last_section) s->program.last_section->next = x;
             else s->program.sections = x;
             s->program.last_section = x;
@@ -177,7 +178,7 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
 static entry *find_declared(const sema *s, section_id where, const char *name) {
     for (section *x = s->program.sections; x; x = x->next)
         for (entry *e = x->entries; e; e = e->next)
-            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || ast_find_section(x->name) == where)) return e;
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || words_find_section(x->name) == where)) return e;
     return NULL;
 }
 
@@ -201,14 +202,14 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
                 names, count);
         return false;
     }
-    diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", ast_key_table[key].name);
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", words_keys[key].name);
     return false;
 }
 
 /* A whole path that begins with a section or a mask. */
 static bool full_target(sema *s, const path *p, section_id where, mask *m, target *out) {
     if (where < SECTION_COUNT) {
-        key_id key = p->count > 1 ? ast_find_key(where, p->part[1]) : KEY_COUNT;
+        key_id key = p->count > 1 ? words_find_key(where, p->part[1]) : KEY_COUNT;
         if (p->count < 2) {
             diag_error(s->d, FCP_E_UNKNOWN_NAME, p->whole, "'%s' is a section; which of its keys?", p->part[0]);
             return false;
@@ -222,9 +223,9 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
             const char *names[KEY_COUNT + CANDIDATES];
             size_t count = 0;
             for (int k = 0; k < KEY_COUNT; k++)
-                if (ast_key_table[k].section == where) names[count++] = ast_key_table[k].name;
+                if (words_keys[k].section == where) names[count++] = words_keys[k].name;
             for (const section *x = s->program.sections; x; x = x->next)
-                for (const entry *e = ast_find_section(x->name) == where ? x->entries : NULL; e; e = e->next)
+                for (const entry *e = words_find_section(x->name) == where ? x->entries : NULL; e; e = e->next)
                     if (e->as && count < KEY_COUNT + CANDIDATES) names[count++] = e->key;
             unknown(s, p->at[1], "unknown key", p->part[1], names, count);
             return false;
@@ -257,7 +258,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     const char *name = p->part[0];
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(ast_key_table[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
+        if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
     if (strategy_find_param(name) < STRATEGY_PARAMS)
         found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
@@ -283,9 +284,9 @@ static bool short_target(sema *s, const path *p, target *out) {
             const target *t = &found[i];
             if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
             else if (t->kind == TO_ARRAY)
-                diag_hint(s->d, "%s.%s", ast_section_names[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
-            else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", ast_section_names[ast_key_table[t->key].section], name);
-            else diag_hint(s->d, "%s.%s.%s", ast_section_names[SECTION_PLAN], ast_key_table[t->key].name, name);
+                diag_hint(s->d, "%s.%s", words_sections[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
+            else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", words_sections[words_keys[t->key].section], name);
+            else diag_hint(s->d, "%s.%s.%s", words_sections[SECTION_PLAN], words_keys[t->key].name, name);
         }
         return false;
     }
@@ -298,8 +299,8 @@ static bool short_target(sema *s, const path *p, target *out) {
     }
     const char *names[CANDIDATES * 3];
     count = 0;
-    for (int i = 0; i < SECTION_COUNT; i++) names[count++] = ast_section_names[i];
-    for (int k = 0; k < KEY_COUNT; k++) names[count++] = ast_key_table[k].name;
+    for (int i = 0; i < SECTION_COUNT; i++) names[count++] = words_sections[i];
+    for (int k = 0; k < KEY_COUNT; k++) names[count++] = words_keys[k].name;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) names[count++] = strategy_params[i].name;
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
     for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
@@ -331,11 +332,11 @@ static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span
 }
 
 static void set_argument(sema *s, const target *t, span whole, expr *value) {
-    entry *e = find_entry(&s->program, SECTION_PLAN, ast_key_table[t->key].name);
+    entry *e = find_entry(&s->program, SECTION_PLAN, words_keys[t->key].name);
     if (!e) {
         const mask *m = t->key == KEY_MASK ? plan_mask(s) : NULL;
         if ((t->key == KEY_MASK || t->key == KEY_SCORE) && !m) {
-            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no %s to take this", ast_key_table[t->key].name);
+            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no %s to take this", words_keys[t->key].name);
             return;
         }
         expr *call = sema_new_expr(s, EXPR_NAME, whole);
@@ -353,7 +354,7 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
         call->arg_count = 0;
     }
     if (call->kind != EXPR_CALL) {
-        diag_error(s->d, FCP_E_ARGUMENT, t->at, "%s is not a call that takes arguments", ast_key_table[t->key].name);
+        diag_error(s->d, FCP_E_ARGUMENT, t->at, "%s is not a call that takes arguments", words_keys[t->key].name);
         diag_also(s->d, call->at, "it is set here");
         return;
     }
@@ -400,7 +401,7 @@ static void apply(sema *s, uint32_t number) {
     uint32_t middle = (uint32_t)(equals - bytes);
     if (!cut(s, number, bytes, middle, &p)) return;
     target t = {0};
-    section_id where = ast_find_section(p.part[0]);
+    section_id where = words_find_section(p.part[0]);
     /* a mask's name takes a parameter; alone it may be a parameter's name as well (window) */
     mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0], KIND_ANY) : NULL;
     if (where < SECTION_COUNT || m) {
@@ -414,7 +415,7 @@ static void apply(sema *s, uint32_t number) {
         return;
     }
     span whole = {number, 0, (uint32_t)size};
-    if (t.kind == TO_KEY) set_entry(s, ast_key_table[t.key].section, t.key, value, t.at);
+    if (t.kind == TO_KEY) set_entry(s, words_keys[t.key].section, t.key, value, t.at);
     else if (t.kind == TO_ARRAY) {
         t.entry->value = value;
         t.entry->key_at = t.at;

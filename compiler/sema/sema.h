@@ -41,6 +41,7 @@ typedef struct sema {
     size_t memo_count, memo_room;
     span *places;               /* malloc'd; number 0 is unused */
     uint32_t place_count, place_room;
+    bool names_h;               /* what was lowered so far names h */
     uint32_t depth, steps, in_index; /* in_index: what is lowered is written inside [ ] */
     uint64_t guarded;           /* how many nodes were made or reused whose meaning depends on their guard */
     bool failed;                /* too large, or out of memory: reported */
@@ -59,17 +60,6 @@ expr *sema_new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
 enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN }; /* mask.state: being checked, checked */
-enum { MASK_VARIABLES = 4, VARIABLE_S = MASK_VARIABLES, SCORE_VARIABLES };
-enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
-       MASK_BUILTINS,
-       BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
-       SCORE_BUILTINS };
-enum { MODEL_FIGURES = 2 };
-extern const char *const sema_mask_variables[SCORE_VARIABLES]; /* q k n h, and s of scores */
-/* min max abs exact run rect slices, and the functions of scores */
-extern const char *const sema_mask_builtins[SCORE_BUILTINS];
-extern const char *const sema_model_figures[MODEL_FIGURES];    /* heads kv_heads: names that a program may give to others */
-int sema_find_word(const char *const *names, int count, const char *name); /* -1: none */
 bool sema_no_memory(sema *s);                              /* reports it, once; false */
 bool sema_declare_masks(sema *s);                          /* names of masks, parameters, definitions; false: no memory */
 mask *sema_find_mask(const sema *s, const ast *where, const char *name);
@@ -163,19 +153,6 @@ enum { LENGTHS_MAX = 1 << 24 };
 /* Evaluates the value of batch.lengths; false: reported. out->at and out->queries are the caller's to free in any
  * case. */
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
-/* What lognormal(...) says: see lengths.c. */
-typedef struct lognormal {
-    uint64_t median, min, max, seed;
-    uint64_t sigma; /* times 2^32 */
-} lognormal;
-/* Draws `count` lengths (when count > 0), else lengths until they sum to `tokens`, the last cut to fit. False: no
- * memory, or beyond the limits of LENGTHS_MAX or LENGTHS_SUM_MAX. */
-bool sema_draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out);
-
-/* Decimal text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent; false: more than 18 digits. */
-bool sema_parse_decimal(const char *digits, uint64_t *mantissa, int *exponent);
-/* mantissa * 10^(exponent + power), rounded half up; false: does not fit in 63 bits. */
-bool sema_scale_decimal(uint64_t mantissa, int exponent, uint64_t *out);
 /* The batch that fields are of: the program's own, or that of the plan they come from. How many sequences, and how many
  * queries or keys sequence i has. */
 static inline size_t batch_count(const sema *s) {

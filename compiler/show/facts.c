@@ -69,8 +69,6 @@ static void plain(char *out, size_t size, const char *from) {
     out[at] = 0;
 }
 
-static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
-
 /* The fields and tables that are read: where from, and what their values are. */
 static void add_arrays(facts *f, const fcp_plan *plan) {
     show_fact *fact = &f->out[f->count++];
@@ -109,31 +107,31 @@ static void add_problem(facts *f, const show_model *m) {
     if (p->memory_cap && p->memory_cap != UINT64_MAX)
         snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
     add(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
-        plural(p->heads), p->kv_heads, plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
+        text_plural(p->heads), p->kv_heads, text_plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
     add(f, "cluster",
         "%" PRIu32 " rank%s: %" PRIu32 " node%s of %" PRIu32 " GPU%s (%s, %s a rank); %s inside a node, %s between, "
         "latency %.1f us, %s",
-        p->ranks, plural(p->ranks), p->nodes, plural(p->nodes), p->gpus, plural(p->gpus), gpu, memory,
+        p->ranks, text_plural(p->ranks), p->nodes, text_plural(p->nodes), p->gpus, text_plural(p->gpus), gpu, memory,
         summary_number(f->number[0], (double)c->intra, "B/s"), summary_number(f->number[1], (double)c->inter, "B/s"),
         (double)c->latency_ns / 1000, p->topology == FCP_RAIL ? "rails" : "fat tree");
     if (fcp_plan_split(plan))
         add(f, "batch", "%s sequence%s, %s quer%s and %s keys; the longest has %s keys; queries aligned at the %s",
-            show_count(f->number[0], plan->sequences_count), plural(plan->sequences_count),
+            show_count(f->number[0], plan->sequences_count), text_plural(plan->sequences_count),
             show_count(f->number[1], p->tokens), p->tokens == 1 ? "y" : "ies", show_count(f->number[2], p->key_tokens),
             show_count(f->number[3], longest), p->align == FCP_TOP_LEFT ? "top left" : "bottom right");
     else
         add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
-            plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+            text_plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
     add(f, "mask", "%s", m->mask);
     if (m->score) add(f, "score", "%s", m->score);
     if (m->sink) add(f, "sink", "%s", m->sink);
     if (plan->arrays_count) add_arrays(f, plan);
     if (plan->slices_count)
         add(f, "slices", "%s union%s of slices: %s stretch%s of queries with %s band%s of keys",
-            show_count(f->number[0], plan->slices_count), plural(plan->slices_count),
+            show_count(f->number[0], plan->slices_count), text_plural(plan->slices_count),
             show_count(f->number[1], plan->band_rows_count - plan->slices_count),
             plan->band_rows_count - plan->slices_count == 1 ? "" : "es", show_count(f->number[2], plan->bands_count),
-            plural(plan->bands_count));
+            text_plural(plan->bands_count));
     add(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",
@@ -170,13 +168,13 @@ static void add_cost(facts *f, const show_model *m) {
         summary_number(f->number[1], (double)s->bytes_inter_node, "B"), x.send_max_over_mean, x.recv_max_over_mean);
     add(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
-        s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, plural(s->stages));
+        s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));
     if (s->bytes_reshuffle || s->rounds_reshuffle)
         add(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " rounds",
             summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle);
     else add(f, "reshuffle", "none: the caller's layout is the plan's");
     add(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",
-        summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, plural(s->slots_max),
+        summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, text_plural(s->slots_max),
         summary_number(f->number[1], (double)s->state_bytes, "B"));
     if (backward)
         add(f, "backward",
@@ -184,7 +182,7 @@ static void add_cost(facts *f, const show_model *m) {
             " stage%s",
             summary_number(f->number[0], (double)s->backward_bytes_total, "B"),
             summary_number(f->number[1], (double)s->backward_bytes_inter_node, "B"), s->backward_rounds,
-            s->backward_rounds_dependent, s->backward_stages, plural(s->backward_stages));
+            s->backward_rounds_dependent, s->backward_stages, text_plural(s->backward_stages));
 }
 
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]) {

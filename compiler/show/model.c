@@ -450,16 +450,16 @@ static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, 
     if (!found) return FCP_OK;
     size_t size = (size_t)(found_end - found);
     bool more = size > 1 && found_end[-1] == ' ' && found_end[-2] == ','; /* a long list, broken into lines */
-    char *text = ARENA_NEW(memory, char, size + 4);
-    if (!text) return FCP_E_NO_MEMORY;
-    memcpy(text, found, size);
+    char *made = ARENA_NEW(memory, char, size + 4);
+    if (!made) return FCP_E_NO_MEMORY;
+    memcpy(made, found, size);
     for (size_t i = 0, n; i < size; i += n ? n : 1) {
-        n = show_utf8(text + i, size - i);
-        if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
+        n = show_utf8(made + i, size - i);
+        if (!n) made[i] = '?'; /* no terminal escapes from a hostile file */
     }
-    memcpy(text + size, "...", 4);
-    if (!more) text[size] = 0;
-    *out = text;
+    memcpy(made + size, "...", 4);
+    if (!more) made[size] = 0;
+    *out = made;
     return FCP_OK;
 }
 

@@ -3,6 +3,7 @@
 #define FCPC_SHOW_MODEL_H
 #include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
+#include "compiler/base/text.h"
 
 /* How fine a picture may be. */
 typedef struct show_scale {
@@ -86,6 +87,8 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels);
 /* The same of any part: `pairs` allowed of `area`. */
 uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels);
+/* Ends a line of text, without spaces before its end (terminal.c). */
+void show_end_line(text *t);
 /* The signs of the terminal (show.c): levels after "nothing", and the sign of one. */
 uint32_t show_shades(bool unicode);
 const char *show_shade(bool unicode, uint32_t level);

@@ -9,14 +9,12 @@
 #include "compiler/show/terminal.h"
 #include "compiler/show/zoom.h"
 
-static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory"); }
-
 /* Hands a text over to the caller, if `code` is FCP_OK and nothing failed. */
 static fcp_code hand_over(text *t, fcp_code code, char **out_text, fcp_error *err) {
     char *made = code == FCP_OK ? text_take(t) : NULL;
     text_free(t);
     if (code != FCP_OK) return code;
-    if (!made) return no_memory(err);
+    if (!made) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     *out_text = made;
     return FCP_OK;
 }
@@ -25,7 +23,7 @@ static fcp_code hand_over_json(json *j, char **out_text, fcp_error *err) {
     const char *object = json_text(j);
     char *made = object ? strdup(object) : NULL;
     json_free(j);
-    if (!made) return no_memory(err);
+    if (!made) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     *out_text = made;
     return FCP_OK;
 }
@@ -50,8 +48,6 @@ fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char *
 }
 
 /* --- pictures --------------------------------------------------------------------------------------------------------- */
-
-static void add_text(void *context, const char *bytes, size_t size) { text_add(context, bytes, size); }
 
 /* Counts the part that is asked for, with room for this many signs a side. */
 static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uint32_t rows, uint32_t cols, arena *memory,
@@ -78,8 +74,8 @@ fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, 
         uint32_t rows, cols;
         zoom_room(how.width, &rows, &cols);
         code = count_part(plan, &o, rows, cols, &memory, &z, err);
-        if (code == FCP_OK) code = zoom_text(&z, &how, add_text, &t, err);
-    } else code = show_text(plan, &how, add_text, &t, err);
+        if (code == FCP_OK) code = zoom_text(&z, &how, &t, err);
+    } else code = show_text(plan, &how, &t, err);
     arena_free(&memory);
     return hand_over(&t, code, out_text, err);
 }
@@ -93,8 +89,8 @@ fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, c
     zoom z;
     if (o.part) {
         code = count_part(plan, &o, ZOOM_SVG_SIDE, ZOOM_SVG_SIDE, &memory, &z, err);
-        if (code == FCP_OK) code = zoom_svg(&z, add_text, &t, err);
-    } else code = show_svg(plan, add_text, &t, err);
+        if (code == FCP_OK) code = zoom_svg(&z, &t, err);
+    } else code = show_svg(plan, &t, err);
     arena_free(&memory);
     return hand_over(&t, code, out_text, err);
 }
@@ -105,7 +101,7 @@ fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, 
     if (code != FCP_OK) return code;
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
     text t = {0};
-    code = show_html(plan, add_text, &t, err);
+    code = show_html(plan, &t, err);
     return hand_over(&t, code, out_text, err);
 }
 

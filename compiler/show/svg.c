@@ -577,7 +577,7 @@ static void draw_page(const show_model *m, text *t) {
     text_puts(t, "</body>\n</html>\n");
 }
 
-static fcp_code draw(const fcp_plan *plan, bool page, fcp_emit *emit, void *context, fcp_error *err) {
+static fcp_code draw(const fcp_plan *plan, bool page, text *out, fcp_error *err) {
     show_scale scale = {.grid_cols = 64,
                         .grid_rows = 64,
                         .minor_cols = 32,
@@ -587,23 +587,15 @@ static fcp_code draw(const fcp_plan *plan, bool page, fcp_emit *emit, void *cont
                         .stage_cols = 64};
     arena memory = {0};
     show_model m;
-    text t = {0};
     fcp_code code = show_model_make(plan, &scale, &memory, &m);
     if (!code) {
-        if (page) draw_page(&m, &t);
-        else draw_image(&m, &t);
-        if (t.failed) code = FCP_E_NO_MEMORY;
+        if (page) draw_page(&m, out);
+        else draw_image(&m, out);
+        if (out->failed) code = FCP_E_NO_MEMORY;
     }
-    if (!code) emit(context, t.at, t.size);
-    text_free(&t);
     arena_free(&memory);
     return code ? fcp_fail(err, code, "out of memory while drawing") : FCP_OK;
 }
 
-fcp_code show_svg(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err) {
-    return draw(plan, false, emit, context, err);
-}
-
-fcp_code show_html(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err) {
-    return draw(plan, true, emit, context, err);
-}
+fcp_code show_svg(const fcp_plan *plan, text *out, fcp_error *err) { return draw(plan, false, out, err); }
+fcp_code show_html(const fcp_plan *plan, text *out, fcp_error *err) { return draw(plan, true, out, err); }

@@ -251,7 +251,7 @@ static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
 }
 
 /* Ends a line without the spaces that pad it. */
-static void end_line(text *t) {
+void show_end_line(text *t) {
     while (!t->failed && t->size && t->at[t->size - 1] == ' ') t->size--;
     text_puts(t, "\n");
 }
@@ -267,7 +267,7 @@ static void draw_masks(const drawing *d) {
     grid_zoom(g, room, &across, &down);
     for (uint32_t line = 0; line < grid_lines(g, down); line++) {
         grid_line(d, g, across, down, line);
-        end_line(d->out);
+        show_end_line(d->out);
     }
     const show_grid *a = m->grid_count > 1 ? &m->grids[1] : NULL, *b = m->grid_count > 2 ? &m->grids[2] : NULL;
     uint32_t half = d->width / 2 - GUTTER - OWNERS - 4, lines = 0, zoom[2][2] = {{1, 1}, {1, 1}};
@@ -280,7 +280,7 @@ static void draw_masks(const drawing *d) {
         grid_title(a, true, title, sizeof title);
         if (b) grid_title(b, true, other, sizeof other);
         text_printf(d->out, "  %-*s%s", (int)d->width / 2 - 2, title, other);
-        end_line(d->out);
+        show_end_line(d->out);
     }
     for (uint32_t line = 0; line < lines; line++) {
         uint32_t used = grid_line(d, a, zoom[0][0], zoom[0][1], line);
@@ -288,7 +288,7 @@ static void draw_masks(const drawing *d) {
             text_pad(d->out, ' ', used < d->width / 2 ? d->width / 2 - used : 1);
             grid_line(d, b, zoom[1][0], zoom[1][1], line);
         }
-        end_line(d->out);
+        show_end_line(d->out);
     }
     note(d,
          "A sign is the share of allowed pairs: %s. Left: the first query of a row; right: the ranks that own, and "
@@ -420,7 +420,7 @@ static void draw_pipeline(const drawing *d) {
     draw_stage_numbers(d, across);
     text_puts(d->out, "   ");
     draw_stage_numbers(d, across);
-    end_line(d->out);
+    show_end_line(d->out);
     for (uint32_t row = 0; row < m->rank_rows; row++) {
         char name[32];
         uint32_t first = row * m->ranks_a_row, last = first + m->ranks_a_row - 1;
@@ -501,7 +501,7 @@ static void draw_stages(const drawing *d) {
          m->in_rounds || m->out_rounds ? "; in, out: the reshuffle" : "");
 }
 
-fcp_code show_text(const fcp_plan *plan, const show_options *options, fcp_emit *emit, void *context, fcp_error *err) {
+fcp_code show_text(const fcp_plan *plan, const show_options *options, text *out, fcp_error *err) {
     show_options o = options ? *options : (show_options){0};
     uint32_t width = !o.width ? 80 : o.width < MIN_WIDTH ? MIN_WIDTH : o.width > MAX_WIDTH ? MAX_WIDTH : o.width;
     uint32_t cols = (width - GUTTER - OWNERS - 3) & ~1u, minor = (width / 2 - GUTTER - OWNERS - 4) & ~1u;
@@ -515,19 +515,16 @@ fcp_code show_text(const fcp_plan *plan, const show_options *options, fcp_emit *
                         .stage_cols = (width - 18) / 2};
     arena memory = {0};
     show_model m;
-    text t = {0};
     fcp_code code = show_model_make(plan, &scale, &memory, &m);
     if (!code) {
-        drawing d = {.m = &m, .signs = o.unicode ? &UNICODE : &ASCII, .colour = o.colour, .width = width, .out = &t};
+        drawing d = {.m = &m, .signs = o.unicode ? &UNICODE : &ASCII, .colour = o.colour, .width = width, .out = out};
         draw_facts(&d);
         draw_masks(&d);
         draw_ranks(&d);
         draw_pipeline(&d);
         draw_stages(&d);
-        if (t.failed) code = FCP_E_NO_MEMORY;
+        if (out->failed) code = FCP_E_NO_MEMORY;
     }
-    if (!code) emit(context, t.at, t.size);
-    text_free(&t);
     arena_free(&memory);
     return code ? fcp_fail(err, code, "out of memory while drawing") : FCP_OK;
 }

@@ -5,6 +5,7 @@
  */
 #ifndef FCPC_SHOW_TERMINAL_H
 #define FCPC_SHOW_TERMINAL_H
+#include "compiler/base/text.h"
 #include "runtime/plan/plan.h"
 
 typedef struct show_options {
@@ -14,9 +15,9 @@ typedef struct show_options {
 } show_options;
 
 /* For a terminal. `options` NULL: 80 columns, ASCII, no colour. */
-fcp_code show_text(const fcp_plan *plan, const show_options *options, fcp_emit *emit, void *context, fcp_error *err);
+fcp_code show_text(const fcp_plan *plan, const show_options *options, text *out, fcp_error *err);
 /* A standalone SVG image, of bounded size: more than 64 ranks, stages or cells a side are drawn in groups. */
-fcp_code show_svg(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err);
+fcp_code show_svg(const fcp_plan *plan, text *out, fcp_error *err);
 /* The same image in a self-contained HTML page, with the summary and the program. */
-fcp_code show_html(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err);
+fcp_code show_html(const fcp_plan *plan, text *out, fcp_error *err);
 #endif

@@ -221,19 +221,11 @@ static uint32_t tick_of(uint32_t room, uint32_t per_sign) {
     return 128;
 }
 
-static fcp_code hand_over(text *t, fcp_emit *emit, void *context, fcp_error *err) {
-    bool failed = t->failed;
-    if (!failed) emit(context, t->at, t->size);
-    text_free(t);
-    return failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
+static fcp_code check_made(const text *t, fcp_error *err) {
+    return t->failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
-
-static void end_line(text *t) {
-    while (t->size && t->at[t->size - 1] == ' ') t->size--;
-    text_puts(t, "\n");
-}
 
 /* A sentence, broken at spaces. */
 static void put_words(text *t, const char *label, const char *s, uint32_t width) {
@@ -259,107 +251,105 @@ static void put_frame(text *t, const zoom *z, bool unicode, bool top) {
     text_puts(t, "\n");
 }
 
-fcp_code zoom_text(const zoom *z, const show_options *options, fcp_emit *emit, void *context, fcp_error *err) {
+fcp_code zoom_text(const zoom *z, const show_options *options, text *t, fcp_error *err) {
     const show_options o = options ? *options : (show_options){.width = 80};
     uint32_t width = o.width ? o.width : 80;
-    text t = {0};
     char line[256], number[32];
     words w;
     describe(z, &w);
     title(z, line, sizeof line);
-    text_printf(&t, "%sMASK%s  %s\n", o.colour ? "\033[1m" : "", o.colour ? "\033[0m" : "", line);
-    for (int i = 0; i < SENTENCES; i++) put_words(&t, w.label[i], w.line[i], width);
+    text_printf(t, "%sMASK%s  %s\n", o.colour ? "\033[1m" : "", o.colour ? "\033[0m" : "", line);
+    for (int i = 0; i < SENTENCES; i++) put_words(t, w.label[i], w.line[i], width);
 
     int digits_most = snprintf(number, sizeof number, "%" PRIu64, z->col_cut[z->cols]);
     uint32_t tick = tick_of((uint32_t)digits_most + 2, 2), at = 0;
-    text_printf(&t, "%*s ", GUTTER - 1, "query");
-    text_puts(&t, " ");
+    text_printf(t, "%*s ", GUTTER - 1, "query");
+    text_puts(t, " ");
     for (uint32_t c = 0; c < z->cols; c += tick) { /* the axis of keys */
         int digits = snprintf(number, sizeof number, "%" PRIu64, z->col_cut[c]);
         if (2 * c + (uint32_t)digits > 2 * z->cols + 1) break;
-        text_pad(&t, ' ', 2 * c - at);
-        text_puts(&t, number);
+        text_pad(t, ' ', 2 * c - at);
+        text_puts(t, number);
         at = 2 * c + (uint32_t)digits;
     }
-    text_pad(&t, ' ', at < 2 * z->cols + 2 ? 2 * z->cols + 2 - at : 1);
-    text_puts(&t, "runs\n");
-    put_frame(&t, z, o.unicode, true);
+    text_pad(t, ' ', at < 2 * z->cols + 2 ? 2 * z->cols + 2 - at : 1);
+    text_puts(t, "runs\n");
+    put_frame(t, z, o.unicode, true);
     uint32_t levels = show_shades(o.unicode);
     for (uint32_t r = 0; r < z->rows; r++) {
-        text_printf(&t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], o.unicode ? "│" : "|");
-        if (o.colour) text_puts(&t, "\033[34m");
+        text_printf(t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], o.unicode ? "│" : "|");
+        if (o.colour) text_puts(t, "\033[34m");
         for (uint32_t c = 0; c < z->cols; c++) {
             const char *sign = show_shade(o.unicode, level(z, r, c, levels));
-            text_puts(&t, sign);
-            text_puts(&t, sign);
+            text_puts(t, sign);
+            text_puts(t, sign);
         }
-        if (o.colour) text_puts(&t, "\033[0m");
-        text_printf(&t, "%s %" PRIu32, o.unicode ? "│" : "|", z->runs[r]);
-        end_line(&t);
+        if (o.colour) text_puts(t, "\033[0m");
+        text_printf(t, "%s %" PRIu32, o.unicode ? "│" : "|", z->runs[r]);
+        show_end_line(t);
     }
-    put_frame(&t, z, o.unicode, false);
+    put_frame(t, z, o.unicode, false);
     if (z->group == 1) snprintf(line, sizeof line, "two characters are one pair of a query and a key");
     else
         snprintf(line, sizeof line, "two characters are %" PRIu64 " queries by %" PRIu64 " keys: %s", z->group,
                  z->group,
                  o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all" : "blank none, then . : - = + * # %, @ all");
-    put_words(&t, "signs", line, width);
-    return hand_over(&t, emit, context, err);
+    put_words(t, "signs", line, width);
+    return check_made(t, err);
 }
 
 /* --- SVG ---------------------------------------------------------------------------------------------------------- */
 
 enum { IMAGE = 900, LEFT = 90, TOP = 190 };
 
-fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err) {
+fcp_code zoom_svg(const zoom *z, text *t, fcp_error *err) {
     uint32_t most = z->rows > z->cols ? z->rows : z->cols, side = 760 / most ? 760 / most : 1;
     uint32_t across = side * z->cols, high = side * z->rows;
-    text t = {0};
     char line[256];
     words w;
     title(z, line, sizeof line);
     describe(z, &w);
-    text_printf(&t,
+    text_printf(t,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
                 "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#222222\">\n"
                 "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
                 IMAGE, TOP + high + 30, IMAGE, TOP + high + 30);
-    text_printf(&t, "<text x=\"20\" y=\"32\" font-size=\"17\" font-weight=\"bold\">%s</text>\n", line);
+    text_printf(t, "<text x=\"20\" y=\"32\" font-size=\"17\" font-weight=\"bold\">%s</text>\n", line);
     for (int i = 0; i < SENTENCES; i++)
-        text_printf(&t, "<text x=\"20\" y=\"%d\" fill=\"#666666\">%s</text><text x=\"100\" y=\"%d\">%s</text>\n",
+        text_printf(t, "<text x=\"20\" y=\"%d\" fill=\"#666666\">%s</text><text x=\"100\" y=\"%d\">%s</text>\n",
                     60 + 20 * i, w.label[i], 60 + 20 * i, w.line[i]);
     for (uint32_t r = 0; r < z->rows; r++)
         for (uint32_t c = 0, end; c < z->cols; c = end) { /* signs of one colour together */
             uint32_t l = level(z, r, c, SHOW_RAMP);
             for (end = c + 1; end < z->cols && level(z, r, end, SHOW_RAMP) == l;) end++;
             if (l)
-                text_printf(&t, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"%s\"/>\n", LEFT + side * c,
+                text_printf(t, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"%s\"/>\n", LEFT + side * c,
                             TOP + side * r, side * (end - c), side, show_share_colour(l));
         }
-    text_printf(&t, "<rect x=\"%d\" y=\"%d\" width=\"%u\" height=\"%u\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT,
+    text_printf(t, "<rect x=\"%d\" y=\"%d\" width=\"%u\" height=\"%u\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT,
                 TOP, across, high);
     uint32_t col_tick = tick_of(70, side), row_tick = tick_of(30, side);
     for (uint32_t c = 0; c < z->cols; c += col_tick)
-        text_printf(&t,
+        text_printf(t,
                     "<path d=\"M%u %dv-4\" stroke=\"#444444\"/><text x=\"%u\" y=\"%d\" font-size=\"11\">%" PRIu64
                     "</text>\n",
                     LEFT + side * c, TOP, LEFT + side * c, TOP - 7, z->col_cut[c]);
     for (uint32_t r = 0; r < z->rows; r += row_tick)
         text_printf(
-            &t,
+            t,
             "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRId64
             "</text>\n",
             LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->q_first + (int64_t)z->row_cut[r]);
     text_printf(
-        &t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
+        t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
         LEFT - 7, TOP - 7);
-    return hand_over(&t, emit, context, err);
+    return check_made(t, err);
 }
 
 /* --- as JSON -------------------------------------------------------------------------------------------------------- */
 
 void zoom_json(json *j, const zoom *z) {
-    double all = (double)z->n * (double)z->n * z->heads;
+    double all = (double)z->queries * (double)z->n * z->heads;
     json_u64(j, "sequence", z->sequence);
     json_u64(j, "tokens", z->n);
     json_u64(j, "alike", z->alike);

@@ -33,8 +33,8 @@ typedef struct zoom {
 
 /* FCP_E_VALUE: a sequence or range that is not there; FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. Lists are in `memory`. */
 fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err);
-fcp_code zoom_text(const zoom *z, const show_options *options, fcp_emit *emit, void *context, fcp_error *err);
-fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err);
+fcp_code zoom_text(const zoom *z, const show_options *options, text *out, fcp_error *err);
+fcp_code zoom_svg(const zoom *z, text *out, fcp_error *err);
 /* Adds what was counted to the open object. */
 void zoom_json(json *j, const zoom *z);
 /* Signs that fit across and down in a terminal of this width. */

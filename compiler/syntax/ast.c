@@ -1,4 +1,4 @@
-/* ast.c: the tables of the language's names, and the canonical printer.
+/* ast.c: prints a program in canonical form.
  *
  * Printing requires a tree that parsed without an error. It gives text that parses to an equal tree, so printing that
  * gives the same text again: sections in the order of SECTIONS with the masks before `plan`, keys in the order of KEYS,
@@ -13,74 +13,17 @@
 
 enum { LINE = 110 };
 
-static const struct { const char *spelling; int precedence; } ops[OP_COUNT] = {
-#define X(id, spelling, precedence) [OP_##id] = {spelling, precedence},
-    EXPR_OPS(X)
-#undef X
-};
-const char *ast_op_spelling(expr_op op) { return ops[op].spelling; }
-int ast_op_precedence(expr_op op) { return ops[op].precedence; }
-
-const unit ast_unit_table[] = {
-#define X(spelling, dimension, power) {spelling, dimension, power},
-    UNITS(X)
-#undef X
-};
-enum { UNIT_COUNT = sizeof ast_unit_table / sizeof *ast_unit_table };
-
-int ast_find_unit(const char *word, size_t size) {
-    for (int i = 0; i < UNIT_COUNT; i++)
-        if (strlen(ast_unit_table[i].spelling) == size && !memcmp(ast_unit_table[i].spelling, word, size)) return i;
-    return -1;
-}
-
-const char *ast_nearest_unit(const char *word, size_t size) {
-    static const struct { const char *wrong, *right; } usual[] = {
-        {"GBps", "GB/s"}, {"Gbps", "GB/s"}, {"Gb", "GB/s"}, {"GBs", "GB/s"}, {"gb", "GB"}, {"GiB", "GB"}, {"mb", "MB"},
-        {"MiB", "MB"}, {"KB", "kB"}, {"KiB", "kB"}, {"TFLOPS", "TFLOP/s"}, {"TFLOPs", "TFLOP/s"}, {"TFLOP", "TFLOP/s"},
-        {"usec", "us"}, {"msec", "ms"}, {"sec", "s"}};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (strlen(usual[i].wrong) == size && !memcmp(usual[i].wrong, word, size)) return usual[i].right;
-    const char *names[UNIT_COUNT];
-    for (int i = 0; i < UNIT_COUNT; i++) names[i] = ast_unit_table[i].spelling;
-    return diag_nearest(word, size, names, UNIT_COUNT);
-}
-
-const char *const ast_section_names[SECTION_COUNT] = {
-#define X(id, name) [SECTION_##id] = name,
-    SECTIONS(X)
-#undef X
-};
-
-const struct key_info ast_key_table[KEY_COUNT] = {
-#define X(where, id, text) [KEY_##id] = {.name = text, .section = SECTION_##where},
-    KEYS(X)
-#undef X
-};
-
-section_id ast_find_section(const char *name) {
-    int i = 0;
-    while (i < SECTION_COUNT && strcmp(name, ast_section_names[i])) i++;
-    return (section_id)i;
-}
-
-key_id ast_find_key(section_id where, const char *name) {
-    int i = 0;
-    while (i < KEY_COUNT && (ast_key_table[i].section != where || strcmp(name, ast_key_table[i].name))) i++;
-    return (key_id)i;
-}
-
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 
 static void print_at(const expr *e, int least, text *out);
 
 static int precedence(const expr *e) {
-    if (e->kind == EXPR_BINARY || e->kind == EXPR_UNARY) return ops[e->op].precedence;
+    if (e->kind == EXPR_BINARY || e->kind == EXPR_UNARY) return words_op_precedence(e->op);
     return e->kind == EXPR_IF ? PREC_IF : PREC_PRIMARY;
 }
 
 /* The least precedence that the left operand of `e` needs to stand without parentheses: comparisons do not chain. */
-static int left_least(const expr *e) { return ops[e->op].precedence + (ops[e->op].precedence == PREC_COMPARE); }
+static int left_least(const expr *e) { return words_op_precedence(e->op) + (words_op_precedence(e->op) == PREC_COMPARE); }
 
 static void print_binary(const expr *top, text *out) {
     const expr *leaf = top;
@@ -90,8 +33,8 @@ static void print_binary(const expr *top, text *out) {
     }
     print_at(leaf->a, left_least(leaf), out);
     for (const expr *e = leaf;; e = e->up) {
-        text_printf(out, " %s ", ops[e->op].spelling);
-        print_at(e->b, ops[e->op].precedence + 1, out);
+        text_printf(out, " %s ", words_op_spelling(e->op));
+        print_at(e->b, words_op_precedence(e->op) + 1, out);
         if (e == top) break;
         if (precedence(e) < left_least(e->up)) text_puts(out, ")");
     }
@@ -139,7 +82,7 @@ static void print_at(const expr *e, int least, text *out) {
     case EXPR_NAME: text_puts(out, e->name); break;
     case EXPR_QUANTITY:
         print_at(e->a, PREC_PRIMARY, out);
-        text_printf(out, " %s", ast_unit_table[e->integer].spelling);
+        text_printf(out, " %s", words_units[e->integer].spelling);
         break;
     case EXPR_STRING: print_string(e->name, out); break;
     case EXPR_CALL:
@@ -165,7 +108,7 @@ static void print_at(const expr *e, int least, text *out) {
         break;
     case EXPR_UNARY:
         text_puts(out, e->op == OP_NOT ? "not " : "-");
-        print_at(e->a, ops[e->op].precedence, out);
+        print_at(e->a, words_op_precedence(e->op), out);
         break;
     case EXPR_BINARY: print_binary(e, out); break;
     case EXPR_IF:
@@ -241,12 +184,12 @@ static void print_section(const section *s, section_id id, text *out) {
     if (out->size) text_puts(out, "\n");
     text_printf(out, "%s {\n", s->name);
     for (int k = 0; k < KEY_COUNT; k++) {
-        if (ast_key_table[k].section != id) continue;
+        if (words_keys[k].section != id) continue;
         for (const entry *e = s->entries; e; e = e->next)
-            if (!e->as && !strcmp(e->key, ast_key_table[k].name)) print_entry(e, out);
+            if (!e->as && !strcmp(e->key, words_keys[k].name)) print_entry(e, out);
     }
     for (const entry *e = s->entries; e; e = e->next)
-        if (e->as || ast_find_key(id, e->key) == KEY_COUNT) print_entry(e, out);
+        if (e->as || words_find_key(id, e->key) == KEY_COUNT) print_entry(e, out);
     text_puts(out, "}\n");
 }
 
@@ -256,6 +199,6 @@ void ast_print(const ast *program, bool batch, text *out) {
             for (const mask *m = program->masks; m; m = m->next) print_mask(m, out);
         if (id == SECTION_BATCH && !batch) continue;
         for (const section *s = program->sections; s; s = s->next)
-            if ((int)ast_find_section(s->name) == id) print_section(s, (section_id)id, out);
+            if ((int)words_find_section(s->name) == id) print_section(s, (section_id)id, out);
     }
 }

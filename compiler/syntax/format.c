@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "fcp.tab.h"
 #include "compiler/fcpc.h"
 
@@ -338,8 +338,8 @@ static void write_lines(format *f, text *out) {
     }
 }
 
-/* Does text `number` mean what `tree` does? */
-static bool means_the_same(const ast *tree, const text *made, const char *name) {
+/* Does the text that was made mean what the program does? */
+static bool means_the_same(const ast *program, const text *made, const char *name) {
     diags *d = fcpc_diagnostics_new();
     arena a = {0};
     ast again;
@@ -347,7 +347,7 @@ static bool means_the_same(const ast *tree, const text *made, const char *name) 
     uint32_t number = d ? diag_source(d, name, made->at ? made->at : "", made->size, false) : UINT32_MAX;
     bool same = number != UINT32_MAX && parse_program(d, &a, number, &again) && !diag_errors(d);
     if (same) {
-        ast_print(tree, true, &one);
+        ast_print(program, true, &one);
         ast_print(&again, true, &two);
         same = !one.failed && !two.failed && one.size == two.size && (!one.size || !memcmp(one.at, two.at, one.size));
     }
@@ -360,20 +360,20 @@ static bool means_the_same(const ast *tree, const text *made, const char *name) 
 
 fcp_code format_source(const char *name, const char *bytes, size_t size, diags *d, text *out) {
     arena a = {0};
-    ast tree;
+    ast program;
     token_list tokens = {0};
     size_t errors = diag_errors(d);
     uint32_t number = diag_source(d, name, bytes, size, false);
     text made = {0};
     bool failed = number == UINT32_MAX;
-    if (!failed && parse_tokens(d, &a, number, &tree, &tokens) && diag_errors(d) == errors) {
+    if (!failed && parse_tokens(d, &a, number, &program, &tokens) && diag_errors(d) == errors) {
         format f = {.source = bytes, .arena = &a};
         read_pieces(&f, &tokens, (uint32_t)size);
         if (!f.failed) put_items(&f);
         if (!f.failed) write_lines(&f, &made);
         failed = f.failed || f.codes.failed || made.failed;
         text_free(&f.codes);
-        if (!failed && !means_the_same(&tree, &made, name))
+        if (!failed && !means_the_same(&program, &made, name))
             diag_error(d, FCP_E_INTERNAL, SPAN_NONE, "'%s' would mean something else when laid out", name);
     }
     if (failed) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory laying out '%s'", name);

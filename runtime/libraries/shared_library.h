@@ -18,6 +18,7 @@ typedef struct fcp_library {
     const char *remedy;        /* what the user can do; it ends the sentence of the error */
     size_t optional;           /* so many of the last symbols may be missing; their pointers are then NULL */
     bool global;               /* libraries that it loads later may use its symbols (RTLD_GLOBAL) */
+    bool installed;            /* it is no part of the CUDA toolkit, whose folders are not searched */
 } fcp_library;
 
 /* Fills `table`, `count` pointers, and *out_path, the name of the file that was loaded (malloc'd, the caller frees

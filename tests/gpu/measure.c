@@ -11,6 +11,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/cuda/parts.h"
+#include "runtime/cuda/record.h"
 #include "runtime/exec/tensors.h"
 #include "tests/gpu/gpu.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/environment.h"
 #include "runtime/kernels/source.h"
 #include "tests/gpu/gpu.h"
 

@@ -216,7 +216,7 @@ static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_mem
     return code;
 }
 static void fibers_release(fcp_device *device, void *memory) { fcp_backend_host.release(host_of(device), memory); }
-static void fibers_enter(fcp_device *device) { fcp_backend_host.enter(host_of(device)); }
+static fcp_code fibers_enter(fcp_device *device, fcp_error *err) { return fcp_backend_host.enter(host_of(device), err); }
 static void fibers_leave(fcp_device *device) { fcp_backend_host.leave(host_of(device)); }
 static void fibers_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
     fcp_backend_host.copy(host_of(device), dst, src, bytes);

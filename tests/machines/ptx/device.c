@@ -197,7 +197,11 @@ static fcp_code ptx_allocate(fcp_device *base, size_t bytes, void **out_memory, 
     return code;
 }
 static void ptx_release_memory(fcp_device *base, void *memory) { fcp_backend_host.release(base, memory); }
-static void ptx_enter(fcp_device *base) { (void)base; }
+static fcp_code ptx_enter(fcp_device *base, fcp_error *err) {
+    (void)base, (void)err;
+    return FCP_OK;
+}
+static void ptx_leave(fcp_device *base) { (void)base; }
 static void ptx_copy_bytes(fcp_device *base, void *dst, const void *src, size_t bytes) {
     fcp_backend_host.copy(base, dst, src, bytes);
 }
@@ -414,7 +418,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
 #define PTX_BACKEND(title, opening)                                                                                    \
     {                                                                                                                  \
         .name = title, .open = opening, .close = ptx_close, .allocate = ptx_allocate, .release = ptx_release_memory,   \
-        .enter = ptx_enter, .leave = ptx_enter, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
+        .enter = ptx_enter, .leave = ptx_leave, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
         .prepare = ptx_prepare, .delta = ptx_delta, .attend = ptx_attend, .finish = ptx_finish                         \
     }
 const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);
