@@ -96,7 +96,12 @@ Test(cuda, models) {
         "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
         "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n"};
+        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
+        /* ranks without tokens */
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
+        "batch { lengths = [80] }\nplan { mask = causal; layout = contiguous }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {

@@ -97,6 +97,13 @@ Test(exec, strategies) {
     for (int i = 0; i < 3; i++) run("bf16", 1, 3, "1100, 300, 64", "causal", strategies[i], "contiguous");
 }
 
+/* A last, small batch: some ranks own nothing, and wait for nobody. */
+Test(exec, ranks_without_tokens) {
+    static const char *const strategies[] = {"ring", "zigzag", "fcp"}, *const layouts[] = {"planned", "contiguous", "zigzag"},
+                             *const lengths[] = {"80", "5", "1", "2:7, 3:1", "130, 1"};
+    for (int i = 0; i < 15; i++) run("fp32", 2, 3, lengths[i % 5], "causal", strategies[i % 3], layouts[i / 5]);
+}
+
 Test(exec, buffers_and_coalescing) {
     static const char *const strategies[] = {"fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)",
                                              "fcp(coalesce = 4, buffers = 1)", "fcp(coalesce = 2, buffers = 8)",
