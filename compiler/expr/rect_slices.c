@@ -95,14 +95,9 @@ expr *expr_expand_rect(sema *s, expr *e) {
 /* --- slices, as they are read ------------------------------------------------------------------------------------- */
 
 static bool add_slice(sema *s, slice_source *to, const slice *new) {
-    if (to->count == to->room) {
-        size_t room = to->room ? to->room * 2 : 64;
-        slice *grown = ARENA_NEW(s->scratch, slice, room);
-        if (!grown) return sema_no_memory(s);
-        if (to->count) memcpy(grown, to->at, to->count * sizeof *grown);
-        to->at = grown;
-        to->room = room;
-    }
+    slice *grown = arena_grow(s->scratch, to->at, to->count, &to->room, sizeof *grown);
+    if (!grown) return sema_no_memory(s);
+    to->at = grown;
     to->at[to->count++] = *new;
     return true;
 }

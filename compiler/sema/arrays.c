@@ -33,22 +33,13 @@ static const char *what_of(sema *s, const array_decl *a) {
 /* --- declarations ------------------------------------------------------------------------------------------------- */
 
 static array_decl *add_array(sema *s, const char *name, span at) {
-    if (s->array_count == s->array_room) {
-        uint32_t room = s->array_room ? s->array_room * 2 : 16;
-        array_decl **grown = ARENA_NEW(s->scratch, array_decl *, room);
-        if (!grown) {
-            sema_no_memory(s);
-            return NULL;
-        }
-        if (s->array_count) memcpy(grown, s->arrays, s->array_count * sizeof *grown);
-        s->arrays = grown;
-        s->array_room = room;
-    }
+    array_decl **grown = arena_grow(s->scratch, s->arrays, s->array_count, &s->array_room, sizeof *grown);
     array_decl *a = ARENA_ZNEW(s->scratch, array_decl, 1);
-    if (!a) {
+    if (!grown || !a) {
         sema_no_memory(s);
         return NULL;
     }
+    s->arrays = grown;
     a->name = name;
     a->at = at;
     a->run_of = ARRAY_ANY;

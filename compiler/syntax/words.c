@@ -27,10 +27,10 @@ const keyword *words_find_keyword(const char *word, size_t size) {
     return NULL;
 }
 
-const keyword *words_keyword_of(int token) {
+bool words_names(int token) {
     for (int i = 0; i < KEYWORD_COUNT; i++)
-        if (words_keywords[i].token == token) return &words_keywords[i];
-    return NULL;
+        if (words_keywords[i].token == token) return words_keywords[i].name;
+    return token == T_NAME;
 }
 
 static const struct { const char *spelling; int precedence; } ops[OP_COUNT] = {

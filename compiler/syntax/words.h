@@ -23,7 +23,7 @@ typedef struct keyword {
 enum { KEYWORD_COUNT = 17 };
 extern const keyword words_keywords[KEYWORD_COUNT];
 const keyword *words_find_keyword(const char *word, size_t size); /* NULL: not a keyword */
-const keyword *words_keyword_of(int token);                       /* NULL: not that of a keyword */
+bool words_names(int token); /* may this token of the grammar be a name? */
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
