@@ -281,7 +281,7 @@ static bool read_element(sema *s, const expr *e, slice_source *out) {
 
 bool expr_check_slices_call(sema *s, const expr *e) {
     const arg *a = e->args;
-    bool file = e->arg_count == 1 && !a->name && a->value->kind == EXPR_CALL && !strcmp(a->value->name, "file");
+    bool file = e->arg_count == 1 && !a->name && ast_is_call(a->value, words_sources[SOURCE_FILE]);
     if (file) {
         const expr *f = a->value;
         if (f->arg_count == 1 && !f->args->name && f->args->value->kind == EXPR_STRING) return true;

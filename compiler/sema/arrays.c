@@ -129,8 +129,8 @@ static void check_declaration(sema *s, array_decl *a) {
     a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD_KEYS;
     if (v->kind == EXPR_LIST) return;
     bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
-    a->given = named && !a->table && !strcmp(v->name, "given");
-    if (a->given || (v->kind == EXPR_CALL && !strcmp(v->name, "file"))) {
+    a->given = named && !a->table && !strcmp(v->name, words_sources[SOURCE_GIVEN]);
+    if (a->given || ast_is_call(v, words_sources[SOURCE_FILE])) {
         check_source(s, a);
         return;
     }
