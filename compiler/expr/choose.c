@@ -3,8 +3,6 @@
  * Requires: masks and arrays declared; for the score also the lowered mask, and the passes of the plan.
  * Gives:    what expr_lower_mask, expr_lower_score and expr_lower_sink put into the program; errors are reported.
  */
-#include <string.h>
-
 #include "compiler/expr/choose.h"
 #include "compiler/expr/expr.h"
 
