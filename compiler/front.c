@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/expr/choose.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
@@ -73,7 +73,7 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan};
         fcpc_options asked;
         fcp_error wrong;
-        if (sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
+        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
         else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? diag_code_since(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);

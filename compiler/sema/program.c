@@ -36,6 +36,7 @@ static void rebase_spans(struct fcpc_program *p, uint32_t base) {
     for (uint32_t i = 0; i < p->mask_param_count; i++) rebase((span *)&p->mask_params[i].at, base);
     for (uint32_t i = 0; i < p->slices_count; i++) rebase((span *)&p->slices_about[i].at, base);
     for (uint32_t i = 0; i < p->array_count; i++) rebase((span *)&p->arrays[i].at, base);
+    for (uint32_t i = 0; i < p->exact_count; i++) rebase(&p->exact[i], base);
     span *const single[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) rebase(single[i], base);
