@@ -5,7 +5,7 @@
  * Gives:    every scalar of fcpc_program, and its lengths. A wrong key is reported and keeps its default, so that one
  *           mistake gives one error.
  * Cost:     O(program + batch).
- * Units: bandwidths in bytes/s, times in ns, memory in bytes, all decimal, rounded once.
+ * Units:    bandwidths in bytes/s, times in ns, memory in bytes. Each is rounded once, from its decimal text.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,17 +15,20 @@
 #include "compiler/base/decimal.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/strategies.h"
 
 enum {
     RANKS_MAX = 1 << 20,
-    BLOCK_MIN = 128,
+    BLOCK_MIN = 1,
     BLOCK_MAX = 1 << 20,
     BLOCK_DEFAULT = 4096,
     HEADS_MAX = 4096,
     HEAD_DIM_MAX = 1024
 };
 
-/* What a GPU is when the program does not say otherwise. Bandwidths are one way, per GPU; flops are dense. */
+/* What a GPU can do, unless the program says otherwise. Bandwidths are one way, per GPU; flops are dense. */
 typedef struct profile {
     const char *name;
     uint64_t intra, inter, latency_ns, flops16, flops32, memory, memory_bandwidth;
@@ -86,7 +89,7 @@ void sema_collect_keys(sema *s, sema_keys *k) {
         }
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
-            if (e->as) continue; /* arrays.c */
+            if (e->as) continue; /* a field or table: arrays.c */
             key_id key = words_find_key(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
@@ -99,8 +102,10 @@ void sema_collect_keys(sema *s, sema_keys *k) {
 
 /* --- kinds of values ---------------------------------------------------------------------------------------------- */
 
-/* A whole number from `least` to `most`; untouched when the key is absent or wrong. True: it was set. */
-static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
+/* Reads a whole number from `least` to `most` into *out. False: the key is absent, or wrong and reported; *out is as
+ * it was. */
+static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code,
+                      uint32_t *out) {
     const entry *e = k->at[key];
     int64_t v;
     if (!e || !sema_eval_constant(s, e->value, e->key, &v)) return false;
@@ -112,14 +117,19 @@ static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, u
     return true;
 }
 
-/* One of a set of names; its index, or -1 (reported). */
+/* "fcp, ring or zigzag", where `last` is " or ". malloc'd, the caller frees; NULL: no memory. */
+static char *name_list(const char *const *names, int count, const char *last) {
+    text list = {0};
+    for (int i = 0; i < count; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : last, names[i]);
+    return text_take(&list);
+}
+
+/* The index of a name in a set of names; -1: it is none of them, reported. */
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     if (e->kind == EXPR_NAME || e->kind == EXPR_CALL)
         for (int i = 0; i < count; i++)
             if (!strcmp(names[i], e->name)) return i;
-    text list = {0};
-    for (int i = 0; i < count; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
-    char *line = text_take(&list);
+    char *line = name_list(names, count, " or ");
     diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
     free(line);
     bool word = e->kind == EXPR_NAME || e->kind == EXPR_CALL || e->kind == EXPR_STRING;
@@ -140,7 +150,7 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
     return i >= 0;
 }
 
-/* A number with a unit of the dimension; at least 1 of the base unit. */
+/* Reads a number with a unit of the dimension into *out, in the base unit; it must be at least 1. */
 static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
     static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
                                           [UNIT_FLOPS] = "989 TFLOP/s"};
@@ -166,7 +176,7 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     return true;
 }
 
-/* A number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
+/* Reads a number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
 static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
     if (!e) return false;
@@ -227,7 +237,7 @@ void sema_check_model(sema *s, const sema_keys *k) {
     }
     choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
-    p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
+    p->scale = 1.0 / sqrt((double)p->head_dim); /* IEEE 754 rounds both correctly, so it is the same everywhere */
     uint64_t mantissa;
     int exponent;
     bool minus;
@@ -332,8 +342,9 @@ static void check_block(sema *s, const sema_keys *k) {
                    BLOCK_MAX, v);
         return;
     }
-    if (v % FCP_CELL) {
-        diag_error(s->d, FCP_E_BLOCK, e->value->at, "block must be a multiple of %d", FCP_CELL);
+    if (v > FCP_CELL && v % FCP_CELL) { /* smaller ones are for small batches: their cells are cut anyway */
+        diag_error(s->d, FCP_E_BLOCK, e->value->at, "a block of more than %d tokens must be a multiple of %d", FCP_CELL,
+                   FCP_CELL);
         int64_t down = v / FCP_CELL * FCP_CELL;
         diag_hint(s->d, "the nearest are %" PRId64 " and %" PRId64, down, down + FCP_CELL);
         return;
@@ -342,12 +353,50 @@ static void check_block(sema *s, const sema_keys *k) {
     p->block_span = e->value->at;
 }
 
+/* The strategy with its parameters as a program would write it: fcp(coalesce = 16, buffers = 3). */
+static void hint_params(sema *s, const char *strategy) {
+    text t = {0};
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        text_printf(&t, "%s%s = %u", i ? ", " : "", strategy_params[i].name, strategy_params[i].usual);
+    char *line = text_take(&t);
+    if (line) diag_hint(s->d, "%s(%s)", strategy, line);
+    free(line);
+}
+
+/* One argument of the strategy. given[i]: the argument that has set parameter i. */
+static void check_param(sema *s, const char *strategy, const arg *a, const arg **given) {
+    uint32_t i = a->name ? strategy_find_param(a->name) : STRATEGY_PARAMS;
+    if (i == STRATEGY_PARAMS) {
+        const char *names[STRATEGY_PARAMS];
+        for (uint32_t k = 0; k < STRATEGY_PARAMS; k++) names[k] = strategy_params[k].name;
+        if (a->name)
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", strategy, a->name);
+        else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
+        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, STRATEGY_PARAMS) : NULL;
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+        else hint_params(s, strategy);
+        return;
+    }
+    if (given[i]) {
+        diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
+        diag_also(s->d, given[i]->name_at, "first given here");
+        return;
+    }
+    given[i] = a;
+    int64_t v;
+    const strategy_param *p = &strategy_params[i];
+    if (!sema_eval_constant(s, a->value, a->name, &v)) return;
+    if (v < p->least || v > p->most)
+        diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from %u to %u, this is %" PRId64, a->name, p->least,
+                   p->most, v);
+    else *strategy_param_of(s->out, i) = (uint32_t)v;
+}
+
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
-    p->coalesce = 16;
-    p->buffers = 3;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) *strategy_param_of(p, i) = strategy_params[i].usual;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     if (!e) return;
     static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "cad", "auto"};
@@ -356,41 +405,17 @@ static void check_strategy(sema *s, const sema_keys *k) {
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
         diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
-        diag_hint(s->d, "there are fcp, ring and zigzag");
+        char *names = name_list(fcp_strategy_names, FCP_STRATEGY_COUNT, " and ");
+        if (names) diag_hint(s->d, "there are %s", names);
+        free(names);
         return;
     }
     int which = choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT);
     if (which < 0) return;
     p->strategy = (fcp_strategy)which;
-    static const struct { const char *name; uint32_t most; } knobs[] = {{"coalesce", 64}, {"buffers", 8}};
-    const arg *given[2] = {0};
-    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next) {
-        int i = 0;
-        while (a->name && i < 2 && strcmp(knobs[i].name, a->name)) i++;
-        if (!a->name || i == 2) {
-            if (a->name)
-                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", fcp_strategy_names[which],
-                           a->name);
-            else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
-            const char *const both[] = {knobs[0].name, knobs[1].name};
-            const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), both, 2) : NULL;
-            if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", fcp_strategy_names[which]);
-            continue;
-        }
-        if (given[i]) {
-            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
-            diag_also(s->d, given[i]->name_at, "first given here");
-            continue;
-        }
-        given[i] = a;
-        int64_t v;
-        if (!sema_eval_constant(s, a->value, a->name, &v)) continue;
-        if (v < 1 || v > knobs[i].most)
-            diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from 1 to %u, this is %" PRId64, a->name,
-                       knobs[i].most, v);
-        else *(i ? &p->buffers : &p->coalesce) = (uint32_t)v;
-    }
+    const arg *given[STRATEGY_PARAMS] = {0};
+    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next)
+        check_param(s, fcp_strategy_names[which], a, given);
 }
 
 static void check_passes(sema *s, const sema_keys *k) {

@@ -65,7 +65,7 @@ typedef struct trial {
     cu_graph_exec exec;
 } trial;
 
-/* Adds once what a fill and a copy have put there, behind what is in the origin; the origin then goes on behind it. */
+/* Adds once what a fill and a copy have put there, after what is in the origin; the origin then goes on after it. */
 static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     const cuda_kernel *k = &t->device->kernels[CUDA_ADD];

@@ -1,7 +1,7 @@
 /* measure.c: measures how long things take on the device, by the device's own events: see gpu.h.
  *
  * What is timed is warm: it has run before, and was timed once to decide how often it is repeated. Each repetition
- * has an event before and behind it in the stream, and the median is the figure. The second-level cache stays as the
+ * has an event before and after it in the stream, and the median is the figure. The second-level cache stays as the
  * repetition before leaves it, for the peers as for us. Inputs are random numbers, because zeros would run faster
  * than data.
  */

@@ -51,7 +51,9 @@ static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, 
         }
     }
     fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_passes(plan, passes, &packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = passes, .threads = 2}, &packed, &report, &err) == FCP_OK, "%s",
+                      err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].reference_error,

@@ -15,7 +15,9 @@ enum { ALL = (1 << FCP_TENSORS) - 1 };
 static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err = {0};
-    cr_assert(fcp_check_passes(plan, plan->problem->passes, packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, packed, &report,
+                      &err) == FCP_OK, "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
@@ -94,7 +96,12 @@ Test(cuda, models) {
         "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
         "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n"};
+        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
+        /* ranks without tokens */
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
+        "batch { lengths = [80] }\nplan { mask = causal; layout = contiguous }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {

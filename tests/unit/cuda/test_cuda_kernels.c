@@ -31,7 +31,9 @@ static void run_judged(standin *x, const fcp_plan *plan) {
         cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s; %s", err.message,
                      x->trouble);
     fcp_session_free(session);
-    cr_assert_eq(fcp_check_passes(plan, plan->problem->passes, &packed, 2, NULL, &report, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report, &err),
+                      FCP_OK, "%s", err.message);
     cr_assert(report.ok);
     cr_assert_eq(x->live, 0);
     fcp_packed_free(&packed);

@@ -36,7 +36,9 @@ static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, i
             if (shape.has_pass[pass])
                 cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
                           "%s: %s; %s", what, err.message, x->trouble);
-    cr_assert(fcp_check_passes(plan, plan->problem->passes, &packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report,
+                      &err) == FCP_OK, "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);

@@ -116,7 +116,9 @@ static void use(const fcp_plan *plan) {
                      err.message);
     fcp_session_free(session);
     fcp_check_report report = FCP_CHECK_START;
-    cr_expect_eq(fcp_check_passes(plan, 3, &packed, 1, NULL, &report, &err), FCP_OK, "%s", err.message);
+    cr_expect_eq(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = 3, .threads = 1}, &packed, &report, &err), FCP_OK, "%s",
+                      err.message);
     fcp_packed_free(&packed);
 }
 
