@@ -1,12 +1,12 @@
-/* emit.c: prints mask code as straight-line CUDA text, with one variable for each node.
+/* emit.c: prints mask code as CUDA text without branches, one variable for each node.
  *
- * Requires: nothing; the code is checked here.
- * Gives:    emit.h. A node is 32 bits wide if its range proves that this is enough, else 64. If 64 bits may overflow,
- *           it is computed in unsigned numbers, which wrap. Floored division is a plain division where the signs
- *           allow it, a shift for powers of two, and else a call of one of the few functions that are printed before.
- *           Nodes that the answer does not need are left out.
- * Method:   interval analysis in 128 bits, from the first node to the last.
- * Cost:     linear in the nodes.
+ * Requires: nothing. Code is checked here.
+ * Gives: emit.h. A node has 32 bits if its range proves that they hold it, else 64. Where 64 bits may overflow, unsigned
+ *       arithmetic is printed, which wraps. A division is printed as plain C where the signs allow it, as a shift for
+ *       powers of two, else as a call of one of the helpers that come first. Nodes that the answer does not need are left
+ *       out. README.md shows an example.
+ * Cost: O(nodes).
+ * Method: interval analysis in 128 bits, from the first node to the last.
  */
 #include "codegen/emit.h"
 
@@ -20,7 +20,7 @@ typedef __int128 wide;
 
 typedef struct range {
     int64_t lo, hi;
-    bool exact; /* the result of the operation fits 64 bits */
+    bool exact; /* the operation cannot overflow 64 bits */
 } range;
 
 typedef struct printer {
@@ -30,7 +30,7 @@ typedef struct printer {
     mc_code code;
     range *ranges;
     bool *needed;
-    char operand[3][32]; /* operands of the current node: names of variables, or constants */
+    char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
 } printer;
 
 static void say(printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -138,7 +138,7 @@ static void name_operands(printer *p, const mc_node *x) {
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* The C type of a node's variable. */
+/* The type a node's variable has. */
 static const char *type_of(const printer *p, uint32_t i) {
     switch (mc_op_type(p->code.nodes[i].op)) {
     case 'b': return "int";
@@ -147,7 +147,7 @@ static const char *type_of(const printer *p, uint32_t i) {
     }
 }
 
-/* Do the operands and the result fit 32 bits? */
+/* Can the operation be done in 32 bits: operands and result fit them? */
 static bool all_narrow(const printer *p, const mc_node *x, uint32_t i) {
     return narrow(p->ranges[i]) && narrow(p->ranges[x->a]) && (x->b == MC_NONE || narrow(p->ranges[x->b]));
 }
@@ -175,8 +175,9 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
     }
 }
 
-/* Is a value known to be in [0, count)? And the test of it, in 32 bits where they hold it. */
+/* Is every value of a range in [0, count)? */
 static bool within(range r, int64_t count) { return r.lo >= 0 && r.hi < count; }
+/* Prints the test of that, in 32 bits if they hold the values. */
 static void say_within(printer *p, const char *value, range r, int64_t count) {
     if (narrow(r) && count <= INT32_MAX) say(p, "(fk_u32)%s < %" PRId64 "u", value, count);
     else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
@@ -190,19 +191,19 @@ static void say_table(printer *p, const mc_node *x, const emit_array *a, const c
     if (!row_known && !column_known) say(p, " && ");
     if (!column_known) say_within(p, j, column, a->columns);
     if (!row_known || !column_known) say(p, " ? ");
-    /* what is in an array is at most its size from its beginning, so its index is of that size too */
+    /* the index is below the array's size, so it needs no more bits than that */
     const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
     if (a->columns) say(p, "%s[(%s)%s * %uu + (%s)%s]", data, type, i, a->columns, type, j);
     else say(p, "%s[(%s)%s]", data, type, i);
     if (!row_known || !column_known) say(p, " : 0");
 }
 
-/* Prints an element of an array; outside the array it is 0. */
+/* The element of an array; outside it 0. */
 static void say_load(printer *p, const mc_node *x) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     const emit_array *a = &p->program->arrays[x->imm];
     static const char *const types[] = {[MC_I8] = "fk_i8", [MC_I16] = "fk_i16", [MC_I32] = "fk_i32", [MC_I64] = "fk_i64",
-                                        [MC_F64] = "float"}; /* they were rounded when they were copied to the device */
+                                        [MC_F64] = "float"}; /* rounded when loaded */
     const char *at = p->operand[0];
     range r = p->ranges[x->a];
     bool near = r.lo >= -NEAR && r.hi <= NEAR && p->program->positions <= NEAR;
@@ -222,7 +223,7 @@ static void say_load(printer *p, const mc_node *x) {
             word, value, at, word, word, data, word, value, at, word);
 }
 
-/* Prints a finite double as the float to which it rounds, in exact hexadecimal digits. */
+/* Prints a double as the float that it rounds to, with hexadecimal digits, which are exact. */
 static void say_real(printer *p, int64_t bits) {
     double value;
     memcpy(&value, &bits, sizeof value);
@@ -364,7 +365,7 @@ static const char band_helper[] =
     "}\n"
     "#endif\n";
 
-/* Finds the nodes that the answer needs. Guards are not among them, because no operation can fault. */
+/* Marks the nodes that the answer needs. Guards are not among them: the total meaning has none. */
 static void find_needed(printer *p) {
     memset(p->needed, 0, p->code.count * sizeof *p->needed);
     p->needed[p->code.count - 1] = true;

@@ -37,14 +37,16 @@ typedef struct kept_array {
 
 static void copy_elements(const mc_array *a, uint64_t from, uint32_t count, int64_t *out) {
     switch (a->width) {
-#define COPY(type)                                                                                                     \
-    for (uint32_t i = 0; i < count; i++) out[i] = ((const type *)a->data)[from + i];                                   \
-    break
-    case MC_I8: COPY(int8_t);
-    case MC_I16: COPY(int16_t);
-    case MC_I32: COPY(int32_t);
+    case MC_I8:
+        for (uint32_t i = 0; i < count; i++) out[i] = ((const int8_t *)a->data)[from + i];
+        break;
+    case MC_I16:
+        for (uint32_t i = 0; i < count; i++) out[i] = ((const int16_t *)a->data)[from + i];
+        break;
+    case MC_I32:
+        for (uint32_t i = 0; i < count; i++) out[i] = ((const int32_t *)a->data)[from + i];
+        break;
     case MC_I64: memcpy(out, (const int64_t *)a->data + from, count * sizeof *out); break;
-#undef COPY
     default: memset(out, 0, count * sizeof *out); break;
     }
 }

@@ -99,7 +99,11 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
             if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
             for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
                 cell_rect part = *r;
-                for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
+                for (int d = 0; d < 2; d++) {
+                    const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
+                    if (beyond) part.lo[d] = at[d];
+                    else part.hi[d] = at[d];
+                }
                 if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
             }
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))

@@ -45,7 +45,7 @@ typedef enum answer_kind {
     ANSWER_CUT         /* a cut unit on a diagonal: its value, whether it has pairs */
 } answer_kind;
 
-enum { GRIDS_SEEN = 1024 };
+enum { GRIDS_SEEN = 1024, OUTLOOKS = 64 };
 typedef struct kept_grid {
     const cell_entry *entries;
     size_t count;
@@ -99,6 +99,10 @@ struct cells {
     open_cell *open;    /* since elements were last counted, */
     size_t open_count, open_room;
     uint64_t open_batch;       /* the number of this time */
+    struct outlook_sequence {
+        int64_t n, q_first, queries;
+    } outlooks[OUTLOOKS]; /* sequences asked about, if nothing but this tells them apart */
+    uint32_t outlook_count;
     uint32_t dear_nodes, dear_left; /* of the last program whose rows were dear; boxes that are taken to be so too */
     uint64_t element_cells, element_hits; /* cells of elements asked for; of these known */
     stack stack; /* specialised programs of the boxes under way */

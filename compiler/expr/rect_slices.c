@@ -14,7 +14,8 @@
 #include <string.h>
 
 #include "runtime/base/npy.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/names.h"
 #include "compiler/expr/slice_sources.h"
 
 enum { FILE_MAX = 1 << 30, FIELDS = 5 };

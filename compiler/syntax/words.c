@@ -1,4 +1,4 @@
-/* words.c: the tables of words.h, and how a word is found in them. */
+/* words.c: the tables of words.h, and how words are found in them. */
 #include "compiler/syntax/words.h"
 
 #include <string.h>

@@ -259,11 +259,18 @@ printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_di
 plan scored.fcp scored.plan
 ok "run with a score and sinks" "$fcpc" run scored.plan --json
 holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
+printf 'mask m = k == 0\nmodel { heads = 4; head_dim = 64; dtype = fp32 }\ncluster { gpus = 2 }\nbatch { lengths = [1104] }\nplan { mask = m; block = 128 }\n' > first.fcp
+ok "sums in another order are not wrong" "$fcpc" run first.fcp
+printf 'score far = s * 1000000000000000000.0 * s * 10000000000000000000000.0\nmodel { heads = 2; head_dim = 32; dtype = fp32 }\ncluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; score = far; block = 128 }\n' > far.fcp
+bad "scores that overflow are not right" 1 E704 run far.fcp
+holds "says that nothing is finite" grep -q "o has no finite number" stderr
 
 # tensors: the run's own outputs are inputs of the right shapes
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
 ok "run on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --out o2.npy --lse lse2.npy --check --json
 holds "checked" json '.ok and .checked and (.tensors | has("dq") | not)'
+ok "check all rows" "$fcpc" run a.plan --check all --json
+holds "how many rows were checked" json '.rows == 1601 * 4 and .rows_checked == .rows and .key_rows == 1601 * 2 and .key_rows_checked == .key_rows and (has("sample") | not)'
 ok "backward on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq1.npy --dk dk1.npy --dv dv1.npy
 ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq2.npy --dk dk2.npy --dv dv2.npy
 holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy && cmp -s dv1.npy dv2.npy'
@@ -436,6 +443,7 @@ ok "--help" "$fcpc" --help
 holds "help lists commands" grep -q "fcpc verify PLAN" stdout
 ok "help COMMAND" "$fcpc" help run
 holds "help lists options" grep -q -- "--lse" stdout
+holds "in 80 columns" sh -c '[ "$(sed /^Tensors/,\$d stdout | wc -L)" -le 80 ]'
 ok "COMMAND --help" "$fcpc" show --help
 ok "--version" "$fcpc" --version
 ok "--version as JSON" "$fcpc" --version --json
@@ -467,7 +475,7 @@ completes zsh-completion help z
 bash -c '. ./completion.bash; COMP_WORDS=(fcpc verify --sv); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
 holds "an option of another command is not offered" sh -c '! grep -q svg stdout'
 for command in compile show verify run emit dump fmt explain; do
-    "$fcpc" help "$command" | sed -n 's/^  \(-., \| *\)--\([a-z0-9-]*\).*/--\2/p' > options
+    "$fcpc" help "$command" | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/--\2/p' > options
     holds "$command has options" [ "$(wc -l < options)" -ge 4 ]
     bash -c '. ./completion.bash; COMP_WORDS=(fcpc '"$command"' --); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
     sort options > a.options
@@ -488,7 +496,7 @@ else
 fi
 "$fcpc" help man > fcpc.1
 holds "the man page has its sections" [ "$(grep -c '^\.SH' fcpc.1)" -ge 6 ]
-"$fcpc" help run | sed -n 's/^  \(-., \| *\)--\([a-z0-9-]*\).*/\2/p' | sed 's/-/\\-/g' > options
+"$fcpc" help run | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/\2/p' | sed 's/-/\\-/g' > options
 while read -r option; do
     holds "--$option is in it" grep -q -F -e "\\-\\-$option" fcpc.1
 done < options
@@ -519,6 +527,7 @@ bad "a seed that is none" 2 E001 run a.plan --seed=-1
 bad "q without k and v" 2 E001 run a.plan --q o.npy --out out/x
 bad "gradients without do" 2 E001 run a.plan --q o.npy --k dk.npy --v dv.npy --dq out/x
 bad "an unknown pass" 2 E001 run a.plan --pass sideways
+bad "--check with a word it does not know" 2 E001 run a.plan --check=some
 bad "check and no-check" 2 E001 run a.plan --check --no-check
 bad "a command of a later version" 1 E210 sim a.plan
 
@@ -625,7 +634,9 @@ for endless in /dev/zero /dev/urandom; do
     holds "$endless as a plan ends with 1" [ $? = 1 ]
 done
 : > empty
-bad "verify of an empty file" 1 E500 verify empty
+bad "verify of an empty file" 1 E502 verify empty
+holds "says so" grep -q 'empty: error.E502.: the plan is cut short: the file is empty' stderr
+bad "a picture of an empty file" 1 E500 show empty
 holds "says so" grep -q 'empty: error.E500.: is empty: it is neither a plan nor a program' stderr
 printf 'plan { mask = \0causal }' > nul.fcp
 run "$fcpc" nul.fcp
@@ -650,6 +661,17 @@ for command in "show a.fcp" "verify a.fcp" "run a.fcp" "emit k.fcp" "fmt a.fcp" 
     holds "$command has a list" json '.diagnostics | type == "array"'
 done
 
+# ranks without work: a last, small batch on a cluster that is too large for it
+program two.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; cluster { nodes = 2; gpus = 2 }; batch { lengths = [200] }
+plan { mask = causal; block = 128 }'
+ok "a batch of fewer blocks than ranks" "$fcpc" two.fcp -o two.plan --json
+holds "means are over all ranks" json '.ranks == 4 and .blocks == 2 and (.tokens_max_over_mean * 50 - 128 | fabs) < 0.001'
+golden show/empty.txt "$fcpc" show two.plan --ascii --width 80
+ok "its picture" "$fcpc" show two.plan --svg two.svg --html two.html
+holds "has no number that is none" sh -c '! grep -q -i -e nan -e "\binf\b" two.svg'
+ok "it runs" "$fcpc" run -q two.plan
+ok "it is explained" "$fcpc" explain two.plan 3 2
+
 # what explain and show say
 bad "a position that overflows" 1 E206 explain causal 9223372036854775807 0
 bad "a length that overflows" 1 E206 explain causal 1 0 -n 9223372036854775807
@@ -664,6 +686,7 @@ ok "a part of one" "$fcpc" show alike.fcp --seq 1 --json
 holds "is not alike" json '.view.alike == 1'
 
 if [ -c /dev/full ]; then
+    bad "a full disk under a plan" 1 E011 a.fcp -o /dev/full
     "$fcpc" dump a.plan > /dev/full 2> stderr
     holds "a full disk under stdout" [ $? = 1 ]
     for output in "a.fcp -o" "show a.plan --svg" "show a.plan --html" "run a.plan --out" "emit k.plan -o" "show a.plan --png"; do
@@ -876,6 +899,28 @@ unset RANK WORLD_SIZE
 unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
+
+# --- little memory ----------------------------------------------------------------------------------------------------
+# every command ends, and by itself: those that need a large library say so
+if [ -z "${SAN:-}" ]; then
+    for limit in 60000 120000 200000; do
+        for command in "--version" "help" "a.fcp -o b.plan" "show a.plan" "show a.fcp --svg b.svg" "verify a.plan" "dump a.plan" \
+            "emit k.plan" "fmt a.fcp" "explain a.fcp 3 2"; do
+            # shellcheck disable=SC2086
+            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
+            holds "with ulimit -v $limit: $command" [ $? = 0 ]
+        done
+        for command in "run a.plan" "show a.plan --png b.png"; do
+            # shellcheck disable=SC2086
+            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
+            status=$?
+            holds "with ulimit -v $limit: $command ends with 0 or 1" [ $status -le 1 ]
+            [ $status = 0 ] || holds "and says why" grep -q 'error.E\(012\|210\).: ' stderr
+        done
+    done
+else
+    echo "skipped: little memory: not with sanitizers"
+fi
 
 # --- interruption -----------------------------------------------------------------------------------------------------
 # of more pairs than any machine will ever have looked through: it ends by the interruption, whenever that comes

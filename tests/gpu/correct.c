@@ -64,7 +64,9 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
 static bool judge(const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed, char why[GPU_WHY]) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err;
-    if (fcp_check_ranks(plan, first, count, plan->problem->passes, packed, 0, NULL, &report, &err)) {
+    if (fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .first = first, .count = count,
+                      .threads = 0}, packed, &report, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);
         return false;
     }
@@ -91,11 +93,11 @@ bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start
     bool good = !fcp_packed_alloc(&shape, ALL, out, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
     if (good) fcp_packed_draw(&shape, ALL, seed, out);
     for (int graph = 0; good && graph < 2; graph++) {
-        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
                                         .timeout_s = g->small ? 600 : 30, .mma_sync = g->older};
         fcp_session *session = NULL;
         char id[FCP_ID_BYTES], file[500];
-        fcp_start own = start ? *start : (fcp_start){.rank = 0};
+        fcp_start own = start ? *start : (fcp_start){.size = sizeof(fcp_start), .rank = 0};
         if (start) {
             options.transport = "nccl";
             options.start = &own;
@@ -355,7 +357,7 @@ gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
     }
     snprintf(program, sizeof program, text, g->small ? 16 : 128, g->small ? 150 : 900);
     fcp_plan *plan = gpu_plan_of("nccl.fcp", program, NULL, 0, why);
-    const fcp_start alone = {.ranks = 1, .rank = 0, .device = 1};
+    const fcp_start alone = {.size = sizeof alone, .ranks = 1, .rank = 0, .device = 1};
     bool good = plan && check_plan(g, plan, 3, &alone, why);
     fcp_plan_free(plan);
     return good ? gpu_ranks(g, version, why) : GPU_FAILED;

@@ -161,7 +161,7 @@ bool measured_open(gpu *g, const char *text, bool tensors, measured *m, char why
         g->control->plan = m->plan;
         g->control->idle = true; /* no result is looked at */
     }
-    fcp_session_options options = {.backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
     fcp_error err;
     if (fcp_session_create(m->plan, &options, &m->session, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);

@@ -154,7 +154,7 @@ static bool check_rank(gpu *g, const fcp_start *start, bool differ, char why[GPU
 
 int gpu_rank(gpu *g, const char *which) {
     char why[GPU_WHY] = "", name[40], id[PATH];
-    fcp_start start = {.id_file = id};
+    fcp_start start = {.size = sizeof start, .id_file = id};
     fcp_error err;
     if (sscanf(which, "%u %u %u", &start.rank, &start.ranks, &start.device) != 3 || start.ranks > RANKS || start.rank >= start.ranks)
         return 2;

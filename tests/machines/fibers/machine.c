@@ -11,6 +11,7 @@
  *           stack, and 20 KiB for pending copies, a thread.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,12 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { STACK = 64 << 10, GUARD = 4096, POISONED = 16 << 10 };
+enum {
+    STACK = 64 << 10,
+    GUARD = 4096,
+    POISONED = 12 << 10,          /* of a stack, at its near end: kernels use 5 KiB */
+    COLOURS = 32, COLOUR = 128 /* stacks begin at different bytes of a page, or those of a warp would share a few lines of the cache */
+};
 
 _Thread_local thread *machine_self;
 
@@ -57,7 +63,7 @@ __asm__(".text\n.globl machine_switch\n.hidden machine_switch\n.type machine_swi
         ".size machine_switch, .-machine_switch\n");
 
 static void prepare_stack(thread *t, char *stack, void (*entry)(void)) {
-    uintptr_t *top = (uintptr_t *)(stack + STACK);
+    uintptr_t *top = (uintptr_t *)(stack + STACK - t->index % COLOURS * COLOUR);
     *--top = 0; /* at its entry a function expects the stack 8 bytes off a multiple of 16 */
     *--top = (uintptr_t)entry;
     for (int i = 0; i < 6; i++) *--top = 0;
@@ -331,7 +337,9 @@ static bool reserve_shared(block *b, uint32_t bytes) {
     if (shared) b->shared = shared;
     chunk *chunks = realloc(b->chunks, (bytes + 15) / 16 * sizeof *chunks);
     if (chunks) b->chunks = chunks;
-    if (!shared || !chunks) return false;
+    uint32_t(*times)[AGENTS] = realloc(b->agent_times, (bytes + 15) / 16 * sizeof *times);
+    if (times) b->agent_times = times;
+    if (!shared || !chunks || !times) return false;
     b->shared_capacity = bytes;
     return true;
 }
@@ -415,8 +423,19 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
     return !m->failed;
 }
 
+/* Machines that nobody has now. A new one costs thousands of system calls, for the guards between its stacks. */
+static machine *idle;
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void destroy(machine *m);
+
 machine *machine_new(void) {
-    machine *m = calloc(1, sizeof *m);
+    pthread_mutex_lock(&idle_lock);
+    machine *m = idle;
+    if (m) idle = m->next_idle;
+    pthread_mutex_unlock(&idle_lock);
+    if (m) return m;
+    m = calloc(1, sizeof *m);
     if (!m) return NULL;
     size_t count = (size_t)MACHINE_RESIDENT * MACHINE_THREADS, bytes = count * (STACK + GUARD);
     m->threads = calloc(count, sizeof *m->threads);
@@ -431,12 +450,19 @@ machine *machine_new(void) {
         mprotect(m->stacks + (size_t)i * (STACK + GUARD), GUARD, PROT_NONE); /* so that a stack overflow faults */
     }
     if (m->threads && m->stacks) return m;
-    machine_free(m);
+    destroy(m);
     return NULL;
 }
 
 void machine_free(machine *m) {
     if (!m) return;
+    pthread_mutex_lock(&idle_lock);
+    m->next_idle = idle;
+    idle = m;
+    pthread_mutex_unlock(&idle_lock);
+}
+
+static void destroy(machine *m) {
 #ifdef HAVE_THREAD_SANITIZER
     for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++)
         if (m->threads[i].sanitizer) __tsan_destroy_fiber(m->threads[i].sanitizer);
@@ -452,6 +478,7 @@ void machine_free(machine *m) {
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) {
         free(m->blocks[i].shared);
         free(m->blocks[i].chunks);
+        free(m->blocks[i].agent_times);
         free(m->blocks[i].times);
         free(m->blocks[i].groups);
         free(m->blocks[i].boxes);

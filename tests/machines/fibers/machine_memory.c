@@ -138,7 +138,7 @@ const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike) {
                 fail_race(t, byte + 4 * word, false, writer, true);
         }
     }
-    x->agent_time[number] = t->block->warps[number].time;
+    t->block->agent_times[byte / 16][number] = t->block->warps[number].time;
     x->agents |= (uint16_t)(1u << number);
     return data;
 }
@@ -162,7 +162,7 @@ void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async) {
         }
         for (uint32_t left = x->agents; left; left &= left - 1) {
             uint32_t agent = (uint32_t)__builtin_ctz(left);
-            if (!machine_knows(t, OF_WARP + agent, x->agent_time[agent]))
+            if (!machine_knows(t, OF_WARP + agent, b->agent_times[(stop - 4) / 16][agent]))
                 fail_race(t, stop - 4, true, OF_WARP + agent, false);
         }
         if (stop % 16 == 0 && bytes >= 16) x->agents = 0;

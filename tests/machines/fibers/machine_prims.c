@@ -115,11 +115,8 @@ void machine_met(thread *t) {
     t->state = READY;
 }
 
-/* All lanes of a warp meet here, and the last one does the operation for all. */
-static void meet(meeting kind, operands *mine) {
-    thread *t = machine_self;
-    if (!machine_meet(t, kind, mine)) return;
-    thread *lanes = &t->block->threads[t->index / WARP * WARP];
+/* What a warp came together for, done for all its lanes. Apart from meet, whose frame every lane pays for. */
+__attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
     if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
     else if (kind == MEET_EXCHANGE)
         for (uint32_t i = 0; i < WARP; i++) {
@@ -136,6 +133,13 @@ static void meet(meeting kind, operands *mine) {
         }
     else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);
+}
+
+/* All lanes of a warp come here; the last one does it for all. */
+static void meet(meeting kind, operands *mine) {
+    thread *t = machine_self;
+    if (!machine_meet(t, kind, mine)) return;
+    do_for_all(kind, &t->block->threads[t->index / WARP * WARP]);
     machine_met(t);
 }
 

@@ -84,7 +84,7 @@ static void check_read(thread *t, const product *p, uint32_t address, uint32_t s
                              byte + word * 4, writer);
         }
     }
-    x->agent_time[agent] = p->number + 1;
+    t->block->agent_times[byte / 16][agent] = p->number + 1;
     x->agents |= (uint16_t)(1u << agent);
 }
 

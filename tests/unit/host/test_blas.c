@@ -27,7 +27,7 @@ static hand *make_plan(void) { return hand_make(2, 4, 2, 32, FCP_FP32, 256, "cau
 /* Creates a session on the host and runs the forward pass. */
 static fcp_code run_once(const fcp_plan *plan, fcp_error *err) {
     fcp_session *session = NULL;
-    fcp_session_options options = {.compute_threads = 2};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2};
     fcp_packed packed = {0};
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/program.h"
 #include "tests/support/temporary.h"
 
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
