@@ -1,4 +1,4 @@
-/* test_real.c: reals between text and double, against the C library. */
+/* test_real.c: tests the conversion of reals from text to double and back against the C library. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdint.h>
