@@ -15,6 +15,7 @@
 #
 #   make bench            measure, each figure beside its goal [ROWS=plan]
 #   make pictures         draw the prelude's masks again (grammar/pictures)
+#   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
 #
@@ -33,7 +34,7 @@ Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
-VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/fcpc.h)
+VERSION := $(shell sed -n 's/.*define FCP_VERSION "\(.*\)"/\1/p' runtime/fcp.h)
 SOVERSION = 0
 .DEFAULT_GOAL := all
 
@@ -42,7 +43,7 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-RT_LIBS = -lopenblas -lisal -lcrypto -lm
+RT_LIBS = -lisal -lcrypto -lm
 
 # --- what there is ------------------------------------------------------------------------------------------------------
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
@@ -62,7 +63,7 @@ TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fi
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -177,7 +178,7 @@ $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
@@ -252,11 +253,18 @@ demo: setup
 	$(B)/fcpc run $(B)/lambda.plan
 pictures: all
 	@B=$(B) grammar/pictures/draw.sh
-bench: $(B)/bench
+editors: $(B)/generate-editors
+	$(B)/generate-editors vim > grammar/editors/fcp.vim
+	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
+$(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfcp.a
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+$(B)/grammar/editors/generate.o $(B)/tests/unit/syntax/test_editors.o: | $(B)/gen/fcp.tab.h
+bench: $(B)/bench $(B)/fcpc
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lopenblas $(RT_LIBS)
 examples: $(EXAMPLES)
 $(B)/examples/%.o: CFLAGS += -Iruntime -Icompiler
 $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
@@ -270,9 +278,11 @@ $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
 GPU_CAPABILITIES ?= 8.0 9.0 10.0
 GPU_ARGS ?=
 GPU_SRC = $(wildcard tests/gpu/*.c)
+# What runtime/host/blas.c uses of OpenBLAS, which it loads unless it is linked in, as here.
+BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
 $(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
@@ -300,8 +310,16 @@ L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
 	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
 	install -m 755 $(B)/fcpc $(D)/bin/fcpc
+	install -d $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/man/man1
+	$(B)/fcpc help bash-completion > $(D)/share/bash-completion/completions/fcpc
+	$(B)/fcpc help zsh-completion > $(D)/share/zsh/site-functions/_fcpc
+	$(B)/fcpc help man > $(D)/share/man/man1/fcpc.1
 	sed 's|"runtime/errors.def"|"errors.def"|' runtime/fcp.h > $(D)/include/fcpc/fcp.h
 	install -m 644 runtime/errors.def $(D)/include/fcpc
+	install -d $(D)/share/vim/vimfiles/syntax $(D)/share/vim/vimfiles/ftdetect $(D)/share/fcpc
+	install -m 644 grammar/editors/fcp.vim $(D)/share/vim/vimfiles/syntax/fcp.vim
+	echo 'autocmd BufRead,BufNewFile *.fcp set filetype=fcp' > $(D)/share/vim/vimfiles/ftdetect/fcp.vim
+	install -m 644 grammar/editors/fcp.tmLanguage.json $(D)/share/fcpc
 	sed 's|"runtime/fcp.h"|"fcp.h"|' compiler/fcpc.h > $(D)/include/fcpc/fcpc.h
 	for l in fcp fcpc; do \
 	  install -m 644 $(B)/install/lib$$l.a $(L)/lib$$l.a; \
@@ -310,14 +328,14 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
 	  'Description: executes plans of context-parallel attention' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
-        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples editors \
         gpu-check gpu-binaries gpu-check-build gpu-report setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -63,7 +63,7 @@ forbidden() {
 violations=$(
     {
         for file in $(find grammar compiler codegen runtime -name '*.[chly]' -o -name '*.inc' -o -name '*.def'); do
-            case "$file" in grammar/*) as=gen/${file##*/} ;; runtime/errors.def) as=runtime/fcp.h ;; *) as=$file ;; esac
+            case "$file" in grammar/editors/*) as=$file ;; grammar/*) as=gen/${file##*/} ;; runtime/errors.def) as=runtime/fcp.h ;; *) as=$file ;; esac
             sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
                 sed "s|^runtime/errors.def\$|runtime/fcp.h|; s|.*|$as & includes|"
         done

@@ -51,6 +51,9 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
                         "is version %u with features %#llx",
                         h->writer_version, h->reader_version, (unsigned long long)h->required, FCP_PLAN_VERSION,
                         (unsigned long long)FCP_REQUIRED_FEATURES);
+    if (h->writer_version && h->writer_version < FCP_PLAN_VERSION)
+        return fcp_fail(err, FCP_E_PLAN_VERSION, "the plan is older: it is of version %u, and this is version %u; compile it again",
+                        h->writer_version, FCP_PLAN_VERSION);
     if (h->total_size != size)
         return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is %s: %llu bytes, and its header says %llu",
                         size < h->total_size ? "cut short" : "too long", (unsigned long long)size,

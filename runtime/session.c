@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/sized.h"
 #include "runtime/cuda/session.h"
 #include "runtime/host/executor.h"
 #include "runtime/exec/tensors.h"
@@ -36,16 +37,21 @@ static const fcp_transport *find_transport(const fcp_session_kind *kind, const c
 
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err) {
-    const char *name = options && options->backend ? options->backend : kinds[0]->name;
+    fcp_session_options own;
+    fcp_start start;
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
-    if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
-        return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
+    fcp_code code = fcp_sized_read(&own, sizeof own, options, "fcp_session_options", err);
+    if (!code && own.start) code = fcp_sized_read(&start, sizeof start, own.start, "fcp_start", err);
+    if (code) return code;
+    if (own.start) own.start = &start;
+    if ((unsigned)own.partition >= FCP_PARTITIONS)
+        return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)own.partition);
+    const char *name = own.backend ? own.backend : kinds[0]->name;
     const fcp_session_kind *kind = find_kind(name);
     if (!kind)
         return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda", name);
-    const fcp_transport *transport =
-        options && options->transport ? find_transport(kind, options->transport, err) : kind->transports[0];
-    return transport ? kind->create(plan, options, transport, out_session, err) : FCP_E_BACKEND;
+    const fcp_transport *transport = own.transport ? find_transport(kind, own.transport, err) : kind->transports[0];
+    return transport ? kind->create(plan, &own, transport, out_session, err) : FCP_E_BACKEND;
 }
 
 void fcp_session_free(fcp_session *s) {

@@ -14,7 +14,9 @@
 
 #include <stdlib.h>
 
-enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8 };
+#include "runtime/base/stop.h"
+
+enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8, STOP_RECORDS = 65536 };
 
 typedef struct interval {
     int64_t lo, hi;
@@ -42,7 +44,7 @@ struct bands_index {
 /* --- intervals ---------------------------------------------------------------------------------------------------- */
 
 /* Appends, joining to the last where they touch; where there are more than KEPT closes the smallest gap. */
-static void cover(intervals *to, interval new) {
+static void cover_interval(intervals *to, interval new) {
     if (to->count && new.lo <= to->at[to->count - 1].hi) {
         if (new.hi > to->at[to->count - 1].hi) to->at[to->count - 1].hi = new.hi;
         return;
@@ -84,7 +86,7 @@ static void unite(intervals *to, const intervals *with) {
     uint32_t i = 0, j = 0;
     while (i < to->count || j < with->count) {
         bool first = j == with->count || (i < to->count && to->at[i].lo <= with->at[j].lo);
-        cover(&out, first ? to->at[i++] : with->at[j++]);
+        cover_interval(&out, first ? to->at[i++] : with->at[j++]);
     }
     *to = out;
 }
@@ -104,8 +106,8 @@ static void intersect(intervals *to, const intervals *with) {
 /* --- records ------------------------------------------------------------------------------------------------------ */
 
 static int64_t edge(int64_t at, int32_t slope, int64_t row) { return at + (slope ? row : 0); }
-static int64_t lower(const mc_band *b, int64_t row) { return edge(b->lo, b->lo_slope, row); }
-static int64_t upper(const mc_band *b, int64_t row) { return edge(b->hi, b->hi_slope, row); }
+static int64_t band_lower(const mc_band *b, int64_t row) { return edge(b->lo, b->lo_slope, row); }
+static int64_t band_upper(const mc_band *b, int64_t row) { return edge(b->hi, b->hi_slope, row); }
 
 /* The first record that begins after `row`. */
 static uint32_t record_after(const mc_bands *s, int64_t row) {
@@ -140,7 +142,7 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     uint32_t lo = 0, hi = count;
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
-        if (upper(&first[middle], row) <= k0) lo = middle + 1;
+        if (band_upper(&first[middle], row) <= k0) lo = middle + 1;
         else hi = middle;
     }
     return lo;
@@ -153,11 +155,11 @@ static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     if (!r->count) return (clip){.cls = BOX_NONE};
     const mc_band *first = s->bands + r->first;
     uint32_t at = band_beyond(first, r->count, w->r1 - 1, w->k0);
-    if (at == r->count || lower(&first[at], w->r0) >= w->k1) return (clip){.cls = BOX_NONE};
+    if (at == r->count || band_lower(&first[at], w->r0) >= w->k1) return (clip){.cls = BOX_NONE};
     clip c = {.cls = BOX_MIXED, .band = &first[at]};
-    c.only = at + 1 == r->count || lower(&first[at + 1], w->r0) >= w->k1;
-    c.lo_cuts = lower(c.band, w->r1 - 1) > w->k0;
-    c.hi_cuts = upper(c.band, w->r0) < w->k1;
+    c.only = at + 1 == r->count || band_lower(&first[at + 1], w->r0) >= w->k1;
+    c.lo_cuts = band_lower(c.band, w->r1 - 1) > w->k0;
+    c.hi_cuts = band_upper(c.band, w->r0) < w->k1;
     if (!c.lo_cuts && !c.hi_cuts) c.cls = BOX_FULL;
     return c;
 }
@@ -179,14 +181,14 @@ static summary summarise_record(const mc_bands *s, uint32_t i) {
     int64_t last = r->count ? record_end(s, i) - 1 : 0;
     for (uint32_t j = 0; j < r->count; j++) {
         const mc_band *b = &s->bands[r->first + j];
-        const interval always = {lower(b, last), upper(b, r->q)};
-        cover(&out.some, (interval){lower(b, r->q), upper(b, last)});
+        const interval always = {band_lower(b, last), band_upper(b, r->q)};
+        cover_interval(&out.some, (interval){band_lower(b, r->q), band_upper(b, last)});
         if (always.lo < always.hi) keep_longest(&out.all, always);
     }
     return out;
 }
 
-static bool build(const mc_bands *s, levels *out, size_t *bytes) {
+static bool build_levels(const mc_bands *s, levels *out, size_t *bytes, const volatile int *stop) {
     uint32_t below = s->row_count;
     for (uint32_t l = 0; l < LEVELS_MAX && below > FEW_RECORDS; l++) {
         uint32_t count = (below + FAN - 1) / FAN;
@@ -195,6 +197,7 @@ static bool build(const mc_bands *s, levels *out, size_t *bytes) {
         out->count = l + 1;
         *bytes += count * sizeof *out->at[l];
         for (uint32_t i = 0; i < below; i++) {
+            if (i % STOP_RECORDS == 0 && fcp_stop_asked(stop)) return false;
             const summary one = l ? out->at[l - 1][i] : summarise_record(s, i);
             summary *to = &out->at[l][i / FAN];
             if (i % FAN == 0) {
@@ -209,14 +212,14 @@ static bool build(const mc_bands *s, levels *out, size_t *bytes) {
     return true;
 }
 
-bands_index *bands_index_new(const mc_bands *bands, uint32_t count) {
+bands_index *bands_index_new(const mc_bands *bands, uint32_t count, const volatile int *stop) {
     size_t size = sizeof(bands_index) + count * sizeof(levels);
     bands_index *index = calloc(1, size);
     if (!index) return NULL;
     index->count = count;
     index->bytes = size;
     for (uint32_t i = 0; i < count; i++)
-        if (!build(&bands[i], &index->of[i], &index->bytes)) {
+        if (!build_levels(&bands[i], &index->of[i], &index->bytes, stop)) {
             bands_index_free(index);
             return NULL;
         }
@@ -261,12 +264,12 @@ typedef struct verdict {
     bool any, all;
 } verdict;
 
-static void add(verdict *v, box_class cls) {
+static void add_class(verdict *v, box_class cls) {
     v->any |= cls != BOX_NONE;
     v->all &= cls == BOX_FULL;
 }
 
-static bool settled(const verdict *v) { return v->any && !v->all; }
+static bool is_settled(const verdict *v) { return v->any && !v->all; }
 
 /* Is row == key allowed for rows [r0, r1) of a record? */
 static box_class clip_diagonal(const mc_bands *s, uint32_t i, int64_t r0, int64_t r1) {
@@ -283,7 +286,7 @@ static box_class clip_diagonal(const mc_bands *s, uint32_t i, int64_t r0, int64_
 
 /* Records [from, to), whole, of a window. */
 static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t to, const window *w, verdict *v) {
-    for (uint32_t i = from; i < to && !settled(v);) {
+    for (uint32_t i = from; i < to && !is_settled(v);) {
         uint32_t done = 1;
         box_class cls = BOX_MIXED;
         for (uint32_t level = l ? l->count : 0; level-- > 0 && cls == BOX_MIXED;) {
@@ -296,7 +299,7 @@ static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t
             const window part = rows_in(s, i, w);
             cls = clip_record(s, i, &part).cls;
         }
-        add(v, cls);
+        add_class(v, cls);
         i += done;
     }
 }
@@ -324,15 +327,15 @@ void box_bands_evaluate(const box_program *program, const box_node *x, const box
     clip line = {.cls = BOX_NONE};
     bool one_line = found.all && !diagonal;
     if (diagonal) {
-        for (uint32_t i = first; i < end && !settled(&found); i++) {
+        for (uint32_t i = first; i < end && !is_settled(&found); i++) {
             const window part = rows_in(s, i, &w);
-            add(&found, clip_diagonal(s, i, part.r0, part.r1));
+            add_class(&found, clip_diagonal(s, i, part.r0, part.r1));
         }
     } else if (end - first <= FEW_RECORDS) {
-        for (uint32_t i = first; i < end && (one_line || !settled(&found)); i++) {
+        for (uint32_t i = first; i < end && (one_line || !is_settled(&found)); i++) {
             const window part = rows_in(s, i, &w);
             clip c = clip_record(s, i, &part);
-            add(&found, c.cls);
+            add_class(&found, c.cls);
             if (i == first) {
                 one_line = one_line && c.cls == BOX_MIXED && c.only && c.lo_cuts != c.hi_cuts;
                 line = c;
@@ -345,7 +348,7 @@ void box_bands_evaluate(const box_program *program, const box_node *x, const box
         const uint32_t ends[2] = {first, end - 1};
         for (int i = 0; i < 2; i++) {
             const window part = rows_in(s, ends[i], &w);
-            add(&found, clip_record(s, ends[i], &part).cls);
+            add_class(&found, clip_record(s, ends[i], &part).cls);
         }
         ask_many(s, program->index ? &program->index->of[x->f.c] : NULL, first + 1, end - 1, &w, &found);
     }
@@ -370,8 +373,8 @@ size_t box_bands_key(const box_program *program, const box_node *x, const box *b
         if (c.cls == BOX_MIXED && c.only) {
             int64_t lo = c.lo_cuts, hi = c.hi_cuts;
             *to++ = tag | 1 << 12 | lo << 13 | hi << 14 | lo * c.band->lo_slope << 15 | hi * c.band->hi_slope << 16;
-            *to++ = lo ? lower(c.band, w.r0) - w.k0 : 0;
-            *to++ = hi ? upper(c.band, w.r0) - w.k0 : 0;
+            *to++ = lo ? band_lower(c.band, w.r0) - w.k0 : 0;
+            *to++ = hi ? band_upper(c.band, w.r0) - w.k0 : 0;
             return (size_t)(to - out);
         }
     }
@@ -401,7 +404,7 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
         if (!r || !r->count) return;
         const mc_band *first = s->bands + r->first;
         for (uint32_t i = band_beyond(first, r->count, q, k0); i < r->count; i++) {
-            int64_t lo = lower(&first[i], q) - k0, hi = upper(&first[i], q) - k0;
+            int64_t lo = band_lower(&first[i], q) - k0, hi = band_upper(&first[i], q) - k0;
             if (lo >= width) return;
             set_run(bits, lo > 0 ? (uint32_t)lo : 0, hi < width ? (uint32_t)hi : width);
         }
@@ -413,12 +416,12 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
     }
 }
 
-static int64_t clamp(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
+static int64_t clamp_to(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
 
 /* The sum over `rows` rows of an edge clamped to [0, width]; it is at `at` in the first. */
 static int64_t sum_edge(int64_t at, int32_t slope, int64_t rows, int64_t width) {
-    if (!slope) return rows * clamp(at, width);
-    int64_t first = clamp(-at, rows), end = clamp(width - at, rows); /* between them it is inside */
+    if (!slope) return rows * clamp_to(at, width);
+    int64_t first = clamp_to(-at, rows), end = clamp_to(width - at, rows); /* between them it is inside */
     int64_t inside = end - first;
     return inside * at + inside * (first + end - 1) / 2 + (rows - end) * width;
 }
@@ -436,7 +439,7 @@ uint64_t box_bands_pairs(const box_program *program, const box *b) {
         const mc_band *first = s->bands + r->first;
         int64_t rows = part.r1 - part.r0, width = w.k1 - w.k0;
         for (uint32_t j = band_beyond(first, r->count, part.r1 - 1, w.k0); j < r->count; j++) {
-            int64_t lo = lower(&first[j], part.r0) - w.k0, hi = upper(&first[j], part.r0) - w.k0;
+            int64_t lo = band_lower(&first[j], part.r0) - w.k0, hi = band_upper(&first[j], part.r0) - w.k0;
             if (lo >= width) break;
             sum +=
                 (uint64_t)(sum_edge(hi, first[j].hi_slope, rows, width) - sum_edge(lo, first[j].lo_slope, rows, width));

@@ -41,7 +41,7 @@ static void set_range(box_value *v, wide lo, wide hi) {
     else v->lo = (int64_t)lo, v->hi = (int64_t)hi;
 }
 
-static bool fits(wide lo, wide hi) { return lo >= INT64_MIN && hi <= INT64_MAX; }
+static bool fits_int64(wide lo, wide hi) { return lo >= INT64_MIN && hi <= INT64_MAX; }
 
 static uint64_t value_set(const box_value *v) {
     if (v->lo == v->hi) return (uint64_t)1 << (v->lo & 63);
@@ -66,30 +66,30 @@ static void difference_range(const box_value *x, const box_value *y, const box *
 }
 
 /* ADD and SUB. Returns whether no element overflows. */
-static bool sum(box_value *v, const box_value *x, const box_value *y, bool subtract, const box *b) {
+static bool evaluate_sum(box_value *v, const box_value *x, const box_value *y, bool subtract, const box *b) {
     wide lo = subtract ? (wide)x->lo - y->hi : (wide)x->lo + y->lo;
     wide hi = subtract ? (wide)x->hi - y->lo : (wide)x->hi + y->hi;
     form f;
     if (x->linear && y->linear && (subtract ? form_sub(&x->f, &y->f, &f) : form_add(&x->f, &y->f, &f))) {
         int64_t low, high;
-        if (fits(lo, hi) || form_range_checked(&f, b, &low, &high)) {
+        if (fits_int64(lo, hi) || form_range_checked(&f, b, &low, &high)) {
             set_form(v, &f, b);
             return true;
         }
     }
-    if (!fits(lo, hi)) return false;
+    if (!fits_int64(lo, hi)) return false;
     set_range(v, lo, hi);
     return true;
 }
 
-static bool product(box_value *v, const box_value *x, const box_value *y, const box *b) {
+static bool evaluate_product(box_value *v, const box_value *x, const box_value *y, const box *b) {
     const wide p[4] = {(wide)x->lo * y->lo, (wide)x->lo * y->hi, (wide)x->hi * y->lo, (wide)x->hi * y->hi};
     wide lo = p[0], hi = p[0];
     for (int i = 1; i < 4; i++) {
         if (p[i] < lo) lo = p[i];
         if (p[i] > hi) hi = p[i];
     }
-    if (!fits(lo, hi)) return false;
+    if (!fits_int64(lo, hi)) return false;
     form f;
     if (x->linear && y->lo == y->hi && form_scale(&x->f, y->lo, &f)) set_form(v, &f, b);
     else if (y->linear && x->lo == x->hi && form_scale(&y->f, x->lo, &f)) set_form(v, &f, b);
@@ -153,7 +153,7 @@ static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, 
 }
 
 /* DIV and MOD. Returns whether no element divides by zero or overflows. */
-static bool quotient_of(box_value *v, const box_value *x, const box_value *y, bool modulo, const box *b) {
+static bool evaluate_quotient(box_value *v, const box_value *x, const box_value *y, bool modulo, const box *b) {
     bool zero = y->lo <= 0 && y->hi >= 0;
     if (y->lo == y->hi && !zero && !(y->lo == -1 && x->lo == INT64_MIN)) {
         if (y->lo == -1) {
@@ -191,7 +191,7 @@ static bool quotient_of(box_value *v, const box_value *x, const box_value *y, bo
     return !zero;
 }
 
-static void extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater, const box *b) {
+static void evaluate_extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater, const box *b) {
     const box_value *x = &values[a], *y = &values[b_];
     wide lo, hi;
     difference_range(x, y, b, &lo, &hi);
@@ -219,13 +219,13 @@ static void test_form(box_value *v, unsigned op, const form *f, const box *b) {
 }
 
 /* A comparison of two integers. Where both are linear the result carries the form and the operation to keep. */
-static void compare(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
+static void compare_ints(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
     if (x->linear && y->linear) {
         form d;
         bool ok = form_sub(&y->f, &x->f, &d);
         if (op == MC_LT) ok = ok && !__builtin_sub_overflow(d.c, (int64_t)1, &d.c);
         wide lo = (wide)y->lo - x->hi - 1, hi = (wide)y->hi - x->lo;
-        if (ok && fits(lo, hi)) {
+        if (ok && fits_int64(lo, hi)) {
             v->linear = true;
             v->f = d;
             test_form(v, op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : BOX_GE, &d, b);
@@ -287,7 +287,7 @@ static bool load_range(const box_array *a, const box_value *row, const box_value
 }
 
 /* LOAD and LOAD2. Returns whether the array has every element asked for. */
-static bool load(box_value *v, const box_array *a, const box_value *row, const box_value *column, const box *b) {
+static bool evaluate_load(box_value *v, const box_array *a, const box_value *row, const box_value *column, const box *b) {
     uint64_t from, to, end;
     bool all, one_row = !column || row->lo == row->hi;
     if (!load_range(a, row, column, &from, &to, &all)) {
@@ -325,7 +325,7 @@ static bool load(box_value *v, const box_array *a, const box_value *row, const b
 }
 
 /* Are two elements of one array surely unlike, as their numbers are? */
-static bool unlike(const box_array *a, const box_value *x, const box_value *y) {
+static bool surely_unlike(const box_array *a, const box_value *x, const box_value *y) {
     uint64_t from[2], to[2];
     bool all;
     rank_range r[2];
@@ -394,9 +394,9 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_program *pr
             set_bool(v, x->op == MC_EQ || x->op == MC_LE);
             break;
         }
-        compare(v, x->op, &values[x->a], &values[x->b], b);
+        compare_ints(v, x->op, &values[x->a], &values[x->b], b);
         if (v->lo == v->hi || y->op != MC_LOAD || z->op != MC_LOAD || y->f.c != z->f.c || x->op > MC_NE) break;
-        if (unlike(&program->arrays[y->f.c], &values[y->a], &values[z->a])) set_bool(v, x->op == MC_NE);
+        if (surely_unlike(&program->arrays[y->f.c], &values[y->a], &values[z->a])) set_bool(v, x->op == MC_NE);
         break;
     }
     default: break; /* of bands nothing is known */
@@ -412,16 +412,16 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
     v->linear = false;
     v->set = UINT64_MAX;
     switch (x->op) {
-    case MC_LOAD: return load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
-    case MC_LOAD2: return load(v, &program->arrays[x->f.c], &values[x->a], &values[x->b], b);
-    case MC_ADD: return sum(v, &values[x->a], &values[x->b], false, b);
-    case MC_SUB: return sum(v, &values[x->a], &values[x->b], true, b);
-    case MC_MUL: return product(v, &values[x->a], &values[x->b], b);
-    case MC_DIV: return quotient_of(v, &values[x->a], &values[x->b], false, b);
-    case MC_MOD: return quotient_of(v, &values[x->a], &values[x->b], true, b);
+    case MC_LOAD: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
+    case MC_LOAD2: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], &values[x->b], b);
+    case MC_ADD: return evaluate_sum(v, &values[x->a], &values[x->b], false, b);
+    case MC_SUB: return evaluate_sum(v, &values[x->a], &values[x->b], true, b);
+    case MC_MUL: return evaluate_product(v, &values[x->a], &values[x->b], b);
+    case MC_DIV: return evaluate_quotient(v, &values[x->a], &values[x->b], false, b);
+    case MC_MOD: return evaluate_quotient(v, &values[x->a], &values[x->b], true, b);
     case MC_NEG: {
         const box_value zero = {.linear = true};
-        return sum(v, &zero, &values[x->a], true, b);
+        return evaluate_sum(v, &zero, &values[x->a], true, b);
     }
     case MC_ABS: {
         const box_value zero = {.linear = true}, *u = &values[x->a];
@@ -429,13 +429,13 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
             set_same(v, values, x->a);
             return true;
         }
-        if (u->hi <= 0) return sum(v, &zero, u, true, b);
+        if (u->hi <= 0) return evaluate_sum(v, &zero, u, true, b);
         if (u->lo == INT64_MIN) return false;
         set_range(v, 0, u->hi > -u->lo ? u->hi : -u->lo);
         return true;
     }
-    case MC_MIN: extreme(v, values, x->a, x->b, false, b); return true;
-    case MC_MAX: extreme(v, values, x->a, x->b, true, b); return true;
+    case MC_MIN: evaluate_extreme(v, values, x->a, x->b, false, b); return true;
+    case MC_MAX: evaluate_extreme(v, values, x->a, x->b, true, b); return true;
     case MC_IF_I: {
         const box_value *p = &values[x->a], *r = &values[x->b], *s = &values[x->c];
         if (is_true(p)) set_same(v, values, x->b);
@@ -551,7 +551,7 @@ static unsigned form_op(unsigned op) {
 }
 
 /* Does a load of this operand move with the box? Along q - k it does not. */
-static bool moves(const box_node *index) {
+static bool moves_with_box(const box_node *index) {
     return index->op == BOX_LINEAR && index->f.x[BOX_Q] != (int64_t)(0 - (uint64_t)index->f.x[BOX_K]);
 }
 
@@ -614,7 +614,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
             if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
             if (x->op == MC_LOAD || x->op == MC_LOAD2) {
                 y->f.c = x->f.c;
-                out->placed |= moves(&out->nodes[y->a]) || (y->b != MC_NONE && moves(&out->nodes[y->b]));
+                out->placed |= moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
             }
             out->loose |= loose;
         }

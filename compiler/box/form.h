@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "codegen/mask/code.h"
+
 typedef __int128 wide;
 
 enum { BOX_Q, BOX_K, BOX_H, BOX_DIMS };
@@ -24,18 +26,15 @@ static inline int64_t form_at(const form *f, int64_t q, int64_t k, int64_t h) {
                      (uint64_t)f->x[BOX_H] * (uint64_t)h);
 }
 
-static inline int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-static inline int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-
 /* Its least and greatest value on a box, where all of them fit int64. */
 static inline void form_range(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
     int64_t lo = f->c, hi = f->c;
     for (int d = 0; d < BOX_DIMS; d++) {
         int64_t x = f->x[d];
         if (x == 0) continue;
-        int64_t first = wrap_mul(x, b->lo[d]), last = wrap_mul(x, b->hi[d] - 1);
-        lo = wrap_add(lo, x > 0 ? first : last);
-        hi = wrap_add(hi, x > 0 ? last : first);
+        int64_t first = mc_wrap_mul(x, b->lo[d]), last = mc_wrap_mul(x, b->hi[d] - 1);
+        lo = mc_wrap_add(lo, x > 0 ? first : last);
+        hi = mc_wrap_add(hi, x > 0 ? last : first);
     }
     *out_lo = lo;
     *out_hi = hi;

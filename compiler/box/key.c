@@ -22,12 +22,12 @@ static bool only_on(const form *f, int dim) {
  * changes more than TURNS_MAX times. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
-    int64_t first = mc_div(wrap_add(f->c, wrap_mul(x, lo)), m), last = mc_div(wrap_add(f->c, wrap_mul(x, hi)), m);
+    int64_t first = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, lo)), m), last = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, hi)), m);
     wide turns = (wide)last - first;
     if (turns == 0 || turns > TURNS_MAX || turns < -TURNS_MAX) return false;
     while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
         int64_t middle = lo + (hi - lo) / 2;
-        if (mc_div(wrap_add(f->c, wrap_mul(x, middle)), m) == first) lo = middle;
+        if (mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, middle)), m) == first) lo = middle;
         else hi = middle;
     }
     *at = hi;
@@ -36,7 +36,7 @@ static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t 
 
 /* The zero of f, or the position after it where the zero is at lo. */
 static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
-    int64_t v = wrap_add(f->c, wrap_mul(f->x[dim], b->lo[dim]));
+    int64_t v = mc_wrap_add(f->c, mc_wrap_mul(f->x[dim], b->lo[dim]));
     wide steps = -(wide)v / f->x[dim];
     if (-(wide)v % f->x[dim] != 0 || steps < 0 || steps >= b->hi[dim] - b->lo[dim]) return false;
     *at = b->lo[dim] + (int64_t)steps + (steps == 0);
@@ -45,8 +45,8 @@ static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
 
 /* The first position after lo at which the element's run is another, of few. */
 static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
-    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim]));
-    int64_t hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
+    int64_t x = f->x[dim], lo = mc_wrap_add(f->c, mc_wrap_mul(x, b->lo[dim]));
+    int64_t hi = mc_wrap_add(f->c, mc_wrap_mul(x, b->hi[dim] - 1));
     int64_t least = x > 0 ? lo : hi, most = x > 0 ? hi : lo, first = a->array.first;
     uint64_t end;
     if ((x != 1 && x != -1) || least < first || (wide)most - first >= a->array.count) return false;
@@ -108,8 +108,8 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
         const box_node *x = &program->nodes[i], *u = x->op == MC_LOAD ? &program->nodes[x->a] : NULL;
         if (!u || u->op != BOX_LINEAR || !only_on(&u->f, dim) || u->f.x[dim] != 1) continue;
         const box_array *a = &program->arrays[x->f.c];
-        const int64_t apart = wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
-        const int64_t lo = wrap_add(b->lo[dim], apart), hi = wrap_add(b->hi[dim], apart);
+        const int64_t apart = mc_wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
+        const int64_t lo = mc_wrap_add(b->lo[dim], apart), hi = mc_wrap_add(b->hi[dim], apart);
         uint64_t end;
         if (lo < 0 || hi <= lo || (uint64_t)hi > a->total) continue;
         const int64_t middle = lo + (hi - lo) / 2;

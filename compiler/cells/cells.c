@@ -99,7 +99,11 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
             if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
             for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
                 cell_rect part = *r;
-                for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
+                for (int d = 0; d < 2; d++) {
+                    const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
+                    if (beyond) part.lo[d] = at[d];
+                    else part.hi[d] = at[d];
+                }
                 if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
             }
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
@@ -125,7 +129,7 @@ static void bind_bands(cells *c, const mc_env *env) {
             if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count)
                 count = (uint32_t)c->mask.nodes[i].imm + 1;
         bands_index_free(c->bands);
-        c->bands = bands_index_new(env->bands, count);
+        c->bands = bands_index_new(env->bands, count, c->stop);
         c->bound = env->bands;
     }
     c->base->bands = env->bands;
@@ -134,15 +138,16 @@ static void bind_bands(cells *c, const mc_env *env) {
 
 fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
-    if (!box_arrays_bind(&c->arrays, env)) {
+    fcp_code code = box_arrays_bind(&c->arrays, env, c->stop);
+    if (code != FCP_OK) {
         c->base_n = -1;
-        return FCP_E_NO_MEMORY;
+        return code;
     }
     if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
         box_program_make(c->mask, env, &c->arrays, c->base);
     bind_bands(c, env);
     c->base_n = env->n;
-    return FCP_OK;
+    return cells_stopped(c) ? FCP_E_INTERRUPTED : FCP_OK;
 }
 
 /* *out is 0 where what the mask reads comes but once. */
@@ -252,7 +257,10 @@ void cells_free(cells *c) {
     free(c);
 }
 
-void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
+void cells_set_stop(cells *c, const volatile int *stop) {
+    c->stop = stop;
+    rows_set_stop(c->rows, stop);
+}
 void cells_set_threads(cells *c, unsigned threads) { elements_set_threads(c->elements, threads); }
 void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
 
@@ -307,6 +315,17 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;
+}
+
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t width = env->n < FCP_CELL ? (uint64_t)env->n : FCP_CELL;
+    const cell_rect column = {.hi = {down, 1}};
+    uint64_t sum[3] = {0};
+    fcp_code code = cells_set_sequence(c, env);
+    if (code == FCP_OK && down && width) code = count_rect(c, &column, c->base, sum);
+    *out_rows = width ? sum[2] / width : 0;
+    return code;
 }
 
 void cells_get_stats(const cells *c, cells_stats *out) {

@@ -25,6 +25,11 @@ void cells_set_threads(cells *c, unsigned threads);
  * (other threads may read it). */
 void cells_set_done(cells *c, uint64_t *done);
 
+/* About how many pairs of a sequence will have to be looked at one by one: found from a few of its cells, so that a long
+ * wait can be announced. 0 for a sequence that takes less than a second anyway, and for one like a sequence asked about
+ * before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
+fcp_code cells_outlook(cells *c, const mc_env *env, uint64_t *out_elements);
+
 /* A reachable fault: which node, and one (n, q, k, h) that reaches it. */
 typedef struct cells_fault {
     mc_fault kind; /* MC_OK: none */

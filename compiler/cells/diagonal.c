@@ -57,6 +57,7 @@ static fcp_code add_found(finder *f, int64_t first, int64_t end, uint64_t value)
 /* Appends the runs of t in [first, end), whole units. */
 static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_program *p) {
     cells *c = f->c;
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     box d = *f->b; /* every q - k of those units, over one column */
     d.lo[BOX_Q] = f->b->lo[BOX_Q] + first * f->unit;
     d.hi[BOX_Q] = f->b->lo[BOX_Q] + end * f->unit;
@@ -85,7 +86,7 @@ static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_progr
 }
 
 /* Makes t in [lo, hi) known; all ranges of a stretch hold 0. */
-static fcp_code extend(finder *f, int64_t lo, int64_t hi, const box_program *p, uint32_t number) {
+static fcp_code extend_diagonals(finder *f, int64_t lo, int64_t hi, const box_program *p, uint32_t number) {
     cells *c = f->c;
     diagonals d = c->diagonals[number];
     if (d.lo <= lo && hi <= d.hi) return FCP_OK;
@@ -128,7 +129,7 @@ fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces
     int64_t whole_rows = (int64_t)(box_side(b, BOX_Q) / unit), whole_cols = (int64_t)(box_side(b, BOX_K) / unit);
     if (whole_rows == 0 || whole_cols == 0) return FCP_OK;
     finder f = {.c = c, .b = b, .unit = (int64_t)unit, .pieces = pieces};
-    return extend(&f, 1 - whole_cols, whole_rows, p, *out);
+    return extend_diagonals(&f, 1 - whole_cols, whole_rows, p, *out);
 }
 
 /* --- emitting --------------------------------------------------------------------------------------------------- */
@@ -184,6 +185,7 @@ static fcp_code emit_cut(const diagonal_row *d, int64_t first, int64_t end) {
         box unit = d->b;
         uint64_t value;
         bool any;
+        if (cells_stopped(d->c)) return FCP_E_INTERRUPTED;
         unit.lo[BOX_K] += i * (int64_t)d->unit;
         if (unit.lo[BOX_K] + (int64_t)d->unit < unit.hi[BOX_K]) unit.hi[BOX_K] = unit.lo[BOX_K] + (int64_t)d->unit;
         code = cut_value(d, &unit, d->r - i, &value, &any);

@@ -11,6 +11,7 @@
 #include "compiler/base/memo.h"
 #include "compiler/box/rows.h"
 #include "compiler/base/stack.h"
+#include "runtime/base/stop.h"
 
 /* Columns [first, end) of units, for some rows. */
 typedef enum span_kind {
@@ -44,7 +45,7 @@ typedef enum answer_kind {
     ANSWER_CUT         /* a cut unit on a diagonal: its value, whether it has pairs */
 } answer_kind;
 
-enum { GRIDS_SEEN = 1024 };
+enum { GRIDS_SEEN = 1024, OUTLOOKS = 64 };
 typedef struct kept_grid {
     const cell_entry *entries;
     size_t count;
@@ -98,6 +99,10 @@ struct cells {
     open_cell *open;    /* since elements were last counted, */
     size_t open_count, open_room;
     uint64_t open_batch;       /* the number of this time */
+    struct outlook_sequence {
+        int64_t n, q_first, queries;
+    } outlooks[OUTLOOKS]; /* sequences asked about, if nothing but this tells them apart */
+    uint32_t outlook_count;
     uint32_t dear_nodes, dear_left; /* of the last program whose rows were dear; boxes that are taken to be so too */
     uint64_t element_cells, element_hits; /* cells of elements asked for; of these known */
     stack stack; /* specialised programs of the boxes under way */
@@ -146,13 +151,16 @@ static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, i
 }
 static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
 
-static inline bool cells_stopped(const cells *c) { return c->stop && *c->stop; }
+static inline bool cells_stopped(const cells *c) { return fcp_stop_asked(c->stop); }
 
 /* Prepares the mask for a sequence. FCP_E_NO_MEMORY. */
 fcp_code cells_set_sequence(cells *c, const mc_env *env);
 static inline bool is_fault(fcp_code code) {
     return code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX;
 }
+
+/* For a mask that does not depend on k: how many (q, h) it allows. Prepares the sequence. Errors as cells_count's. */
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows);
 
 /* All elements of a box; FCP_E_PLAN_SIZE if they do not fit 64 bits. */
 fcp_code cells_box_area(const box *b, uint64_t *out);

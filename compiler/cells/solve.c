@@ -86,7 +86,7 @@ uint64_t cells_split(const box *b, const box_program *p, int d) {
 
 enum { TURN_DEPTH = 6 }; /* a cell is cut at turns into at most 2^6 boxes */
 
-static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs);
+static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs);
 
 /* Both sides of position `at` in dimension d. */
 static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d, int64_t at, unsigned depth,
@@ -100,7 +100,7 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
         box_class cls;
         uint64_t area;
         fcp_code code = cells_classify(c, &part, &special, &cls);
-        if (code == FCP_OK && cls == BOX_MIXED) code = solve(c, &part, special, depth, pairs);
+        if (code == FCP_OK && cls == BOX_MIXED) code = solve_box(c, &part, special, depth, pairs);
         else if (code == FCP_OK && cls == BOX_FULL && (code = cells_box_area(&part, &area)) == FCP_OK) *pairs += area;
         stack_back(&c->stack, mark);
         if (code != FCP_OK) return code;
@@ -167,7 +167,7 @@ static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool
 }
 
 /* Adds the pairs of a MIXED box of at most a cell. */
-static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
+static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
     int64_t at;
     if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     if (p->on_h && box_side(b, BOX_H) > 1)
@@ -203,6 +203,7 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     if (code != FCP_OK || dear) return code != FCP_OK ? code : count_elements(c, b, p, pairs);
     rows_result r;
     if (!rows_solve(c->rows, p, b, &r)) return FCP_E_NO_MEMORY;
+    if (r.stopped) return FCP_E_INTERRUPTED;
     c->stats.rows += r.rows;
     c->stats.elements += r.elements;
     if (r.fault) return raise_fault(c, &r);
@@ -254,7 +255,7 @@ static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool la
     elements_queue(c->elements, &queued_before);
     if (later && !RESERVE(c->open, c->open_room, c->open_count, 1)) return FCP_E_NO_MEMORY;
     c->slot = later ? (uint32_t)c->open_count : FCP_NONE;
-    code = solve(c, b, p, 0, out);
+    code = solve_box(c, b, p, 0, out);
     c->slot = FCP_NONE;
     if (code != FCP_OK) return code;
     elements_queue(c->elements, &queued);

@@ -50,7 +50,7 @@ static box units_box(const walk *w, uint32_t r0, uint32_t r1, uint32_t c0, uint3
 }
 
 /* Where to split units [first, end), at least two, of a box in dimension d: first < result < end. */
-static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_program *p, const box *b, int d,
+static uint32_t split_units(const units *u, uint32_t first, uint32_t end, const box_program *p, const box *b, int d,
                       unsigned depth) {
     int64_t at;
     if (p && depth < TURN_DEPTH && box_turn(p, b, d, &at)) {
@@ -199,7 +199,7 @@ static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
 }
 
 /* Refines columns [c0, c1) for rows [r0, r1), appending spans. */
-static fcp_code refine(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1, const box_program *p,
+static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1, const box_program *p,
                        unsigned depth) {
     cells *c = w->c;
     box b = units_box(w, r0, r1, c0, c1);
@@ -216,9 +216,9 @@ static fcp_code refine(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t 
     }
     bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q; /* may columns, rows, stay together? */
     if (c1 - c0 > 1 && !whole && (alike || c1 - c0 > r1 - r0)) {
-        uint32_t middle = split(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
-        code = refine(w, base, r0, r1, c0, middle, p, depth + 1);
-        return code != FCP_OK ? code : refine(w, base, r0, r1, middle, c1, p, depth + 1);
+        uint32_t middle = split_units(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
+        code = refine_columns(w, base, r0, r1, c0, middle, p, depth + 1);
+        return code != FCP_OK ? code : refine_columns(w, base, r0, r1, middle, c1, p, depth + 1);
     }
     return alike ? solve_span(w, base, r0, s) : add_span(c, base, s);
 }
@@ -232,22 +232,24 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
     fcp_code code = FCP_OK;
     for (size_t i = first; i < end && code == FCP_OK; i++) {
         span s = c->spans[i];
-        if (s.kind == SPAN_OPEN) code = refine(w, base, r0, r1, s.first, s.end, s.program, depth);
+        if (s.kind == SPAN_OPEN) code = refine_columns(w, base, r0, r1, s.first, s.end, s.program, depth);
         else code = add_span(c, base, s);
     }
     size_t top = c->span_count, open = base;
     while (open < top && c->spans[open].kind != SPAN_OPEN) open++;
     if (code == FCP_OK && (open == top || r1 - r0 == 1)) {
-        for (uint32_t row = r0; row < r1; row++)
+        for (uint32_t row = r0; row < r1 && code == FCP_OK; row++) {
+            if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             for (size_t i = base; i < top && code == FCP_OK; i++) {
                 span s = c->spans[i];
                 if (s.kind == SPAN_DIAGONAL) code = emit_stretch(w, row, &s);
                 else code = w->pieces ? emit_pieces(w, row, &s) : emit_cells(w, row, &s);
             }
+        }
     } else if (code == FCP_OK) {
         span s = c->spans[open];
         box b = units_box(w, r0, r1, s.first, s.end);
-        uint32_t middle = split(&w->rows, r0, r1, s.program->on_q ? s.program : NULL, &b, BOX_Q, depth);
+        uint32_t middle = split_units(&w->rows, r0, r1, s.program->on_q ? s.program : NULL, &b, BOX_Q, depth);
         code = walk_rows(w, r0, middle, base, top, depth + 1);
         if (code == FCP_OK) code = walk_rows(w, middle, r1, base, top, depth + 1);
     }
@@ -269,7 +271,7 @@ static fcp_code walk_all(walk *w, const box_program *p) {
 }
 
 /* Are all pieces `unit` long, but that the last may be shorter? */
-static bool even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
+static bool are_even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
     for (uint32_t i = 0; i + 1 < pieces; i++)
         if (cuts[i + 1] - cuts[i] != unit) return false;
     return cuts[pieces] - cuts[pieces - 1] <= unit;
@@ -280,7 +282,7 @@ fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const 
               .cols = {.cuts = k_cuts, .count = k_pieces}, .pieces = true};
     if (q_pieces && k_pieces) {
         uint64_t unit = q_pieces > 1 ? q_cuts[1] - q_cuts[0] : k_cuts[1] - k_cuts[0];
-        if (even(q_cuts, q_pieces, unit) && (k_cuts == q_cuts || even(k_cuts, k_pieces, unit))) w.unit = unit;
+        if (are_even(q_cuts, q_pieces, unit) && (k_cuts == q_cuts || are_even(k_cuts, k_pieces, unit))) w.unit = unit;
     }
     return walk_all(&w, c->base);
 }

@@ -14,6 +14,8 @@
 
 typedef unsigned __int128 wide_count;
 
+enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again */
+
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
 enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
@@ -47,6 +49,7 @@ static uint64_t cells_in(uint64_t positions) { return (positions + FCP_CELL - 1)
 /* Adds the cells of box b, one position wide but in dimension d, where they begin at its first. */
 static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p, strip *out) {
     const uint64_t side = box_side(b, d), cell_count = cells_in(side);
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     stack_mark mark = stack_here(&c->stack);
     box_class cls;
     fcp_code code = cells_classify(c, b, &p, &cls);
@@ -67,7 +70,8 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
         const int64_t middle = b->lo[d] + (int64_t)(cells_split(b, p, d) * FCP_CELL);
         for (int i = 0; i < 2 && code == FCP_OK; i++) {
             box part = *b;
-            *(i ? &part.lo[d] : &part.hi[d]) = middle;
+            if (i) part.lo[d] = middle;
+            else part.hi[d] = middle;
             code = count_strip(c, &part, d, p, out);
         }
     }
@@ -134,10 +138,10 @@ typedef struct bound {
     int dim;
 } bound;
 
-static bool is_bound(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
+static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
 /* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
-static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
+static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
     *out = 0;
@@ -148,7 +152,7 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
     }
     if (!(x->flags & BOX_SAFE)) return false;
     if (x->op == MC_ADD || x->op == MC_SUB) {
-        if (!slope(c, p, x->a, d, &u) || !slope(c, p, x->b, d, &v)) return false;
+        if (!find_slope(c, p, x->a, d, &u) || !find_slope(c, p, x->b, d, &v)) return false;
         return !(x->op == MC_ADD ? __builtin_add_overflow(u, v, out) : __builtin_sub_overflow(u, v, out));
     }
     return false;
@@ -157,13 +161,13 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
 /* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
-    if (!is_bound(x)) return false;
+    if (!is_comparison(x)) return false;
     const box_value *u = &c->values[x->a], *v = &c->values[x->b];
     const int64_t far = (int64_t)1 << 60;
     if (u->lo < -far || u->hi > far || v->lo < -far || v->hi > far) return false;
     for (int d = 0; d < 2; d++) {
         int64_t less, more;
-        if (!slope(c, p, x->a, d, &less) || !slope(c, p, x->b, d, &more)) continue;
+        if (!find_slope(c, p, x->a, d, &less) || !find_slope(c, p, x->b, d, &more)) continue;
         int64_t s;
         if (__builtin_sub_overflow(more, less, &s) || (s != 1 && s != -1)) continue;
         *out = (bound){.less = x->a, .more = x->b, .strict = x->op == MC_LT, .up = s > 0, .dim = d};
@@ -172,7 +176,7 @@ static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *
     return false;
 }
 
-static uint64_t clamp(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
+static uint64_t clamp_to(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
 
 /* How many positions of the bound's dimension are allowed at each of `count` positions of the other. False: unknown, or
  * out of memory (*code). */
@@ -233,7 +237,7 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
 }
 
 /* One column of cells under a bound and a line; v and w: how many positions each allows. */
-static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
+static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
                                uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
     uint64_t least, most, sum, line[4], at[4];
@@ -245,6 +249,7 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
     uint64_t i = line[2] > at[2] ? line[2] : at[2];
     const uint64_t end = line[3] < at[3] ? line[3] : at[3];
     for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
+        if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
         const int64_t lo = (int64_t)(i * FCP_CELL);
@@ -273,7 +278,7 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
     return code;
 }
 
-static bool is_line(const box_node *x) {
+static bool is_diagonal_bound(const box_node *x) {
     const int64_t q = x->f.x[BOX_Q], k = x->f.x[BOX_K];
     return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
 }
@@ -300,8 +305,8 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
         at[x->dim] = b->lo[x->dim];
         at[along] = from;
         const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
-        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp(first + step * j, (uint64_t)side);
-        code = column_of_both(b, x, v, up, w, count, here);
+        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp_to(first + step * j, (uint64_t)side);
+        code = column_of_both(c, b, x, v, up, w, count, here);
     }
     for (int i = 0; i < 3; i++)
         if (__builtin_add_overflow(out[i], here[i], &out[i])) return FCP_E_PLAN_SIZE;
@@ -322,7 +327,7 @@ static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
 }
 
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
-    if (p->count != 1 || !is_line(p->nodes)) return false;
+    if (p->count != 1 || !is_diagonal_bound(p->nodes)) return false;
     const form *f = &p->nodes->f;
     const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
     /* of row q the first f + 1 keys, or all but the first -f */
@@ -343,15 +348,24 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
     const bool up = f->x[BOX_Q] < 0; /* in a row, the last keys */
     const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
     const int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
-    for (uint64_t r = 0; r < down; r++) {
-        uint64_t last = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height, at[4];
-        const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1;
-        uint64_t x = clamp(first + step * (int64_t)(r * FCP_CELL) + add, width);
-        uint64_t y = clamp(first + step * (int64_t)(last - 1) + add, width);
-        bound_cells(width, up, x < y ? x : y, x < y ? y : x, at);
+    const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1, side = (int64_t)width;
+    for (uint64_t r = 0, alike; r < down; r += alike) {
+        const uint64_t end = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height;
+        const int64_t x = first + step * (int64_t)(r * FCP_CELL) + add, y = first + step * (int64_t)(end - 1) + add;
+        const int64_t least = x < y ? x : y, most = x < y ? y : x; /* keys that a row sees, at least and at most */
+        uint64_t at[4], left = r < height / FCP_CELL ? height / FCP_CELL - 1 - r : 0, ahead = 0;
+        bound_cells(width, up, clamp_to(least, width), clamp_to(most, width), at);
         const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
-        out[0] += full;
-        out[1] += at[3] - at[2] - full;
+        /* the rows of cells that follow are like this one while the line is beside them; and while it goes from key to
+         * key each has one FULL cell more, or less, than the one before */
+        const bool inside = least > 0 && most < side;
+        if (inside) ahead = (uint64_t)(up ? least - 1 : side - 1 - most) / FCP_CELL;
+        else if (most <= 0) ahead = up ? left : (uint64_t)-most / FCP_CELL;
+        else if (least >= side) ahead = up ? (uint64_t)(least - side) / FCP_CELL : left;
+        alike = 1 + (ahead < left ? ahead : left);
+        const uint64_t steps = inside ? alike * (alike - 1) / 2 : 0;
+        out[0] += up ? full * alike - steps : full * alike + steps;
+        out[1] += (at[3] - at[2] - full) * alike;
     }
     *out_known = true;
     return __builtin_add_overflow(out[2], pairs, &out[2]) ? FCP_E_PLAN_SIZE : FCP_OK;
@@ -367,8 +381,8 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
     const bool one = !p->on_q || !p->on_k;
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
     const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
-    const bool bound_alone = is_bound(root);
-    const bool bound_and_line = (is_line(u) && is_bound(v)) || (is_line(v) && is_bound(u));
+    const bool bound_alone = is_comparison(root);
+    const bool bound_and_line = (is_diagonal_bound(u) && is_comparison(v)) || (is_diagonal_bound(v) && is_comparison(u));
     if (!one && root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
     if (!find_dependence(c, p)) return FCP_OK;
     if (one) {
@@ -391,7 +405,7 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
         const uint32_t line = i ? root->b : root->a, other = i ? root->a : root->b;
         const form *f = &p->nodes[line].f;
         int64_t lo, hi;
-        if (!is_line(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
+        if (!is_diagonal_bound(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
         if (!form_range_checked(f, b, &lo, &hi) || lo < -((int64_t)1 << 60) || hi > (int64_t)1 << 60) continue;
         return count_bound(c, b, p, &x, &p->nodes[line], out, out_known);
     }

@@ -1,5 +1,6 @@
 /* verify.c: `fcpc verify PLAN`: runs the verifier and says what was proven. */
 #include <inttypes.h>
+#include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
 
@@ -46,8 +47,14 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
     return cmd_json_print(&j, err);
 }
 
+/* An empty file is no program that lacks a batch but what is left of a plan. */
+static bool empty_file(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0;
+}
+
 fcp_code cmd_verify(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    fcp_code code = cmd_load(line, input, err);
+    fcp_code code = empty_file(line->file) ? fcp_plan_load(line->file, &input->plan, err) : cmd_load(line, input, err);
     if (code != FCP_OK) return code;
     fcp_verify_report report;
     double start = cmd_now();

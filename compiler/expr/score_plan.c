@@ -19,6 +19,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
+#include "compiler/sema/array_values.h"
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 

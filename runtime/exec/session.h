@@ -13,6 +13,7 @@ typedef struct fcp_session_kind {
     const fcp_transport *const *transports;  /* those it can use, the usual one first; NULL ends the list */
     bool streams;                            /* a caller may name a stream to run on */
 
+    /* options and the start that they name are whole: of this library's size, what a caller left out being 0. */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                        fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);

@@ -20,8 +20,8 @@ struct fcp_backend {
     /* Memory of an arena. */
     fcp_code (*allocate)(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err);
     void (*release)(fcp_device *device, void *memory);
-    /* A pass begins and has ended, on the whole device. */
-    void (*enter)(fcp_device *device);
+    /* A pass begins, on the whole device; it has ended. After an error it has not begun. */
+    fcp_code (*enter)(fcp_device *device, fcp_error *err);
     void (*leave)(fcp_device *device);
     /* count bytes, from and to the caller's memory or an arena. */
     void (*copy)(fcp_device *device, void *dst, const void *src, size_t bytes);

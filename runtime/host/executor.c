@@ -613,11 +613,14 @@ static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
     if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
     pthread_t *threads = malloc(2 * (size_t)s->plan->problem->ranks * sizeof *threads);
     if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
-    begin_pass(s, pass, tensors);
-    s->device->backend->enter(s->device);
-    run_threads(s, threads);
-    s->device->backend->leave(s->device);
+    fcp_code code = s->device->backend->enter(s->device, err);
+    if (code == FCP_OK) {
+        begin_pass(s, pass, tensors);
+        run_threads(s, threads);
+        s->device->backend->leave(s->device);
+    }
     free(threads);
+    if (code != FCP_OK) return code;
     if (!s->failed) return FCP_OK;
     if (err) *err = s->error;
     return s->error.code;

@@ -9,6 +9,7 @@
 
 #include <isa-l/crc.h>
 
+#include "runtime/base/saturate.h"
 #include "runtime/plan/file.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
@@ -22,16 +23,6 @@ const char *const fcp_section_names[FCP_SECTION_COUNT] = {
     FCP_SECTIONS(X)
 #undef X
 };
-
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-static uint64_t plus(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
-}
 
 uint32_t fcp_crc32c(const void *bytes, uint64_t size) {
     enum { STEP = 1 << 30 }; /* the library takes an int */
@@ -195,15 +186,15 @@ uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens,
                          uint64_t state_slots, uint64_t dkv_slots) {
     uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
     uint64_t row = (uint64_t)p->heads * 4, dkv = fcp_class_bytes(p, FCP_DKV, pass);
-    uint64_t slots = times(times(kv_slots, p->max_block), kv), home_q, home_kv;
+    uint64_t slots = fcp_times(fcp_times(kv_slots, p->max_block), kv), home_q, home_kv;
     if (pass == FCP_FORWARD) {
         home_q = q + q + row;
         home_kv = kv;
-        slots = plus(slots, times(times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
+        slots = fcp_plus(slots, fcp_times(fcp_times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
     } else {
         home_q = 3 * q + 2 * row + row * p->head_dim + q;
         home_kv = kv + dkv + kv;
-        slots = plus(slots, times(times(dkv_slots, p->max_block), dkv));
+        slots = fcp_plus(slots, fcp_times(fcp_times(dkv_slots, p->max_block), dkv));
     }
-    return plus(plus(times(q_tokens, home_q), times(kv_tokens, home_kv)), slots);
+    return fcp_plus(fcp_plus(fcp_times(q_tokens, home_q), fcp_times(kv_tokens, home_kv)), slots);
 }

@@ -379,6 +379,7 @@ typedef struct fcp_verify_report {
     uint64_t instructions;
 } fcp_verify_report;
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
+fcp_code fcp_plan_check_until(const fcp_plan *plan, const volatile int *stop, fcp_error *err); /* or FCP_E_INTERRUPTED */
 fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report, fcp_error *err);
 
 /* Writes the bytes of a plan file to a descriptor. 0, or an errno value; EOVERFLOW: the tables are larger than any file. */

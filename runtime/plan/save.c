@@ -82,18 +82,18 @@ static int image_write(image *im, int fd) {
     return 0;
 }
 
+static fcp_code too_large(fcp_error *err) {
+    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+}
+
 static fcp_code cannot(const char *path, int why, fcp_error *err) {
     char text[128];
-    if (why == EOVERFLOW) return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+    if (why == EOVERFLOW) return too_large(err);
     fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
     if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
     fcp_fail(err, code, "cannot write '%.300s': %s", path, text);
     if (err) snprintf(err->file, sizeof err->file, "%s", path);
     return code;
-}
-
-static fcp_code too_large(fcp_error *err) {
-    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
 }
 
 int fcp_plan_write(const fcp_plan *plan, int fd) {

@@ -7,33 +7,17 @@
  *           once, too, for both sides hold each token once.
  * Cost:     linear where the transfers come in order of place, else the cost of sorting them.
  */
+#include <stdlib.h>
+
 #include "runtime/verify/parts.h"
 
-static void sift(placed *p, size_t at, size_t n) {
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= n) return;
-        if (child + 1 < n && p[child + 1].place > p[child].place) child++;
-        if (p[child].place <= p[at].place) return;
-        placed t = p[at];
-        p[at] = p[child];
-        p[child] = t;
-        at = child;
-    }
+static int by_place(const void *a, const void *b) {
+    const placed *x = a, *y = b;
+    return x->place < y->place ? -1 : x->place > y->place;
 }
 
-static void heap_sort(placed *p, size_t n) {
-    for (size_t i = n / 2; i-- > 0;) sift(p, i, n);
-    for (size_t i = n; i-- > 1;) {
-        placed t = p[0];
-        p[0] = p[i];
-        p[i] = t;
-        sift(p, 0, i);
-    }
-}
-
-/* Copies come in order, what other ranks bring or take comes in order of round: insertion does it for a few dozen; for
- * more, and for lists made to be slow, the heap. */
+/* Copies come in order of place; what other ranks bring or take comes in order of rounds. So the list is nearly sorted, and
+ * insertion is fast. A list that is far from sorted is left to qsort. */
 static void sort_by_place(placed *p, size_t n) {
     size_t moves = 0;
     for (size_t i = 1; i < n; i++) {
@@ -43,7 +27,7 @@ static void sort_by_place(placed *p, size_t n) {
         p[j] = t;
         moves += i - j;
         if (moves > 16 * n) {
-            heap_sort(p, n);
+            qsort(p, n, sizeof *p, by_place);
             return;
         }
     }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/saturate.h"
 #include "runtime/verify/parts.h"
 
 /* One side of a transfer, as the other side must have it. */
@@ -265,13 +266,10 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
         facts->out_tokens[i] += moved[OUT + NET_SEND] + moved[OUT + LOCAL_SEND];
     }
     for (unsigned dir = 0; dir < 2; dir++) {
-        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, kv, dkv, sum;
-        if (__builtin_mul_overflow(tokens[KV + dir] + tokens[KV + 2 + dir], fcp_class_bytes(v->p, FCP_KV, v->pass),
-                                   &kv) ||
-            __builtin_mul_overflow(tokens[DKV + dir] + tokens[DKV + 2 + dir], fcp_class_bytes(v->p, FCP_DKV, v->pass),
-                                   &dkv) ||
-            __builtin_add_overflow(kv, dkv, &sum))
-            sum = UINT64_MAX;
+        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max;
+        uint64_t kv = tokens[KV + dir] + tokens[KV + 2 + dir], dkv = tokens[DKV + dir] + tokens[DKV + 2 + dir];
+        uint64_t sum = fcp_plus(fcp_times(kv, fcp_class_bytes(v->p, FCP_KV, v->pass)),
+                                fcp_times(dkv, fcp_class_bytes(v->p, FCP_DKV, v->pass)));
         if (sum > *most) *most = sum;
     }
     return FCP_OK;

@@ -35,19 +35,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "runtime/base/saturate.h"
 #include "runtime/plan/file.h"
 
 typedef unsigned long long ull;
-
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-static uint64_t plus(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
-}
 
 /* Who lives where. */
 static fcp_code index_homes(verifier *v) {
@@ -118,7 +109,7 @@ static fcp_code check_tiles(verifier *v) {
     for (size_t i = 0; i < tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
         first[t->q_block + 2]++;
-        pairs[t->q_block] = plus(pairs[t->q_block], t->pairs);
+        pairs[t->q_block] = fcp_plus(pairs[t->q_block], t->pairs);
     }
     for (size_t q = 2; q < blocks + 2; q++) first[q] += first[q - 1];
     for (size_t i = 0; i < tiles; i++) k_blocks[first[plan->tiles[i].q_block + 1]++] = plan->tiles[i].k_block;
@@ -133,8 +124,8 @@ static fcp_code check_tiles(verifier *v) {
             seen[k_blocks[i]] = (uint32_t)q + 1;
         }
         uint64_t *rank = &rank_pairs[plan->blocks[q].home];
-        *rank = plus(*rank, pairs[q]);
-        v->pairs = plus(v->pairs, pairs[q]);
+        *rank = fcp_plus(*rank, pairs[q]);
+        v->pairs = fcp_plus(v->pairs, pairs[q]);
         if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
         if (*rank > v->pairs_max_rank) v->pairs_max_rank = *rank;
     }
@@ -202,8 +193,8 @@ static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
     uint64_t bytes = 0;
     for (int side = 0; side < FCP_SIDES; side++) {
         uint32_t holds = v->split ? 1u << side : FCP_HOLDS_BOTH;
-        bytes = plus(bytes, times(f->in_tokens[side], fcp_held_bytes(v->p, holds, FCP_IN, FCP_FORWARD)));
-        bytes = plus(bytes, times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
+        bytes = fcp_plus(bytes, fcp_times(f->in_tokens[side], fcp_held_bytes(v->p, holds, FCP_IN, FCP_FORWARD)));
+        bytes = fcp_plus(bytes, fcp_times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
     }
     return bytes;
 }
@@ -214,20 +205,20 @@ static fcp_summary summarise(const verifier *v) {
     const pass_facts *f = &v->facts[FCP_FORWARD], *b = &v->facts[FCP_BACKWARD];
     uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads : 1;
     for (uint64_t s = 0; s < plan->sequences_count; s++)
-        positions = plus(positions, times(plan->sequences[s].queries, plan->sequences[s].keys));
+        positions = fcp_plus(positions, fcp_times(plan->sequences[s].queries, plan->sequences[s].keys));
     uint64_t kv = fcp_class_bytes(v->p, FCP_KV, FCP_FORWARD), dkv = fcp_class_bytes(v->p, FCP_DKV, FCP_BACKWARD);
     fcp_summary s = {
         .sequences = plan->sequences_count,
         .blocks = plan->blocks_count,
         .tiles = plan->tiles_count,
         .pairs = v->pairs,
-        .positions = times(positions, heads),
+        .positions = fcp_times(positions, heads),
         .pairs_max_rank = v->pairs_max_rank,
         .pairs_max_block = v->pairs_max_block,
         .tokens_max_rank = v->tokens_max_rank[FCP_QUERIES],
         .key_tokens_max_rank = v->tokens_max_rank[FCP_KEYS],
-        .bytes_total = times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
-        .bytes_inter_node = times(f->kv_tokens[FCP_NET], kv),
+        .bytes_total = fcp_times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
+        .bytes_inter_node = fcp_times(f->kv_tokens[FCP_NET], kv),
         .send_max = f->send_max,
         .recv_max = f->recv_max,
         .bytes_reshuffle = reshuffled(v, f),
@@ -237,11 +228,11 @@ static fcp_summary summarise(const verifier *v) {
         .rounds_reshuffle = f->rounds[FCP_ROUND_IN] + f->rounds[FCP_ROUND_OUT],
         .stages = f->stages,
         .slots_max = f->slots_max,
-        .state_bytes = times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
+        .state_bytes = fcp_times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
         .memory_peak_bytes = f->memory_peak > b->memory_peak ? f->memory_peak : b->memory_peak,
-        .backward_bytes_total = plus(times(b->kv_tokens[FCP_NET] + b->kv_tokens[FCP_LOCAL], kv),
-                                     times(b->dkv_tokens[FCP_NET] + b->dkv_tokens[FCP_LOCAL], dkv)),
-        .backward_bytes_inter_node = plus(times(b->kv_tokens[FCP_NET], kv), times(b->dkv_tokens[FCP_NET], dkv)),
+        .backward_bytes_total = fcp_plus(fcp_times(b->kv_tokens[FCP_NET] + b->kv_tokens[FCP_LOCAL], kv),
+                                     fcp_times(b->dkv_tokens[FCP_NET] + b->dkv_tokens[FCP_LOCAL], dkv)),
+        .backward_bytes_inter_node = fcp_plus(fcp_times(b->kv_tokens[FCP_NET], kv), fcp_times(b->dkv_tokens[FCP_NET], dkv)),
         .backward_rounds = b->rounds[FCP_ROUND_INDEPENDENT],
         .backward_rounds_dependent = b->rounds[FCP_ROUND_DEPENDENT],
         .backward_rounds_reshuffle = b->rounds[FCP_ROUND_IN] + b->rounds[FCP_ROUND_OUT],

@@ -557,7 +557,7 @@ Test(cells, masks_without_structure) {
     static exprs e;
     static array_set arrays;
     e.seed = 1;
-    mc_env env = {.n = 700, .queries = 700};
+    mc_env env = {.n = 500, .queries = 500};
     draw_arrays(&e, &arrays, &env);
     env.arrays = arrays.array;
     e.count = 0;
@@ -573,7 +573,7 @@ Test(cells, masks_without_structure) {
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         mc_node *nodes;
         mc_code code = lower_mask(&e, masks[i], &nodes);
-        uint64_t cuts[] = {0, 600, 700};
+        uint64_t cuts[] = {0, 400, 500};
         cells *c[3];
         const cell_entry *entries[3];
         size_t count[3];
@@ -592,6 +592,36 @@ Test(cells, masks_without_structure) {
         cr_assert(looked_at > 1000 && looked_at <= stats.elements, "mask %zu: %d of %d", i, (int)looked_at,
                   (int)stats.elements);
         for (int t = 0; t < 3; t++) cells_free(c[t]);
+        free(nodes);
+    }
+}
+
+/* What will have to be looked at is told before, about: of all cells, of half of them, of none. */
+Test(cells, outlook) {
+    static exprs e;
+    e.count = 0;
+    int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
+    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
+    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130))), causal = ex2(&e, MC_LE, k, q);
+    int half = ex2(&e, MC_AND, causal, mix), blocks = ex2(&e, MC_EQ, ex2(&e, MC_DIV, q, num(&e, 1000)),
+                                                         ex2(&e, MC_DIV, k, num(&e, 1000)));
+    int fault = ex2(&e, MC_LT, ex2(&e, MC_DIV, n, ex2(&e, MC_SUB, q, k)), product);
+    const struct { int mask; double least, most; } cases[] = {
+        {mix, 1, 1}, {half, 0.3, 0.7}, {causal, 0, 0}, {blocks, 0, 0}, {fault, 0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mc_node *nodes;
+        cells *c = cells_new(lower_mask(&e, cases[i].mask, &nodes), 1);
+        const int64_t tokens = 1 << 16;
+        const double all = (double)tokens * (double)tokens;
+        uint64_t looked_at;
+        cr_assert_eq(cells_outlook(c, MC_LENGTH(1000), &looked_at), FCP_OK);
+        cr_expect_eq(looked_at, 0, "a short one takes no time");
+        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
+        cr_expect((double)looked_at >= cases[i].least * all && (double)looked_at <= cases[i].most * all, "mask %zu: %g",
+                  i, (double)looked_at / all);
+        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
+        cr_expect_eq(looked_at, 0, "one like it is known");
+        cells_free(c);
         free(nodes);
     }
 }

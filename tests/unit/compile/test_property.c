@@ -215,17 +215,18 @@ static bool right(judge *j, const property *p) {
     }
     cells *c = program ? cells_new(program->mask, p->heads) : NULL;
     if (good && !c) abort();
-    arena work = {0};
-    binding fields;
     const fcpc_batch own = FCPC_BATCH_INIT;
-    if (good && bind_batch(program, &own, &work, &work, d, 0, &fields) != FCP_OK) good = wrong(j, "fields do not bind");
+    planning x = {.program = program, .batch = &own, .d = d};
+    if (good && (bind_lengths(&x) != FCP_OK || bind_batch(&x) != FCP_OK)) good = wrong(j, "fields do not bind");
     for (uint32_t i = 0; i < p->sequences && good; i++) {
         const p_sequence *s = &p->sequence[i];
-        j->env = bind_sequence(&fields, i);
+        j->env = bind_sequence(x.binding, i);
         good = elements(j, p, program, s) && grid(j, c, s) && counts(j, c) && grid(j, c, s);
     }
     cells_free(c);
-    arena_free(&work);
+    arena_free(&x.memory);
+    arena_free(&x.work);
+    arena_free(&x.scratch);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
     return good;

@@ -189,7 +189,7 @@ struct bench {
 static struct bench open(hand *h, const char *score, bool sinks, uint32_t threads) {
     struct bench b = {.h = h, .store = calloc(1, sizeof *b.store)};
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = threads, .timeout_s = 60};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = threads, .timeout_s = 60};
     cr_assert(h && b.store);
     hand_score_put(h, b.store, score, sinks);
     cr_assert(fcp_plan_index(&h->plan, &err) == FCP_OK, "%s", err.message);
@@ -216,7 +216,9 @@ static void run(struct bench *b, fcp_pass pass) {
 static void check(struct bench *b, const char *what) {
     fcp_error err = {0};
     fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_passes(&b->h->plan, 3, &b->packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(&b->h->plan,
+                      &(fcp_check_options){.passes = 3, .threads = 2}, &b->packed, &report, &err) == FCP_OK, "%s",
+                      err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
                   what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
@@ -405,7 +407,8 @@ Test(score, the_judge_sees_the_difference) {
         if (i == 2) b.store->sink[1] = z + 0.01;
         if (i == 3) p->sink_count = 0;
         fcp_check_report report = FCP_CHECK_START;
-        cr_assert(fcp_check_passes(p, 3, &b.packed, 2, NULL, &report, NULL) == FCP_OK);
+        cr_assert(fcp_check_run(p,
+                          &(fcp_check_options){.passes = 3, .threads = 2}, &b.packed, &report, NULL) == FCP_OK);
         cr_assert(!report.ok, "difference %d", i);
         cr_assert(i != 1 || (report.tensor[FCP_TENSOR_O].ok && !report.tensor[FCP_TENSOR_DQ].ok));
         *p = kept;

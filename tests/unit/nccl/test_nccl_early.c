@@ -90,7 +90,7 @@ static void run_beside(process *p) {
         share_id(p, 1);
         p->word->code = create(p, &session, err);
     } else {
-        fcp_session_options options = {.backend = "cuda", .timeout_s = LONG, .graph_from = x->graph_from};
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = LONG, .graph_from = x->graph_from};
         p->cuda->devices = 1 + (int)(x->seed % 3);
         p->word->code = fcp_session_create(plan, &options, &session, err);
     }

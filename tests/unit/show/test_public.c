@@ -119,7 +119,8 @@ Test(public, explanations) {
 /* A caller that was compiled against another header. */
 Test(public, options_of_other_versions) {
     static const char *const defines[] = {"plan.block=256"};
-    struct { fcpc_options known; uint64_t later; } newer = {{.size = sizeof newer, .defines = defines, .define_count = 1}, 0};
+    struct { fcpc_options known; uint64_t later; } newer = {
+        {.size = sizeof newer, .defines = defines, .define_count = 1}, 0};
     struct { size_t size; const char *const *defines; size_t define_count; } older = {sizeof older, defines, 1};
     fcpc_program *program = NULL;
     fcpc_diagnostics *d = fcpc_diagnostics_new();
