@@ -70,7 +70,8 @@ typedef struct fcp_plan fcp_plan;
 fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err);
 /* The same from memory, which is copied. */
 fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err);
-/* Writes atomically (a temporary file beside `path`, then rename): on any error `path` is as it was. */
+/* Writes atomically: to a temporary file beside `path`, which then takes its name. On any error `path` is as it was. If
+ * `path` is a symbolic link, the file that it points to is written; a pipe or a device is written to directly. */
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
 /* SHA-256 of the bytes that saving writes: the same for the same plan, on every machine. */

@@ -1,8 +1,8 @@
 /* whole_file.h: files that appear whole or not at all.
  *
- * The bytes go to a temporary file beside the target, `TARGET.fcpc-tmpN`, which then takes the target's name. On any error
- * the target is as it was. If the path is a symbolic link, the target is the file that it points to, and the link stays.
- * A target that is not a regular file (a pipe, a device) cannot be replaced; it is written to directly.
+ * The bytes go to a temporary file beside the target, `TARGET.fcpc-tmpN`, which then takes the target's name. On any
+ * error the target is as it was. If the path is a symbolic link, the target is the file that it points to, and the link
+ * stays. A target that is not a regular file (a pipe, a device) cannot be replaced; it is written to directly.
  *
  * A writer holds a lock on its temporary file while it lives, and the system drops that lock when the process ends,
  * however it ends. So the next writer of the same target can tell the temporary files of killed processes, and removes
