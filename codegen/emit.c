@@ -1,11 +1,12 @@
-/* emit.c: mask code to straight-line CUDA text, one variable a node.
+/* emit.c: prints mask code as straight-line CUDA text, with one variable for each node.
  *
- * Requires: nothing: code is checked here.
- * Gives: emit.h. A node is printed in 32 bits where its range proves that they hold it, else in 64; where 64 bits may
- *        overflow, through unsigned arithmetic, which wraps. Floored division is plain where the signs allow it, a shift
- *        for powers of two, else a function of the few printed before. Nodes that the answer does not need are left out.
- * Cost: O(nodes).
- * Method: interval analysis in 128 bits, forwards.
+ * Requires: nothing; the code is checked here.
+ * Gives:    emit.h. A node is 32 bits wide if its range proves that this is enough, else 64. If 64 bits may overflow,
+ *           it is computed in unsigned numbers, which wrap. Floored division is a plain division where the signs
+ *           allow it, a shift for powers of two, and else a call of one of the few functions that are printed before.
+ *           Nodes that the answer does not need are left out.
+ * Method:   interval analysis in 128 bits, from the first node to the last.
+ * Cost:     linear in the nodes.
  */
 #include "codegen/emit.h"
 
@@ -19,7 +20,7 @@ typedef __int128 wide;
 
 typedef struct range {
     int64_t lo, hi;
-    bool exact; /* the operation cannot leave 64 bits */
+    bool exact; /* the result of the operation fits 64 bits */
 } range;
 
 typedef struct printer {
@@ -29,7 +30,7 @@ typedef struct printer {
     mc_code code;
     range *ranges;
     bool *needed;
-    char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
+    char operand[3][32]; /* operands of the current node: names of variables, or constants */
 } printer;
 
 static void say(printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -137,7 +138,7 @@ static void name_operands(printer *p, const mc_node *x) {
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* The type a node's variable has. */
+/* The C type of a node's variable. */
 static const char *type_of(const printer *p, uint32_t i) {
     switch (mc_op_type(p->code.nodes[i].op)) {
     case 'b': return "int";
@@ -146,7 +147,7 @@ static const char *type_of(const printer *p, uint32_t i) {
     }
 }
 
-/* Can the operation be done in 32 bits: operands and result fit them? */
+/* Do the operands and the result fit 32 bits? */
 static bool all_narrow(const printer *p, const mc_node *x, uint32_t i) {
     return narrow(p->ranges[i]) && narrow(p->ranges[x->a]) && (x->b == MC_NONE || narrow(p->ranges[x->b]));
 }
@@ -196,12 +197,12 @@ static void say_table(printer *p, const mc_node *x, const emit_array *a, const c
     if (!row_known || !column_known) say(p, " : 0");
 }
 
-/* The element of an array; outside it 0. */
+/* Prints an element of an array; outside the array it is 0. */
 static void say_load(printer *p, const mc_node *x) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     const emit_array *a = &p->program->arrays[x->imm];
     static const char *const types[] = {[MC_I8] = "fk_i8", [MC_I16] = "fk_i16", [MC_I32] = "fk_i32", [MC_I64] = "fk_i64",
-                                        [MC_F64] = "float"}; /* rounded when loaded */
+                                        [MC_F64] = "float"}; /* they were rounded when they were copied to the device */
     const char *at = p->operand[0];
     range r = p->ranges[x->a];
     bool near = r.lo >= -NEAR && r.hi <= NEAR && p->program->positions <= NEAR;
@@ -221,7 +222,7 @@ static void say_load(printer *p, const mc_node *x) {
             word, value, at, word, word, data, word, value, at, word);
 }
 
-/* A finite double as the float it rounds to, by its bits' exact hexadecimal digits. */
+/* Prints a finite double as the float to which it rounds, in exact hexadecimal digits. */
 static void say_real(printer *p, int64_t bits) {
     double value;
     memcpy(&value, &bits, sizeof value);
@@ -363,7 +364,7 @@ static const char band_helper[] =
     "}\n"
     "#endif\n";
 
-/* What the answer needs, without guards: the total meaning has none. */
+/* Finds the nodes that the answer needs. Guards are not among them, because no operation can fault. */
 static void find_needed(printer *p) {
     memset(p->needed, 0, p->code.count * sizeof *p->needed);
     p->needed[p->code.count - 1] = true;

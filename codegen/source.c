@@ -1,6 +1,8 @@
-/* source.c: puts a kernel's source together from the texts of codegen/kernels, which the build makes into arrays.
+/* source.c: puts a kernel's source together from the texts of codegen/kernels, which the build turns into arrays.
  *
- * Requires: nothing. Gives: source.h. Cost: the text's length, about 50 KB.
+ * Requires: nothing.
+ * Gives:    source.h.
+ * Cost:     linear in the text, about 50 KB.
  */
 #include "codegen/source.h"
 
@@ -28,7 +30,8 @@ static void say_part(emit_text *out, void *context, const char *name, const char
     if (text) out(context, text, strlen(text));
 }
 
-/* What is printed first, once the functions are known to be right. */
+/* What has to be printed before the functions. It waits until emit_functions has found the code to be right and
+ * prints its first text. */
 typedef struct opening {
     const emit_source *source;
     emit_text *out;
@@ -107,7 +110,8 @@ uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel
 }
 
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
-    /* KiB of shared memory, and of it a block may have; warps, blocks. As CUDA's programming guide says by capability. */
+    /* KiB of shared memory, and how many of them a block may have; warps; blocks. From CUDA's programming guide, by
+     * capability. */
     static const struct {
         const char *name;
         uint32_t shared, most, warps, blocks;
@@ -122,7 +126,7 @@ uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, u
         uint32_t warps = (threads + 31) / 32, per_warp = (registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
         uint32_t bytes = (shared + RESERVED + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
         if (!warps || !per_warp || shared > all[i].most * 1024 || registers > 255 || threads > 1024) return 0;
-        uint32_t by_registers = REGISTERS / QUARTERS / per_warp * QUARTERS / warps; /* a warp lives in one quarter */
+        uint32_t by_registers = REGISTERS / QUARTERS / per_warp * QUARTERS / warps; /* the registers of a warp are in one quarter */
         uint32_t by_shared = all[i].shared * 1024 / bytes, by_warps = all[i].warps / warps;
         uint32_t least = by_registers < by_shared ? by_registers : by_shared;
         if (by_warps < least) least = by_warps;

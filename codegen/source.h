@@ -1,16 +1,19 @@
-/* source.h: the CUDA source of a program's kernels: skeletons of codegen/kernels with the functions of emit.h between.
+/* source.h: puts together the CUDA source of a program's kernels: skeletons of codegen/kernels with the functions of
+ * emit.h between them.
  *
- * One text without includes, in this order: what is defined (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_FORWARD_SM90), abi.h,
- * prim_ptx.h, the emitted functions, common.h, the skeletons asked for with what they stand on. Each part has a #line of its
- * own, so that a compiler's messages name the file under codegen/kernels, or "emitted".
+ * It is one text without #include, in this order: definitions (FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_FORWARD_SM90),
+ * abi.h, prim_ptx.h, the printed functions, common.h, and the skeletons that were asked for, with what they need.
+ * Each part begins with a #line, so that a compiler's messages name the file under codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
 #include "codegen/emit.h"
 
-/* The skeletons. Of the backward pass: in one kernel, dQ added in order, or as it comes; or in two, dK and dV, then dQ.
- * Support: what a runtime needs beside them, of any pass. SM90: for sm_90a alone, head_dim 64, 128, and 256 but for the
- * backward pass; of the forward pass either that or the other. */
+/* The skeletons. ORDERED and UNORDERED: the backward pass in one kernel, with dQ added in order, or as it comes.
+ * SPLIT: the backward pass in two kernels, dK and dV, then dQ. SUPPORT: the small kernels that any pass needs. SM90:
+ * the same for sm_90a alone, head_dim 64, 128 and (forward only) 256. A source has at most one skeleton of the
+ * forward pass.
+ */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128
@@ -30,28 +33,31 @@ typedef struct emit_source {
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);
-/* The forward pass's skeleton: that for sm_90a where one may be, and has the head_dim. */
+/* The skeleton to use for the forward pass: the one for sm_90a if that is allowed and has this head_dim. */
 unsigned emit_forward(uint32_t head_dim, bool sm_90a);
-/* The backward pass's skeleton: ordered if its bits must be the same on every run, else unordered; for sm_90a where that may
- * be, and has the head_dim; split, where none of those has it. */
+/* The skeleton to use for the backward pass: ordered if the bits must be the same in every run, else unordered; for
+ * sm_90a if that is allowed and has this head_dim; split if neither has it.
+ */
 unsigned emit_backward(uint32_t head_dim, bool deterministic, bool sm_90a);
-/* Prints the source; as emit_functions. */
+/* Prints the source. Returns what emit_functions returns. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
 
-/* What a kernel of a source asks for, as the skeletons say. */
+/* What a kernel asks for, as its skeleton says. */
 typedef struct emit_kernel {
-    const char *name;        /* of its entry */
+    const char *name;        /* of its entry point */
     unsigned skeleton;
-    uint32_t threads;        /* of a block */
-    uint32_t shared;         /* bytes, given at the launch */
-    uint32_t registers;      /* the budget: a compilation that needs more is not to be used; for sm_90a, nor one of fewer */
-    uint32_t parts;          /* blocks that an item of work is cut into */
-    bool maps;               /* its parameters are fk_launch_maps, else fk_launch */
+    uint32_t threads;        /* threads of a block */
+    uint32_t shared;         /* bytes of dynamic shared memory */
+    uint32_t registers;      /* a build that needs more must not be used; for sm_90a neither one that needs fewer */
+    uint32_t parts;          /* into how many blocks an item is cut */
+    bool maps;               /* its parameters are fk_launch_maps; otherwise fk_launch */
 } emit_kernel;
 enum { EMIT_KERNELS = 8 };
-/* The kernels of skeletons, in the order of the source; returns how many. */
+/* Lists the kernels of skeletons, in the order of the source. Returns how many there are. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
-/* How many blocks of a kernel a multiprocessor of an architecture ("sm_80", "sm_90a") holds at once, by its threads, the
- * registers each of them has, and its bytes of shared memory; 0: not one, or nobody has said what the architecture has. */
+/* How many blocks of a kernel a multiprocessor of an architecture ("sm_80", "sm_90a") holds at once: by the threads
+ * of a block, the registers of a thread, and the bytes of shared memory of a block. 0: not one; or the architecture
+ * is not known here.
+ */
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared);
 #endif

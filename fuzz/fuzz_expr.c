@@ -452,7 +452,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     t.rows = rows_new();
     bool room = t.scratch && t.values && t.numbers && t.offsets && t.key[0] && t.key[1] && t.program[0] &&
                 t.program[1] && t.program[2] && t.rows;
-    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env)) check(&t, head);
+    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env, NULL) == FCP_OK) check(&t, head);
 done:
     box_arrays_free(&t.arrays);
     rows_free(t.rows);

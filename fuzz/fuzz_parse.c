@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/explain/explain.h"
 #include "compiler/syntax/format.h"
 #include "compiler/sema/program.h"

@@ -503,6 +503,25 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     return intern(b, &x, &f);
 }
 
+uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op) {
+    uint32_t *at = malloc(code.count * sizeof *at), root = MC_NONE;
+    if (!at) {
+        b->failed = true;
+        return MC_NONE;
+    }
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
+        uint32_t to[4];
+        for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
+        const mc_op op = x->op == MC_Q ? q_op : x->op == MC_K ? k_op : (mc_op)x->op;
+        root = at[i] = mc_emit(b, op, to[0], to[1], to[2], x->imm, to[3], 0);
+        if (root == MC_NONE) break;
+    }
+    free(at);
+    return root;
+}
+
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count) {
     uint32_t *number = calloc((size_t)root + 1, sizeof *number);
     if (!number) return false;

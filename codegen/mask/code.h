@@ -171,6 +171,11 @@ size_t mc_row_scratch(mc_code code);
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out);
 
+/* How many elements of a tile a mask allows: of `rows` rows from q0 on and `keys` keys (at most MC_ROW) from k0 on.
+ * `scratch` as for mc_eval_row; what does not depend on q is computed once for all rows. */
+uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
+                       int64_t *scratch);
+
 /* A score at one element, in double. `scratch` has code.count int64. */
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch);
 /* A row of a score, in float: out[i] for (q, k0 + i) and s[i]; out may be s. `scratch` as for mc_eval_row. Bits do not
@@ -252,6 +257,9 @@ void mc_builder_free(mc_builder *b);
  * is ignored for ops that cannot fault, and dropped when it is constant true. */
 uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, int64_t imm, uint32_t guard,
                  uint32_t place);
+/* Emits all of a code's nodes, with q_op (MC_Q or MC_K) in place of Q and k_op in place of K. Returns its answer's node,
+ * or MC_NONE as mc_emit does. */
+uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op);
 bool mc_builder_failed(const mc_builder *b);
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count);
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node);

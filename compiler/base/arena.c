@@ -1,4 +1,5 @@
-/* arena.c: bump allocation in chunks that grow; big requests get a chunk of their own size. */
+/* arena.c: cuts allocations from chunks, one after the other. Each new chunk is larger than the one before; a request
+ * that is larger still gets a chunk of its own. */
 #include "compiler/base/arena.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* text.c: a growing string, and files read into one: room doubles, so n bytes cost O(n). */
+/* text.c: a growing string, and reading files into one. Its room doubles when it is full, so adding n bytes costs
+ * O(n). */
 #include "compiler/base/text.h"
 
 #include <errno.h>
@@ -72,6 +73,29 @@ int text_read(text *t, const char *path, size_t most) {
     }
     fclose(f);
     return why;
+}
+
+const char *text_foreign(const char *bytes, size_t size, size_t *out_at) {
+    *out_at = 0;
+    bool marked = size >= 2 && (!memcmp(bytes, "\xff\xfe", 2) || !memcmp(bytes, "\xfe\xff", 2));
+    bool every_other = size >= 2 && !bytes[0] != !bytes[1]; /* as ASCII characters are in UTF-16 */
+    if (marked || every_other) return "it is UTF-16";
+    const char *zero = memchr(bytes, 0, size);
+    if (!zero) return NULL;
+    *out_at = (size_t)(zero - bytes);
+    return "it holds a NUL byte";
+}
+
+size_t text_utf8(const char *bytes, size_t left) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    if (!n || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
 }
 
 char *text_take(text *t) {

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/stop.h"
+
 typedef __int128 wide;
 
 enum {
@@ -22,7 +24,8 @@ enum {
     RUN_LEAST = 16,   /* runs are kept if there is one for so many elements, or */
     RUNS_FEW = 64,    /* so few */
     KEEP_MAX = 4096,  /* elements of an array whose contents are kept */
-    KEPT_MAX = 64
+    KEPT_MAX = 64,
+    STOP_BLOCKS = 1024 /* learnt between two looks at `stop` */
 };
 
 typedef struct kept_array {
@@ -209,24 +212,26 @@ static void find_blocks(box_array *a) {
     }
 }
 
-static bool learn(box_array *a) {
+static fcp_code learn(box_array *a, const volatile int *stop) {
     uint64_t blocks = (a->total + BLOCK - 1) / BLOCK;
-    if (blocks > UINT32_MAX / 4) return false;
+    if (blocks > UINT32_MAX / 4) return FCP_E_NO_MEMORY;
     a->run_count = 0;
     a->blocks = (uint32_t)blocks;
-    if (blocks == 0) return true;
+    if (blocks == 0) return FCP_OK;
     if (a->block_room < blocks) {
         array_facts *tree = realloc(a->tree, 2 * (size_t)blocks * sizeof *tree);
         if (tree) a->tree = tree;
         uint32_t *run_of = realloc(a->run_of, (size_t)blocks * sizeof *run_of);
         if (run_of) a->run_of = run_of;
-        if (!tree || !run_of) return false;
+        if (!tree || !run_of) return FCP_E_NO_MEMORY;
         a->block_room = (uint32_t)blocks;
     }
     learner l = {.a = a, .runs = true, .up = true, .down = true};
-    for (uint32_t b = 0; b < blocks; b++)
-        if (!learn_block(&l, b)) return false;
-    if (!end_run(&l)) return false;
+    for (uint32_t b = 0; b < blocks; b++) {
+        if (b % STOP_BLOCKS == 0 && fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
+        if (!learn_block(&l, b)) return FCP_E_NO_MEMORY;
+    }
+    if (!end_run(&l)) return FCP_E_NO_MEMORY;
     for (uint32_t i = a->blocks; i-- > 1;) {
         a->tree[i] = a->tree[2 * i];
         add_facts(&a->tree[i], &a->tree[2 * i + 1]);
@@ -235,11 +240,12 @@ static bool learn(box_array *a) {
     if (a->run_count) find_blocks(a);
     bool ranked = a->run_count && !l.up && !l.down;
     for (uint32_t i = 0; i < a->run_count && ranked; i++) ranked = a->runs[i].s == 0;
-    if (ranked) return make_ranks(a);
+    if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
+    if (ranked) return make_ranks(a) ? FCP_OK : FCP_E_NO_MEMORY;
     free(a->ranks);
     a->ranks = NULL;
     a->rank_room = 0;
-    return true;
+    return FCP_OK;
 }
 
 /* --- contents ----------------------------------------------------------------------------------------------------- */
@@ -307,7 +313,7 @@ void box_arrays_free(box_arrays *a) {
     *a = (box_arrays){0};
 }
 
-bool box_arrays_bind(box_arrays *all, const mc_env *env) {
+fcp_code box_arrays_bind(box_arrays *all, const mc_env *env, const volatile int *stop) {
     for (uint32_t i = 0; i < all->count; i++) {
         box_array *a = &all->at[i];
         if (!a->used) continue;
@@ -315,14 +321,15 @@ bool box_arrays_bind(box_arrays *all, const mc_env *env) {
         const mc_array *array = &env->arrays[i];
         uint64_t total = (uint64_t)array->count * (array->columns ? array->columns : 1);
         if (!a->again) content = ++all->contents;
-        else if (!number_contents(all, array, total, &content)) return false;
+        else if (!number_contents(all, array, total, &content)) return FCP_E_NO_MEMORY;
         a->array = *array;
         a->total = total;
         a->content = 0;
-        if (content != before && !learn(a)) return false;
+        fcp_code code = content == before ? FCP_OK : learn(a, stop);
+        if (code != FCP_OK) return code;
         a->content = content;
     }
-    return true;
+    return FCP_OK;
 }
 
 size_t box_arrays_bytes(const box_arrays *all) {

@@ -2,6 +2,7 @@
 #ifndef FCPC_BOX_ARRAY_H
 #define FCPC_BOX_ARRAY_H
 #include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* Elements are counted from an array's first, row by row where it has columns. Those of a run are v, v + s, v + 2 s,
  * and so on. */
@@ -46,8 +47,9 @@ typedef struct box_arrays {
 /* Makes room for the arrays that the mask reads; false when out of memory. */
 bool box_arrays_new(box_arrays *a, mc_code mask);
 void box_arrays_free(box_arrays *a);
-/* Learns what the arrays of a sequence hold, in O(elements). False when out of memory. */
-bool box_arrays_bind(box_arrays *a, const mc_env *env);
+/* Learns what the arrays of a sequence hold, in O(elements). `stop` is polled. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED: then
+ * it has to be called again. */
+fcp_code box_arrays_bind(box_arrays *a, const mc_env *env, const volatile int *stop);
 size_t box_arrays_bytes(const box_arrays *a);
 
 /* What elements [from, to) hold, from < to <= total: exactly lo, hi and set. */

@@ -14,7 +14,9 @@
 
 #include <stdlib.h>
 
-enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8 };
+#include "runtime/base/stop.h"
+
+enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8, STOP_RECORDS = 65536 };
 
 typedef struct interval {
     int64_t lo, hi;
@@ -186,7 +188,7 @@ static summary summarise_record(const mc_bands *s, uint32_t i) {
     return out;
 }
 
-static bool build(const mc_bands *s, levels *out, size_t *bytes) {
+static bool build_levels(const mc_bands *s, levels *out, size_t *bytes, const volatile int *stop) {
     uint32_t below = s->row_count;
     for (uint32_t l = 0; l < LEVELS_MAX && below > FEW_RECORDS; l++) {
         uint32_t count = (below + FAN - 1) / FAN;
@@ -195,6 +197,7 @@ static bool build(const mc_bands *s, levels *out, size_t *bytes) {
         out->count = l + 1;
         *bytes += count * sizeof *out->at[l];
         for (uint32_t i = 0; i < below; i++) {
+            if (i % STOP_RECORDS == 0 && fcp_stop_asked(stop)) return false;
             const summary one = l ? out->at[l - 1][i] : summarise_record(s, i);
             summary *to = &out->at[l][i / FAN];
             if (i % FAN == 0) {
@@ -209,14 +212,14 @@ static bool build(const mc_bands *s, levels *out, size_t *bytes) {
     return true;
 }
 
-bands_index *bands_index_new(const mc_bands *bands, uint32_t count) {
+bands_index *bands_index_new(const mc_bands *bands, uint32_t count, const volatile int *stop) {
     size_t size = sizeof(bands_index) + count * sizeof(levels);
     bands_index *index = calloc(1, size);
     if (!index) return NULL;
     index->count = count;
     index->bytes = size;
     for (uint32_t i = 0; i < count; i++)
-        if (!build(&bands[i], &index->of[i], &index->bytes)) {
+        if (!build_levels(&bands[i], &index->of[i], &index->bytes, stop)) {
             bands_index_free(index);
             return NULL;
         }

@@ -10,8 +10,8 @@
 
 /* Summaries of bands over many rows: which keys some row of them allows, which all do. */
 typedef struct bands_index bands_index;
-/* Of `count` bands, borrowed. NULL: out of memory; programs do without it, only slower. */
-bands_index *bands_index_new(const mc_bands *bands, uint32_t count);
+/* Of `count` bands, borrowed. NULL: out of memory, or `stop` was set; programs do without it, only slower. */
+bands_index *bands_index_new(const mc_bands *bands, uint32_t count, const volatile int *stop);
 void bands_index_free(bands_index *index);
 size_t bands_index_bytes(const bands_index *index);
 

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/stop.h"
+
 /* value(j) = v + s * (j - start), from start to the next segment's; every value fits int64. */
 typedef struct segment {
     int64_t v, s;
@@ -32,6 +34,7 @@ struct rows {
     /* of the row being solved */
     uint32_t used, width;
     uint64_t elements;
+    const volatile int *stop;
     const mc_bands *bands; /* of the node being solved, where it reads any */
 };
 
@@ -52,6 +55,15 @@ void rows_free(rows *r) {
 
 size_t rows_bytes(const rows *r) {
     return sizeof *r + r->node_room * sizeof *r->nodes + r->pool_room * sizeof *r->pool;
+}
+
+void rows_set_stop(rows *r, const volatile int *stop) { r->stop = stop; }
+
+uint32_t rows_segments(const rows *r, const box_program *program) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < program->count; i++)
+        if (r->nodes[i].count > most) most = r->nodes[i].count;
+    return most;
 }
 
 /* --- bits ------------------------------------------------------------------------------------------------------- */
@@ -437,6 +449,10 @@ bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *
     for (int64_t h = b->lo[BOX_H]; h < h_end; h++)
         for (int64_t q = b->lo[BOX_Q]; q < q_end; q++) {
             uint32_t fault = 0;
+            if (fcp_stop_asked(r->stop)) {
+                *out = (rows_result){.stopped = true};
+                return true;
+            }
             row_end end = solve_row(r, program, b, q, h, &fault);
             if (end == ROW_NO_MEMORY) return false;
             out->rows++;

@@ -9,6 +9,7 @@ typedef struct blind blind;
  * evaluate, in all, before it gives up. NULL: out of memory. */
 blind *blind_new(mc_code mask, uint32_t heads, uint64_t effort);
 void blind_free(blind *b);
+void blind_set_stop(blind *b, const volatile int *stop); /* as cells_set_stop */
 
 /* Of a sequence: rows are counted from its first query. Where the mask names h, a row is a query of one head. */
 typedef struct blind_rows {
@@ -18,7 +19,7 @@ typedef struct blind_rows {
     bool at_least;         /* the search was given up: there may be more */
 } blind_rows;
 
-fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out); /* FCP_E_NO_MEMORY */
+fcp_code blind_find(blind *b, const mc_env *env, blind_rows *out); /* FCP_E_NO_MEMORY, FCP_E_INTERRUPTED */
 
 /* After a call that found none: is it certain that no shorter sequence has any? */
 bool blind_never(const blind *b);

@@ -125,7 +125,7 @@ static void bind_bands(cells *c, const mc_env *env) {
             if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count)
                 count = (uint32_t)c->mask.nodes[i].imm + 1;
         bands_index_free(c->bands);
-        c->bands = bands_index_new(env->bands, count);
+        c->bands = bands_index_new(env->bands, count, c->stop);
         c->bound = env->bands;
     }
     c->base->bands = env->bands;
@@ -134,15 +134,16 @@ static void bind_bands(cells *c, const mc_env *env) {
 
 fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
-    if (!box_arrays_bind(&c->arrays, env)) {
+    fcp_code code = box_arrays_bind(&c->arrays, env, c->stop);
+    if (code != FCP_OK) {
         c->base_n = -1;
-        return FCP_E_NO_MEMORY;
+        return code;
     }
     if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
         box_program_make(c->mask, env, &c->arrays, c->base);
     bind_bands(c, env);
     c->base_n = env->n;
-    return FCP_OK;
+    return cells_stopped(c) ? FCP_E_INTERRUPTED : FCP_OK;
 }
 
 /* *out is 0 where what the mask reads comes but once. */
@@ -212,8 +213,10 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->lanes = lanes_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
+    c->elements = elements_new();
+    c->slot = FCP_NONE;
     if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends ||
-        !c->lanes || !c->key || !c->rows) {
+        !c->lanes || !c->key || !c->rows || !c->elements) {
         cells_free(c);
         return NULL;
     }
@@ -233,6 +236,8 @@ void cells_free(cells *c) {
     lanes_free(c->lanes);
     free(c->key);
     rows_free(c->rows);
+    elements_free(c->elements);
+    free(c->open);
     stack_free(&c->stack);
     free(c->spans);
     arena_free(&c->keys);
@@ -248,7 +253,12 @@ void cells_free(cells *c) {
     free(c);
 }
 
-void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
+void cells_set_stop(cells *c, const volatile int *stop) {
+    c->stop = stop;
+    rows_set_stop(c->rows, stop);
+}
+void cells_set_threads(cells *c, unsigned threads) { elements_set_threads(c->elements, threads); }
+void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
 
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
@@ -303,11 +313,23 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     return FCP_OK;
 }
 
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t width = env->n < FCP_CELL ? (uint64_t)env->n : FCP_CELL;
+    const cell_rect column = {.hi = {down, 1}};
+    uint64_t sum[3] = {0};
+    fcp_code code = cells_set_sequence(c, env);
+    if (code == FCP_OK && down && width) code = count_rect(c, &column, c->base, sum);
+    *out_rows = width ? sum[2] / width : 0;
+    return code;
+}
+
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
     size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total;
-    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes);
+    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes) + elements_bytes(c->elements);
+    bytes += c->open_room * sizeof *c->open;
     bytes += bands_index_bytes(c->bands);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
     bytes += box_program_size(c->mask.count) + c->mask.count * per_node;

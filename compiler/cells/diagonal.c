@@ -57,6 +57,7 @@ static fcp_code add_found(finder *f, int64_t first, int64_t end, uint64_t value)
 /* Appends the runs of t in [first, end), whole units. */
 static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_program *p) {
     cells *c = f->c;
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     box d = *f->b; /* every q - k of those units, over one column */
     d.lo[BOX_Q] = f->b->lo[BOX_Q] + first * f->unit;
     d.hi[BOX_Q] = f->b->lo[BOX_Q] + end * f->unit;
@@ -184,6 +185,7 @@ static fcp_code emit_cut(const diagonal_row *d, int64_t first, int64_t end) {
         box unit = d->b;
         uint64_t value;
         bool any;
+        if (cells_stopped(d->c)) return FCP_E_INTERRUPTED;
         unit.lo[BOX_K] += i * (int64_t)d->unit;
         if (unit.lo[BOX_K] + (int64_t)d->unit < unit.hi[BOX_K]) unit.hi[BOX_K] = unit.lo[BOX_K] + (int64_t)d->unit;
         code = cut_value(d, &unit, d->r - i, &value, &any);

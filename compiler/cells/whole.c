@@ -14,6 +14,8 @@
 
 typedef unsigned __int128 wide_count;
 
+enum { STOP_CELLS = 255, STOP_ROWS = 65535 }; /* after so many, and one, `stop` is looked at again */
+
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
 enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
@@ -47,6 +49,7 @@ static uint64_t cells_in(uint64_t positions) { return (positions + FCP_CELL - 1)
 /* Adds the cells of box b, one position wide but in dimension d, where they begin at its first. */
 static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p, strip *out) {
     const uint64_t side = box_side(b, d), cell_count = cells_in(side);
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     stack_mark mark = stack_here(&c->stack);
     box_class cls;
     fcp_code code = cells_classify(c, b, &p, &cls);
@@ -233,7 +236,7 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
 }
 
 /* One column of cells under a bound and a line; v and w: how many positions each allows. */
-static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
+static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
                                uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
     uint64_t least, most, sum, line[4], at[4];
@@ -245,6 +248,7 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
     uint64_t i = line[2] > at[2] ? line[2] : at[2];
     const uint64_t end = line[3] < at[3] ? line[3] : at[3];
     for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
+        if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
         const int64_t lo = (int64_t)(i * FCP_CELL);
@@ -301,7 +305,7 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
         at[along] = from;
         const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
         for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp(first + step * j, (uint64_t)side);
-        code = column_of_both(b, x, v, up, w, count, here);
+        code = column_of_both(c, b, x, v, up, w, count, here);
     }
     for (int i = 0; i < 3; i++)
         if (__builtin_add_overflow(out[i], here[i], &out[i])) return FCP_E_PLAN_SIZE;
@@ -336,7 +340,7 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
     return sum <= UINT64_MAX;
 }
 
-static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
+static fcp_code count_line(const cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     uint64_t pairs;
     if (!cells_line_pairs(b, p, &pairs)) return FCP_OK;
     const form *f = &p->nodes->f;
@@ -344,6 +348,7 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
     const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
     const int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
     for (uint64_t r = 0; r < down; r++) {
+        if ((r & STOP_ROWS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
         uint64_t last = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height, at[4];
         const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1;
         uint64_t x = clamp(first + step * (int64_t)(r * FCP_CELL) + add, width);
@@ -362,7 +367,7 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
 fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known) {
     *out_known = false;
     if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
-    if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
+    if (p->count == 1 && p->on_q && p->on_k) return count_line(c, b, p, out, out_known);
     if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
     const bool one = !p->on_q || !p->on_k;
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;

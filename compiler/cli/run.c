@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/npy.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "compiler/cli/cmd.h"
@@ -94,8 +95,6 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
         return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
-    if (code == FCP_OK)
-        code = cmd_check_outputs(line, (cmd_option[]){OPT_OUT, OPT_LSE, OPT_DQ, OPT_DK, OPT_DV}, 5, err);
     return code;
 }
 
@@ -181,8 +180,8 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
 
 static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
     static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
-    const fcp_start start = {.id_file = line->value[OPT_ID_FILE]};
-    fcp_session_options options = {.backend = line->value[OPT_BACKEND],
+    const fcp_start start = {.size = sizeof start, .id_file = line->value[OPT_ID_FILE]};
+    fcp_session_options options = {.size = sizeof options, .backend = line->value[OPT_BACKEND],
                                    .transport = line->value[OPT_TRANSPORT],
                                    .start = &start,
                                    .compute_threads = (uint32_t)work->threads,
@@ -228,8 +227,7 @@ static fcp_code collect(const fcp_plan *plan, job *work, unsigned set, fcp_error
 static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     if (!work->check) return FCP_OK;
     fcp_check_options options = {.passes = passes_of(work), .first = work->first, .count = work->count,
-                                 .work = work->check_all ? 0 : CHECK_WORK, .threads = (unsigned)work->threads,
-                                 .stop = cmd_stop()};
+                                 .work = work->check_all ? 0 : CHECK_WORK, .threads = (unsigned)work->threads};
     double start = cmd_now();
     fcp_code code = fcp_check_units(plan, &options, &work->sample, &work->sample_count, err);
     if (code == FCP_OK && work->sample && fcp_session_processes(work->session) > 1) {
@@ -243,9 +241,7 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     }
     if (code != FCP_OK) return code;
     cmd_doing("checking against the definition");
-    cmd_polled();
     code = fcp_check_run(plan, &options, &work->packed, &work->report, err);
-    cmd_unpolled();
     cmd_done();
     work->check_seconds = cmd_now() - start;
     return code;
@@ -280,29 +276,23 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
 
 /* Writes all outputs, or none: every file is complete before the first gets its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
-    fcp_beside file[FCP_TENSORS];
+    cmd_file file[FCP_TENSORS];
     fcp_code code = FCP_OK;
-    int opened = 0;
-    cmd_polled();
-    for (int t = 0; t < FCP_TENSORS; t++) file[t] = (fcp_beside){.fd = -1};
+    for (int t = 0; t < FCP_TENSORS; t++) file[t] = CMD_FILE_NONE;
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
-        const char *path = line->value[tensor_option[t]];
         uint64_t dims[3];
         uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
         fcp_npy_type type = fcp_npy_type_of(fcp_tensor_dtype(&work->shape, (fcp_tensor)t));
-        int why = fcp_beside_open(&file[t], path);
-        code = why ? cmd_cannot_write(path, why, err)
-                   : fcp_npy_write(&file[t], type, count, dims, work->packed.t[t], err);
-        opened = t + 1;
+        code = cmd_file_open(&file[t], line->value[tensor_option[t]], err);
+        if (code == FCP_OK) code = fcp_npy_write(&file[t].file, type, count, dims, work->packed.t[t], err);
     }
-    cmd_unpolled();
-    if (code == FCP_OK && *cmd_stop()) code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
-    for (int t = 0; t < opened; t++) {
-        int why = code == FCP_OK && (work->outputs & 1u << t) ? fcp_beside_commit(&file[t]) : 0;
-        if (why) code = cmd_cannot_write(line->value[tensor_option[t]], why, err);
-        fcp_beside_abandon(&file[t]);
+    cmd_hold(); /* an interruption finds all of them in their places, or none */
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        if (code == FCP_OK && work->outputs & 1u << t) code = cmd_file_commit(&file[t], err);
+        cmd_file_abandon(&file[t]);
     }
+    cmd_release();
     return code;
 }
 
@@ -424,8 +414,7 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
         json_end(&j);
     }
     json_end(&j);
-    if (wrong) cmd_json_error(&j, wrong);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, wrong);
     json_end(&j);
     input->json_told = true;
     return cmd_json_print(&j, err);

@@ -43,7 +43,7 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
     json_u64(&j, "memory_peak_bytes", input->plan->summary->memory_peak_bytes);
     json_u64(&j, "memory_cap_bytes", input->plan->problem->memory_cap);
     json_double(&j, "seconds", seconds);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);
 }

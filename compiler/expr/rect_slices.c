@@ -14,7 +14,8 @@
 #include <string.h>
 
 #include "runtime/base/npy.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/names.h"
 #include "compiler/expr/slice_sources.h"
 
 enum { FILE_MAX = 1 << 30, FIELDS = 5 };
@@ -24,7 +25,7 @@ enum { FILE_MAX = 1 << 30, FIELDS = 5 };
 
 /* The kind that a name says; SLICE_KINDS: none, reported. */
 static uint32_t kind_of(sema *s, const expr *e) {
-    int kind = e->kind == EXPR_NAME ? sema_find_word(bands_kinds, SLICE_KINDS, e->name) : -1;
+    int kind = e->kind == EXPR_NAME ? words_find(bands_kinds, SLICE_KINDS, e->name) : -1;
     if (kind >= 0) return (uint32_t)kind;
     if (e->kind == EXPR_NAME) diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is not a kind of piece", e->name);
     else diag_error(s->d, FCP_E_ARGUMENT, e->at, "this is not a kind of piece");
@@ -369,7 +370,9 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     if (!bytes) return false;
     t.bytes = bytes;
     bool npy = sema_is_npy(from->path, bytes, t.size);
-    bool good = npy ? read_npy(s, &t, string->at, from) : read_text(s, &t, string->at, from);
+    bool good = npy ? read_npy(s, &t, string->at, from)
+                    : sema_plain_text(s, from->path, string->at, FCP_E_FIELD_FILE, bytes, &t.size) &&
+                          read_text(s, &t, string->at, from);
     if (good && !from->count) {
         diag_error(s->d, FCP_E_SLICES, string->at, "'%s' holds no slices", from->path);
         good = false;

@@ -19,6 +19,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
+#include "compiler/sema/array_values.h"
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
@@ -359,7 +360,7 @@ static bool sink_file(sema *s, const expr *e, double *out) {
         return true;
     }
     program_array a = {0};
-    if (!sema_read_table(s, "sink", e, &a)) return false;
+    if (!sema_read_table(s, "sink", e, true, &a)) return false;
     if (a.record.columns || a.record.count != heads) {
         if (a.record.columns) diag_error(s->d, FCP_E_HEADS, e->at, "sink has two dimensions");
         else

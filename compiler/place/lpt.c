@@ -1,9 +1,9 @@
-/* lpt.c: longest processing time first under a token cap, and what a placement costs.
+/* lpt.c: longest processing time first under a token cap.
  *
  * requires  tokens[b] <= block for every block (else the cap is kept where it can be); work that adds up within 64
  *           bits.
  * gives     a home for every block; no rank holds more than floor(mean) + block tokens.
- * cost      O(blocks (log ranks + log sizes)), sizes: distinct token counts; measuring is O(reads + blocks + ranks).
+ * cost      O(blocks (log ranks + log sizes)), sizes: distinct token counts.
  * units     work in allowed pairs, lengths in tokens.
  * source    Graham, "Bounds on multiprocessing timing anomalies" (1969), for the rule; Fredman et al., "The pairing
  *           heap" (1986), for the queues. FCP adds the cap and the zig-zag.
@@ -163,7 +163,7 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
     set_queue(&q, all, q.best[q.leaves + all]);
 
     for (uint32_t i = 0; i < in->blocks; i++) {
-        if (in->stop && !(i & 4095) && *in->stop) return FCP_E_INTERRUPTED;
+        if (!(i & 1023) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         uint32_t b = (uint32_t)order[i], t = in->tokens[b];
         uint32_t r = first_from(&q, sizes_within(sizes, count, t));
         if (r == FCP_NONE) { /* only when a block is larger than `block`: least loaded of all, and over the cap */
@@ -176,51 +176,5 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
         put(&q, sizes_within(sizes, count, room[r]), r);
         out_home[b] = r;
     }
-    return FCP_OK;
-}
-
-/* --- cost --------------------------------------------------------------------------------------------------------- */
-
-fcp_code place_measure(const place_input *in, arena *scratch, const uint32_t *home, place_cost *out) {
-    uint32_t ranks = in->ranks, gpus = in->gpus ? in->gpus : 1;
-    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *held = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
-    uint32_t *rank_seen = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
-    uint32_t *node_seen = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
-    uint64_t *sends = ARENA_ZNEW(scratch, uint64_t, ranks + (size_t)1);
-    if (!first || !held || !rank_seen || !node_seen || !sends) return FCP_E_NO_MEMORY;
-    *out = (place_cost){0};
-    for (uint32_t b = 0; b < in->blocks; b++) first[home[b] + 2]++;
-    for (uint32_t r = 1; r < ranks; r++) first[r + 1] += first[r];
-    for (uint32_t b = 0; b < in->blocks; b++) held[first[home[b] + 1]++] = b;
-
-    for (uint32_t r = 0; r < ranks; r++) { /* rank_seen, node_seen: newest rank, node + 1 that read the KV block */
-        uint32_t node = r / gpus;
-        uint64_t work = 0, tokens = 0, received = 0;
-        for (uint32_t i = first[r]; i < first[r + 1]; i++) {
-            uint32_t b = held[i];
-            work += in->work[b];
-            tokens += in->tokens[b];
-            out->work_total += in->work[b];
-            if (in->work[b] > out->work_heaviest) out->work_heaviest = in->work[b];
-            for (uint32_t e = in->reads_start[b]; e < in->reads_start[b + 1]; e++) {
-                uint32_t j = in->reads[e];
-                if (rank_seen[j] == r + 1) continue;
-                rank_seen[j] = r + 1;
-                if (home[j] == r) continue;
-                sends[home[j]]++;
-                received++;
-                out->tokens_moved += in->tokens[j];
-                if (node_seen[j] == node + 1) continue;
-                node_seen[j] = node + 1;
-                if (home[j] / gpus != node) out->tokens_moved_net += in->tokens[j];
-            }
-        }
-        if (work > out->work_max) out->work_max = work;
-        if (tokens > out->tokens_max) out->tokens_max = tokens;
-        if (received > out->recv_max) out->recv_max = received;
-    }
-    for (uint32_t r = 0; r < ranks; r++)
-        if (sends[r] > out->send_max) out->send_max = sends[r];
     return FCP_OK;
 }

@@ -9,6 +9,7 @@
  */
 #include "compiler/place/place.h"
 
+#include "compiler/base/group.h"
 #include "compiler/problem/problem.h"
 
 enum { WEIGHT_MAX = 64 };
@@ -33,12 +34,14 @@ static void weigh(const problem *p, uint32_t out[FCP_SIDES]) {
         for (int side = 0; side < FCP_SIDES; side++) out[side] = (out[side] + 1) / 2;
 }
 
-fcp_code place_input_of(const problem *p, arena *scratch, place_input *out) {
+fcp_code place_input_of(planning *x, place_input *out) {
+    const problem *p = x->problem;
+    arena *scratch = &x->scratch;
     uint32_t *tokens = ARENA_NEW(scratch, uint32_t, p->block_count), weight[FCP_SIDES] = {1, 1};
     if (!tokens) return FCP_E_NO_MEMORY;
     *out = (place_input){.ranks = p->ranks, .gpus = p->program->gpus, .blocks = p->block_count, .block = p->block,
                          .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k,
-                         .stop = out->stop};
+                         .stop = x->stop};
     if (!p->split) {
         for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
         return FCP_OK;
@@ -63,23 +66,22 @@ fcp_code place_input_of(const problem *p, arena *scratch, place_input *out) {
 
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home) {
     uint64_t *held = ARENA_ZNEW(scratch, uint64_t, p->ranks), cap = place_token_cap(in);
-    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, p->block_count + (size_t)2);
-    uint32_t *reader = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *first = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)2);
+    uint32_t *reader = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1); /* tiles by the KV block they read */
     uint32_t *blocks = ARENA_ZNEW(scratch, uint32_t, p->ranks);
     if (!held || !first || !reader || !blocks) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         held[home[b]] += in->tokens[b];
         blocks[home[b]]++;
     }
-    for (uint32_t t = 0; t < p->tile_count; t++) first[p->tile_k[t] + 2]++;
-    for (uint32_t b = 0; b < p->block_count; b++) first[b + 2] += first[b + 1];
-    for (uint32_t q = 0; q < p->block_count; q++)
-        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) reader[first[p->tile_k[t] + 1]++] = home[q];
+    if (!group_by(p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, first, reader, in->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t best = FCP_NONE;
+        if (!(b & 1023) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         if (p->blocks[b].holds != FCP_HOLDS_KV || blocks[home[b]] == 1) continue;
         for (uint32_t i = first[b]; i < first[b + 1]; i++) {
-            uint32_t r = reader[i];
+            uint32_t r = home[p->tile_q[reader[i]]];
             if (r == home[b]) best = r;
             if (best == home[b]) break;
             if (held[r] + in->tokens[b] <= cap && (best == FCP_NONE || held[r] < held[best])) best = r;

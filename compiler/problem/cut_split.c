@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 
 enum { OPEN = 64, SHARE = 8 };
@@ -92,8 +93,12 @@ static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uin
         }
 }
 
-fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratch, fcp_error *err) {
-    (void)memory;
+fcp_code problem_cut_split(planning *x) {
+    problem *p = x->problem;
+    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+    arena *plan = &x->memory, *scratch = &x->scratch;
     uint64_t full = 0;
     unsigned __int128 work = 0;
     uint32_t rests = 0;
@@ -103,21 +108,23 @@ fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratc
         work += (unsigned __int128)p->queries[s] * p->lengths[s];
     }
     if (full + 2 * (uint64_t)rests > UINT32_MAX / 4)
-        return fcp_fail(err, FCP_E_PLAN_SIZE, "%llu blocks of %u tokens are more than a plan holds",
-                        (unsigned long long)(full + 2 * (uint64_t)rests), p->block);
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "%llu blocks of %u tokens are more than a plan holds",
+                             (unsigned long long)(full + 2 * (uint64_t)rests), p->block);
     size_t room = (size_t)full + 2 * (size_t)rests;
     p->pieces = ARENA_NEW(plan, fcp_piece, room);
     p->blocks = ARENA_NEW(plan, fcp_block, room);
     uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1),
              *other = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
     uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1),
-             *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
+             *first = ARENA_NEW(scratch, uint32_t, rests + (size_t)2);
     uint32_t *member = ARENA_NEW(scratch, uint32_t, rests + (size_t)1);
-    packing *x = ARENA_ZNEW(scratch, packing, 1);
-    if (!p->pieces || !p->blocks || !keys || !other || !bin_of || !first || !member || !x) return FCP_E_NO_MEMORY;
+    packing *packed = ARENA_ZNEW(scratch, packing, 1);
+    if (!p->pieces || !p->blocks || !keys || !other || !bin_of || !first || !member || !packed) return FCP_E_NO_MEMORY;
 
     uint32_t count = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
+        if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
         for (int side = 0; side < FCP_SIDES; side++) {
             uint64_t n = problem_length(p, s, (fcp_side)side);
             for (uint64_t start = 0; start + p->block <= n; start += p->block) {
@@ -131,16 +138,16 @@ fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratc
     }
     sort_u64(keys, other, count);
     work /= (unsigned __int128)SHARE * p->ranks;
-    x->p = p;
-    x->most_work = work > UINT64_MAX ? UINT64_MAX : (uint64_t)work;
+    packed->p = p;
+    packed->most_work = work > UINT64_MAX ? UINT64_MAX : (uint64_t)work;
     for (uint32_t i = 0; i < count; i++) {
+        if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
         uint32_t s = (uint32_t)keys[i];
         const uint32_t rest[FCP_SIDES] = {(uint32_t)(p->queries[s] % p->block), (uint32_t)(p->lengths[s] % p->block)};
-        bin_of[i] = pack(x, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
-        first[bin_of[i] + 2]++;
+        bin_of[i] = pack(packed, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
     }
-    for (uint32_t i = 2; i < x->bins + 2; i++) first[i] += first[i - 1];
-    for (uint32_t i = 0; i < count; i++) member[first[bin_of[i] + 1]++] = (uint32_t)keys[i];
-    add_bins(p, first, x->bins, member);
+    if (!group_by(bin_of, sizeof *bin_of, count, packed->bins, first, member, x->stop)) return FCP_E_INTERRUPTED;
+    for (uint32_t i = 0; i < count; i++) member[i] = (uint32_t)keys[member[i]]; /* the sequence it is a remainder of */
+    add_bins(p, first, packed->bins, member);
     return FCP_OK;
 }

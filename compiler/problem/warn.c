@@ -6,6 +6,7 @@
  *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
  *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells/cells.h).
  */
+#include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
 
 #include <inttypes.h>
@@ -21,9 +22,8 @@ enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 typedef struct batch {
     const struct fcpc_program *program;
     const problem *problem;
-    const volatile int *stop;
+    planning *x;
     diags *d;
-    uint32_t shift;
     uint64_t longest;  /* of keys */
     uint64_t most;     /* queries or keys of a sequence: no position, and no distance, is larger */
     bool by_data;      /* the mask reads arrays: no sequence stands for another */
@@ -34,12 +34,7 @@ typedef struct batch {
     arena *scratch;
 } batch;
 
-static span place(const batch *b, span s) {
-    if (s.source != SPAN_NONE.source) s.source += b->shift;
-    return s;
-}
-
-static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
+static span place(const batch *b, span s) { return planning_span(b->x, s); }
 
 /* order[s]: the sequence at place s by falling length; those equally long stay in order. */
 static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
@@ -128,12 +123,21 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     bool at_least = false;
     blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
     if (!search) return FCP_E_NO_MEMORY;
+    blind_set_stop(search, b->x->stop);
     blind_rows r;
     mc_env env = problem_env(b->problem, b->first);
     fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
-    if (code == FCP_OK && (by_length || b->by_data || !blind_never(search))) {
+    /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than keys */
+    const bool settled = !by_length && !b->by_data && blind_never(search);
+    if (code == FCP_OK && (!settled || b->problem->split)) {
         code = make_lengths(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
+            if (planning_stopped(b->x)) {
+                code = FCP_E_INTERRUPTED;
+                break;
+            }
+            const uint32_t at = b->example[i];
+            if (settled && b->problem->queries[at] == b->problem->lengths[at]) continue;
             env = problem_env(b->problem, b->example[i]);
             if (i || b->example[i] != b->first) code = blind_find(search, &env, &r);
             if (code != FCP_OK) break;
@@ -160,7 +164,7 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
-                 sequences, plural(sequences), rows == 1 ? "s" : "",
+                 sequences, text_plural(sequences), rows == 1 ? "s" : "",
                  rows > example.end - example.first ? "for instance " : "", which, head, s, size);
     diag_hint(b->d,
               "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
@@ -201,23 +205,14 @@ static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *valu
 /* The mask for (q, k) == the mask for (k, q), as code. */
 static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
     mc_builder *builder = mc_builder_new();
-    uint32_t *at = malloc(mask.count * sizeof *at), *places = NULL, roots[2] = {0};
-    bool good = builder && at;
-    for (int side = 0; side < 2; side++) {
-        for (uint32_t i = 0; i < mask.count && good; i++) {
-            const mc_node *x = &mask.nodes[i];
-            const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
-            uint32_t to[4];
-            for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
-            mc_op op = !side ? (mc_op)x->op : x->op == MC_K ? MC_Q : x->op == MC_Q ? MC_K : (mc_op)x->op;
-            at[i] = mc_emit(builder, op, to[0], to[1], to[2], x->imm, to[3], 0);
-            good = at[i] != MC_NONE;
-        }
-        if (good) roots[side] = at[mask.count - 1];
+    uint32_t *places = NULL, roots[2] = {MC_NONE, MC_NONE};
+    if (builder) {
+        roots[0] = mc_emit_renamed(builder, mask, MC_Q, MC_K);
+        roots[1] = mc_emit_renamed(builder, mask, MC_K, MC_Q);
     }
+    bool good = roots[0] != MC_NONE && roots[1] != MC_NONE;
     uint32_t root = good ? mc_emit(builder, MC_IFF, roots[0], roots[1], MC_NONE, 0, MC_NONE, 0) : MC_NONE;
     good = good && root != MC_NONE && mc_extract(builder, root, out, &places, out_count);
-    free(at);
     free(places);
     mc_builder_free(builder);
     return good ? FCP_OK : FCP_E_NO_MEMORY;
@@ -241,7 +236,7 @@ static fcp_code warn_symmetric(batch *b) {
     both.nodes = nodes;
     cells *c = cells_new(both, g->heads);
     code = c ? FCP_OK : FCP_E_NO_MEMORY;
-    if (c) cells_set_stop(c, b->stop);
+    if (c) cells_set_stop(c, b->x->stop);
     uint32_t lengths = each ? b->unlike : 1;
     uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
     bool same = true;
@@ -260,10 +255,10 @@ static fcp_code warn_symmetric(batch *b) {
     return FCP_OK;
 }
 
-fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask,
-                    const volatile int *stop, diags *d, uint32_t shift, arena *scratch) {
-    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch,
-               .by_data = mc_uses(program->mask) & MC_USES_DATA};
+fcp_code warn_batch(planning *x) {
+    const problem *p = x->problem;
+    batch b = {.program = x->program, .problem = p, .x = x, .d = x->d, .scratch = &x->scratch,
+               .by_data = mc_uses(x->program->mask) & MC_USES_DATA};
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
     b.most = b.longest;
@@ -271,6 +266,6 @@ fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const 
         if (p->queries[s] > b.most) b.most = p->queries[s];
     warn_params(&b);
     if (warn_extremes(&b)) return FCP_OK;
-    fcp_code code = warn_blind(&b, mask);
+    fcp_code code = warn_blind(&b, x->cells);
     return code == FCP_OK ? warn_symmetric(&b) : code;
 }

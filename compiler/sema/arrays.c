@@ -1,17 +1,23 @@
-/* arrays.c: fields and tables: declared, found, given to masks, and numbered once it is known which of them are read.
+/* arrays.c: declares fields and tables, finds them for masks and scores, and numbers those that are read.
  *
  * A field is an integer for each token of the batch: batch { field doc = file("doc.npy") }. A table is data of the
- * model: model { table bias = [0.5, 0.25] }. The two share one space of names, in which a mask's own names hide them
- * and in which they hide the prelude's masks. While masks are lowered, an array's number is that of its declaration;
- * finish_arrays then keeps those that the code reads, in the order in which it first does.
+ * model: model { table bias = [0.5, 0.25] }. Fields and tables share one space of names. The names of a mask hide
+ * them, and they hide masks of the prelude.
  *
- * Requires: a parsed program with overrides applied. Cost: O(declarations + code + bytes of the arrays that are read);
- *           a file is read once, a table's when it is first indexed, a field's after the lengths.
+ * While masks are lowered, an array goes by the number of its declaration. sema_finish_arrays then keeps the arrays
+ * that the code reads, and renumbers them in the order in which it first reads them.
+ *
+ * Requires: a parsed program with overrides applied.
+ * Cost:     O(declarations + code + bytes of the arrays). Each file is read once: that of a table when it is first
+ *           indexed, that of a field after the lengths.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/array_values.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 
 const char *sema_array_word(const sema *s, uint32_t array) { return s->arrays[array]->table ? "table" : "field"; }
 
@@ -95,7 +101,7 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
     a->array.declared_hi = to - 1;
 }
 
-/* What file(...) and given(...) are told of a field. */
+/* Checks the arguments of file(...) and given(...). */
 static void check_source(sema *s, array_decl *a) {
     const expr *v = a->value;
     const arg *path = NULL, *range = NULL, *over = NULL;
@@ -147,7 +153,8 @@ static void check_declaration(sema *s, array_decl *a) {
 static bool declare_array(sema *s, const entry *e) {
     uint32_t old = sema_find_array(s, e->key);
     mask *m = sema_find_mask(s, &s->program, e->key);
-    if (sema_find_word(sema_mask_variables, MASK_VARIABLES, e->key) >= 0 || sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->key) >= 0)
+    if (words_find(words_variables, MASK_VARIABLES, e->key) >= 0 ||
+        words_find(words_functions, MASK_BUILTINS, e->key) >= 0)
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
                    "'%s' already has a meaning in every mask; call this something else", e->key);
     else if (m) {
@@ -166,7 +173,7 @@ static bool declare_array(sema *s, const entry *e) {
     return true;
 }
 
-/* The arrays of a plan, with its values. */
+/* Declares the arrays of a plan, with the values that it holds. */
 static bool declare_of_plan(sema *s) {
     for (uint64_t i = 0; s->plan && i < s->plan->arrays_count; i++) {
         const fcp_array *r = &s->plan->arrays[i];
@@ -192,7 +199,7 @@ uint32_t sema_unread_array(sema *s, const char *name) {
 bool sema_declare_arrays(sema *s) {
     if (!declare_of_plan(s)) return false;
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = ast_find_section(x->name);
+        section_id id = words_find_section(x->name);
         for (const entry *e = x->entries; e; e = e->next) {
             if (!e->as || id == SECTION_COUNT) continue; /* an unknown section is reported as such */
             if (id != (e->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL))
@@ -205,56 +212,10 @@ bool sema_declare_arrays(sema *s) {
     return true;
 }
 
-bool sema_override_field(sema *s, const char *typed) {
-    uint32_t number = diag_source(s->d, "--field", typed, strlen(typed), false);
-    if (number == UINT32_MAX) return sema_no_memory(s);
-    const char *equals = strchr(typed, '=');
-    size_t length = equals ? (size_t)(equals - typed) : 0;
-    const span whole = {number, 0, (uint32_t)strlen(typed)}, name_at = {number, 0, (uint32_t)length};
-    if (!length || !equals[1]) {
-        diag_error(s->d, FCP_E_SYNTAX, whole, "--field takes a name and a file: --field doc=doc.npy");
-        return true;
-    }
-    const char *names[64];
-    size_t count = 0;
-    for (section *x = s->program.sections; x; x = x->next)
-        for (entry *e = x->entries; e; e = e->next) {
-            if (e->as != IS_FIELD) continue;
-            if (count < 64) names[count++] = e->key;
-            if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
-            const span path_at = {number, (uint32_t)length + 1, whole.end};
-            expr *call = sema_new_expr(s, EXPR_CALL, whole), *path = sema_new_expr(s, EXPR_STRING, path_at);
-            arg *a = ARENA_ZNEW(s->scratch, arg, 1);
-            if (!call || !path || !a) return sema_no_memory(s);
-            path->name = arena_copy(s->scratch, equals + 1, strlen(equals + 1));
-            if (!path->name) return sema_no_memory(s);
-            *a = (arg){.value = path};
-            call->name = "file";
-            call->name_at = whole;
-            call->args = a;
-            call->arg_count = 1;
-            for (const arg *old = e->value->kind == EXPR_CALL ? e->value->args : NULL; old; old = old->next) {
-                if (!old->name) continue; /* range and over stay */
-                arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
-                if (!copy) return sema_no_memory(s);
-                *copy = *old;
-                copy->next = NULL;
-                a = a->next = copy;
-                call->arg_count++;
-            }
-            e->value = call;
-            return true;
-        }
-    diag_error(s->d, FCP_E_UNKNOWN_NAME, name_at, "the batch has no field '%.*s'", (int)length, typed);
-    const char *nearest = diag_nearest(typed, length, names, count);
-    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    else if (!count) diag_hint(s->d, "declare it first: batch { field %.*s = given }", (int)length, typed);
-    return true;
-}
-
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-bool sema_load_array(sema *s, uint32_t array) {
+/* Reads the values of an array and checks them. `keep` false: does not keep them. */
+static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = 0;
@@ -269,19 +230,22 @@ bool sema_load_array(sema *s, uint32_t array) {
         a->array.file = of->array.file;
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
         if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
-    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, &a->array);
-    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, &a->array);
+    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, keep, &a->array);
+    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, keep, &a->array);
     else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
     a->loaded = good;
     a->wrong = !good;
     return good;
 }
 
+bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
+
 bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
     *out_op = e->c ? MC_LOAD2 : MC_LOAD;
     if (array == ARRAY_ANY) return true;
     array_decl *a = s->arrays[array];
-    if (a->wrong || (a->table && !sema_load_array(s, array))) return false; /* only its values tell a table's type */
+    if (a->wrong) return false;
+    if (a->table && !sema_load_array(s, array)) return false; /* the type of a table is known only from its values */
     bool two = a->array.record.columns != 0, real = a->table && a->array.record.width == MC_F64;
     if (two != (e->c != NULL)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' has %s, so %s", sema_array_word(s, array), a->name,
@@ -364,7 +328,7 @@ void sema_finish_arrays(sema *s) {
     p->fields = names;
     for (size_t c = 0; c < sizeof codes / sizeof *codes; c++)
         for (uint32_t i = 0; i < codes[c].count; i++) {
-            mc_node *x = (mc_node *)&codes[c].nodes[i]; /* the program's own */
+            mc_node *x = (mc_node *)&codes[c].nodes[i]; /* the code is the program's own, so it may be changed */
             if (!reads_array(x->op)) continue;
             uint32_t array = (uint32_t)x->imm;
             if (number[array] == ARRAY_ANY) {
@@ -379,10 +343,14 @@ void sema_finish_arrays(sema *s) {
                     const char *of = s->arrays[a->run_of]->name;
                     to->run_of = arena_copy(&p->arena, of, strlen(of));
                 }
-                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) sema_no_memory(s);
+                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of))
+                    sema_no_memory(s);
             }
             x->imm = number[array];
         }
     p->arrays = arrays;
     p->array_count = count;
+    /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */
+    for (uint32_t i = 0; i < s->array_count && !s->plan; i++)
+        if (number[i] == ARRAY_ANY && s->arrays[i]->run_of == ARRAY_ANY) load(s, i, false);
 }

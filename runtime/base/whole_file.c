@@ -36,9 +36,7 @@ static bool in_proc(const char *path) {
     return statfs(folder, &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
 }
 
-/* Follows links to the name that is to be replaced. *out_target is malloc'd; it is NULL where the path leads to
- * something that is written to directly: no regular file, or an open one, named by way of /proc (/dev/stdout). */
-static int find_target(const char *path, char **out_target) {
+int fcp_beside_target(const char *path, char **out_target) {
     char at[PATH_MAX], to[PATH_MAX];
     *out_target = NULL;
     if ((size_t)snprintf(at, sizeof at, "%s", path) >= sizeof at) return ENAMETOOLONG;
@@ -126,7 +124,7 @@ static int open_temporary(fcp_beside *f) {
 int fcp_beside_open(fcp_beside *f, const char *path) {
     *f = (fcp_beside){.path = path, .fd = -1, .lock = -1};
     if (!*path) return ENOENT;
-    int why = find_target(path, &f->target);
+    int why = fcp_beside_target(path, &f->target);
     if (!why && f->target) why = open_temporary(f);
     else if (!why && (f->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY)) < 0) why = errno;
     if (why) fcp_beside_abandon(f);

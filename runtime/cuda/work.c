@@ -1,15 +1,20 @@
-/* work.c: what a compute queue's instructions put into a rank's compute stream.
+/* work.c: puts the instructions of a compute queue into the rank's compute stream.
  *
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
- * Cost:     work lists are made once per session, linear in the plan; an instruction is one to three launches, and two
- *           clears for each accumulator that it opens.
- * Method:   grids are what the device's multiprocessors hold at once, of attention those that partition.c gives it, or
- *           less where there is less to do; no bit depends on them.
+ * Gives:    work.h.
+ * Method:   a grid has as many blocks as the multiprocessors hold at once, or fewer if there is less to do. Attention
+ *           uses the multiprocessors that partition.c gives it. No bit depends on a grid.
+ * Cost:     work lists are made once for a plan, linear in it. An instruction is one to three launches, and two
+ *           clears for each accumulator that it begins.
  */
+#include "runtime/cuda/work.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/maps.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/kernels/work.h"
 
 enum { ALIGN = 64 };
@@ -40,7 +45,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
-    if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* else dK, dV and dQ: all by keys */
+    if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
@@ -181,40 +186,33 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     float *from[2], *to[2];
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
-    bool first = x->c >= a->homes && !rank->filled[x->c - a->homes];
-    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
+    bool first = fcp_partials_reduce(&rank->partials, x);
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy writes no mark of its own */
     for (int i = 0; !code && i < 2; i++) {
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
         code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),
                                      rank->streams[FCP_COMPUTE], err)
                      : support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
     }
-    if (x->c >= a->homes) rank->filled[x->c - a->homes] = 1;
-    if (x->b >= a->homes) rank->filled[x->b - a->homes] = 0;
     return code;
 }
 
-/* Adds to transient DKV slots need a sum to add to. */
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
-    const fcp_plan *plan = s->plan;
-    const fcp_problem *p = plan->problem;
-    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    const fcp_problem *p = s->plan->problem;
+    fcp_partials_walk walk = {0};
+    uint32_t slot, tokens;
     fcp_code code = FCP_OK;
-    for (uint32_t i = x->a; i < x->a + x->b; i++)
-        for (uint32_t j = plan->visits[i].first_tile; !code && j < plan->visits[i].first_tile + plan->visits[i].tiles; j++) {
-            const fcp_tile *t = &plan->tiles[j];
-            if (t->dkv_slot < a->homes || rank->filled[t->dkv_slot - a->homes]) continue;
-            float *dk, *dv;
-            size_t bytes = (size_t)plan->blocks[t->k_block].tokens * p->kv_heads * p->head_dim * sizeof(float);
-            fcp_arena_dkv(a, t->dkv_slot, &dk, &dv);
-            code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
-            if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
-            rank->filled[t->dkv_slot - a->homes] = 1;
-        }
+    while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &slot, &tokens)) {
+        float *dk, *dv;
+        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
+        fcp_arena_dkv(&rank->arena[FCP_BACKWARD], slot, &dk, &dv);
+        code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
+        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
+    }
     return code;
 }
 
-/* Numbers [first, end) of an accumulator, rounded to the input type in a queue's stream. It marks nothing. */
+/* Rounds numbers [first, end) of an accumulator to the input type, in a queue's stream. It writes no mark. */
 static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
                            uint64_t first, uint64_t end, fcp_error *err) {
     const uint64_t per_block = 2 * FK_SUPPORT_THREADS;

@@ -13,8 +13,8 @@
  * selected, never computed. What a row may not see cannot reach it either where it is not finite (0 x NaN is NaN): a
  * product that would multiply such a row by a masked P of 0 is done pair by pair.
  */
-#include <cblas.h>
 
+#include "runtime/host/blas.h"
 #include "runtime/host/host.h"
 
 /* What the kernels need of a plan, a visit and a head. */
@@ -81,8 +81,9 @@ static void select_masked(const struct view *x, const fcp_job *job, float *s, fl
 /* s = scale * rows * keys^T */
 static void scores(const struct view *x, const fcp_job *job, float scale, const float *rows, const float *keys,
                    float *s) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)job->rows, (int)job->keys, (int)x->d, scale, rows,
-                (int)x->d, keys, (int)x->d, 0.0f, s, FCP_JOB);
+    const int d = (int)x->d;
+    fcp_blas_multiply(&(fcp_product){.rows = (int)job->rows, .columns = (int)job->keys, .inner = d, .a = rows, .a_stride = d,
+                                     .b = keys, .b_stride = d, .b_turned = true, .c = s, .stride = FCP_JOB, .scale = scale});
 }
 
 /* The softmax's argument in log2 units, in w->s; the slopes beside it, if asked for and the plan has a score. */
@@ -101,15 +102,18 @@ static void logits(const struct view *x, const fcp_job *job, const float *q, boo
 /* out[row] += scale * sum over keys of p[row][key] * keys[key]: out and keys dense */
 static void gather(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p, const float *values,
                    float *out) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)x->d, (int)keys, scale, p, FCP_JOB, values,
-                (int)x->d, 1.0f, out, (int)x->d);
+    const int d = (int)x->d;
+    fcp_blas_multiply(&(fcp_product){.rows = (int)rows, .columns = d, .inner = (int)keys, .a = p, .a_stride = FCP_JOB, .b = values,
+                                     .b_stride = d, .c = out, .stride = d, .scale = scale, .keep = 1});
 }
 
 /* out[key] += scale * sum over rows of p[row][key] * values[row]: out has the accumulators' stride */
 static void scatter(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p,
                     const float *values, float *out) {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)keys, (int)x->d, (int)rows, scale, p, FCP_JOB, values,
-                (int)x->d, 1.0f, out, (int)x->kv_stride);
+    const int d = (int)x->d;
+    fcp_blas_multiply(&(fcp_product){.rows = (int)keys, .columns = d, .inner = (int)rows, .a = p, .a_stride = FCP_JOB,
+                                     .a_turned = true, .b = values, .b_stride = d, .c = out, .stride = (int)x->kv_stride,
+                                     .scale = scale, .keep = 1});
 }
 
 static bool allowed(const fcp_mask_bits *bits, uint32_t r, uint32_t c) {

@@ -51,6 +51,8 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
 }
 
 static fcp_code host_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    fcp_code code = fcp_blas_load(err);
+    if (code != FCP_OK) return code;
     fcp_host *host = calloc(1, sizeof *host + workers * sizeof *host->workers);
     if (!host) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u workers", workers);
     host->base = (fcp_device){&fcp_backend_host, plan, workers};
@@ -74,15 +76,8 @@ static void host_release(fcp_device *device, void *memory) {
     free(memory);
 }
 
-static void host_enter(fcp_device *device) {
-    (void)device;
-    fcp_blas_open();
-}
-
-static void host_leave(fcp_device *device) {
-    (void)device;
-    fcp_blas_close();
-}
+static fcp_code host_enter(fcp_device *device, fcp_error *err) { return fcp_blas_open(device->workers, err); }
+static void host_leave(fcp_device *device) { fcp_blas_close(device->workers); }
 
 static void host_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
     (void)device;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/stop.h"
 #include "runtime/plan/file.h"
 
 typedef unsigned long long ull;
@@ -203,7 +204,7 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
           p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype,
                         p->layout, p->strategy, p->topology, p->align);
-    if (!(p->block > 0 && p->block % FCP_CELL == 0))
+    if (!(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0)))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "a block size of %u tokens", p->block);
     if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block)))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block,
@@ -349,12 +350,13 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
+static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     enum { AHEAD = 8 }; /* tiles lie in the order in which they are read, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
+        if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
             __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
         if (!(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
@@ -476,11 +478,12 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-static fcp_code check_transfers(const fcp_plan *plan, fcp_error *err) {
+static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
     uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
+        if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
         unsigned cls = 1u << t->cls;
@@ -502,7 +505,9 @@ static fcp_code check_transfers(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) {
+fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) { return fcp_plan_check_until(given, NULL, err); }
+
+fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, fcp_error *err) {
     fcp_code code = check_counts(given, err);
     fcp_plan view = fcp_plan_view(given);
     const fcp_plan *plan = &view;
@@ -511,10 +516,10 @@ fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) {
     if (!code) code = check_layout(plan, FCP_QUERIES, err);
     if (!code && fcp_plan_split(plan)) code = check_layout(plan, FCP_KEYS, err);
     if (!code) code = check_shapes(plan, err);
-    if (!code) code = check_tiles(plan, err);
+    if (!code) code = check_tiles(plan, stop, err);
     if (!code) code = check_visits(plan, err);
     if (!code) code = check_rounds(plan, err);
     if (!code) code = check_streams(plan, err);
-    if (!code) code = check_transfers(plan, err);
+    if (!code) code = check_transfers(plan, stop, err);
     return code;
 }

@@ -410,8 +410,14 @@ typedef struct fcp_verify_report {
 } fcp_verify_report;
 /* Every index, count and enum is in range. Says nothing of what the plan means. */
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);
+/* The same, with `stop` as for fcp_plan_verify. */
+fcp_code fcp_plan_check_until(const fcp_plan *plan, const volatile int *stop, fcp_error *err);
 fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report,
                          fcp_error *err);
+
+/* Writes the bytes of a plan file to a descriptor. 0, or an errno value; EOVERFLOW: the tables are larger than any
+ * file. */
+int fcp_plan_write(const fcp_plan *plan, int fd);
 
 /* The plan as text, one record a line, so that two plans can be compared line by line; or as one JSON object. `emit`
  * gets one chunk after the other. */

@@ -81,8 +81,13 @@ static int image_write(image *im, int fd) {
     return 0;
 }
 
+static fcp_code too_large(fcp_error *err) {
+    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+}
+
 static fcp_code cannot(const char *path, int why, fcp_error *err) {
     char text[128];
+    if (why == EOVERFLOW) return too_large(err);
     fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
     if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
     fcp_fail(err, code, "cannot write '%.300s': %s", path, text);
@@ -90,23 +95,19 @@ static fcp_code cannot(const char *path, int why, fcp_error *err) {
     return code;
 }
 
-static fcp_code too_large(fcp_error *err) {
-    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+int fcp_plan_write(const fcp_plan *plan, int fd) {
+    image *im = malloc(sizeof *im);
+    int why = !im ? ENOMEM : !image_make(plan, im) ? EOVERFLOW : image_write(im, fd);
+    free(im);
+    return why;
 }
 
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
-    image *im = malloc(sizeof *im);
-    if (!im) return cannot(path, ENOMEM, err);
-    if (!image_make(plan, im)) {
-        free(im);
-        return too_large(err);
-    }
     fcp_beside file;
     int why = fcp_beside_open(&file, path);
-    if (!why) why = image_write(im, file.fd);
+    if (!why) why = fcp_plan_write(plan, file.fd);
     if (!why) why = fcp_beside_commit(&file);
     fcp_beside_abandon(&file);
-    free(im);
     return why ? cannot(path, why, err) : FCP_OK;
 }
 

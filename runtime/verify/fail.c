@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "runtime/base/stop.h"
 #include "runtime/verify/parts.h"
 
 fcp_code fcp_verify_vfail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
@@ -48,5 +49,5 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 }
 
 fcp_code fcp_verify_stopped(const verifier *v) {
-    return v->stop && *v->stop ? fcp_fail(v->err, FCP_E_INTERRUPTED, "interrupted") : FCP_OK;
+    return fcp_stop_asked(v->stop) ? fcp_fail(v->err, FCP_E_INTERRUPTED, "interrupted") : FCP_OK;
 }

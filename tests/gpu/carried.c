@@ -1,12 +1,13 @@
-/* carried.c: NVRTC's symbols over kernels that were compiled beforehand, for machines that gpu-check is carried to.
+/* carried.c: a library with NVRTC's symbols that serves kernels which were compiled in advance, for GPU machines to
+ * which gpu-check is carried.
  *
- * What is asked for is looked up in the folder that GPU_KERNELS names, by a hash of all options and the source. What is not
- * there is compiled by the NVRTC of the machine: the file that GPU_NVRTC names, or where the loader finds one. With
- * GPU_KERNELS_WRITE set what was compiled is kept in the folder, and the caller, which is then a session on the driver that
- * stands in, gets the source instead, marked as one of which the kernels do nothing.
+ * A request is looked up in the folder $GPU_KERNELS, under a hash of all options and the source. If it is not there,
+ * the machine's own NVRTC compiles it: the file that GPU_NVRTC names, or the one that the loader finds. If
+ * GPU_KERNELS_WRITE is set, what was compiled is kept in the folder. The caller is then a session on the driver that
+ * stands in. It gets the source instead of a cubin, with a mark that says that these kernels do nothing.
  *
- * An entry repeats its key; one that does not hold is compiled anew. The folder is our own build's: nothing in it is guarded
- * against an enemy, and what is loaded from it runs on the device.
+ * An entry repeats its key; if that is wrong, the source is compiled again. The folder belongs to our own build.
+ * Nothing in it is guarded against an enemy, and what is loaded from it runs on the device.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,7 +36,7 @@ static int find(void *handle, const char *name, void *slot) {
     return symbol != NULL;
 }
 
-/* The machine's NVRTC; 0: there is none. It stays loaded. */
+/* Loads the machine's own NVRTC. 0: there is none. It stays loaded. */
 static int open_real(real *r) {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
                                         "/usr/local/cuda/lib64/libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"};
@@ -64,12 +65,12 @@ typedef struct entry {
 } entry;
 static const char magic[8] = "gpukern1";
 
-/* FNV-1a, from two beginnings. */
+/* FNV-1a, with two initial values. */
 static void hash(uint64_t key[2], const char *text) {
     for (const unsigned char *c = (const unsigned char *)text;; c++) {
         key[0] = (key[0] ^ *c) * UINT64_C(0x100000001b3);
         key[1] = (key[1] ^ *c) * UINT64_C(0x100000001b3) + 0x9e37;
-        if (!*c) return; /* the end counts, so that texts do not run together */
+        if (!*c) return; /* the NUL counts, so that two texts cannot run together */
     }
 }
 
@@ -112,7 +113,8 @@ static void keep(const uint64_t key[2], const program *p) {
 
 /* --- NVRTC's functions -------------------------------------------------------------------------------------------------- */
 
-/* That of the machine's, or what entries were made by: a line of the folder's file `version`. */
+/* The version of the machine's NVRTC, or of the one that made the entries: a line of the file `version` in the
+ * folder. */
 int nvrtcVersion(int *major, int *minor) {
     real r;
     char path[600];

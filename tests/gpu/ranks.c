@@ -1,15 +1,20 @@
-/* ranks.c: a plan over NCCL by several processes, each a rank of it.
+/* ranks.c: runs a plan over NCCL in several processes, a rank each.
  *
- * Where each rank can have a device of its own, it has; else, where NCCL is 2.30 or later, all of them share the first one, by
- * NCCL's own switch, NCCL_MULTI_RANK_GPU_ENABLE=1; else there are none, and what a single rank sends to itself is all that was
- * tried. The plan first runs in this process on transport local. Each rank is this program again, started with exec, so that it
- * has nothing of a driver that was opened before; it judges its own rows against float64, and compares them with local's. What
- * it prints goes to a file; its last line that begins with a mark says how far it is, or what went wrong. Once one was wrong
- * the others have a moment to end, and are ended; as are all that do not end. Where something is to go wrong in a test of
- * this, that moment begins once it has; and of a rank that is to stop the time is up once it has stopped.
+ * If every rank can have a device of its own, it has. Else, with NCCL 2.30 or later, all share the first device,
+ * which NCCL allows if NCCL_MULTI_RANK_GPU_ENABLE=1 is set. Else there are no such processes, and only a single rank,
+ * which sends to itself, is tried.
  *
- * Requires: an open driver (gpu_open), NCCL. Gives: gpu.h. Files: FOLDER/nccl, removed again where all was right.
- * Cost: the plan five times, and a driver and an NCCL for each rank.
+ * The plan first runs in this process with transport local. Each rank is this program again, started with exec, so
+ * that it inherits nothing of an open driver. It judges its own rows against float64 and compares them with local's.
+ * Its output goes to a file, in which the last line with a certain mark says how far it is or what went wrong. When
+ * one rank is wrong, the others have a moment to end, and are then killed; so are ranks that do not end in time. If a
+ * test lets a rank go wrong, that moment begins when it has; if it lets a rank stop, the time is up as soon as the
+ * rank has stopped.
+ *
+ * Requires: an open driver (gpu_open), NCCL.
+ * Gives:    gpu.h.
+ * Files:    FOLDER/nccl, which is removed if all was right.
+ * Cost:     the plan five times; a driver and an NCCL for each rank.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -66,7 +71,7 @@ static unsigned outputs(const fcp_plan *plan) {
     return set;
 }
 
-/* The outputs, whole and behind each other. */
+/* All outputs, one after the other. */
 static bool keep(const gpu *g, const fcp_plan *plan, const fcp_packed *packed, bool write) {
     char path[PATH];
     fcp_shape shape;
@@ -84,7 +89,7 @@ static bool keep(const gpu *g, const fcp_plan *plan, const fcp_packed *packed, b
     return f && fclose(f) == 0 && good;
 }
 
-/* The rank's rows of all outputs, in both; *rows counts them. */
+/* Compares this rank's rows of all outputs. *rows counts them. */
 static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, const fcp_packed *b, uint64_t *rows, char why[GPU_WHY]) {
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
@@ -149,7 +154,7 @@ static bool check_rank(gpu *g, const fcp_start *start, bool differ, char why[GPU
 
 int gpu_rank(gpu *g, const char *which) {
     char why[GPU_WHY] = "", name[40], id[PATH];
-    fcp_start start = {.id_file = id};
+    fcp_start start = {.size = sizeof start, .id_file = id};
     fcp_error err;
     if (sscanf(which, "%u %u %u", &start.rank, &start.ranks, &start.device) != 3 || start.ranks > RANKS || start.rank >= start.ranks)
         return 2;
@@ -222,7 +227,7 @@ static bool begin_rank(gpu *g, ranks *x, unsigned rank, char why[GPU_WHY]) {
     return !failed;
 }
 
-/* One more thing that is wrong, behind the others. */
+/* Adds one more thing that is wrong to the text. */
 static void blame(char why[GPU_WHY], const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void blame(char why[GPU_WHY], const char *format, ...) {
     va_list args;
@@ -233,7 +238,7 @@ static void blame(char why[GPU_WHY], const char *format, ...) {
     va_end(args);
 }
 
-/* One has ended with this status. */
+/* A rank has ended with this status. */
 static void rank_ended(const gpu *g, ranks *x, unsigned rank, int status, char why[GPU_WHY]) {
     char said[GPU_WHY];
     x->pid[rank] = 0;
@@ -245,7 +250,7 @@ static void rank_ended(const gpu *g, ranks *x, unsigned rank, int status, char w
         blame(why, "rank %u ended by itself with %d, having said: %.250s", rank, WEXITSTATUS(status), said);
 }
 
-/* Those that still run are ended, and named. */
+/* Kills the ranks that still run, and names them. */
 static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
     for (unsigned r = 0; r < x->count; r++) {
         if (!x->pid[r]) continue;
@@ -259,7 +264,7 @@ static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
     }
 }
 
-/* A rank that still runs is the one that a test lets go wrong. */
+/* Does the rank still run that a test lets go wrong? */
 static bool is_to_go_wrong(const gpu *g, const ranks *x) {
     static const char *const ways[] = {"fail", "die", "differ"};
     bool is = false;
@@ -272,7 +277,7 @@ static bool is_to_go_wrong(const gpu *g, const ranks *x) {
     return is;
 }
 
-/* Until all have ended; once one was wrong the others have a moment to say so too. */
+/* Waits until all have ended. When one was wrong, the others have a moment to say what they see. */
 static void wait_all(gpu *g, ranks *x, char why[GPU_WHY]) {
     double begun = fcp_clock();
     fcp_patience left = fcp_patience_of(g->small ? PATIENCE_STANDIN_S : PATIENCE_S, 0.1);

@@ -6,7 +6,7 @@
 /* All of it in one process. */
 static inline void run_local(process *p) {
     const task *x = p->argument;
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = UINT32_MAX};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = UINT32_MAX};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};

@@ -43,8 +43,10 @@
  */
 #include <string.h>
 
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/place/fcp/fcp.h"
+#include "compiler/problem/problem.h"
 
 typedef struct node {
     uint32_t rank, next; /* of the same cluster */
@@ -142,16 +144,9 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     p->s.cluster = parent;
 
     p->s.member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    p->s.member_start = ARENA_ZNEW(scratch, uint32_t, n + (size_t)1);
-    p->s.member_end = ARENA_ZNEW(scratch, uint32_t, n + (size_t)1);
-    if (!p->s.member || !p->s.member_start || !p->s.member_end) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < n; b++) p->s.member_end[parent[b]]++;
-    for (uint32_t c = 0, at = 0; c < n; c++) {
-        p->s.member_start[c] = at;
-        at += p->s.member_end[c];
-        p->s.member_end[c] = p->s.member_start[c];
-    }
-    for (uint32_t b = 0; b < n; b++) p->s.member[p->s.member_end[parent[b]]++] = b;
+    p->s.member_start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
+    if (!p->s.member || !p->s.member_start) return FCP_E_NO_MEMORY;
+    if (!group_by(parent, sizeof *parent, n, n, p->s.member_start, p->s.member, in->stop)) return FCP_E_INTERRUPTED;
     return FCP_OK;
 }
 
@@ -189,7 +184,7 @@ static fcp_code list_items(packing *p, arena *scratch) {
     uint64_t *other = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
     if (!p->items || !p->sizes || !p->sequence || !light || !other) return FCP_E_NO_MEMORY;
     for (uint32_t c = 0; c < n; c++) {
-        uint32_t from = p->s.member_start[c], to = p->s.member_end[c];
+        uint32_t from = p->s.member_start[c], to = p->s.member_start[c + 1];
         need_item all = {0, 0};
         for (uint32_t i = from; i < to; i++) {
             all.work += p->s.work[p->s.member[i]];
@@ -267,7 +262,7 @@ static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_
 
 /* Nodes of a cluster that are looked at: all of a long sequence's, but bounded work over all its blocks. */
 static uint32_t nodes_seen(const packing *p, uint32_t c) {
-    uint32_t blocks = p->s.member_end[c] - p->s.member_start[c];
+    uint32_t blocks = p->s.member_start[c + 1] - p->s.member_start[c];
     return blocks < 1024 ? 4096 : blocks < 8192 ? (1u << 19) / blocks : 64;
 }
 
@@ -345,7 +340,7 @@ static void place_block(packing *p, uint32_t b) {
                                           : needs_best(n, p->work_left[c], p->tokens_left[c], TRIES, p->sends,
                                                        p->most_sends - rest);
         if (r != FCP_NONE) { /* all that is left of the cluster */
-            for (uint32_t i = p->s.member_start[c]; i < p->s.member_end[c]; i++)
+            for (uint32_t i = p->s.member_start[c]; i < p->s.member_start[c + 1]; i++)
                 if (s->home[p->s.member[i]] == FCP_NONE) put(p, p->s.member[i], r);
             needs_take(n, r, p->work_left[c], p->tokens_left[c]);
             p->sends[r] += rest;
@@ -380,7 +375,7 @@ static fcp_code pack(packing *p) {
     p->node_count = 0;
     for (uint32_t c = 0; c < in->blocks; c++) {
         p->work_left[c] = p->tokens_left[c] = 0;
-        p->blocks_left[c] = p->s.member_end[c] - p->s.member_start[c];
+        p->blocks_left[c] = p->s.member_start[c + 1] - p->s.member_start[c];
     }
     for (uint32_t b = 0; b < in->blocks; b++) {
         p->work_left[p->s.cluster[b]] += p->s.work[b];
@@ -389,7 +384,7 @@ static fcp_code pack(packing *p) {
     int64_t open = n->cap * in->ranks;
     needs_reset(n, open - (int64_t)p->total_tokens);
     for (uint32_t i = 0; i < p->item_count; i++) {
-        if (in->stop && !(i & 1023) && *in->stop) return FCP_E_INTERRUPTED;
+        if (!(i & 255) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         uint32_t which = (uint32_t)p->sequence[i];
         uint32_t *block = p->s.member + p->items[which].first, count = p->items[which].count;
         need_item size = p->sizes[which];
@@ -397,7 +392,7 @@ static fcp_code pack(packing *p) {
         n->keep = keep > 0 ? keep : 0;
         open -= size.tokens;
         uint32_t c = p->s.cluster[*block];
-        if (p->s.member_end[c] - p->s.member_start[c] == count) { /* a whole cluster */
+        if (p->s.member_start[c + 1] - p->s.member_start[c] == count) { /* a whole cluster */
             uint32_t r = count > 1 ? needs_best(n, size.work, size.tokens, TRIES, NULL, 0)
                                    : needs_any(n, size.work, size.tokens);
             if (r == FCP_NONE) r = needs_like(n, size.work, size.tokens);
@@ -473,4 +468,9 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
     if (!code) code = place_spread(&p.s, &lists, scratch);
     if (!code) code = place_group_nodes(&p.s, scratch);
     return code;
+}
+
+fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
+    fcp_code code = place_fcp(in, &x->scratch, home);
+    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, home);
 }

@@ -68,7 +68,7 @@ typedef struct place_state {
     uint32_t *run_start; /* reads as runs of consecutive blocks; blocks + 1 */
     place_run *runs;
     uint32_t *cluster;   /* per block: blocks joined by reads, named by their first block */
-    uint32_t *member, *member_start, *member_end; /* cluster c is member[member_start[c] .. member_end[c]) */
+    uint32_t *member, *member_start; /* the blocks of cluster c: member[member_start[c]] to member[member_start[c + 1] - 1] */
     uint32_t most_reads;
 } place_state;
 

@@ -233,10 +233,11 @@ static fcp_code balance(repair *x, arena *scratch) {
             over += left < 0;
         }
         if (!over) break;
-        if (s->in->stop && *s->in->stop) return FCP_E_INTERRUPTED;
+        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
         sort_u64(by_room, other, ranks);
         for (uint32_t i = ranks; i-- > ranks - over;) {
             uint32_t r = (uint32_t)by_room[i];
+            if (!(i & 63) && fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
             for (uint32_t step = 0; step < STEPS && s->left[r] < 0; step++) {
                 if (!relieve(x, r, by_room, ranks, round, sums)) break;
                 done++;

@@ -58,7 +58,7 @@ static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     place_state *s = x->s;
     const uint32_t *tokens = s->in->tokens;
     uint32_t partner[PARTNERS], partners = 0, c = s->cluster[j], best = FCP_NONE, best_rank = FCP_NONE;
-    uint32_t from = s->member_start[c], to = s->member_end[c];
+    uint32_t from = s->member_start[c], to = s->member_start[c + 1];
     if (to - from > MEMBERS) { /* of a large cluster, in order of blocks, those next to j */
         uint32_t low = from, high = to;
         while (high - low > 1) {
@@ -139,7 +139,7 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
             if (x.sends[r] > x.most)
                 busy[count++] = (UINT32_MAX - (x.sends[r] > UINT32_MAX ? UINT32_MAX : x.sends[r])) << 32 | r;
         if (!count) break;
-        if (s->in->stop && *s->in->stop) return FCP_E_INTERRUPTED;
+        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
         sort_u64(busy, other, count);
         done = false;
         for (uint32_t i = 0; i < count; i++)

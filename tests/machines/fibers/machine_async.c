@@ -1,12 +1,13 @@
-/* machine_async.c: barriers in shared memory, barriers of some threads, tensor copies, on the machine of fibers.
+/* machine_async.c: barriers in shared memory, barriers for some threads, and tensor copies, on the machine of fibers.
  *
  * Requires: maps of machine_map_encode.
- * Gives:    the primitives of prim_sm90.h for these, and a failure by name for every misuse that machine.h lists.
- * Method:   a tensor copy is a list of rows of 128 bytes that come in a seeded order, from the moment when it is asked for
- *           until a barrier's wait; which of its phases they count for is the one that is under way. Whoever waits for a
- *           phase acquires what all released who arrived up to it, and the copies up to it.
- * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, in which bits 4 to 6 of an address
- *           are exchanged by exclusive or with bits 7 to 9.
+ * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
+ * Method:   a tensor copy is a list of rows of 128 bytes. They come in an order that the seed draws, between the
+ *           moment when the copy is asked for and the wait for its barrier, and count for the phase that is under way
+ *           then. A thread that waits for a phase learns what all knew who arrived up to it, and sees the copies up
+ *           to it.
+ * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, which replaces bits 4 to 6 of
+ *           an address by their exclusive or with bits 7 to 9.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,8 @@ void fk_barrier_expect_host(fk_u32 address, fk_u32 bytes) { arrive(address, byte
 
 bool machine_phase_over(const thread *t) { return (t->block->barriers[t->waits].phases & 1) != t->seen; }
 
-/* Between the phase that it waited for last and the one that it would now see the end of, there are others. */
+/* Has it missed a phase: are there others between the one that it waited for last and the one whose end it would see
+ * now? */
 bool machine_missed(const thread *t) {
     const barrier *x = &t->block->barriers[t->waits];
     return (int64_t)x->phases > (int64_t)t->phases[t->waits] + (t->phases[t->waits] == -2 ? 2 : 1);
@@ -168,7 +170,7 @@ void fk_arrive_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_ARRIVE_SOME
 
 /* --- tensor copies ------------------------------------------------------------------------------------------------ */
 
-/* A map: the marks, what it says, and a sum over all that. */
+/* A map in memory: a mark, what it says, and a checksum over both. */
 enum { MARK, BASE, DIM, STRIDE = DIM + 3, BOX = STRIDE + 2, SHAPE = BOX + 3, SUM };
 static const fk_u64 map_mark = UINT64_C(0x70616d2d6b662d31);
 
@@ -209,7 +211,7 @@ static machine_map decode(thread *t, const fk_map *map) {
     return x;
 }
 
-/* Row i of a box comes. */
+/* Lets row i of a box arrive. */
 static void row_comes(block *b, box *x, uint32_t i) {
     uint32_t to = x->to + i * ROW, number = x->barrier;
     barrier *counts = &b->barriers[number];

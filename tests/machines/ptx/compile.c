@@ -1,7 +1,8 @@
-/* compile.c: PTX of a source: NVRTC, loaded when first needed, as the runtime calls it but for a virtual architecture.
+/* compile.c: compiles a source to PTX with NVRTC. It does what the runtime does, but for a virtual architecture.
  *
- * Gives: compile.h. What was compiled is kept in $KERNELS, else $B/kernels, by the SHA-256 of the source, the target
- *        and NVRTC's version. Cost: half a second a source that is not there.
+ * Gives: compile.h. A text is kept in $KERNELS, or in $B/kernels, under the SHA-256 of the source, the target and
+ * NVRTC's version.
+ * Cost:  half a second for a source that is not there.
  */
 #include "tests/machines/ptx/compile.h"
 

@@ -1,5 +1,7 @@
-/* The PTX that NVRTC makes of our kernels for mma.sync, executed here, against the definition of attention in float64: masks of
- * the prelude, fields, scores, sinks, every head_dim and type, all kernels of the backward pass; and flaws, which must be found. */
+/* test_ptx.c: executes the PTX that NVRTC makes of the kernels for mma.sync, and compares the results with the
+ * definition of attention in float64: masks of the prelude, fields, scores, sinks, every head_dim and type, all
+ * kernels of the backward pass. Then flaws are put into the PTX, and each must be found.
+ */
 #include <stdlib.h>
 
 #include "tests/machines/ptx/judge.h"
@@ -123,7 +125,7 @@ static char *replaced(const char *text, const char *at, size_t length, const cha
 }
 static char *without(const char *text, const char *at) { return replaced(text, at, strcspn(at, ";") + 1, ""); }
 static char *off_by_16(const char *text, const char *at) { return replaced(text, strchr(at, ']'), 0, "+16"); }
-/* The second and third of the vector behind the first: A's fragments. */
+/* The second and third of the vector after the first: A's fragments. */
 static char *other_order(const char *text, const char *at) {
     char name[4][20], by[100];
     const char *a = strchr(strchr(at, '}'), '{');

@@ -1,6 +1,7 @@
-/* driver.c: the driver that stands in (standin.h says what it is): its devices, contexts and memory, and what other libraries that
- * stand in call of it. streams.c has streams, events and graphs, launches.c what is put into them. Objects are allocated and
- * counted. */
+/* driver.c: the devices, contexts and memory of the driver that stands in (standin.h describes it), and what other
+ * libraries that stand in call of it. streams.c has its streams, events and graphs, launches.c what is put into them.
+ * Every object is allocated and counted, so that a test sees what was not ended.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ bool injected(void) {
     return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
 }
 
-/* They are those that callers think they are. */
+/* Makes the compiler check that the functions have the types that callers think they have. */
 static const fcp_cuda_table table __attribute__((unused)) = {
 #define X(symbol, type) symbol,
     FCP_CUDA_SYMBOLS(X)
@@ -149,7 +150,7 @@ API cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* An allocation is there, or is no longer. */
+/* Counts the bytes of an allocation that was made, or freed. */
 static void count(const allocation *a, bool more) {
     size_t bytes = a->end - a->begin, *now = a->host ? &control.pinned : &control.held[a->context->device];
     size_t *most = a->host ? &control.most_pinned : &control.most_held[a->context->device];
@@ -183,8 +184,8 @@ cu_result memory_end(cu_ptr p, bool host, bool shared) {
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
-    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* it waits for nobody */
-    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
+    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* ncclMemFree does not wait for the device */
+    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* cuMemFree waits for the device */
     *at = a->next;
     count(a, false);
     free(a->memory);

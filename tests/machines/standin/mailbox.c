@@ -1,6 +1,7 @@
-/* mailbox.c: see mailbox.h. Cost: a sparse file of BOX_RING bytes a pair of ranks.
+/* mailbox.c: the shared file of mailbox.h. Cost: a sparse file of BOX_RING bytes for each pair of ranks.
  *
- * The folder goes as soon as all ranks have the file open; else when the process that made it ends in an orderly way. */
+ * The folder is removed when all ranks have the file open, or when the process that made it ends in an orderly way.
+ */
 #include "tests/machines/standin/mailbox.h"
 
 #include <errno.h>
@@ -91,7 +92,7 @@ bool mailbox_dead(const mailbox *m, uint32_t rank) {
     const box_rank *r = &m->box->rank[rank];
     int pid = atomic_load(&r->pid), state = atomic_load(&r->state);
     if (state == BOX_GONE || state == BOX_DEAD) return true;
-    if (state == BOX_FINAL) return false; /* it did all that it had to do */
+    if (state == BOX_FINAL) return false; /* it has ended in an orderly way */
     return pid && kill(pid, 0) && errno == ESRCH;
 }
 

@@ -29,7 +29,7 @@ static bench bench_env(const exprs *e, int root, const mc_env *env) {
     t.key = malloc(box_key_room(t.code.count) * sizeof *t.key);
     t.scratch = malloc(t.code.count * sizeof *t.scratch);
     t.rows = rows_new();
-    cr_assert(box_arrays_new(&t.arrays, t.code) && box_arrays_bind(&t.arrays, env));
+    cr_assert(box_arrays_new(&t.arrays, t.code) && box_arrays_bind(&t.arrays, env, NULL) == FCP_OK);
     box_program_make(t.code, env, &t.arrays, t.base);
     return t;
 }

@@ -1,5 +1,6 @@
 /* test_cells.c: masks to cells and tiles, against every element: counts, classes, entries, shapes, faults. */
 #include "compiler/cells/cells.h"
+#include "tests/support/amount.h"
 #include "tests/support/mask_samples.h"
 
 #include <criterion/criterion.h>
@@ -212,7 +213,7 @@ static void check_all(const exprs *e, int root, int64_t n, uint32_t heads, int s
 
 Test(cells, random_masks) {
     static exprs e;
-    for (int seed = 1; seed <= 1500; seed++) {
+    for (int seed = 1; seed <= (int)amount(500, 1500); seed++) {
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
         uint64_t longest = seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150;
         check_all(&e, root, 1 + (int64_t)draw(&e, longest), 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
@@ -230,7 +231,7 @@ static mc_env draw_env(exprs *e, uint64_t longest, bool apart, array_set *arrays
 
 Test(cells, random_offsets) {
     static exprs e;
-    for (int seed = 10001; seed <= 10700; seed++) {
+    for (int seed = 10001; seed <= 10000 + (int)amount(250, 700); seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, seed % 10 == 0 ? 400 : 150, true, NULL);
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
@@ -241,8 +242,8 @@ Test(cells, random_offsets) {
 Test(cells, random_fields) {
     static exprs e;
     static array_set arrays;
-    unsigned faults = 0, index = 0;
-    for (int seed = 20001; seed <= 22500; seed++) {
+    unsigned faults = 0, index = 0, count = amount(800, 2500);
+    for (int seed = 20001; seed <= 20000 + (int)count; seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150, seed % 4 == 0, &arrays);
         int root = random_mask(&e, (uint64_t)seed, seed % 4, seed % 3 == 0);
@@ -253,7 +254,8 @@ Test(cells, random_fields) {
             }
         faults += check_env(&e, root, &env, 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
     }
-    cr_assert(faults > 200 && faults < 1200 && index > 1500, "%u of 2500 fault, %u read", faults, index);
+    cr_assert(faults > count * 2 / 25 && faults < count * 12 / 25 && index > count * 3 / 5, "%u of %u fault, %u read", faults, count,
+              index);
 }
 
 /* What masks of fields are made of: array 2, which has both positions, and 0 and 1 where they are the same. */
@@ -290,7 +292,7 @@ Test(cells, masks_of_fields) {
     static exprs e;
     static array_set arrays;
     unsigned faults = 0;
-    for (int seed = 40001; seed <= 41000; seed++) {
+    for (int seed = 40001; seed <= 40000 + (int)amount(300, 1000); seed++) {
         e.seed = (uint64_t)seed;
         e.count = 0;
         bool apart = seed % 5 == 0;
@@ -308,7 +310,7 @@ Test(cells, masks_of_fields) {
 Test(cells, random_fields_many_sequences) {
     static exprs e;
     static array_set arrays, tables;
-    for (int seed = 30001; seed <= 30200; seed++) {
+    for (int seed = 30001; seed <= 30000 + (int)amount(70, 200); seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, 100, false, &tables);
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 3, seed % 3 == 0);
@@ -328,7 +330,7 @@ Test(cells, random_fields_many_sequences) {
 /* One object for many lengths: what it remembers from one must be right for the next. */
 Test(cells, random_masks_many_lengths) {
     static exprs e;
-    for (int seed = 5001; seed <= 5150; seed++) {
+    for (int seed = 5001; seed <= 5000 + (int)amount(50, 150); seed++) {
         int root = random_mask(&e, (uint64_t)seed, 2 + seed % 3, seed % 3 == 0);
         mc_node *nodes;
         mc_code code = lower_mask(&e, root, &nodes);
@@ -547,6 +549,50 @@ Test(cells, stops_when_asked) {
     cells_free(c);
     cells_free(NULL);
     free(nodes);
+}
+
+/* Masks in which no two cells are alike: pairs are looked at one by one, by any number of threads, and nothing changes. */
+Test(cells, masks_without_structure) {
+    static exprs e;
+    static array_set arrays;
+    e.seed = 1;
+    mc_env env = {.n = 700, .queries = 700};
+    draw_arrays(&e, &arrays, &env);
+    env.arrays = arrays.array;
+    e.count = 0;
+    int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
+    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
+    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130)));
+    int noise = ex2(&e, MC_LT, ex2(&e, MC_MUL, field_at(&e, q, true), field_at(&e, k, true)),
+                    ex2(&e, MC_MOD, ex2(&e, MC_MUL, sum, sum), num(&e, 701)));
+    int by_length = ex2(&e, MC_EQ, ex2(&e, MC_MOD, ex2(&e, MC_MUL, sum, sum), n), ex2(&e, MC_MOD, product, num(&e, 7)));
+    int heads = ex2(&e, MC_LT, product, ex2(&e, MC_MUL, ex0(&e, MC_H), num(&e, 300)));
+    int causal = ex2(&e, MC_AND, ex2(&e, MC_LE, k, q), mix), periodic = ex2(&e, MC_EQ, product, num(&e, 0));
+    const int masks[] = {mix, noise, by_length, heads, causal, periodic};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        mc_node *nodes;
+        mc_code code = lower_mask(&e, masks[i], &nodes);
+        uint64_t cuts[] = {0, 600, 700};
+        cells *c[3];
+        const cell_entry *entries[3];
+        size_t count[3];
+        uint64_t looked_at = 0;
+        for (unsigned t = 0; t < 3; t++) {
+            c[t] = cells_new(code, 2);
+            cells_set_threads(c[t], t == 2 ? 7 : t);
+            cells_set_done(c[t], t ? NULL : &looked_at);
+            check_env(&e, masks[i], &env, 2, (int)i, c[t]);
+            cr_assert_eq(cells_grid(c[t], &env, cuts, 2, cuts, 2, &entries[t], &count[t], NULL), FCP_OK);
+            cr_assert_eq(count[t], count[0]);
+            cr_assert_eq(memcmp(entries[t], entries[0], count[0] * sizeof **entries), 0);
+        }
+        cells_stats stats;
+        cells_get_stats(c[0], &stats);
+        cr_assert(looked_at > 1000 && looked_at <= stats.elements, "mask %zu: %d of %d", i, (int)looked_at,
+                  (int)stats.elements);
+        for (int t = 0; t < 3; t++) cells_free(c[t]);
+        free(nodes);
+    }
 }
 
 /* The same questions in the same order give the same numbers. */

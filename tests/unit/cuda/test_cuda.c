@@ -7,7 +7,7 @@
 
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
@@ -26,7 +26,7 @@ static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
     fcp_session_options options = {
-        .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
+        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -128,7 +128,7 @@ Test(cuda, models) {
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void refused(const fcp_plan *plan, fcp_code code, const char *part) {
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda"};
     fcp_session *session;
     fcp_error err = {0};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), code, "%s", err.message);
@@ -170,7 +170,7 @@ Test(cuda, refuses) {
 /* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
@@ -227,7 +227,7 @@ Test(cuda, every_call_fails_in_graphs) {
 Test(cuda, says_where) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 3, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_session *session;
     fcp_packed packed = {0};
@@ -325,7 +325,7 @@ Test(cuda, callers_memory) {
     standin *x = stand();
     x->devices = 2;
     fcp_plan *plan = make_plan("causal", 3, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20};
     fcp_session *session;
     fcp_error err;
     caller c;

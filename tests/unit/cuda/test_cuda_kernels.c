@@ -1,7 +1,7 @@
 /* test_cuda_kernels.c: which kernels a device gets, by its shared memory and by what the plan asks for; and what is made of
  * what the driver says that they take. */
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
@@ -14,7 +14,7 @@ static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
 
 /* Both passes, judged; x->launched then says by which kernels. */
 static void run_judged(standin *x, const fcp_plan *plan) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -40,7 +40,7 @@ static void run_judged(standin *x, const fcp_plan *plan) {
 }
 
 static void refused(standin *x, const fcp_plan *plan, fcp_code code, const char *part) {
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda"};
     fcp_session *session;
     fcp_error err = {0};
     x->plan = plan;
@@ -100,7 +100,7 @@ Test(kernels, tables) {
 Test(kernels, what_they_take) {
     standin *x = stand();
     fcp_plan *plan = of_head_dim(64, "");
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda"};
     fcp_session *session;
     fcp_error err = {0};
     x->registers = 256;

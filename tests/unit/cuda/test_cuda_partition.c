@@ -2,14 +2,14 @@
  * on it; green contexts that are absent, refused, or fail their probe. The stand-in has three multiprocessors a device,
  * each of which holds two blocks of anything. */
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
 /* A session of the plan with that partition, both passes, from the second time on as graphs; what it took. */
 static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wanted, int times, fcp_packed *out, char why[400]) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -101,7 +101,7 @@ Test(partition, alone) {
 
 /* What can be wrong with green contexts: the grid alone then keeps the margin, and says why; who insists gets an error. */
 static void goes_without(standin *x, const char *reason) {
-    fcp_session_options options = {.backend = "cuda", .partition = FCP_PARTITION_GREEN};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .partition = FCP_PARTITION_GREEN};
     fcp_session *session;
     fcp_error err = {0};
     fcp_packed packed = {0};
@@ -147,9 +147,9 @@ Test(partition, names) {
     fcp_session *session;
     fcp_error err;
     const char *why;
-    fcp_session_options options = {.backend = "cuda", .partition = (fcp_partition)4};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .partition = (fcp_partition)4};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_E_ARGUMENT);
-    options = (fcp_session_options){.backend = "host"};
+    options = (fcp_session_options){.size = sizeof(fcp_session_options), .backend = "host"};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK);
     cr_assert_eq(fcp_session_partition(session, &why), FCP_PARTITION_NONE);
     fcp_session_free(session);

@@ -2,7 +2,7 @@
  * the maps that those are given, what they compute. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };
@@ -18,7 +18,7 @@ static standin *stand_hopper(int devices) {
 
 /* Every pass `times` times, judged; returns how many kernels were given maps. */
 static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, int times, const char *what) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -91,7 +91,7 @@ Test(cuda_sm90, others) {
 Test(cuda_sm90, rebind) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0), *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session;
     fcp_error err = {0};
     x->plan = plan;
@@ -110,7 +110,7 @@ Test(cuda_sm90, rebind) {
 Test(cuda_sm90, registers) {
     standin *x = stand_hopper(1);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session = NULL;
     fcp_error err = {0};
     x->plan = plan;
@@ -125,7 +125,7 @@ Test(cuda_sm90, registers) {
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     unsigned maps = 0;
     fcp_code last = FCP_OK;
     char what[600] = "";

@@ -6,6 +6,7 @@
 #include "compiler/fcpc.h"
 #include "runtime/host/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plain.h"
 
@@ -40,7 +41,7 @@ static void run_and_check(const char *text, int times) {
     fcp_packed packed = {0}, first = {0};
     fcp_shape shape;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 2, .timeout_s = 60};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2, .timeout_s = 60};
     fcp_plan_shape(plan, &shape);
     cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
     cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK &&
@@ -100,7 +101,7 @@ Test(exec, buffers_and_coalescing) {
     static const char *const strategies[] = {"fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)",
                                              "fcp(coalesce = 4, buffers = 1)", "fcp(coalesce = 2, buffers = 8)",
                                              "fcp(coalesce = 64, buffers = 3)"};
-    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "1500, 256", "causal", strategies[i], "contiguous");
+    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "1100, 256", "causal", strategies[i], "contiguous");
 }
 
 Test(exec, clusters) {

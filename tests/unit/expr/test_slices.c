@@ -352,7 +352,7 @@ Test(slices, boxes_of_random_sets) {
         box_program *program = malloc(box_program_size(code.count)), *special = malloc(box_program_size(code.count));
         box_value *values = malloc(code.count * sizeof *values);
         uint32_t *numbers = malloc(code.count * sizeof *numbers);
-        bands_index *index = seed % 3 ? bands_index_new(bands, 2) : NULL;
+        bands_index *index = seed % 3 ? bands_index_new(bands, 2, NULL) : NULL;
         rows *r = rows_new();
         box_program_make(code, &env, NULL, program);
         program->index = index;

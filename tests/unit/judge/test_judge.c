@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
+#include "runtime/judge/packed.h"
 #include "runtime/base/numeric.h"
 #include "runtime/judge/reference.h"
 #include "runtime/plan/plan.h"

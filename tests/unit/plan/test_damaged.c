@@ -8,6 +8,7 @@
 
 #include "compiler/fcpc.h"
 #include "fuzz/reseal.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/temporary.h"
 
@@ -108,7 +109,7 @@ static void use(const fcp_plan *plan) {
     fcp_plan_shape(plan, &shape);
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK, "%s", err.message);
     fcp_packed_draw(&shape, ALL, 7, &packed);
-    fcp_session_options options = {.compute_threads = 1};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_expect_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s",

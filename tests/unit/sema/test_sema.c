@@ -125,6 +125,26 @@ Test(sema, scale_is_exact) {
     }
 }
 
+/* Pairs of a mask that names h are counted for each head, whether or not h matters in the end. */
+Test(sema, pairs_of_a_mask_that_names_h) {
+    static const struct { const char *mask; uint64_t heads; } masks[] = {
+        {"causal", 1}, {"causal and h >= 0", 4}, {"causal and h * 0 == 0", 4}, {"h * 0 == 0", 4}, {"true", 1},
+        {"causal and (1 > 0 or h < 2)", 4}, {"causal and f(h) where { f(x) = x * 0 == 0 }", 4},
+        {"causal and f(q) where { f(x) = x * 0 == 0 }", 1}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char source[300];
+        snprintf(source, sizeof source, "model { heads = 4 }\nbatch { lengths = [700] }\nmask m = %s\nplan { mask = m }",
+                 masks[i].mask);
+        fcpc_program *p = compile(source);
+        fcp_plan *plan = NULL;
+        cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK, "%s", source);
+        const uint64_t pairs = strstr(masks[i].mask, "causal") ? 700 * 701 / 2 : 700 * 700;
+        cr_expect_eq(plan->summary->pairs, pairs * masks[i].heads, "%s: %" PRIu64, masks[i].mask, plan->summary->pairs);
+        fcp_plan_free(plan);
+        fcpc_program_free(p);
+    }
+}
+
 Test(sema, only_mask_is_the_plans) {
     fcpc_program *p = compile("mask mine(w = 3, deep = true) = q - k < w and deep");
     cr_expect_str_eq(p->mask_name, "mine(w = 3, deep = true)");
@@ -137,7 +157,7 @@ Test(sema, overrides) {
     const char *defines[] = {"cluster.nodes=32",      "plan.block=2K", "plan.strategy.coalesce=8", "buffers = 5",
                              "plan.mask.window = 8K", "lambda.sink=3", "passes=forward",           "kv_heads=2",
                              "batch.lengths=[4 x 2]", "plan.block=1K"};
-    const fcpc_options options = {.defines = defines, .define_count = sizeof defines / sizeof *defines};
+    const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = sizeof defines / sizeof *defines};
     fcpc_program *p = compile_with("plan { mask = lambda(window = 5) ; block = 512 }", &options);
     cr_expect_eq(p->nodes, 32);
     cr_expect_eq(p->block, 1024);
@@ -191,7 +211,7 @@ Test(sema, override_codes) {
                  {"w=true", FCP_E_TYPE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *defines[] = {cases[i].define};
-        const fcpc_options options = {.defines = defines, .define_count = 1};
+        const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = 1};
         static const char source[] =
             "mask mine(w = 3, v = 1) = q - k < w + v\nmask other(v = 4) = q - k < v\nplan { mask = mine }";
         static const char unique[] =
@@ -219,7 +239,7 @@ Test(sema, override_noise) {
             strcat(define, words[(state >> 33) % 30]);
         }
         const char *defines[] = {define};
-        const fcpc_options options = {.defines = defines, .define_count = 1};
+        const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = 1};
         static const char source[] = "mask mine(w = 3) = q - k < w\nplan { mask = mine }";
         fcpc_program *p = NULL;
         if (fcpc_parse_text("a", source, sizeof source - 1, &options, NULL, &p) != FCP_OK) continue;

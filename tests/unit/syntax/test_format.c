@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/fcpc.h"
 #include "compiler/syntax/format.h"
 

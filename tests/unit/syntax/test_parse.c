@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/fcpc.h"
 
 /* Parses and prints; NULL when there are errors (how many: *errors). */
