@@ -24,8 +24,8 @@ typedef struct fcp_beside {
     int lock;         /* keeps the lock until the file has its name */
 } fcp_beside;
 
-/* Follows links to the name that opening would replace; nothing need be there. *out_target is malloc'd. It is NULL where the
- * path leads to something that is written to directly: no regular file, or an open one, named by way of /proc
+/* Follows links to the name that opening would replace; nothing need be there. *out_target is malloc'd. It is NULL
+ * where the path leads to something that is written to directly: no regular file, or an open one, named by way of /proc
  * (/dev/stdout). */
 int fcp_beside_target(const char *path, char **out_target);
 int fcp_beside_open(fcp_beside *f, const char *path);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/base/numeric.h"
+#include "runtime/base/stop.h"
 #include "runtime/judge/parts.h"
 #include "runtime/judge/sample.h"
 
@@ -316,7 +317,7 @@ static void run_task(struct task *t) {
         heads = 1;
     }
     load_keys(t);
-    for (s->row = first; s->row < end && !(run->stop && *run->stop); s->row += STRIP) {
+    for (s->row = first; s->row < end && !fcp_stop_asked(run->stop); s->row += STRIP) {
         s->rows = end - s->row < STRIP ? (uint32_t)(end - s->row) : STRIP;
         for (uint32_t h = first_head; h < first_head + heads; h++) {
             if (by_head || h == first_head) fill_mask(t, h);
@@ -406,7 +407,7 @@ static void *run_tasks(void *argument) {
     uint64_t tasks = tasks_of(run);
     for (;;) {
         uint64_t index = run->next++;
-        if (index >= tasks || (run->stop && *run->stop)) return NULL;
+        if (index >= tasks || fcp_stop_asked(run->stop)) return NULL;
         struct task t;
         bool ok = open_task(&t, run, index);
         if (ok) run_task(&t);
@@ -457,7 +458,7 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     pthread_mutex_destroy(&run->lock);
     free(lengths);
     free(run->order);
-    if (run->stop && *run->stop) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+    if (fcp_stop_asked(run->stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
