@@ -69,24 +69,6 @@ Test(cuda, ranks_and_devices) {
     cr_assert(x->kernels > 0 && x->copies > 0 && x->peer_copies > 0 && x->graph_launches == 0);
 }
 
-/* A batch with fewer blocks than ranks, as the last one of an epoch may be: some ranks have no tokens and no work. */
-Test(cuda, ranks_without_blocks) {
-    static const char *const more[] = {"", "; layout = planned", "; strategy = ring", "; strategy = zigzag"};
-    standin *x = stand();
-    for (unsigned i = 0; i < 4; i++) {
-        char text[400];
-        snprintf(text, sizeof text,
-                 "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 6 }\n"
-                 "batch { lengths = [200] }\nplan { mask = causal; block = 128; passes = forward, backward%s }\n", more[i]);
-        x->devices = 1 + (int)i % 3;
-        x->seed = 70 + i;
-        fcp_plan *plan = gpu_plan("few blocks", text, NULL, 0);
-        if (i < 2) cr_assert(plan->blocks_count < 6, "every rank has a block");
-        run_plan(x, plan, 2, 2, more[i]);
-        fcp_plan_free(plan);
-    }
-}
-
 Test(cuda, graphs) {
     standin *x = stand();
     for (unsigned ranks = 1; ranks <= 8; ranks += ranks < 3 ? 1 : 5) {
