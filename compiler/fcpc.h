@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* The version of this header. fcpc_version gives that of the library that is linked, which may differ. */
-#define FCPC_VERSION "0.1.0"
+#define FCPC_VERSION FCP_VERSION
 const char *fcpc_version(void);
 
 /* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to the
@@ -108,6 +108,14 @@ typedef struct fcpc_field {
     uint64_t count;
 } fcpc_field;
 
+/* How far a long planning is, for whoever watches it from another thread. Most masks are decided for whole blocks of pairs
+ * at a time. A mask without structure, such as (q * k) % 1009 < 13, is not: its pairs are looked at one by one, which takes
+ * seconds from about 64K tokens on. Members are written atomically while fcpc_plan_batch runs. Begin with zeros. */
+typedef struct fcpc_progress {
+    uint64_t expected; /* about how many pairs will be looked at, estimated before the work; 0: too few to wait for */
+    uint64_t done;     /* how many have been */
+} fcpc_progress;
+
 /* A batch of sequences. Everything is borrowed for the call. */
 typedef struct fcpc_batch {
     size_t size;             /* sizeof(fcpc_batch) */
@@ -120,6 +128,7 @@ typedef struct fcpc_batch {
      * score read. */
     const fcpc_field *fields;
     size_t field_count;
+    fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
 

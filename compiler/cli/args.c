@@ -70,6 +70,17 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
             value = arg + 2;
         }
     }
+    const char *metavar = cmd_options[found].metavar;
+    if (cmd_options[found].kind == CMD_SWITCH) { /* the word stands in brackets: "[all]" */
+        const char *next = value ? value : *i + 1 < argc ? argv[*i + 1] : "";
+        bool is_word = strlen(next) == strlen(metavar) - 2 && memcmp(next, metavar + 1, strlen(next)) == 0;
+        if (value && !is_word)
+            return fcp_fail(err, FCP_E_USAGE, "--%s takes no value but %.*s, not '%.100s'", cmd_options[found].name,
+                            (int)strlen(metavar) - 2, metavar + 1, value);
+        if (!value && is_word) (*i)++;
+        out->value[found] = is_word ? next : "";
+        return FCP_OK;
+    }
     if (cmd_options[found].kind != CMD_FLAG) {
         const char *name = cmd_options[found].name;
         if (!value && *i + 1 < argc) value = argv[++*i];

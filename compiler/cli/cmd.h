@@ -40,6 +40,7 @@ typedef enum cmd_command {
 /* What the value of an option is. */
 typedef enum cmd_kind {
     CMD_FLAG,  /* there is none */
+    CMD_SWITCH, /* there is none, or the word that stands in brackets: "[all]" */
     CMD_WORD,  /* a word or number */
     CMD_READ,  /* the path of a file that is read */
     CMD_WRITE  /* the path of a file that is written: it may be none of those that are read */
@@ -109,9 +110,9 @@ typedef enum cmd_kind {
     X(BF16, "bf16", 0, CMD_FLAG, NULL, CMD_BIT(RUN),                                                                   \
       "read and write bfloat16 tensors as uint16; the plan's dtype must be bf16")                                      \
     X(SEED, "seed", 0, CMD_WORD, "N", CMD_BIT(RUN), "draw the inputs from this seed; default 1")                       \
-    X(CHECK, "check", 0, CMD_FLAG, NULL, CMD_BIT(RUN) | CMD_BIT(FMT),                                                  \
-      "run: compare the result with the definition of attention (the default for drawn inputs); fmt: only say "        \
-      "whether the layout differs")                                                                                    \
+    X(CHECK, "check", 0, CMD_SWITCH, "[all]", CMD_BIT(RUN) | CMD_BIT(FMT),                                             \
+      "run: compare the result with the definition of attention (the default for drawn inputs), in a sample of rows where " \
+      "all would take long, or with `all` in every row; fmt: only say whether the layout differs")                      \
     X(WRITE, "write", 'w', CMD_FLAG, NULL, CMD_BIT(FMT), "replace the file by its canonical layout")                   \
     X(NO_CHECK, "no-check", 0, CMD_FLAG, NULL, CMD_BIT(RUN), "do not compare the result with the definition")          \
     X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                              \
@@ -282,6 +283,8 @@ void cmd_guard(const char *path);
 void cmd_unguard(const char *path);
 /* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
 void cmd_doing(const char *what);
+/* Shows how far a planning is, too, until cmd_done. */
+void cmd_watch(const fcpc_progress *planning);
 void cmd_done(void);
 double cmd_now(void); /* seconds, monotonic */
 

@@ -8,6 +8,8 @@
 
 /* Whether the table lists the words that the option's value may be, as in "host|cuda". */
 static bool has_choices(const cmd_option_row *o) { return o->kind == CMD_WORD && strchr(o->metavar, '|'); }
+/* A switch's word may be left out, so that what follows it is not completed as one. */
+static bool takes_value(const cmd_option_row *o) { return o->kind != CMD_FLAG && o->kind != CMD_SWITCH; }
 static bool is_path(const cmd_option_row *o) { return o->kind == CMD_READ || o->kind == CMD_WRITE; }
 static bool belongs(const cmd_option_row *o, int command) { return o->commands & 1u << command; }
 
@@ -46,7 +48,7 @@ void cmd_bash_completion(void) {
          "        case $word in");
     fputs("            ", stdout);
     for (int o = 0, first = 1; o < OPT_COUNT; o++) {
-        if (cmd_options[o].kind == CMD_FLAG) continue;
+        if (!takes_value(&cmd_options[o])) continue;
         if (!first) fputs(" | ", stdout);
         first = 0;
         print_pattern(&cmd_options[o]);
@@ -62,7 +64,7 @@ void cmd_bash_completion(void) {
          "    case $prev in");
     for (int o = 0; o < OPT_COUNT; o++) {
         const cmd_option_row *option = &cmd_options[o];
-        if (option->kind == CMD_FLAG) continue;
+        if (!takes_value(option)) continue;
         fputs("        ", stdout);
         print_pattern(option);
         if (is_path(option))
@@ -111,7 +113,7 @@ static void print_zsh(const char *at) {
 }
 
 static void print_zsh_option(const cmd_option_row *o) {
-    const char *equals = o->kind == CMD_FLAG ? "" : "=";
+    const char *equals = takes_value(o) ? "=" : "";
     fputs("            ", stdout);
     if (strchr("D", o->letter) && o->letter) printf("'*'{-%c,--%s%s}'[", o->letter, o->name, equals);
     else if (o->letter) printf("'(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name, equals);
@@ -119,7 +121,7 @@ static void print_zsh_option(const cmd_option_row *o) {
     else printf("'--%s%s[", o->name, equals);
     print_zsh(o->help);
     putchar(']');
-    if (o->kind != CMD_FLAG) {
+    if (takes_value(o)) {
         putchar(':');
         print_zsh(has_choices(o) ? o->name : o->metavar);
         putchar(':');

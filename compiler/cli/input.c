@@ -123,10 +123,14 @@ static void print_passes(void *context, const planning *x) {
 }
 
 static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
-    const fcpc_batch own = {.size = sizeof own};
+    fcpc_progress progress = {0};
+    const fcpc_batch own = {.size = sizeof own, .progress = &progress};
     const compile_watch watch = {print_passes, input};
-    return compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
-                         &input->plan);
+    cmd_watch(&progress);
+    fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
+                                  &input->plan);
+    cmd_watch(NULL);
+    return code;
 }
 
 static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_error *err) {

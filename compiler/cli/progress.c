@@ -31,6 +31,7 @@ static struct {
     pthread_cond_t changed;
     bool enabled, started;
     const char *what;
+    const fcpc_progress *planning; /* NULL: none, or nobody tells how far it is */
     double since;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -101,6 +102,17 @@ void cmd_unguard(const char *path) {
 
 double cmd_now(void) { return fcp_clock(); }
 
+/* ": 14 % of 17.2 G pairs, about 17 s left", or nothing. Called with the lock held. */
+static void say_how_far(double seconds) {
+    const fcpc_progress *p = progress.planning;
+    const double expected = p ? (double)__atomic_load_n(&p->expected, __ATOMIC_RELAXED) : 0;
+    const double done = p ? (double)__atomic_load_n(&p->done, __ATOMIC_RELAXED) : 0;
+    if (expected == 0 || done == 0) return;
+    const double part = done < expected ? done / expected : 1;
+    fprintf(stderr, ": %.0f %% of %.1f G pairs", 100 * part, expected / 1e9);
+    if (part < 1) fprintf(stderr, ", about %.0f s left", seconds / part * (1 - part));
+}
+
 static void *ticker(void *unused) {
     (void)unused;
     pthread_mutex_lock(&progress.lock);
@@ -118,6 +130,7 @@ static void *ticker(void *unused) {
         if (progress.what && seconds >= 1) {
             line_shown = 1;
             fprintf(stderr, "%s%s ... %.0f s", erase_line, progress.what, seconds);
+            say_how_far(seconds);
             fflush(stderr);
         }
     }
@@ -150,8 +163,15 @@ void cmd_doing(const char *what) {
         if (progress.started) pthread_detach(thread);
     }
     progress.what = what;
+    progress.planning = NULL;
     progress.since = cmd_now();
     pthread_cond_signal(&progress.changed);
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void cmd_watch(const fcpc_progress *planning) {
+    pthread_mutex_lock(&progress.lock);
+    progress.planning = planning;
     pthread_mutex_unlock(&progress.lock);
 }
 
@@ -159,6 +179,7 @@ void cmd_done(void) {
     if (!progress.started) return;
     pthread_mutex_lock(&progress.lock);
     progress.what = NULL;
+    progress.planning = NULL;
     if (line_shown) {
         fputs(erase_line, stderr);
         fflush(stderr);

@@ -6,7 +6,7 @@
 
 #include "compiler/base/json.h"
 #include "compiler/base/real.h"
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/explain/explain.h"
 #include "runtime/plan/plan.h"
 
@@ -176,7 +176,7 @@ static fcp_code tell(diags *d, fcp_code code, const char *message) {
 static fcp_code answer(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                        const fcpc_question *question, diags *d, fcpc_question *asked, explanation *out) {
     fcp_error err;
-    fcp_code code = sized_read(asked, sizeof *asked, question, "fcpc_question", &err);
+    fcp_code code = fcp_sized_read(asked, sizeof *asked, question, "fcpc_question", &err);
     *out = (explanation){0};
     if (code != FCP_OK) return tell(d, code, err.message);
     *out = (explanation){.q = asked->q, .k = asked->k, .n = (int64_t)asked->length, .h = asked->head, .s = asked->logit,

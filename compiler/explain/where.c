@@ -9,6 +9,7 @@
  * Cost:     O(sequences).
  */
 #include "compiler/explain/where.h"
+#include "compiler/sema/lengths.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
  * strings. */
 #include <string.h>
 
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/show/summary.h"
 #include "compiler/show/terminal.h"
 #include "compiler/show/zoom.h"
@@ -62,7 +62,7 @@ static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uin
 
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     const show_options how = {.width = o.width ? o.width : 80, .colour = o.colour, .unicode = o.unicode};
     text t = {0};
@@ -80,7 +80,7 @@ fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, 
 
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     text t = {0};
     arena memory = {0};
@@ -95,7 +95,7 @@ fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, c
 
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
     text t = {0};
@@ -105,7 +105,7 @@ fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, 
 
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     if (!o.part)
         return fcp_fail(err, FCP_E_ARGUMENT, "the counts are of a part of a mask; fcpc_summary_json has a plan's");

@@ -260,11 +260,18 @@ printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_di
 plan scored.fcp scored.plan
 ok "run with a score and sinks" "$fcpc" run scored.plan --json
 holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
+printf 'mask m = k == 0\nmodel { heads = 4; head_dim = 64; dtype = fp32 }\ncluster { gpus = 2 }\nbatch { lengths = [1104] }\nplan { mask = m; block = 128 }\n' > first.fcp
+ok "sums in another order are not wrong" "$fcpc" run first.fcp
+printf 'score far = s * 1000000000000000000.0 * s * 10000000000000000000000.0\nmodel { heads = 2; head_dim = 32; dtype = fp32 }\ncluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; score = far; block = 128 }\n' > far.fcp
+bad "scores that overflow are not right" 1 E704 run far.fcp
+holds "says that nothing is finite" grep -q "o has no finite number" stderr
 
 # The outputs of a run have the right shapes to be the inputs of another.
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
 ok "run on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --out o2.npy --lse lse2.npy --check --json
 holds "checked" json '.ok and .checked and (.tensors | has("dq") | not)'
+ok "check all rows" "$fcpc" run a.plan --check all --json
+holds "how many rows were checked" json '.rows == 1601 * 4 and .rows_checked == .rows and .key_rows == 1601 * 2 and .key_rows_checked == .key_rows and (has("sample") | not)'
 ok "backward on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq1.npy --dk dk1.npy --dv dv1.npy
 ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq2.npy --dk dk2.npy --dv dv2.npy
 holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy && cmp -s dv1.npy dv2.npy'
@@ -521,6 +528,7 @@ bad "a seed that is none" 2 E001 run a.plan --seed=-1
 bad "q without k and v" 2 E001 run a.plan --q o.npy --out out/x
 bad "gradients without do" 2 E001 run a.plan --q o.npy --k dk.npy --v dv.npy --dq out/x
 bad "an unknown pass" 2 E001 run a.plan --pass sideways
+bad "--check with a word it does not know" 2 E001 run a.plan --check=some
 bad "check and no-check" 2 E001 run a.plan --check --no-check
 bad "a command of a later version" 1 E210 sim a.plan
 
@@ -627,7 +635,9 @@ for endless in /dev/zero /dev/urandom; do
     holds "$endless as a plan ends with 1" [ $? = 1 ]
 done
 : > empty
-bad "verify of an empty file" 1 E500 verify empty
+bad "verify of an empty file" 1 E502 verify empty
+holds "says so" grep -q 'empty: error.E502.: the plan is cut short: the file is empty' stderr
+bad "a picture of an empty file" 1 E500 show empty
 holds "says so" grep -q 'empty: error.E500.: is empty: it is neither a plan nor a program' stderr
 printf 'plan { mask = \0causal }' > nul.fcp
 run "$fcpc" nul.fcp
@@ -677,6 +687,7 @@ ok "a part of one" "$fcpc" show alike.fcp --seq 1 --json
 holds "is not alike" json '.view.alike == 1'
 
 if [ -c /dev/full ]; then
+    bad "a full disk under a plan" 1 E011 a.fcp -o /dev/full
     "$fcpc" dump a.plan > /dev/full 2> stderr
     holds "a full disk under stdout" [ $? = 1 ]
     for output in "a.fcp -o" "show a.plan --svg" "show a.plan --html" "run a.plan --out" "emit k.plan -o" "show a.plan --png"; do

@@ -27,7 +27,8 @@ check "install" make B="$B" PREFIX="$work/usr" install
 [ -x "$work/usr/bin/fcpc" ] || { echo "install: $passed passed, $failed failed"; exit 1; }
 for file in bin/fcpc include/fcpc/fcp.h include/fcpc/fcpc.h include/fcpc/errors.def lib/libfcp.a lib/libfcpc.a \
     lib/libfcp.so lib/libfcpc.so lib/libfcp.so.0 lib/libfcpc.so.0 lib/pkgconfig/fcp.pc lib/pkgconfig/fcpc.pc \
-    share/man/man1/fcpc.1 share/bash-completion/completions/fcpc share/zsh/site-functions/_fcpc; do
+    share/man/man1/fcpc.1 share/bash-completion/completions/fcpc share/zsh/site-functions/_fcpc \
+    share/vim/vimfiles/syntax/fcp.vim share/vim/vimfiles/ftdetect/fcp.vim share/fcpc/fcp.tmLanguage.json; do
     check "$file" test -s "$work/usr/$file"
 done
 check "the program runs" "$work/usr/bin/fcpc" --version
