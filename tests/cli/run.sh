@@ -901,28 +901,6 @@ unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
 
-# --- little memory ----------------------------------------------------------------------------------------------------
-# Every command ends by itself. Those that need a large library say that there is no memory for it.
-if [ -z "${SAN:-}" ]; then
-    for limit in 60000 120000 200000; do
-        for command in "--version" "help" "a.fcp -o b.plan" "show a.plan" "show a.fcp --svg b.svg" "verify a.plan" "dump a.plan" \
-            "emit k.plan" "fmt a.fcp" "explain a.fcp 3 2"; do
-            # shellcheck disable=SC2086
-            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
-            holds "with ulimit -v $limit: $command" [ $? = 0 ]
-        done
-        for command in "run a.plan" "show a.plan --png b.png"; do
-            # shellcheck disable=SC2086
-            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
-            status=$?
-            holds "with ulimit -v $limit: $command ends with 0 or 1" [ $status -le 1 ]
-            [ $status = 0 ] || holds "and says why" grep -q 'error.E\(012\|210\).: ' stderr
-        done
-    done
-else
-    echo "skipped: little memory: not with sanitizers"
-fi
-
 # --- interruption -----------------------------------------------------------------------------------------------------
 # This mask must be looked at pair by pair, and there are too many pairs for any machine: only the interruption ends it.
 cat > big.fcp << 'EOF'
