@@ -9,16 +9,17 @@
  *     fcp_session_free(session);
  *     fcp_plan_free(plan);
  *
- * Conventions. A function that can fail returns an fcp_code; FCP_OK is 0. If `err` is not NULL, it is filled on failure.
- * Functions write `out_` parameters only on success. The caller owns what *_create and *_load make and ends it with *_free,
- * which accepts NULL. Nothing prints, exits or keeps global state, except for what the host backend needs of OpenBLAS (see
- * fcp_session_create).
+ * Conventions. A function that can fail returns an fcp_code; FCP_OK is 0. If `err` is not NULL, it is filled on
+ * failure. Functions write `out_` parameters only on success. The caller owns what *_create and *_load make and ends
+ * it with *_free, which accepts NULL. Nothing prints, exits or keeps global state, except for what the host backend
+ * needs of OpenBLAS (see fcp_session_create).
  *
- * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread at a
- * time; different sessions may run in different threads, but of several with the transport "nccl" only one at a time.
+ * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread
+ * at a time; different sessions may run in different threads, but of several with the transport "nccl" only one at a
+ * time.
  *
- * Units: lengths in tokens, sizes in bytes, positions counted from 0. All tensors are dense and row-major, with the shapes that
- * fcp_tensors states.
+ * Units: lengths in tokens, sizes in bytes, positions counted from 0. All tensors are dense and row-major, with the
+ * shapes that fcp_tensors states.
  */
 #ifndef FCP_H
 #define FCP_H
@@ -68,7 +69,8 @@ typedef struct fcp_error {
 
 const char *fcp_code_name(fcp_code code); /* "E200"; "ok" for FCP_OK */
 const char *fcp_code_text(fcp_code code); /* what the code means, in English */
-/* The exit status of a program that ends because of it: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug. */
+/* The exit status of a program that ends because of it: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a
+ * bug. */
 int fcp_code_exit(fcp_code code);
 
 /* Fills *err (when not NULL) with code and a formatted message, and returns code: `return fcp_fail(err, ...)`. */
@@ -93,13 +95,14 @@ const char *fcp_dtype_name(fcp_dtype t); /* "fp32", "fp16", "bf16" */
 
 typedef struct fcp_plan fcp_plan;
 
-/* Loads and verifies a plan. The file is treated as hostile: nothing of it is used before it is checked, and when this
- * returns FCP_OK the verifier has passed. The file stays mapped while the plan lives; replacing it (as fcp_plan_save does) is
- * harmless, but nobody may overwrite or shorten it in place. */
+/* Loads and verifies a plan. The file is treated as hostile: nothing of it is used before it is checked, and when
+ * this returns FCP_OK the verifier has passed. The file stays mapped while the plan lives; replacing it (as
+ * fcp_plan_save does) is harmless, but nobody may overwrite or shorten it in place. */
 fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err);
 /* The same for a plan in memory. The bytes are copied. */
 fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err);
-/* Writes a plan to a file. It writes a temporary file beside `path` and renames it, so on any error `path` is as it was. */
+/* Writes a plan to a file. It writes a temporary file beside `path` and renames it, so on any error `path` is as it
+ * was. If `path` is a symbolic link, the file that it points to is written. A pipe or a device is written directly. */
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
 /* The SHA-256 of the bytes that saving writes. It is the same for the same plan on every machine. */
@@ -125,38 +128,41 @@ typedef struct fcp_span {
     uint32_t length; /* tokens */
     uint64_t start;  /* the first of them, counted from the sequence's first query or key */
 } fcp_span;
-/* The caller's layout: which queries rank `rank` holds (rows of q, o, lse, d_o, dq), as runs in the order in which its
- * tensors have them. Returns the number of tokens. *out_spans points into the plan; out_spans and out_count may be NULL. */
+/* The caller's layout: which queries rank `rank` holds (rows of q, o, lse, d_o, dq), as runs in the order in which
+ * its tensors have them. Returns the number of tokens. *out_spans points into the plan; out_spans and out_count may
+ * be NULL. */
 uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
 /* The same for keys (rows of k, v, dk, dv). Where every sequence has as many keys as queries, it is the same layout. */
 uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
 
-/* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how many
- * queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
+/* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how
+ * many queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
 uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
 /* The same for keys. */
 uint64_t fcp_plan_key_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
-/* The position of a sequence's first query. Keys are at positions 0, 1, 2, ...; a sequence that continues a prompt of 1000
- * keys has its first query at 1000. */
+/* The position of a sequence's first query. Keys are at positions 0, 1, 2, ...; a sequence that continues a prompt of
+ * 1000 keys has its first query at 1000. */
 int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
 
 /* --- execution ---------------------------------------------------------------------------------------------------- */
 
-/* One rank's tensors, dense and row-major, in the caller's layout. Let T be how many queries the rank holds (fcp_plan_layout)
- * and S how many keys (fcp_plan_layout_keys).
+/* One rank's tensors, dense and row-major, in the caller's layout. Let T be how many queries the rank holds
+ * (fcp_plan_layout) and S how many keys (fcp_plan_layout_keys).
  *
  *     q, o, d_o, dq    [T, heads, head_dim]      the plan's dtype
  *     k, v, dk, dv     [S, kv_heads, head_dim]   the plan's dtype
  *     lse              [T, heads]                float32: the natural logarithm of the sum of exponentials
  *
- * The forward pass reads q k v and writes o lse. The backward pass reads q k v o lse d_o and writes dq dk dv. Other members
- * may be NULL, and so may those of a rank without tokens.
+ * The forward pass reads q k v and writes o lse. The backward pass reads q k v o lse d_o and writes dq dk dv. Other
+ * members may be NULL, and so may those of a rank without tokens.
  *
- * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and is z where
- * the row sees no key. The gradient of a sink is the caller's to compute: dz[h] = -sum over rows of exp(z[h] - lse) (d_o . o).
+ * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
+ * is z where the row sees no key. The gradient of a sink is the caller's to compute: dz[h] = -sum over rows of
+ * exp(z[h] - lse) (d_o . o).
  *
- * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host memory
- * (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16 bytes. */
+ * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
+ * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
+ * bytes. */
 typedef struct fcp_tensors {
     const void *q, *k, *v;
     void *o;
@@ -167,8 +173,8 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
-/* On a GPU, copies between ranks need multiprocessors too. The plan says how many attention leaves to them (`margin`), in
- * passes in which a rank of the device sends or receives; this says how. */
+/* On a GPU, copies between ranks need multiprocessors too. The plan says how many attention leaves to them
+ * (`margin`), in passes in which a rank of the device sends or receives; this says how. */
 typedef enum fcp_partition {
     FCP_PARTITION_AUTO,  /* GREEN where it works, else GRID */
     FCP_PARTITION_NONE,  /* attention always has all multiprocessors */
@@ -180,28 +186,30 @@ const char *fcp_partition_name(fcp_partition p); /* "auto", "none", "grid", "gre
 /* The reverse. Returns false, and leaves *out, if there is no such name. */
 bool fcp_partition_find(const char *name, fcp_partition *out);
 
-/* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to the
- * sizeof of the type: start from FCP_SESSION_OPTIONS_INIT or FCP_START_INIT, or write {.size = sizeof(fcp_start), ...} in C.
+/* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to
+ * the sizeof of the type: start from FCP_SESSION_OPTIONS_INIT or FCP_START_INIT, or write {.size = sizeof(fcp_start),
+ * ...} in C.
  *
  * A structure that is smaller than the library's comes from an older caller; the members that it lacks have their
- * default, which is always 0. A larger one comes from a newer caller; it is accepted if all bytes that the library does
- * not know are 0. Otherwise, and if `size` is 0, functions fail with FCP_E_ARGUMENT. */
+ * default, which is always 0. A larger one comes from a newer caller; it is accepted if all bytes that the library
+ * does not know are 0. Otherwise, and if `size` is 0, functions fail with FCP_E_ARGUMENT. */
 
 /* Transport "nccl": which rank of the plan this process is, and how the processes find each other. */
 enum { FCP_ID_BYTES = 128 };
 typedef struct fcp_start {
     size_t size;         /* sizeof(fcp_start) */
-    uint32_t ranks;      /* processes in all, as many as the plan has ranks; 0: ask the environment, as mpirun, srun and torchrun
-                          * leave it, for this and for `rank` */
+    uint32_t ranks;      /* processes in all, as many as the plan has ranks; 0: ask the environment, as mpirun, srun and
+                          * torchrun leave it, for this and for `rank` */
     uint32_t rank;       /* which of them this process is */
-    uint32_t device;     /* 1 + the number of the device to use; 0: the process's number on its machine, modulo the devices */
+    uint32_t device;     /* 1 + the number of the device to use; 0: the process's number on its machine, modulo the
+                          * number of devices */
     const void *id;      /* FCP_ID_BYTES from fcp_start_id, the same in all processes; NULL: by id_file, else by MPI */
-    const char *id_file; /* a path that all processes see, and that one run at a time uses: rank 0 writes the id to it, and the
-                          * file is removed again. NULL: none */
+    const char *id_file; /* a path that all processes see, and that one run at a time uses: rank 0 writes the id to it,
+                          * and the file is removed again. NULL: none */
 } fcp_start;
 #define FCP_START_INIT {sizeof(fcp_start)}
-/* Makes an id of FCP_ID_BYTES, which the caller hands to all processes. Each session of several processes needs a new one.
- * FCP_E_BACKEND: there is no NCCL. */
+/* Makes an id of FCP_ID_BYTES, which the caller hands to all processes. Each session of several processes needs a new
+ * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
 typedef struct fcp_session_options {
@@ -210,79 +218,88 @@ typedef struct fcp_session_options {
     const char *transport;    /* host: "threads"; cuda: "local" (the default) or "nccl" */
     const fcp_start *start;   /* nccl; NULL: all of it from the environment */
     uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor */
-    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Time in which this process is
-                               * stopped (by a debugger, say) does not count */
-    bool host_tensors;        /* nccl: tensors will lie in host memory. They then need room on the device too: with this it is
-                               * taken at once, so that all ranks learn if one has too little, else in the first such run */
-    size_t stage_bytes;       /* cuda: size of each of the two pinned buffers of a device, through which ordinary host memory is
-                               * copied; 0: 4 MiB */
-    uint32_t graph_from;      /* cuda: the run of a pass from which on it is a CUDA graph, counted from 1; 0: 3; UINT32_MAX: never */
-    fcp_partition partition;  /* cuda. GREEN where it does not work is an error (FCP_E_BACKEND or FCP_E_RUN); AUTO then is GRID */
+    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Time in which this
+                               * process is stopped (by a debugger, say) does not count */
+    bool host_tensors;        /* nccl: tensors will lie in host memory. They then need room on the device too. With this
+                               * it is taken at once, so that all ranks learn if one has too little; else in the first
+                               * such run */
+    size_t stage_bytes;       /* cuda: size of each of the two pinned buffers of a device, through which ordinary host
+                               * memory is copied; 0: 4 MiB */
+    uint32_t graph_from;      /* cuda: from which run on a pass is a CUDA graph, counted from 1; 0: 3; UINT32_MAX:
+                               * never */
+    fcp_partition partition;  /* cuda. If green contexts do not work, GREEN is an error (FCP_E_BACKEND or FCP_E_RUN) and
+                               * AUTO is GRID */
     bool mma_sync;            /* cuda: use the kernels for mma.sync also on devices that have faster ones (sm_90a) */
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
 
-/* Makes ready what a plan needs to run: threads or streams, memory, the connections between ranks. The plan must live as long
- * as the session has it. `options` may be NULL.
+/* Makes ready what a plan needs to run: threads or streams, memory, the connections between ranks. The plan must live
+ * as long as the session has it. `options` may be NULL.
  *
- * "host" runs all ranks in this process on its processors. It loads OpenBLAS for matrix products. OpenBLAS's number of threads
- * is a setting of the whole process: while a pass runs it is 1, and afterwards what it was before. At most 32 threads are
- * inside OpenBLAS at once, over all sessions of the process.
+ * "host" runs all ranks in this process on its processors. It loads OpenBLAS for matrix products. OpenBLAS's number
+ * of threads is a setting of the whole process: while a pass runs it is 1, and afterwards what it was before. At most
+ * 32 threads are inside OpenBLAS at once, over all sessions of the process.
  *
- * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans must be bf16
- * or fp16.
+ * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans
+ * must be bf16 or fp16.
  *
- * "cuda" with "nccl" runs one rank, on one device; each other rank is another process, here or on another machine. All processes
- * create their sessions at the same time, from the same plan and with the same options (this is compared), run the same passes
- * in the same order, and free their sessions. If one process does not do its part, the others wait for it, at most timeout_s.
+ * "cuda" with "nccl" runs one rank, on one device; each other rank is another process, here or on another machine.
+ * All processes create their sessions at the same time, from the same plan and with the same options (this is
+ * compared), run the same passes in the same order, and free their sessions. If one process does not do its part, the
+ * others wait for it, at most timeout_s.
  *
- * Errors: FCP_E_BACKEND: no such backend or transport, or a library or device that it needs is missing; FCP_E_NO_MEMORY: the
- * message says how much is needed and how much there is; FCP_E_START: the processes do not find each other, or do not agree;
- * FCP_E_ARCH, FCP_E_COMPILE, FCP_E_TENSOR, FCP_E_HEADS: there are no kernels for the device or the plan. */
+ * Errors: FCP_E_BACKEND: no such backend or transport, or a library or device that it needs is missing;
+ * FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do not find
+ * each other, or do not agree; FCP_E_ARCH, FCP_E_COMPILE, FCP_E_TENSOR, FCP_E_HEADS: there are no kernels for the
+ * device or the plan. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 /* Waits for runs that are under way, at most timeout_s. */
 void fcp_session_free(fcp_session *session);
 
-/* Runs a pass: all ranks of this process do their part, and with "nccl" those of the other processes theirs. `tensors` has one entry for
- * each rank of this process, in order (fcp_session_ranks). When this returns, outputs are written. Two runs on the same inputs
- * give the same bits, unless the plan says deterministic = false and the backend is "cuda".
+/* Runs a pass: all ranks of this process do their part, and with "nccl" those of the other processes theirs.
+ * `tensors` has one entry for each rank of this process, in order (fcp_session_ranks). When this returns, outputs are
+ * written. Two runs on the same inputs give the same bits, unless the plan says deterministic = false and the backend
+ * is "cuda".
  *
- * On an error outputs are undefined. err->where and the message name rank, stage and instruction. FCP_E_PASS: the plan has no
- * such pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; these two change nothing.
- * FCP_E_RUN: something failed or did not end in time; a "cuda" session then refuses further runs. */
+ * On an error outputs are undefined. err->where and the message name rank, stage and instruction. FCP_E_PASS: the
+ * plan has no such pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; these two
+ * change nothing. FCP_E_RUN: something failed or did not end in time; a "cuda" session then refuses further runs. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
-/* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream belongs to a
- * device that the session uses, and is not being captured. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD mean those of the current
- * context, which must be a primary one; NULL is refused.
+/* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream
+ * belongs to a device that the session uses, and is not being captured. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
+ * mean those of the current context, which must be a primary one; NULL is refused.
  *
- * Returns once everything is in the stream, and does not wait for it, with two exceptions. If a tensor lies in host memory,
- * this waits until it has been read or written. With "nccl" it waits while so much is in the streams that the driver would soon
- * block. Errors that show themselves later are returned by the next call with the stream or the session.
+ * Returns once everything is in the stream, and does not wait for it, with two exceptions. If a tensor lies in host
+ * memory, this waits until it has been read or written. With "nccl" it waits while so much is in the streams that the
+ * driver would soon block. Errors that show themselves later are returned by the next call with the stream or the
+ * session.
  *
- * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it is called. */
-fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
-/* Waits for everything that runs have put into streams, at most timeout_s. With "nccl" an error of another process ends the
- * waiting. On the host, runs have ended when they return, and this returns at once. */
+ * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it
+ * is called. */
+fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                            fcp_error *err);
+/* Waits for everything that runs have put into streams, at most timeout_s. With "nccl" an error of another process
+ * ends the waiting. On the host, runs have ended when they return, and this returns at once. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 
-/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask and score may differ;
- * ranks, GPUs a node, heads, kv_heads, head_dim, dtype, passes, margin and determinism must not. It waits for earlier runs. All
- * processes do it together, with the same plan.
+/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask and score
+ * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, dtype, passes, margin and determinism must not. It waits
+ * for earlier runs. All processes do it together, with the same plan.
  *
- * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends on the
- * mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.
+ * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
+ * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.
  *
  * Both plans must live until this returns; afterwards only the one that the session has (fcp_session_plan).
  *
- * Errors: after FCP_E_ARGUMENT (the plan does not fit) the session goes on with the plan it had; with several processes, if all of
- * them refused the new one. The same holds after FCP_E_NO_MEMORY in one process if the new plan was not begun yet. Otherwise the
- * session refuses further runs, and they say why. */
+ * Errors: after FCP_E_ARGUMENT (the plan does not fit) the session goes on with the plan it had; with several
+ * processes, if all of them refused the new one. The same holds after FCP_E_NO_MEMORY in one process if the new plan
+ * was not begun yet. Otherwise the session refuses further runs, and they say why. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 const fcp_plan *fcp_session_plan(const fcp_session *session);
 
-/* Which ranks this process runs: *out_first and those that follow, as many as are returned. With "nccl" it is one, else all of
- * them. out_first may be NULL. */
+/* Which ranks this process runs: *out_first and those that follow, as many as are returned. With "nccl" it is one,
+ * else all of them. out_first may be NULL. */
 uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
 /* How many processes the session is made of: with "nccl" one for each rank, else 1. */
 uint32_t fcp_session_processes(const fcp_session *session);
@@ -294,11 +311,11 @@ fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes
 /* The names of what was chosen: "host" with "threads"; "cuda" with "local" or "nccl". */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
-/* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long as the
- * session; out_why may be NULL. */
+/* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long
+ * as the session; out_why may be NULL. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
-/* The first thing about the session that is right but costs time, as a sentence: kernels that spill registers, say, or no
- * cache of kernels. "": there is none. It lives as long as the session. */
+/* The first thing about the session that is right but costs time, as a sentence: kernels that spill registers, say,
+ * or no cache of kernels. "": there is none. It lives as long as the session. */
 const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus

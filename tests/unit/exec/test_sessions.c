@@ -1,5 +1,5 @@
-/* What every session does, whatever it computes on and however its ranks reach each other: each test runs on every pair of
- * session and transport that needs no GPU. Where ranks are processes, each of them does what the test says. */
+/* What every session does, whatever it computes on and however its ranks reach each other: each test runs on every
+ * pair of session and transport that needs no GPU. Where ranks are processes, each of them does what the test says. */
 #include "runtime/exec/session.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
@@ -12,7 +12,8 @@ typedef struct pair {
     const char *backend, *transport;
     bool processes, streams;
 } pair;
-static const pair pairs[] = {{"host", "threads", false, false}, {"cuda", "local", false, true}, {"cuda", "nccl", true, true}};
+static const pair pairs[] = {{"host", "threads", false, false}, {"cuda", "local", false, true}, {"cuda", "nccl", true,
+                                                                                                 true}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 /* Plans: of one model, and of another one. */
@@ -32,7 +33,8 @@ typedef struct scene {
 } scene;
 
 static fcp_code create(process *p, const given *g, const fcp_plan *plan, fcp_session **out, fcp_error *err) {
-    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
+    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1,
+                       .id = p->shared->id.bytes};
     fcp_session_options options = {.size = sizeof options, .backend = g->pair->backend, .transport = g->pair->transport,
                                    .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100, .graph_from = 2};
     return fcp_session_create(plan, &options, out, err);
@@ -65,7 +67,8 @@ static void on_every_pair(void (*body)(process *)) {
     given g = {0};
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60", i == WINDOW ? "window(w = 200)" : "causal");
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",
+                 i == WINDOW ? "window(w = 200)" : "causal");
         g.plans[i] = gpu_plan("pair.fcp", text, NULL, 0);
     }
     for (int i = 0; i < PAIRS; i++) {
@@ -96,7 +99,8 @@ static fcp_code run_all(scene *x, const fcp_plan *plan, uint64_t seed) {
 static void judge(scene *x, const fcp_plan *plan, const char *when) {
     fcp_check_report report = FCP_CHECK_START;
     uint32_t first, count = fcp_session_ranks(x->session, &first);
-    fcp_code code = fcp_check_ranks(plan, first, count, plan->problem->passes, &x->packed, 1, NULL, &report, &x->err);
+    const fcp_check_options all = {.passes = plan->problem->passes, .first = first, .count = count, .threads = 1};
+    fcp_code code = fcp_check_run(plan, &all, &x->packed, &report, &x->err);
     CHECK(x->p, code == FCP_OK, "%s: %s", when, x->err.message);
     CHECK(x->p, report.ok, "%s: error %g", when, report.max_abs_error);
 }
@@ -133,7 +137,8 @@ static void is_right_and_the_same_again(process *p) {
         judge(&x, plan, "at first");
         fcp_packed before = x.packed;
         x.packed = (fcp_packed){0};
-        for (int i = 0; i < 2; i++) CHECK(p, run_all(&x, plan, 7) == FCP_OK, "%s", x.err.message); /* as graphs, where there are any */
+        for (int i = 0; i < 2; i++) CHECK(p, run_all(&x, plan, 7) == FCP_OK, "%s",
+                                          x.err.message); /* as graphs, where there are any */
         for (int t = 0; t < FCP_TENSORS; t++)
             CHECK(p, !memcmp(before.t[t], x.packed.t[t], fcp_packed_bytes(&shape, (fcp_tensor)t)), "%s has other bits",
                   fcp_tensor_name((fcp_tensor)t));
@@ -158,7 +163,8 @@ static void refuses_what_cannot_be_run(process *p) {
         CHECK(p, fcp_session_run_on(x.session, FCP_FORWARD, none, NULL, &err) == FCP_E_ARGUMENT);
         if (!x.given->pair->streams) {
             int stream = 0;
-            CHECK(p, fcp_session_run_on(x.session, FCP_FORWARD, none, &stream, &err) == FCP_E_ARGUMENT && strstr(err.message, "streams"));
+            CHECK(p, fcp_session_run_on(x.session, FCP_FORWARD, none, &stream, &err) == FCP_E_ARGUMENT &&
+                  strstr(err.message, "streams"));
         }
         CHECK(p, run_all(&x, plan, 3) == FCP_OK, "it is none the worse: %s", x.err.message);
         CHECK(p, fcp_session_wait(x.session, &err) == FCP_OK);
@@ -197,9 +203,11 @@ static void collects(process *p) {
         fcp_check_report report = FCP_CHECK_START;
         unsigned outputs = fcp_pass_outputs(FCP_FORWARD) | fcp_pass_outputs(FCP_BACKWARD);
         CHECK(p, run_all(&x, plan, 5) == FCP_OK, "%s", x.err.message);
-        CHECK(p, fcp_session_collect_packed(x.session, plan, outputs, &x.packed, &x.err) == FCP_OK, "%s", x.err.message);
+        CHECK(p, fcp_session_collect_packed(x.session, plan, outputs, &x.packed, &x.err) == FCP_OK, "%s",
+              x.err.message);
         if (p->rank == 0) {
-            CHECK(p, fcp_check_passes(plan, plan->problem->passes, &x.packed, 1, NULL, &report, &x.err) == FCP_OK);
+            const fcp_check_options all = {.passes = plan->problem->passes, .threads = 1};
+            CHECK(p, fcp_check_run(plan, &all, &x.packed, &report, &x.err) == FCP_OK);
             CHECK(p, report.ok, "error %g", report.max_abs_error);
         }
     }
@@ -219,7 +227,8 @@ static void goes_from_plan_to_plan(process *p) {
             p->cuda->plan = plan;
             if (i) CHECK(p, fcp_session_rebind(x.session, plan, &x.err) == FCP_OK, "%s", x.err.message);
             CHECK(p, fcp_session_plan(x.session) == plan);
-            for (int k = 0; k < 2; k++) CHECK(p, run_all(&x, plan, (uint64_t)i + 1) == FCP_OK, "plan %d: %s", i, x.err.message);
+            for (int k = 0; k < 2; k++) CHECK(p, run_all(&x, plan, (uint64_t)i + 1) == FCP_OK, "plan %d: %s", i,
+                                              x.err.message);
             judge(&x, plan, "a plan later");
             CHECK(p, fcp_session_rebind(x.session, g->plans[OTHER], &x.err) == FCP_E_ARGUMENT);
             CHECK(p, strstr(x.err.message, "head_dim = 16, the new plan has 32"), "%s", x.err.message);
@@ -246,19 +255,25 @@ static void reads_options_by_their_size(process *p) {
     } newer = {.known = {.size = sizeof newer, .backend = g->pair->backend, .transport = "none"}};
     /* what is wrong is found before any transport is opened, so one process can ask for any of them */
     CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND, "%s", err.message);
-    CHECK(p, strstr(err.message, "no transport \"none\"") && strstr(err.message, g->pair->transport), "%s", err.message);
+    CHECK(p, strstr(err.message, "no transport \"none\"") && strstr(err.message, g->pair->transport), "%s",
+          err.message);
     newer.later[1] = 1;
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message, "older than the header"), "%s", err.message);
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "older than the header"), "%s", err.message);
     newer.known.size = 0;
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message, "fcp_session_options.size is 0"), "%s", err.message);
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "fcp_session_options.size is 0"), "%s", err.message);
     fcp_start start = {.size = 3};
     newer.known.size = sizeof newer.known;
     newer.known.start = &start;
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message, "fcp_start.size is 3"), "%s", err.message);
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "fcp_start.size is 3"), "%s", err.message);
     newer.known = (fcp_session_options){.size = sizeof newer.known, .partition = (fcp_partition)9};
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message, "partition"), "%s", err.message);
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "partition"), "%s", err.message);
     newer.known = (fcp_session_options){.size = sizeof newer.known, .backend = "tpu"};
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND && strstr(err.message, "host and cuda"), "%s", err.message);
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND && strstr(err.message,
+                                                                                               "host and cuda"), "%s", err.message);
     CHECK(p, !session, "nothing is made on an error");
     if (g->pair->processes) return;
     /* an older caller's structure ends earlier; what is behind it is not looked at */
