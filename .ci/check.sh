@@ -17,14 +17,14 @@ B=${B:-build} JOBS=${JOBS:-2} SAN=${SAN:-}
 export B SAN
 [ -n "$SAN" ] && export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 
-if [ "${1:-}" = --one ]; then # one runner: program [argument]
+if [ "${1:-}" = --one ]; then # one runner: program [argument...]
     name=$(basename "$2")
     case "$2" in
         */rules.sh) name=rules ;;
         */run.sh) name=$(basename "$(dirname "$2")") ;;
     esac
     log=$B/log/$name.log
-    set -- "$2" ${3:+"$3"}
+    shift
     case "$SAN:$1" in thread:*) ;; *:"$B"/tests/*) set -- "$1" -j1 ;; esac # under it, tests/support/plain.h stands in
     start=$(date +%s)
     TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-check.XXXXXX") || exit 1
@@ -68,7 +68,7 @@ rm -f "$B/log/failed" "$B/log/closing"
     if [ -z "$only" ]; then
         for replay in "$B"/fuzz/*-replay; do
             target=$(basename "$replay" -replay)
-            [ -e "$replay" ] && [ -e "fuzz/$target.c" ] && echo "$replay fuzz/corpus/${target#fuzz_}"
+            [ -e "$replay" ] && [ -e "fuzz/$target.c" ] && echo "$replay" fuzz/corpus/"${target#fuzz_}"*
         done
         for example in examples/*.c; do
             example=$B/examples/$(basename "$example" .c)

@@ -102,7 +102,7 @@ fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err);
 /* The same for a plan in memory. The bytes are copied. */
 fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err);
 /* Writes a plan to a file. It writes a temporary file beside `path` and renames it, so on any error `path` is as it
- * was. */
+ * was. If `path` is a symbolic link, the file that it points to is written. A pipe or a device is written directly. */
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
 /* The SHA-256 of the bytes that saving writes. It is the same for the same plan on every machine. */

@@ -87,6 +87,16 @@ char *arena_copy(arena *a, const char *text, size_t length) {
     return p;
 }
 
+void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size) {
+    if (count < *room) return array;
+    const size_t more = *room ? *room * 2 : 64;
+    void *grown = arena_alloc(a, more, size, _Alignof(max_align_t));
+    if (!grown) return NULL;
+    if (count) memcpy(grown, array, count * size);
+    *room = more;
+    return grown;
+}
+
 void arena_reset(arena *a) {
     while (a->chunk) {
         struct arena_chunk *c = a->chunk, **link = &a->spare;

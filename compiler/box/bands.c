@@ -1,14 +1,15 @@
-/* bands.c: bands over boxes.
+/* bands.c: unions of slices over boxes.
  *
- * Requires: bands as codegen/mask/code.h has them, edges and rows within 2^42.
- * Gives: bands.h, exactly: an answer is MIXED only where some element of the box is allowed and some is not (but
- *      for a leaf of one dimension, which may be MIXED too often).
- * How: the row records of a box are found by halving, and the bands of a record that meet its keys likewise. Over few
- *      records each is asked; over many, summaries of 16, 256, ... records answer where they can: a few intervals that
- *      hold every key that some row allows, and a few that all rows allow. An allowed and a forbidden element end it.
- * Cost: O(log records + log bands) for a box of few records; for one of many as often as not the same, at worst its
- *      records. The index: O(bands) time, 18 bytes a record.
- * Units: positions in tokens.
+ * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
+ * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (Only a leaf whose row
+ *      and key are the same dimension may be called MIXED too often.)
+ * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its keys. If
+ *      the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records are asked first: a
+ *      few intervals outside which no row allows a key, and a few in which all rows allow all keys. As soon as one element is
+ *      known to be allowed and one to be forbidden, the answer is MIXED.
+ * Cost: O(log records + log bands) for a box of few records; for many records usually the same, at worst one step a record.
+ *      The index takes O(bands) time, and 18 bytes a record.
+ * Units: positions count tokens.
  */
 #include "compiler/box/bands.h"
 
@@ -27,7 +28,7 @@ typedef struct intervals { /* disjoint, in order */
 } intervals;
 
 typedef struct summary {
-    intervals some, all; /* keys outside `some` no row allows; those in `all` every row does */
+    intervals some, all; /* no row allows a key outside `some`; every row allows those in `all` */
 } summary;
 
 typedef struct levels {
@@ -43,7 +44,7 @@ struct bands_index {
 
 /* --- intervals ---------------------------------------------------------------------------------------------------- */
 
-/* Appends, joining to the last where they touch; where there are more than KEPT closes the smallest gap. */
+/* Appends an interval, and joins it to the last if they touch. If there are then more than KEPT, closes the smallest gap. */
 static void cover_interval(intervals *to, interval new) {
     if (to->count && new.lo <= to->at[to->count - 1].hi) {
         if (new.hi > to->at[to->count - 1].hi) to->at[to->count - 1].hi = new.hi;
@@ -66,7 +67,7 @@ static void cover_interval(intervals *to, interval new) {
     to->at[KEPT - 1] = new;
 }
 
-/* Appends; of more than KEPT drops the shortest. */
+/* Appends an interval. If there are then more than KEPT, drops the shortest. */
 static void keep_longest(intervals *to, interval new) {
     if (to->count < KEPT) {
         to->at[to->count++] = new;
@@ -148,8 +149,9 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     return lo;
 }
 
-/* A band meets the window if it begins before its last key in the first row and ends after its first key in the last
- * row: as both edges move by one or none a row, and the band is never empty, some row then has both. */
+/* A band meets the window if it begins at or before the window's last key in the first row, and ends after its first key in
+ * the last row. Is that enough? Yes: each edge moves by one key a row or stands still, and the band is never empty, so some
+ * row has both. */
 static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     const mc_band_rows *r = &s->rows[i];
     if (!r->count) return (clip){.cls = BOX_NONE};
@@ -234,7 +236,7 @@ void bands_index_free(bands_index *index) {
 
 size_t bands_index_bytes(const bands_index *index) { return index ? index->bytes : 0; }
 
-/* MIXED: it cannot tell. */
+/* What a summary knows of keys [k0, k1); MIXED: it cannot tell. */
 static box_class ask_summary(const summary *s, int64_t k0, int64_t k1) {
     bool met = false;
     for (uint32_t i = 0; i < s->some.count; i++) met |= s->some.at[i].lo < k1 && k0 < s->some.at[i].hi;
@@ -259,7 +261,7 @@ static window leaf_window(const box_node *x, const box *b) {
     return (window){b->lo[x->f.x[0]], b->hi[x->f.x[0]], b->lo[x->f.x[1]], b->hi[x->f.x[1]]};
 }
 
-/* What is known of a box so far. */
+/* What is known of a box so far: is any element allowed; are all? */
 typedef struct verdict {
     bool any, all;
 } verdict;
@@ -304,7 +306,7 @@ static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t
     }
 }
 
-/* Does the same line cut both? */
+/* Are both windows cut by one line, the same? */
 static bool same_line(const clip *a, const clip *b) {
     if (a->cls != BOX_MIXED || b->cls != BOX_MIXED || !b->only || a->lo_cuts != b->lo_cuts || a->hi_cuts != b->hi_cuts)
         return false;
@@ -418,7 +420,8 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
 
 static int64_t clamp_to(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
 
-/* The sum over `rows` rows of an edge clamped to [0, width]; it is at `at` in the first. */
+/* An edge is at `at` in the first row and moves by `slope` a row. The sum over `rows` rows of where it is, kept within
+ * [0, width]. */
 static int64_t sum_edge(int64_t at, int32_t slope, int64_t rows, int64_t width) {
     if (!slope) return rows * clamp_to(at, width);
     int64_t first = clamp_to(-at, rows), end = clamp_to(width - at, rows); /* between them it is inside */

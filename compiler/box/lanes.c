@@ -1,13 +1,14 @@
-/* lanes.c: programs evaluated at many positions at once.
+/* lanes.c: programs evaluated at many positions at a time.
  *
- * Requires: a program made for a box that holds the positions.
+ * Requires: a program that was made for a box around the positions.
  * Gives: lanes.h.
- * Cost: along a dimension O(nodes * positions), in plain loops. A cell: O(nodes * (rows + keys)) words of bits: of the
- *      rows * keys elements none is evaluated alone.
- * Units: positions in tokens; bit j of a row is its j-th key.
- * How: a cell's integers are sums x(q) + y(k). A comparison of two sums is one of some a(q) with some b(k): the keys of
- *      a row are found by its a in a table made from all b: by value where b's range is small or where they must be
- *      equal, else in order. |x| <= y is x <= y and -x <= y. What is left is `and`, `or`, `not` of rows of bits. */
+ * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that have it, as
+ *      bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
+ *      In general the integers of a cell are sums x(q) + y(k), and comparing two of them means to compare some a(q) with some
+ *      b(k). For "equal" the table goes by value. For "at most" it is a list in order of b, with the keys up to each place; it
+ *      goes by value too, if b has a small range. |x| <= y means x <= y and -x <= y. `and`, `or` and `not` work on bits.
+ * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
+ * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
 
 #include "compiler/box/bands.h"
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 }; /* FAR: values are below 2^FAR */
+/* FAR: values are below 2^FAR. NEAR, DIRECT: ranges of values for which tables go by value. */
+enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 };
 
 typedef struct bits {
     uint64_t w[2];
@@ -179,14 +181,14 @@ static bits first_keys(uint32_t n) {
 
 static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 63); }
 
-/* The slot of a value, or the one that it would get. */
+/* The slot of a value in the hash table; if it has none, the slot that it would get. */
 static slot *find_slot(lanes *l, int64_t value, uint32_t stamp) {
     slot *s = &l->slots[(uint64_t)value * 0x9e3779b97f4a7c15u >> 55]; /* of 2^9 */
     while (s->stamp == stamp && s->value != value) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
     return s;
 }
 
-/* Row i: the keys j of b[j] == a[i]. */
+/* Row i gets the keys j with b[j] == a[i]. */
 static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     int64_t lo = b[0], hi = b[0];
     for (uint32_t j = 1; j < l->width; j++) {
@@ -245,7 +247,7 @@ static void sort_keys(ordered *list, ordered *other, uint32_t count) {
     }
 }
 
-/* Row i: the keys j of b[j] <= a[i]. */
+/* Row i gets the keys j with b[j] <= a[i]. */
 static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     int64_t lo = b[0], hi = b[0], a_lo = a[0], a_hi = a[0];
     for (uint32_t j = 1; j < l->width; j++) {
@@ -313,7 +315,7 @@ static bool near_zero(const int64_t *v, uint32_t count) {
     return far >> FAR == 0;
 }
 
-/* to = x + sign y, NULL standing for zeros. */
+/* x + sign y; NULL stands for zeros. */
 static int64_t *add_lanes(lanes *l, const int64_t *x, const int64_t *y, int64_t sign, uint32_t count) {
     if (!x && !y) return NULL;
     int64_t *to = l->sums[l->sums_used++];
@@ -333,9 +335,9 @@ static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node
     return sum_is_near(l, n);
 }
 
-/* Rows of x + s x' <= y, or ==; sums within 2^FAR, so differences do not overflow. */
+/* Rows of s x <= y, or of == or <. Sums are within 2^FAR, so differences do not overflow. */
 static void compare_sums(lanes *l, unsigned op, int64_t s, const cell_node *x, const cell_node *y, bits *rows) {
-    int64_t a[LANES] = {0}, b[LANES] = {0}; /* s (x.x + x.y) <= y.x + y.y: b = s x.y - y.y is at most a = y.x - s x.x */
+    int64_t a[LANES] = {0}, b[LANES] = {0}; /* s (x.x + x.y) <= y.x + y.y is b <= a, with b = s x.y - y.y and a = y.x - s x.x */
     for (uint32_t i = 0; i < l->height; i++) a[i] = (y->x ? y->x[i] : 0) - (x->x ? s * x->x[i] : 0);
     for (uint32_t j = 0; j < l->width; j++) b[j] = (x->y ? s * x->y[j] : 0) - (y->y ? y->y[j] : 0);
     if (op == MC_EQ || op == MC_NE) {
@@ -353,7 +355,7 @@ static void complement_rows(lanes *l, bits *rows) {
         for (int w = 0; w < 2; w++) rows[i].w[w] ^= all.w[w];
 }
 
-/* A comparison of two sums, of which one may be an absolute value. */
+/* A comparison of two sums, one of which may be an absolute value. False: not done here. */
 static bool compare_nodes(lanes *l, unsigned op, const cell_node *x, const cell_node *y, bits *rows) {
     if (!x->absolute && !y->absolute) {
         compare_sums(l, op, 1, x, y, rows);
@@ -374,7 +376,7 @@ static bool compare_nodes(lanes *l, unsigned op, const cell_node *x, const cell_
     return true;
 }
 
-/* A form as a sum, c and the head's part with q's. False if it is far from zero. */
+/* A form as a sum; its constant and the part of the head go with that of q. False if values are too large. */
 static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     form q = *f, k = {.x[BOX_K] = f->x[BOX_K]};
     int64_t lo, hi;
@@ -390,7 +392,7 @@ static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     return true;
 }
 
-/* Rows of a form of +k or -k that is at least 0: from some key on, or up to one. */
+/* Rows of form >= 0, for a form with +k or -k: a row sees all keys from some key on, or all up to one. */
 static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
     const bits all = first_keys(l->width);
     const bool first = f->x[BOX_K] < 0;
@@ -413,7 +415,7 @@ static unsigned depends_on(const lanes *l, const box_node *x) {
 
 static bool is_bool(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
 
-/* A node of one variable, from its lane. */
+/* A node that depends on q alone or k alone, from its lane. */
 static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v) {
     const bool rows = n->on & Q;
     if (!is_bool(x->op)) {
@@ -428,7 +430,7 @@ static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t 
     return true;
 }
 
-/* A node of both. */
+/* A node that depends on both. */
 static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) {
     const cell_node *u = x->a != MC_NONE ? &l->nodes[x->a] : NULL, *v = x->b != MC_NONE ? &l->nodes[x->b] : NULL;
     const cell_node *w = x->c != MC_NONE ? &l->nodes[x->c] : NULL;

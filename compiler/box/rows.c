@@ -1,12 +1,12 @@
-/* rows.c: symbolic rows of a cell.
+/* rows.c: rows of a cell, solved in segments on which integers are linear in k.
  *
- * Requires: a program made for a box that holds the given one; at most ROWS_WIDTH keys.
+ * Requires: a program that was made for a box around the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.
- * Cost: O(rows * nodes * segments), a row being a (q, h); one row for all q (or h) where the program does not depend
- *       on it. An integer that is linear in k is one segment; x / m and x % m break it at multiples of m; min, max,
- *       abs and if at crossings. Only a product or quotient of two integers that both vary, and values near overflow,
- *       are evaluated element by element, and so are elements of an array that has no runs.
- * Units: segments and bits count keys from the box's first.
+ * How: an integer that is linear in k is one segment. x / m and x % m break it at multiples of m; min, max, abs and if break
+ *       it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and quotients of two
+ *       integers that both vary, values near overflow, and elements of an array that has no runs.
+ * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for all.
+ * Units: segments and bits count keys from the first of the box.
  */
 #include "compiler/box/rows.h"
 #include "compiler/box/bands.h"
@@ -16,7 +16,7 @@
 
 #include "runtime/base/stop.h"
 
-/* value(j) = v + s * (j - start), from start to the next segment's; every value fits int64. */
+/* Key j has the value v + s * (j - start), up to where the next segment starts. All values fit int64. */
 typedef struct segment {
     int64_t v, s;
     uint32_t start;
@@ -24,7 +24,7 @@ typedef struct segment {
 
 typedef struct row_node {
     uint32_t first, count; /* ints: segments */
-    uint64_t bits[2];      /* bools; of an int that may fault: where it would */
+    uint64_t bits[2];      /* of a bool: its values; of an int that may fault: where it would */
 } row_node;
 
 struct rows {
@@ -38,7 +38,7 @@ struct rows {
     const mc_bands *bands; /* of the node being solved, where it reads any */
 };
 
-/* A stretch [at, end) on which both operands are linear; x and y are their values at `at`. */
+/* Keys [at, end), on which both operands are linear. At `at` they are x and y, and then move by dx and dy a key. */
 typedef struct stretch {
     uint32_t at, end;
     int64_t x, dx, y, dy;
@@ -105,7 +105,7 @@ static void push_segment(rows *r, row_node *n, uint32_t start, int64_t v, int64_
     n->count++;
 }
 
-/* v + s j changes from below 0 to at least 0, or back, at some 0 < j < 128 values on: that j. */
+/* v + s j changes its sign at some 0 < j < 128, from negative to not negative or back: the first such j. */
 static uint32_t crossing(int64_t v, int64_t s) {
     if (s > 0) return (uint32_t)-mc_div(v, s);
     return (uint32_t)((uint64_t)v / (0 - (uint64_t)s)) + 1;
@@ -152,7 +152,7 @@ static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) 
     r->elements += p->end - p->at;
 }
 
-/* x / m or x % m, m constant and not 0. False: not by segments. */
+/* x / m or x % m, for a constant m other than 0. False: it cannot be done in segments. */
 static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) {
     int64_t m = p->y, x = p->x, s = p->dx, sign = 1;
     if (m < 0) {
@@ -177,7 +177,7 @@ static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) 
     return true;
 }
 
-/* min, max, and abs as max(x, -x): the difference y - x tells which. */
+/* min, max, and abs as max(x, -x). Where the difference y - x changes its sign, the other operand is taken. */
 static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
@@ -194,7 +194,7 @@ static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     return true;
 }
 
-/* Elements of an array, 0 where it has none. */
+/* Elements of an array; 0 where it has none. */
 static void solve_load(rows *r, row_node *n, const box_array *a, const stretch *p) {
     for (uint32_t j = p->at; j < p->end;) {
         int64_t value = 0, step = 0;
@@ -235,7 +235,7 @@ static bool solve_comparison(row_node *n, unsigned op, const stretch *p) {
     return true;
 }
 
-/* + - *. False: not by segments. */
+/* + - *. False: it cannot be done in segments. */
 static bool solve_arithmetic(rows *r, row_node *n, unsigned op, const stretch *p) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
@@ -378,7 +378,7 @@ static bool reserve_nodes(rows *r, const box_program *program) {
     return true;
 }
 
-/* Room for one node's segments: at most one per key. */
+/* Makes room for the segments of one node: there are at most as many as keys. */
 static bool reserve_segments(rows *r) {
     if (r->pool_room - r->used >= ROWS_WIDTH) return true;
     uint32_t room = 2 * r->pool_room + ROWS_WIDTH;

@@ -1,14 +1,14 @@
-/* whole.c: rectangles of cells that are counted whole, without being split down to their cells.
+/* whole.c: counts rectangles of cells without splitting them down to their cells.
  *
- * Requires, units: as in cells.c; a MIXED rectangle, its program specialised to it.
- * Gives: the counts of its cells, where its program is of one of these kinds:
- *      - it depends on q alone, or on k alone: one column of cells, or one row, stands for all;
- *      - `and`, `or` of one that depends on q alone and one that depends on k alone: a cell is what its row and its
- *        column are;
- *      - q - k beyond a bound: a row of cells is FULL up to some column and NONE from some other on;
- *      - a bound on q for every k (or on k for every q), as in q < e[k]: a column of cells is FULL where all of its
- *        bounds say so and NONE where none does; `and` of one of these and one on q - k.
- * Cost: O(nodes * positions of its sides + cells of one side + cells on which two bounds meet).
+ * Requires, units: as in cells.c; a MIXED rectangle, and its program specialised to it.
+ * Gives: the counts of its cells, if its program is of one of these kinds:
+ *      - It depends on q alone, as `mark[q] != 0`, or on k alone: one column of cells, or one row, stands for all.
+ *      - It is the `and` or `or` of one that depends on q alone and one that depends on k alone, as `mark[q] != 0 or mark[k] !=
+ *        0`: what a cell is follows from its row and its column.
+ *      - It is one bound on q - k, as `q - k < 4096`: a row of cells is FULL up to some column, and NONE from another one on.
+ *      - It is a bound on q for every k, as `q < e[k]`, or on k for every q: a column of cells is FULL as far as all of its 128
+ *        bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
+ * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet).
  */
 #include "compiler/cells/parts.h"
 
@@ -20,7 +20,7 @@ enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again 
 
 enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
 
-/* False where an operation is not one that lanes know. */
+/* False if there is an operation that lanes.h does not know. */
 static bool find_dependence(cells *c, const box_program *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         const box_node *x = &p->nodes[i];
@@ -38,15 +38,15 @@ static bool find_dependence(cells *c, const box_program *p) {
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* The cells of a line of positions: some of one dimension, one of the other. */
+/* A line of positions along one dimension, and the cells that it is cut into. */
 typedef struct strip {
     uint64_t full, partial, count; /* cells */
-    uint64_t allowed;              /* positions */
+    uint64_t allowed;              /* positions that are allowed */
 } strip;
 
 static uint64_t cells_in(uint64_t positions) { return (positions + FCP_CELL - 1) / FCP_CELL; }
 
-/* Adds the cells of box b, one position wide but in dimension d, where they begin at its first. */
+/* Adds the cells of box b, which is one position wide in all dimensions but d. */
 static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p, strip *out) {
     const uint64_t side = box_side(b, d), cell_count = cells_in(side);
     if (cells_stopped(c)) return FCP_E_INTERRUPTED;
@@ -79,7 +79,7 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
     return code;
 }
 
-/* The cells of node `root` of a program that depends on no dimension but d. */
+/* The strip of one node of a program, which depends on dimension d alone. */
 static fcp_code node_strip(cells *c, const box *b, int d, const box_program *p, uint32_t root, strip *out) {
     box line = *b;
     for (int i = 0; i < BOX_DIMS; i++)
@@ -131,16 +131,16 @@ static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32
 
 /* --- bounds ------------------------------------------------------------------------------------------------------- */
 
-/* On the position in dimension `dim`, at every position of the other. */
+/* A bound on the position in dimension `dim`, for every position of the other dimension. */
 typedef struct bound {
     uint32_t less, more; /* allowed where value(more) - value(less) - strict >= 0 */
-    bool strict, up;     /* up: that grows with dim, so that the last positions are allowed; else the first */
+    bool strict, up;     /* up: the difference grows with the position, so that the last positions are allowed; else the first */
     int dim;
 } bound;
 
 static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
-/* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
+/* Is the node a multiple of the position in dimension d, plus something that does not depend on d? *out is the factor. */
 static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
@@ -158,7 +158,7 @@ static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, 
     return false;
 }
 
-/* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
+/* Is node i a bound whose sides cannot overflow when they are subtracted? c->values are those of the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
     if (!is_comparison(x)) return false;
@@ -178,8 +178,8 @@ static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *
 
 static uint64_t clamp_to(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
 
-/* How many positions of the bound's dimension are allowed at each of `count` positions of the other. False: unknown, or
- * out of memory (*code). */
+/* For each of `count` positions of the other dimension: how many positions of the bound's dimension are allowed. False: it
+ * cannot be told, or *code says that memory ran out. */
 static bool bound_lane(cells *c, const box *b, const box_program *p, const bound *x, int64_t from, uint32_t count,
                        int64_t *out, fcp_code *code) {
     const int along = BOX_K - x->dim;
@@ -190,7 +190,7 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
         if (i) for (uint32_t j = 0; j < count; j++) out[j] = v[j] - out[j];
         else for (uint32_t j = 0; j < count; j++) out[j] = v[j];
     }
-    /* value at the first position; up: from position -value on */
+    /* out[j] is now the difference at the first position; if it goes up, positions from -out[j] on are allowed */
     const int64_t side = (int64_t)box_side(b, x->dim), add = (x->up ? side : 1) - x->strict;
     for (uint32_t j = 0; j < count; j++) {
         int64_t allowed = out[j] + add;
@@ -200,8 +200,8 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
-/* The cells of a column of `side` positions: [out[0], out[1]) FULL, of [out[2], out[3]) none NONE, if `least` to `most`
- * positions are allowed, the first or the last ones. */
+/* A column of `side` positions. In each of its lines the first positions are allowed, or the last (up), `least` to `most` of
+ * them. Its cells [out[0], out[1]) are FULL, and all cells outside [out[2], out[3]) are NONE. */
 static void bound_cells(uint64_t side, bool up, uint64_t least, uint64_t most, uint64_t out[4]) {
     const uint64_t all = cells_in(side);
     if (up) {
@@ -225,7 +225,7 @@ static void least_most(const int64_t *v, uint32_t count, uint64_t *least, uint64
     *sum = (uint64_t)all;
 }
 
-/* One column of cells under one bound. */
+/* Counts one column of cells under one bound. */
 static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, uint32_t count, uint64_t out[3]) {
     uint64_t least, most, sum, at[4];
     least_most(v, count, &least, &most, &sum);
@@ -236,7 +236,7 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
     return add_product(sum, box_side(b, BOX_H), &out[2]);
 }
 
-/* One column of cells under a bound and a line; v and w: how many positions each allows. */
+/* Counts one column of cells under a bound and a line, which allow v[j] and w[j] positions. */
 static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
                                uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
@@ -250,7 +250,7 @@ static fcp_code column_of_both(const cells *c, const box *b, const bound *x, con
     const uint64_t end = line[3] < at[3] ? line[3] : at[3];
     for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
         if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
-        const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
+        const bool free = i >= line[0] && i < line[1]; /* all that the line leaves free at once */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
         const int64_t lo = (int64_t)(i * FCP_CELL);
         const int64_t hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
@@ -283,7 +283,7 @@ static bool is_diagonal_bound(const box_node *x) {
     return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
 }
 
-/* A rectangle under a bound, and a line if `line` is not NULL. */
+/* Counts a rectangle under a bound, and under a line too if `line` is not NULL. */
 static fcp_code count_bound(cells *c, const box *b, const box_program *p, const bound *x, const box_node *line,
                             uint64_t out[3], bool *out_known) {
     const int along = BOX_K - x->dim;
@@ -316,7 +316,7 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
 
 /* --- a line ------------------------------------------------------------------------------------------------------- */
 
-/* The sum over q of min(max(q, 0), most), for q in [first, end). */
+/* The sum of min(max(q, 0), most) over q in [first, end). */
 static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
     wide_count sum = 0;
     int64_t from = first > 0 ? first : 0, to = end < most ? end : most;
@@ -330,7 +330,7 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
     if (p->count != 1 || !is_diagonal_bound(p->nodes)) return false;
     const form *f = &p->nodes->f;
     const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
-    /* of row q the first f + 1 keys, or all but the first -f */
+    /* row q sees its first f + 1 keys, or all but its first -f */
     int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0), height = (int64_t)box_side(b, BOX_Q);
     if (first > limit || first < -limit || width > limit || height > limit) return false;
     wide_count sum;
@@ -345,7 +345,7 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
     uint64_t pairs;
     if (!cells_line_pairs(b, p, &pairs)) return FCP_OK;
     const form *f = &p->nodes->f;
-    const bool up = f->x[BOX_Q] < 0; /* in a row, the last keys */
+    const bool up = f->x[BOX_Q] < 0; /* a row sees its last keys; else its first */
     const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
     const int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
     const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1, side = (int64_t)width;
@@ -377,7 +377,7 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
     *out_known = false;
     if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
     if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
-    if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
+    if (p->count > 1 && !p->placed) return FCP_OK; /* those are remembered, which is cheaper */
     const bool one = !p->on_q || !p->on_k;
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
     const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;

@@ -1,7 +1,7 @@
 /* run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on drawn ones, and judges the result.
  *
- * Order: inputs are read and everything about outputs that can be known is checked first; then the passes run; then the
- * check; then outputs are written, so that a result that was found wrong is never written.
+ * Order: first the inputs are read, and everything about the outputs that can be known is checked. Then the passes run.
+ * Then the result is checked, and last the outputs are written, so that a result that was found wrong is never written.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,14 +23,14 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
     [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
     [FCP_TENSOR_DV] = OPT_DV};
 
-/* Checking all rows of a batch may take hours. Above this many multiplications, some 20 s of one core, a sample of rows is
- * checked, which takes about as many. */
+/* Checking all rows of a long batch takes hours. If it takes more multiplications than this, which are some 10 s of one
+ * core, a sample of rows is checked that takes about as many. */
 #define CHECK_WORK 3e10
 
 typedef struct job {
     fcp_shape shape;
     bool drawn, check, check_all, pass[FCP_PASSES];
-    unsigned outputs; /* bit per tensor that is to be written */
+    unsigned outputs; /* bit per tensor: to be written */
     double seconds[FCP_PASSES], check_seconds;
     uint64_t seed, threads, timeout;
     fcp_packed packed;
@@ -40,7 +40,7 @@ typedef struct job {
     unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
     fcp_partition partition; /* asked for, then taken */
     char backend[32], transport[32], partition_why[400], warning[400];
-    bool nccl;             /* this process is one rank of several, or the only one */
+    bool nccl;             /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
 } job;
@@ -61,7 +61,7 @@ static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_erro
     return FCP_OK;
 }
 
-/* What can be wrong with the command line alone, before anything is read. */
+/* Checks what can be wrong with the command line by itself, before anything is read. */
 static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_PASSES], fcp_error *err) {
     unsigned inputs = 0;
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -98,7 +98,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     return code;
 }
 
-/* Settles which passes run. The backward pass needs what the forward pass computes, so it brings it along. */
+/* Settles which passes run. The backward pass needs the results of the forward pass, so that runs, too. */
 static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PASSES], fcp_error *err) {
     bool any = wanted[FCP_FORWARD] || wanted[FCP_BACKWARD];
     for (int p = 0; p < FCP_PASSES; p++) {
@@ -127,7 +127,7 @@ static uint64_t tokens_of(const fcp_shape *shape, int t) {
     return dims[0];
 }
 
-/* Whether this process is one rank of many: those but rank 0 say nothing but what is wrong. */
+/* Is this process one rank of many? Then all but rank 0 say nothing but what is wrong. */
 static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
     const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
     const fcp_problem *p = input->plan->problem;
@@ -142,7 +142,8 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     return FCP_OK;
 }
 
-/* Refuses what the machine cannot hold, rather than to die of it: tensors, and as much again cut by rank. */
+/* Refuses tensors that the machine cannot hold, rather than being killed for it. They are there twice: packed, and cut
+ * by rank. */
 static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
     double need = 0, pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -221,8 +222,8 @@ static fcp_code collect(const fcp_plan *plan, job *work, unsigned set, fcp_error
     return set ? fcp_session_collect_packed(work->session, plan, set, &work->packed, err) : FCP_OK;
 }
 
-/* Every process checks the rows of its ranks. But rows of keys in a sample need O and LSE of all queries, so then the first
- * process checks them all. */
+/* Every process checks the rows of its ranks. But in a sample, rows of keys need O and LSE of all queries; so then rank
+ * 0's process gets all outputs and checks the sample alone. */
 static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     if (!work->check) return FCP_OK;
     fcp_check_options options = {.passes = passes_of(work), .first = work->first, .count = work->count,
@@ -246,7 +247,8 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     return code;
 }
 
-/* What each process found, to all: the report becomes that of all ranks; *out_wrong: the first rank with a wrong tensor. */
+/* Tells all processes what each found, so that the report is that of all ranks. *out_wrong is the first rank with a
+ * wrong tensor. */
 static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     uint32_t processes = fcp_session_processes(work->session);
     fcp_check *all = calloc(processes, sizeof *all);
@@ -272,7 +274,7 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     return code;
 }
 
-/* All of them, or none: every file is complete before the first takes its name. */
+/* Writes all outputs, or none: every file is complete before the first gets its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
     cmd_file file[FCP_TENSORS];
     fcp_code code = FCP_OK;
@@ -296,7 +298,7 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
 
 /* --- telling it --------------------------------------------------------------------------------------------------- */
 
-/* Which rows of a sample are checked: how many of each side, and the first runs of each. */
+/* Says which rows of a sample were checked: how many of each side, and the first runs. */
 static void print_sample(const job *work) {
     static const char *const names[FCP_SIDES] = {[FCP_QUERIES] = "queries", [FCP_KEYS] = "keys"};
     enum { SHOWN = 3 };
@@ -305,12 +307,13 @@ static void print_sample(const job *work) {
     for (int side = 0; side < FCP_SIDES; side++) {
         uint64_t runs = 0;
         if (!work->report.checked[side]) continue;
-        printf("    %" PRIu64 " of %" PRIu64 " rows of %s:", work->report.checked[side], work->report.rows[side], names[side]);
+        printf("    %" PRIu64 " of %" PRIu64 " rows of %s:", work->report.checked[side], work->report.rows[side],
+               names[side]);
         for (uint64_t i = 0; i < work->sample_count; i++) {
             const fcp_check_unit *u = &work->sample[i];
             if (u->side != (uint32_t)side || runs++ >= SHOWN) continue;
-            printf("%s sequence %" PRIu32 ", head %" PRIu32 ", %" PRIu64 " to %" PRIu64, runs > 1 ? ";" : "", u->sequence,
-                   u->head, u->first, u->first + u->count - 1);
+            printf("%s sequence %" PRIu32 ", head %" PRIu32 ", %" PRIu64 " to %" PRIu64, runs > 1 ? ";" : "",
+                   u->sequence, u->head, u->first, u->first + u->count - 1);
         }
         if (runs > SHOWN) printf("; and %" PRIu64 " more runs, which --json lists", runs - SHOWN);
         printf("\n");
@@ -356,7 +359,8 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
             printf("  %-8s %8.3f s  %s in all\n", fcp_pass_names[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
     if (strcmp(work->backend, "cuda") == 0)
-        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);
+        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
+               work->partition_why);
     if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
     if (!work->check) return;
     if (!work->report.sampled) printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);

@@ -72,17 +72,12 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
         o->left_out++;
         return SIZE_MAX;
     }
-    if (o->count == x->room) {
-        size_t room = x->room ? x->room * 2 : 64;
-        explain_step *grown = ARENA_NEW(&o->arena, explain_step, room);
-        if (!grown) {
-            x->failed = true;
-            return SIZE_MAX;
-        }
-        if (o->count) memcpy(grown, o->steps, o->count * sizeof *grown);
-        o->steps = grown;
-        x->room = room;
+    explain_step *grown = arena_grow(&o->arena, o->steps, o->count, &x->room, sizeof *grown);
+    if (!grown) {
+        x->failed = true;
+        return SIZE_MAX;
     }
+    o->steps = grown;
     text t = {0};
     ast_print_expr(e, &t);
     explain_step *s = &o->steps[o->count];

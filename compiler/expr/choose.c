@@ -3,8 +3,6 @@
  * Requires: masks and arrays declared; for the score also the lowered mask, and the passes of the plan.
  * Gives:    what expr_lower_mask, expr_lower_score and expr_lower_sink put into the program; errors are reported.
  */
-#include <string.h>
-
 #include "compiler/expr/choose.h"
 #include "compiler/expr/expr.h"
 
@@ -48,7 +46,7 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
     } else if (m) {
         expr_check_mask(s, m); /* the program's own are checked already; one of the prelude is not */
         expr_lower_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
-    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
+    } else if (ast_is_call(v, words_functions[BUILTIN_RECT]) || ast_is_call(v, words_functions[BUILTIN_SLICES])) {
         m = ARENA_ZNEW(s->scratch, mask, 1); /* a mask without a name of its own */
         if (!m) {
             sema_no_memory(s);

@@ -345,7 +345,7 @@ static void place_element(const reading *r, uint64_t i) {
     uint64_t first = 0;
     for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
         if (i - first < batch_length(r->s, s, side)) {
-            diag_hint(r->s->d, "it is that of %s %" PRIu64 " of sequence %zu",
+            diag_hint(r->s->d, "it belongs to %s %" PRIu64 " of sequence %zu",
                       side == FCP_QUERIES ? "query" : "position", i - first, s);
             return;
         }

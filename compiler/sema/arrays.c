@@ -33,22 +33,13 @@ static const char *what_of(sema *s, const array_decl *a) {
 /* --- declarations ------------------------------------------------------------------------------------------------- */
 
 static array_decl *add_array(sema *s, const char *name, span at) {
-    if (s->array_count == s->array_room) {
-        uint32_t room = s->array_room ? s->array_room * 2 : 16;
-        array_decl **grown = ARENA_NEW(s->scratch, array_decl *, room);
-        if (!grown) {
-            sema_no_memory(s);
-            return NULL;
-        }
-        if (s->array_count) memcpy(grown, s->arrays, s->array_count * sizeof *grown);
-        s->arrays = grown;
-        s->array_room = room;
-    }
+    array_decl **grown = arena_grow(s->scratch, s->arrays, s->array_count, &s->array_room, sizeof *grown);
     array_decl *a = ARENA_ZNEW(s->scratch, array_decl, 1);
-    if (!a) {
+    if (!grown || !a) {
         sema_no_memory(s);
         return NULL;
     }
+    s->arrays = grown;
     a->name = name;
     a->at = at;
     a->run_of = ARRAY_ANY;
@@ -86,7 +77,7 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
     int64_t from, to;
     a->wrong = true;
     if (v->kind != EXPR_RANGE) {
-        diag_error(s->d, FCP_E_TYPE, v->at, "range is the least value and the one after the greatest: range = 0..4096");
+        diag_error(s->d, FCP_E_TYPE, v->at, "range takes the least value and one more than the greatest: range = 0..4096");
         return;
     }
     if (!sema_eval_constant(s, v->a, "range", &from) || !sema_eval_constant(s, v->b, "range", &to)) return;
@@ -138,13 +129,13 @@ static void check_declaration(sema *s, array_decl *a) {
     a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD_KEYS;
     if (v->kind == EXPR_LIST) return;
     bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
-    a->given = named && !a->table && !strcmp(v->name, "given");
-    if (a->given || (v->kind == EXPR_CALL && !strcmp(v->name, "file"))) {
+    a->given = named && !a->table && !strcmp(v->name, words_sources[SOURCE_GIVEN]);
+    if (a->given || ast_is_call(v, words_sources[SOURCE_FILE])) {
         check_source(s, a);
         return;
     }
     a->wrong = true;
-    diag_error(s->d, FCP_E_TYPE, v->at, "this is not what a %s is made of", a->table ? "table" : "field");
+    diag_error(s->d, FCP_E_TYPE, v->at, "a %s cannot be made of this", a->table ? "table" : "field");
     if (v->kind == EXPR_STRING) diag_hint(s->d, "write file(\"%s\")", v->name);
     else if (a->table) diag_hint(s->d, "table %s = [0.5, 0.25], or file(\"%s.npy\")", a->name, a->name);
     else diag_hint(s->d, "field %s = [0 x 4096, 1 x 4096], file(\"%s.npy\") or given", a->name, a->name);
@@ -281,7 +272,7 @@ uint32_t sema_derive_run(sema *s, uint32_t array) {
 
 bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at) {
     if (array == ARRAY_ANY || s->arrays[array]->table == (param->as == IS_TABLE)) return true;
-    diag_error(s->d, FCP_E_TYPE, at, "'%s' is to be a %s, '%s' is a %s", param->name,
+    diag_error(s->d, FCP_E_TYPE, at, "'%s' must be a %s, and '%s' is a %s", param->name,
                param->as == IS_TABLE ? "table" : "field", s->arrays[array]->name, sema_array_word(s, array));
     return false;
 }
@@ -292,7 +283,7 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e) {
     if (found == ARRAY_ANY && e->kind == EXPR_NAME) found = sema_unread_array(s, e->name);
     if (found != ARRAY_ANY) return sema_fits_param(s, param, found, e->at) ? found : ARRAY_ANY;
     if (e->kind != EXPR_NAME) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "'%s' is to be the name of a %s", param->name, word);
+        diag_error(s->d, FCP_E_TYPE, e->at, "'%s' must be the name of a %s", param->name, word);
         return ARRAY_ANY;
     }
     diag_error(s->d, FCP_E_UNKNOWN_NAME, e->at, "unknown %s '%s'", word, e->name);

@@ -96,7 +96,7 @@ static void list_expr(sema *s, const expr *e) {
     if (!e) return;
     switch ((expr_kind)e->kind) {
     case EXPR_CALL:
-        for (const arg *a = !strcmp(e->name, "file") ? e->args : NULL; a; a = a->next)
+        for (const arg *a = ast_is_call(e, words_sources[SOURCE_FILE]) ? e->args : NULL; a; a = a->next)
             if (a->value && a->value->kind == EXPR_STRING) list_file(s, a->value);
         list_args(s, e->args);
         break;

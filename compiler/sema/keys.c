@@ -159,7 +159,8 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     const expr *v = e->value;
     if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
-        if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
+        if (v->kind == EXPR_QUANTITY)
+            diag_error(s->d, FCP_E_UNIT, v->at, "%s is not measured in %s", e->key, words_units[v->integer].spelling);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
         diag_hint(s->d, "for instance %s", example[dimension]);
         return false;

@@ -267,8 +267,8 @@ static bool eval_number(sema *s, const expr *e, lengths *out) {
 }
 
 static bool eval_element(sema *s, const expr *e, lengths *out) {
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) return eval_file(s, e, out);
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "lognormal")) return eval_lognormal(s, e, out);
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) return eval_file(s, e, out);
+    if (ast_is_call(e, words_sources[SOURCE_LOGNORMAL])) return eval_lognormal(s, e, out);
     if (e->kind == EXPR_STRING) {
         diag_error(s->d, FCP_E_TYPE, e->at, "a path stands in file(...)");
         diag_hint(s->d, "write file(\"%s\")", e->name);

@@ -144,14 +144,9 @@ typedef struct names {
 } names;
 
 static void offer(sema *s, names *n, const char *name) {
-    if (n->count == n->room) {
-        size_t room = n->room ? n->room * 2 : 64;
-        const char **at = ARENA_NEW(s->scratch, const char *, room);
-        if (!at) return;
-        if (n->count) memcpy(at, n->at, n->count * sizeof *at);
-        n->at = at;
-        n->room = room;
-    }
+    const char **grown = arena_grow(s->scratch, n->at, n->count, &n->room, sizeof *grown);
+    if (!grown) return;
+    n->at = grown;
     n->at[n->count++] = name;
 }
 

@@ -453,7 +453,7 @@ static expr *file_call(sema *s, const char *file, span file_at, span at) {
     }
     string->name = copy;
     *a = (arg){.value = string};
-    call->name = "file";
+    call->name = words_sources[SOURCE_FILE];
     call->name_at = at;
     call->args = a;
     call->arg_count = 1;

@@ -16,7 +16,8 @@ typedef struct sema {
     struct symbol *symbols;    /* names.c: a hash table with open addressing, malloc'd */
     size_t symbol_count, symbol_room;
     struct array_decl **arrays; /* arrays.c: fields and tables, by number */
-    uint32_t array_count, array_room;
+    uint32_t array_count;
+    size_t array_room;
     struct slice_source *slices; /* expr/rect_slices.c: slices that were read so far */
 
     /* expr/expr.c: while expressions become mask code */

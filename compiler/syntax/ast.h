@@ -128,4 +128,7 @@ typedef struct ast {
 /* Adds the program in canonical form to *out. `batch` false: without its section batch. */
 void ast_print(const ast *program, bool batch, text *out);
 void ast_print_expr(const expr *e, text *out);
+
+/* Is it a call of that name: name(...)? */
+bool ast_is_call(const expr *e, const char *name);
 #endif

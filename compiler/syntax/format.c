@@ -28,64 +28,54 @@ enum { WIDTH = 110, STEP = 4, NO_RANK = INT32_MAX };
 
 typedef struct comment {
     uint32_t begin, end;
-    bool own_line, blank; /* on a line of its own; after a blank line */
+    bool own_line, blank; /* it has a line of its own; it is after a blank line */
 } comment;
 
-typedef struct piece { /* a token */
+/* A token. */
+typedef struct piece {
     int kind;
     uint32_t begin, end;
-    uint32_t depth;                        /* of ( and [ around it */
-    uint32_t first_comment, comments;      /* in the gap before it */
-    bool starts, blank;                    /* a statement; after a blank line, in the source */
+    uint32_t depth;                        /* how many ( and [ are open around it */
+    uint32_t first_comment, comments;      /* the comments in the gap before it */
+    bool starts, blank;                    /* it begins a statement; it is after a blank line in the source */
 } piece;
 
 typedef struct line {
-    size_t code, size;    /* in `codes` */
+    size_t code, size;    /* where its code is in `codes` */
     uint32_t indent;
     uint32_t begin, end;  /* its comment; begin == end: none */
     bool blank;           /* a blank line before it */
 } line;
 
-typedef struct item { /* of the top level: its lines */
-    uint32_t gap, first, end; /* the first of its comments', of its own, after its own */
+/* A section, mask or score: the lines of the comments before it are [gap, first), its own are [first, end). */
+typedef struct item {
+    uint32_t gap, first, end;
 } item;
 
 typedef struct format {
     const char *source;
     arena *arena;
     piece *pieces;
-    uint32_t count; /* the last one is the end of file */
+    uint32_t count; /* pieces[count] is the end of file */
     comment *comments;
-    uint32_t comment_count, comment_room;
+    size_t comment_count, comment_room;
     line *lines;
-    uint32_t line_count, line_room;
+    size_t line_count, line_room;
     item *items;
-    uint32_t item_count, item_room;
+    size_t item_count, item_room;
     text codes;
     bool failed;
 } format;
 
-/* Room for one more record. */
-static void *grow(format *f, void *array, uint32_t count, uint32_t *room, size_t size, size_t align) {
-    if (count < *room) return array;
-    uint32_t more = *room ? *room * 2 : 64;
-    void *grown = arena_alloc(f->arena, more, size, align);
-    if (!grown) {
-        f->failed = true;
-        return NULL;
-    }
-    if (count) memcpy(grown, array, count * size);
-    *room = more;
-    return grown;
-}
-#define GROW(f, array, count, room, type)                                                                              \
-    do {                                                                                                               \
-        type *grown_ = grow(f, array, count, &(room), sizeof(type), _Alignof(type));                                   \
-        if (!grown_) return;                                                                                           \
-        (array) = grown_;                                                                                              \
-    } while (0)
-
 /* --- the gaps between tokens -------------------------------------------------------------------------------------- */
+
+static void add_comment(format *f, comment new) {
+    comment *grown = arena_grow(f->arena, f->comments, f->comment_count, &f->comment_room, sizeof *grown);
+    f->failed |= !grown;
+    if (!grown) return;
+    f->comments = grown;
+    f->comments[f->comment_count++] = new;
+}
 
 /* Finds the comments in source bytes [begin, end), and whether a blank line is before the piece that follows. */
 static void read_gap(format *f, uint32_t begin, uint32_t end, piece *next) {
@@ -100,8 +90,7 @@ static void read_gap(format *f, uint32_t begin, uint32_t end, piece *next) {
         uint32_t to = stop ? (uint32_t)(stop - f->source) : end;
         comment new = {i, to, newlines > 0, newlines > 1 && !first};
         while (new.end > new.begin && strchr(" \t\r\f\v", f->source[new.end - 1]) && f->source[new.end - 1]) new.end--;
-        GROW(f, f->comments, f->comment_count, f->comment_room, comment);
-        f->comments[f->comment_count++] = new;
+        add_comment(f, new);
         newlines = 0;
         first = false;
         i = to - 1;
@@ -138,13 +127,8 @@ static void read_pieces(format *f, const token_list *tokens, uint32_t size) {
 
 /* --- spaces and breaks -------------------------------------------------------------------------------------------- */
 
-static bool is_word(int kind) {
-    return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
-}
-
 static bool ends_operand(int kind) {
-    return is_word(kind) || kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_STRING || kind == T_TRUE ||
+    return words_names(kind) || kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_STRING || kind == T_TRUE ||
            kind == T_FALSE || kind == ')' || kind == ']';
 }
 
@@ -158,7 +142,7 @@ static bool space_before(const format *f, uint32_t i) {
     int a = f->pieces[i - 1].kind, b = f->pieces[i].kind;
     if (a == '(' || a == '[' || a == T_DOTS || b == ')' || b == ']' || b == ',' || b == T_DOTS || a == ':' || b == ':')
         return false;
-    if ((b == '(' && is_word(a)) || (b == '[' && ends_operand(a))) return false;
+    if ((b == '(' && words_names(a)) || (b == '[' && ends_operand(a))) return false;
     return !is_sign(f, i - 1);
 }
 
@@ -182,7 +166,10 @@ static int32_t break_rank(const format *f, uint32_t i) {
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static void add_line(format *f, line new) {
-    GROW(f, f->lines, f->line_count, f->line_room, line);
+    line *grown = arena_grow(f->arena, f->lines, f->line_count, &f->line_room, sizeof *grown);
+    f->failed |= !grown;
+    if (!grown) return;
+    f->lines = grown;
     f->lines[f->line_count++] = new;
 }
 
@@ -298,6 +285,14 @@ static uint32_t put_mask(format *f, uint32_t i) {
     return f->failed ? f->count : put_block(f, end + 2, STEP);
 }
 
+static void add_item(format *f, item new) {
+    item *grown = arena_grow(f->arena, f->items, f->item_count, &f->item_room, sizeof *grown);
+    f->failed |= !grown;
+    if (!grown) return;
+    f->items = grown;
+    f->items[f->item_count++] = new;
+}
+
 static void put_items(format *f) {
     uint32_t i = 0;
     while (i < f->count && !f->failed) {
@@ -307,8 +302,7 @@ static void put_items(format *f) {
         new.first = f->line_count;
         i = (p->kind == T_MASK || p->kind == T_SCORE) && p[1].kind != '{' ? put_mask(f, i) : put_section(f, i);
         new.end = f->line_count;
-        GROW(f, f->items, f->item_count, f->item_room, item);
-        f->items[f->item_count++] = new;
+        add_item(f, new);
     }
     if (!f->failed) put_comments(f, f->count, 0, true);
     /* what takes several lines has a blank one on either side */

@@ -173,11 +173,6 @@ static bool goes_on_before(int kind) {
     }
 }
 
-static bool is_name(int kind) {
-    const keyword *k = words_keyword_of(kind);
-    return kind == T_NAME || (k && k->name);
-}
-
 static bool ends_operand(int kind) {
     return kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_NAME || kind == T_STRING || kind == T_TRUE ||
            kind == T_FALSE || kind == ')' || kind == ']';
@@ -188,7 +183,7 @@ static bool begins_item(parse *p, const token *t) {
     if (!t->newline) return false;
     int kind = t->kind;
     if (kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_PLAN) return peek(p, 1)->kind == '{';
-    if (kind == T_MASK || kind == T_SCORE) return is_name(peek(p, 1)->kind);
+    if (kind == T_MASK || kind == T_SCORE) return words_names(peek(p, 1)->kind);
     return false;
 }
 
@@ -197,17 +192,12 @@ static char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' 
 /* Adds a delivered token to p->tokens. */
 static void keep_token(parse *p, int kind, span at) {
     token_list *l = p->tokens;
-    if (l->count == l->room) {
-        size_t room = l->room ? l->room * 2 : 256;
-        parsed_token *grown = ARENA_NEW(p->tree.arena, parsed_token, room);
-        if (!grown) {
-            p->tree.no_memory = true;
-            return;
-        }
-        if (l->count) memcpy(grown, l->at, l->count * sizeof *grown);
-        l->at = grown;
-        l->room = room;
+    parsed_token *grown = arena_grow(p->tree.arena, l->at, l->count, &l->room, sizeof *grown);
+    if (!grown) {
+        p->tree.no_memory = true;
+        return;
     }
+    l->at = grown;
     l->at[l->count++] = (parsed_token){kind, at};
 }
 

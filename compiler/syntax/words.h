@@ -23,7 +23,7 @@ typedef struct keyword {
 enum { KEYWORD_COUNT = 17 };
 extern const keyword words_keywords[KEYWORD_COUNT];
 const keyword *words_find_keyword(const char *word, size_t size); /* NULL: not a keyword */
-const keyword *words_keyword_of(int token);                       /* NULL: not that of a keyword */
+bool words_names(int token); /* may this token of the grammar be a name? */
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
@@ -126,6 +126,9 @@ enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BU
        BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
        SCORE_BUILTINS };
 extern const char *const words_functions[SCORE_BUILTINS];
+/* What makes the values of lengths, fields, tables, slices and sinks: file("..."), lognormal(...), given(...). */
+enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_COUNT };
+extern const char *const words_sources[SOURCE_COUNT];
 /* heads and kv_heads are figures of the model, unless the program gives these names to something else. */
 enum { MODEL_FIGURES = 2 };
 extern const char *const words_figures[MODEL_FIGURES];

@@ -38,6 +38,7 @@ static void list_words(group g, const char *between, text *out) {
         break;
     case FUNCTION:
         for (int i = 0; i < SCORE_BUILTINS; i++) put_word(out, between, words_functions[i]);
+        for (int i = 0; i < SOURCE_COUNT; i++) put_word(out, between, words_sources[i]);
         break;
     case VARIABLE:
         for (int i = 0; i < SCORE_VARIABLES; i++) put_word(out, between, words_variables[i]);

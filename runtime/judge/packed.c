@@ -10,13 +10,13 @@
 #include "runtime/base/clock.h"
 #include "runtime/exec/session.h"
 
-/* Fills tensors with NaN, so that what a run does not write cannot pass for a result. */
+/* Fills the allocated tensors of `set` with NaNs, so that what a run does not write cannot pass for a result. */
 static void poison(const fcp_shape *shape, unsigned set, fcp_packed *packed) {
     for (int t = 0; t < FCP_TENSORS; t++) /* all bits set is a NaN in every dtype */
         if (set >> t & 1 && packed->t[t]) memset(packed->t[t], 0xff, fcp_packed_bytes(shape, (fcp_tensor)t));
 }
 
-/* Copies a rank's rows of a packed tensor to `local`, or back. */
+/* Copies a rank's part of a packed tensor to `local`, or back. */
 static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, char *packed, char *local, bool back) {
     const fcp_span *spans;
     uint32_t count;
@@ -38,7 +38,7 @@ struct local {
     char **memory;        /* likewise: all of its tensors */
 };
 
-/* One rank's tensors, one after another: tensor t begins at out_at[t]. Returns the bytes of all. */
+/* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
 static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
                            size_t out_at[FCP_TENSORS]) {
     size_t at = 0;
@@ -51,7 +51,7 @@ static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_
     return at;
 }
 
-/* The same for all tensors of `set`. */
+/* Copies a rank's parts of all tensors of `set` to `local`, or back. */
 static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
                      const size_t at[FCP_TENSORS], fcp_packed *packed, char *local, bool back) {
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -115,8 +115,8 @@ fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, 
         size_t at[FCP_TENSORS] = {0}, bytes = local_places(plan, &shape, r, set, at);
         if (!bytes || (own != 0 && own != r)) continue;
         char *local = calloc(1, bytes);
-        if (!local)
-            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, r);
+        if (!local) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes,
+                                    r);
         if (own == r) move_all(plan, &shape, r, set, at, packed, local, false);
         code = session->kind->collect(session, r, local, bytes, err);
         if (own == 0 && code == FCP_OK) move_all(plan, &shape, r, set, at, packed, local, true);

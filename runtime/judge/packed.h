@@ -1,18 +1,17 @@
-/* packed.h: running a session on packed tensors, as tests and `fcpc run` do. A trainer holds tensors cut by rank and
- * calls fcp_session_run itself. */
+/* packed.h: a session run on packed tensors. */
 #ifndef FCP_JUDGE_PACKED_H
 #define FCP_JUDGE_PACKED_H
 #include "runtime/exec/tensors.h"
 
-/* Runs a pass on packed tensors: cuts the inputs by the plan's layout, runs, and puts the outputs together. The
- * tensors of the pass must all be there; of the outputs only the rows of this process's ranks are written, the others
- * become NaN. *out_seconds: the run alone, without cutting; may be NULL. */
+/* Runs a pass on packed tensors: cuts the inputs by the plan's layout, fills the outputs with NaNs, runs, and puts the
+ * outputs of this process's ranks together. All tensors of the pass must be there. *out_seconds, if not NULL, is how
+ * long the run itself took, without cutting. */
 fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
                                 double *out_seconds, fcp_error *err);
 
-/* Each process has the rows of its own ranks; afterwards rank 0's process has all rows of the tensors of `set` (bit t
- * is fcp_tensor t), which must be allocated in every process. All processes call this at the same point. With one
- * process nothing happens. */
+/* If each rank is a process, each has only the rows of its own ranks after a run. This brings all rows of the tensors
+ * of `set` (a bit per fcp_tensor) to the process of rank 0. The tensors must be allocated in all processes, and all
+ * must call it at the same point. With one process it does nothing. */
 fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, unsigned set, fcp_packed *packed,
                                     fcp_error *err);
 #endif

@@ -1,11 +1,10 @@
-/* reference.c: attention by its definition, and the judgement of results.
+/* reference.c: computes attention by its definition. reference.h says what is computed, and verdict.c judges.
  *
- * Requires: a checked plan; packed inputs. Cost: see reference.h; a task needs 8 n (4 head_dim + 2 STRIP) bytes and
- *           half as much again for the naive computation, n the sequence's length; with a score 3 STRIP.
- * Method:   a task is one KV head of one sequence, with the query heads that share it; threads take tasks, longest
- *           sequences first. Rows are worked on STRIP at a time, so that a tile of keys serves many. The mask's value
- *           for every pair of a strip is evaluated; the plan's tiles and cells are never looked at. Scores and slopes
- *           are evaluated pair by pair in float64, and in rows of float32, as kernels do, for the naive computation.
+ * Requires: a checked plan; packed inputs.
+ * Method:   A task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
+ *           rows. Threads take tasks, the longest sequences first. STRIP queries are computed at a time, so that a tile
+ *           of keys, once loaded, serves many. The mask is evaluated for every pair of a strip. Scores and slopes are
+ *           evaluated pair by pair in float64; for the naive computation in rows of float32, as kernels do.
  */
 #include "runtime/judge/reference.h"
 
@@ -17,12 +16,13 @@
 #include <unistd.h>
 
 #include "runtime/base/numeric.h"
+#include "runtime/base/stop.h"
 #include "runtime/judge/parts.h"
 #include "runtime/judge/sample.h"
 
 enum { STRIP = 32, TILE = 128, MAX_THREADS = 256 };
 
-/* Rows [row, row + rows) of a sequence against keys [key, key + n) of it. */
+/* Queries [row, row + rows) of a sequence against its keys [key, key + n). */
 struct strip {
     size_t n, d;
     uint64_t row, key;
@@ -35,11 +35,12 @@ struct strip {
     const mc_env *env;
     int64_t head;
     int64_t *scratch;
-    uint8_t *allow; /* [STRIP][n] */
-    bool *live;     /* per tile of keys: some pair of the strip is allowed */
+    uint8_t *allow; /* [STRIP][n]: the mask */
+    bool *live;     /* per TILE keys: some pair with them is allowed */
 };
 
-/* The tiles of keys in which the strip has an allowed pair, one after another; count 0: no more. */
+/* TILE keys, with some of which the strip has an allowed pair. first_tile and next_tile go through them; count is 0
+ * behind the last. */
 struct tile {
     size_t key;
     uint32_t count;
@@ -52,20 +53,20 @@ static struct tile tile_from(const struct strip *s, size_t key) {
 static struct tile first_tile(const struct strip *s) { return tile_from(s, 0); }
 static struct tile next_tile(const struct strip *s, struct tile t) { return tile_from(s, t.key + TILE); }
 
-/* A score's or slope's code at row i of the strip and the allowed keys of a tile; out may be logits. */
+/* A score, or its slope, of row i of the strip and the allowed keys of a tile. `out` may be `logits`. */
 static void exact_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const double *logits,
                         double *out) {
     const uint8_t *allow = s->allow + i * s->n + t.key;
     for (uint32_t j = 0; j < t.count; j++)
         if (allow[j])
-            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(s->key + t.key + j), s->head,
-                                   logits[j], s->scratch);
+            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i),
+                                   (int64_t)(s->key + t.key + j), s->head, logits[j], s->scratch);
 }
 
 static void naive_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const float *logits,
                         float *out) {
-    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(s->key + t.key), t.count, s->head, logits,
-                      s->scratch, out);
+    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(s->key + t.key), t.count,
+                      s->head, logits, s->scratch, out);
 }
 _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 
@@ -98,8 +99,8 @@ struct run {
     fcp_shape shape;
     const fcp_packed *in;
     const fcp_packed *judged; /* NULL: nothing is judged */
-    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token of the side: its rows are judged; NULL: all are */
-    fcp_reference *out;       /* NULL: nothing is kept */
+    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token: whether its rows are judged; NULL: all are */
+    fcp_reference *out;       /* where to put the reference itself; NULL: nowhere */
     const check_sample *sample; /* NULL: all rows */
     bool backward;
     const volatile int *stop;
@@ -110,7 +111,7 @@ struct run {
     fcp_code code;                        /* under lock */
 };
 
-/* What one task works with. */
+/* What a thread works with while it has a task. */
 struct task {
     struct run *run;
     uint32_t kv_head;
@@ -124,7 +125,8 @@ struct task {
     int64_t *scratch;
     measure measures[FCP_TENSORS];
     fcp_check_unit unit; /* what is computed: see open_task */
-    double *k_typical, *k_most, *v_typical, *v_most, *floor_k, *floor_v, floor_q[STRIP]; /* per key, or row: see add_floors */
+    double *k_typical, *k_most, *v_typical, *v_most; /* per key: see typical */
+    double *floor_k, *floor_v, floor_q[STRIP];       /* per key, and per row: see add_floors */
 };
 
 /* --- input -------------------------------------------------------------------------------------------------------- */
@@ -155,7 +157,7 @@ static void fill_mask(struct task *t, uint32_t head) {
 
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
-/* A row of a tensor, or one number of LSE. */
+/* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. */
 static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t head, const double *exact,
                     const float *naive, double *kept, bool empty) {
     const struct run *run = t->run;
@@ -172,11 +174,12 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
         float value;
         fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
         const double result = (double)value;
-        measure_number(&t->measures[tensor], tensor, dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i], empty);
+        measure_number(&t->measures[tensor], tensor, dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i],
+                       empty);
     }
 }
 
-/* --- what rounding may do ------------------------------------------------------------------------------------------- */
+/* --- what rounding may do ----------------------------------------------------------------------------------------- */
 
 /* A vector's length over the root of its size, which is what one of its numbers is like; and its largest number. */
 static double typical(const double *x, size_t d, double *out_most) {
@@ -195,10 +198,10 @@ static double ulps_of_p(const struct task *t, uint32_t i, size_t j, double q) {
     return 1 + fabs(t->exact.lse[i]) + s->scale * sqrt((double)s->d) * q * t->k_typical[j];
 }
 
-/* Adds up the absolute values that make up each result: what is off by a few ulps of them is off by rounding alone. Called
- * between the passes of the exact computation, when p holds P, and after the backward pass, when ds holds dS: the error of
- * dS is P times that of dP - delta, and dS times that of P. A product of two vectors is off by ulps of the product of their
- * lengths, over the root of head_dim. */
+/* Adds up the absolute values that make up each result: what is off by a few ulps of them is off by rounding alone.
+ * Called between the passes of the exact computation, when p holds P, and after the backward pass, when ds holds dS:
+ * the error of dS is P times that of dP - delta, and dS times that of P. A product of two vectors is off by ulps of the
+ * product of their lengths, over the root of head_dim. */
 static void add_floors(struct task *t, bool after_backward) {
     struct strip *s = &t->strip;
     const struct exact_buffers *b = &t->exact;
@@ -314,7 +317,7 @@ static void run_task(struct task *t) {
         heads = 1;
     }
     load_keys(t);
-    for (s->row = first; s->row < end && !(run->stop && *run->stop); s->row += STRIP) {
+    for (s->row = first; s->row < end && !fcp_stop_asked(run->stop); s->row += STRIP) {
         s->rows = end - s->row < STRIP ? (uint32_t)(end - s->row) : STRIP;
         for (uint32_t h = first_head; h < first_head + heads; h++) {
             if (by_head || h == first_head) fill_mask(t, h);
@@ -404,7 +407,7 @@ static void *run_tasks(void *argument) {
     uint64_t tasks = tasks_of(run);
     for (;;) {
         uint64_t index = run->next++;
-        if (index >= tasks || (run->stop && *run->stop)) return NULL;
+        if (index >= tasks || fcp_stop_asked(run->stop)) return NULL;
         struct task t;
         bool ok = open_task(&t, run, index);
         if (ok) run_task(&t);
@@ -455,11 +458,11 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     pthread_mutex_destroy(&run->lock);
     free(lengths);
     free(run->order);
-    if (run->stop && *run->stop) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+    if (fcp_stop_asked(run->stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
-/* The tensors that a computation reads: bit per fcp_tensor. */
+/* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */
 static fcp_code check_inputs(const fcp_packed *in, unsigned needed, fcp_error *err) {
     for (int t = 0; t < FCP_TENSORS; t++)
         if (needed >> t & 1 && !in->t[t])
@@ -468,10 +471,11 @@ static fcp_code check_inputs(const fcp_packed *in, unsigned needed, fcp_error *e
 }
 static unsigned inputs_of(bool backward, bool sampled) {
     unsigned qkv = 1u << FCP_TENSOR_Q | 1u << FCP_TENSOR_K | 1u << FCP_TENSOR_V;
-    return qkv | (backward ? 1u << FCP_TENSOR_DO : 0) | (backward && sampled ? 1u << FCP_TENSOR_O | 1u << FCP_TENSOR_LSE : 0);
+    unsigned results = 1u << FCP_TENSOR_O | 1u << FCP_TENSOR_LSE;
+    return qkv | (backward ? 1u << FCP_TENSOR_DO : 0) | (backward && sampled ? results : 0);
 }
 
-/* Marks a rank's tokens of a side. */
+/* Sets the bits of the tokens of a side that a rank's caller holds. */
 static void mark_rows(const fcp_plan *plan, uint32_t rank, fcp_side side, uint8_t *rows) {
     const fcp_span *spans;
     uint32_t count;
@@ -502,7 +506,7 @@ static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_che
     fcp_code code = check_inputs(run->in, inputs_of(run->backward, run->sample != NULL), err);
     if (code == FCP_OK) code = run_all(run, options->threads, err);
     if (code != FCP_OK) return code;
-    /* a score of which the slope depends on s is not linear in it */
+    /* a score whose slope depends on s is not linear in s */
     double factor = mc_uses((mc_code){plan->slope, (uint32_t)plan->slope_count}) & MC_USES_S ? 3 : 2;
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!judged.t[t]) continue;
@@ -516,7 +520,8 @@ static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_che
 
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err) {
-    struct run run = {.plan = plan, .in = packed, .backward = options->passes >> FCP_BACKWARD & 1, .stop = options->stop};
+    struct run run = {.plan = plan, .in = packed, .stop = options->stop};
+    run.backward = options->passes >> FCP_BACKWARD & 1;
     check_sample sample = {0};
     uint8_t *rows[FCP_SIDES] = {NULL};
     fcp_code code = FCP_OK;

@@ -1,9 +1,9 @@
 /* sample.c: which rows are checked where checking all would take too long.
  *
- * Method:  Rows are taken in runs of neighbours, for one head each. All runs of a side, through all sequences and heads,
- *          make one long list; it is cut into as many equal parts as runs can be afforded, and one run is drawn from
- *          each part, by a hash of the part's number. So the sample is spread evenly, depends on the plan alone, and
- *          does not fall into step with lengths or heads.
+ * Method:  Rows are taken in runs of neighbours, for one head each. All runs of a side, through all sequences and
+ *          heads, make one long list; it is cut into as many equal parts as runs can be afforded, and one run is drawn
+ *          from each part, by a hash of the part's number. So the sample is spread evenly, depends on the plan alone,
+ *          and does not fall into step with lengths or heads.
  * Cost:    linear in sequences.
  */
 #include <stdlib.h>
@@ -36,7 +36,8 @@ double fcp_check_work(const fcp_plan *plan, unsigned passes) {
     return work_of(plan, passes >> FCP_BACKWARD & 1 ? 6 : 2);
 }
 
-/* Adds runs of a side, at most `work` in all, but LEAST_RUNS. */
+/* Adds runs of a side that take about `work` in all. If those would be fewer than LEAST_RUNS, they get shorter, and if
+ * they cannot, take more. */
 static bool add_runs(const fcp_plan *plan, unsigned passes, fcp_side side, double work, check_sample *sample) {
     const fcp_problem *p = plan->problem;
     uint32_t heads = side == FCP_KEYS ? p->kv_heads : p->heads;
@@ -70,7 +71,8 @@ static bool add_runs(const fcp_plan *plan, unsigned passes, fcp_side side, doubl
         }
         uint64_t per_head = here / heads, length = fcp_side_length(&plan->sequences[sequence], side);
         fcp_check_unit *u = &units[sample->count++];
-        *u = (fcp_check_unit){.sequence = (uint32_t)sequence, .side = side, .head = (uint32_t)((at - before) / per_head)};
+        *u = (fcp_check_unit){.sequence = (uint32_t)sequence, .side = side};
+        u->head = (uint32_t)((at - before) / per_head);
         u->first = (at - before) % per_head * width;
         u->count = length - u->first < width ? (uint32_t)(length - u->first) : width;
         sample->rows[side] += u->count;

@@ -98,15 +98,17 @@ void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, ch
     char at[96];
     int used = snprintf(at, sizeof at, "token %llu, head %llu", (unsigned long long)(row / dims[1]),
                         (unsigned long long)(row % dims[1]));
-    if (count == 3) snprintf(at + used, sizeof at - (size_t)used, ", component %llu", (unsigned long long)(c->worst % wide));
+    if (count == 3)
+        snprintf(at + used, sizeof at - (size_t)used, ", component %llu", (unsigned long long)(c->worst % wide));
     switch ((fcp_verdict)c->verdict) {
     case FCP_RIGHT: snprintf(out, size, "%s is right", name); break;
     case FCP_DIFFERS:
-        snprintf(out, size, "%s differs from the definition of attention by %.3g, allowed is %.3g (%s: %.9g, not %.9g)", name,
-                 c->max_abs_error, c->tolerance, at, c->result, c->expected);
+        snprintf(out, size, "%s differs from the definition of attention by %.3g, allowed is %.3g (%s: %.9g, not %.9g)",
+                 name, c->max_abs_error, c->tolerance, at, c->result, c->expected);
         break;
     case FCP_NOT_FINITE:
-        snprintf(out, size, "%s is %.9g where the definition of attention gives %.9g (%s)", name, c->result, c->expected, at);
+        snprintf(out, size, "%s is %.9g where the definition of attention gives %.9g (%s)", name, c->result,
+                 c->expected, at);
         break;
     case FCP_NOT_EMPTY:
         snprintf(out, size, "%s is %.9g for a query that sees no keys; it must be exactly %.9g (%s)", name, c->result,

@@ -1,12 +1,13 @@
-/* check.c: are a plan's tables sound by themselves? Every count, index, sum and enum, before anything is used.
+/* check.c: are a plan's tables sound by themselves? Every count, index, sum and enum is checked before it is used.
  *
- * Requires: pointers with as many records as their counts say, and an index (fcp_plan_index). The contents may be
+ * Requires: pointers to as many records as their counts say, and an index (fcp_plan_index). The contents may be
  *           hostile.
- * Gives:    that what refers to a record finds one; that pieces tile the batch and the layout covers it, each token
- *           exactly once; that ranges which must not overlap do not sum to more than there is, so that whoever walks
- *           them is linear; that pairs, runs and shapes are consistent. It says nothing of whether the plan is right:
- *           verify/verify.c does.
- * Cost:     linear (a sequence's pieces that are not in order of start are sorted); memory linear in the tables.
+ * Gives:    - Whatever refers to a record finds one.
+ *           - Pieces and the layout each hold every token of the batch exactly once.
+ *           - Ranges that must not overlap add up to no more than there is, so that walking them is linear.
+ *           - Pairs, runs and shapes fit together.
+ *           It does not say whether the plan is right: verify/verify.c does.
+ * Cost:     linear (pieces of a sequence that are not in order of start are sorted); memory linear in the tables.
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */
 #include <math.h>
@@ -23,7 +24,7 @@ static const uint64_t max_tokens = UINT64_C(1) << 40;
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-/* UTF-8 without control characters other than newline and tab. */
+/* Is it UTF-8 without control characters, but for newline and tab? */
 static bool printable(const char *text, uint64_t size) {
     const uint8_t *at = (const uint8_t *)text, *end = at + size;
     while (at < end) {
@@ -47,6 +48,7 @@ static bool printable(const char *text, uint64_t size) {
     return true;
 }
 
+/* Is it printable text with only NULs after it, and at least one? */
 static bool padded_name(const char *name, size_t size) {
     size_t used = strnlen(name, size);
     for (size_t i = used; i < size; i++)
@@ -54,7 +56,7 @@ static bool padded_name(const char *name, size_t size) {
     return used < size && printable(name, used);
 }
 
-/* --- cover: runs of tokens that hold every token of every sequence exactly once ----------------------------------- */
+/* --- cover: do runs of tokens hold every token of every sequence exactly once? ------------------------------------ */
 
 typedef struct stretch {
     uint64_t start;
@@ -66,7 +68,7 @@ static int by_start(const void *a, const void *b) {
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Stretches of sequence s are at [first[s], first[s + 1]). */
+/* Do the stretches of every sequence cover it? Those of sequence s are all[first[s]] to all[first[s + 1] - 1]. */
 static fcp_code covered(const fcp_plan *plan, fcp_side side, const char *what, stretch *all, const uint32_t *first,
                         fcp_error *err) {
     for (uint64_t s = 0; s < plan->sequences_count; s++) {
@@ -93,13 +95,13 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, const char *what, s
     return FCP_OK;
 }
 
-/* Does record i belong to the side? Runs do; pieces, if their block holds it. */
+/* Does record i belong to the side? A run of a layout does; a piece does if its block holds the side. */
 static bool of_side(const fcp_plan *plan, const void *records, uint64_t i, fcp_side side) {
     return records != plan->pieces || plan->blocks[plan->pieces[i].block].holds >> side & 1;
 }
 
-/* Of the n runs of a side. `sequence`, `length` and `start` are read from records of `size` bytes: both piece and span
- * begin alike. */
+/* Do the n records of a side cover it? They are pieces or spans, of `size` bytes, with `start` at byte start_at;
+ * `sequence` and `length` are at the same bytes in both. */
 static fcp_code check_cover(const fcp_plan *plan, fcp_side side, const char *what, const void *records, uint64_t n,
                             size_t size, size_t start_at, fcp_error *err) {
     _Static_assert(offsetof(fcp_piece, sequence) == 0 && offsetof(fcp_span, sequence) == 0, "read alike");
@@ -323,8 +325,8 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu shares runs with others", (ull)i);
         uint64_t rows = ((uint64_t)s->q_length + FCP_CELL - 1) / FCP_CELL;
         uint64_t cols = ((uint64_t)s->k_length + FCP_CELL - 1) / FCP_CELL;
-        uint64_t row = 0, col = 0;      /* the first cell that may come */
-        unsigned __int128 least = 0, most = 0; /* pairs */
+        uint64_t row = 0, col = 0;             /* the first cell that may come next */
+        unsigned __int128 least = 0, most = 0; /* how many pairs its runs can have */
         for (uint32_t j = s->first_run; j < s->first_run + s->runs; j++) {
             const fcp_run *r = &plan->runs[j];
             if (!((r->cls == FCP_CELL_FULL || r->cls == FCP_CELL_PARTIAL) && r->row < rows && r->count > 0 &&
@@ -349,7 +351,7 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 8 }; /* tiles lie in order, their parts do not */
+    enum { AHEAD = 8 }; /* tiles lie in the order in which they are read, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
@@ -406,8 +408,8 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
     for (uint64_t i = 0; i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
         if (!(v->q_block < plan->blocks_count && v->tiles > 0 && v->first_tile <= plan->tiles_count &&
-              v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~3u) && v->group == 0 &&
-              v->q_slot != FCP_NONE))
+              v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~(FCP_VISIT_FIRST | FCP_VISIT_LAST)) &&
+              v->group == 0 && v->q_slot != FCP_NONE))
             return fcp_fail(err, FCP_E_PLAN_FORMAT,
                             "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u",
                             (ull)i, v->q_block, v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
@@ -477,7 +479,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 12 }; /* transfers lie in order, the blocks they name do not */
+    enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
     uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];

@@ -1,8 +1,9 @@
-/* data.c: what a plan's mask and score are and read: their code, arrays and slices, checked, and bound to a
- * sequence.
+/* data.c: what a plan's mask and score are, and what they read: checks their code, arrays and slices, and binds them to
+ * a sequence.
  *
- * Requires: fcp_plan_check_data: counts that match the pointers, and the plan's index. fcp_plan_env: a checked plan.
- * Cost:     linear in nodes, arrays and bands; an array's values are not looked at, since code is total over any.
+ * Requires: fcp_plan_check_data needs counts that match the pointers, and the plan's index; fcp_plan_env a checked
+ *           plan.
+ * Cost:     linear in nodes, arrays and bands. An array's values are not looked at: code is defined for all of them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static bool is_width(uint32_t width) {
     return width == MC_I8 || width == MC_I16 || width == MC_I32 || width == MC_I64 || width == MC_F64;
 }
 
-/* The tokens of the batch that a field has a value for. */
+/* For how many tokens of the batch a field must have a value. */
 static uint64_t field_tokens(const fcp_plan *plan, uint32_t kind) {
     return kind == FCP_FIELD_KEYS ? plan->problem->key_tokens : plan->problem->tokens;
 }
@@ -54,8 +55,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
 
 static int64_t edge_at(int64_t edge, int32_t slope, int64_t q) { return edge + (slope ? q : 0); }
 
-/* Are the bands of a record not empty, in order and apart in row q? In its first row and its last, so in all
- * between. */
+/* In row q, are the bands of a record not empty, in order, and apart? Their edges are linear in q, so if they are in
+ * the first row and in the last, they are in all rows between. */
 static bool bands_in_order(const mc_band *bands, uint32_t count, int64_t q) {
     const int64_t far = INT64_C(1) << 42;
     if (q < -far || q > far) return count == 0;
@@ -79,7 +80,7 @@ static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "slices %llu: rows from %u on, bands from %u on", (ull)i,
                             s->first_row, s->first_band);
         const mc_band_rows *r = plan->band_rows + row;
-        uint64_t seen = 0; /* bands, by all rows: none twice, so that this is linear */
+        uint64_t seen = 0; /* bands of all rows; no more than there are, so that this is linear */
         for (uint32_t j = 0; j < s->rows; j++) {
             bool last = j + 1 == s->rows;
             if (!(r[j].first <= s->bands && r[j].count <= s->bands - r[j].first && (j == 0 || r[j - 1].q < r[j].q) &&

@@ -1,8 +1,8 @@
 /* plan.c: what is derived from a plan's tables: index, sizes, and the accessors of fcp.h.
  *
- * Requires: for the accessors, a checked plan. fcp_plan_index needs nothing but counts that match the pointers.
- * Cost:     fcp_plan_index is linear in the sequences; the rest is constant, or linear in the rank's runs (layout).
- * Units:    bytes, tokens. Sizes that would not fit in 64 bits saturate, so that comparing them with a cap stays right.
+ * Requires: the accessors need a checked plan. fcp_plan_index needs only counts that match the pointers.
+ * Cost:     fcp_plan_index is linear in the sequences, fcp_plan_layout in the rank's runs; the rest is constant.
+ * Units:    bytes and tokens. Sizes saturate (base/saturate.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ const char *const fcp_section_names[FCP_SECTION_COUNT] = {
 };
 
 uint32_t fcp_crc32c(const void *bytes, uint64_t size) {
-    enum { STEP = 1 << 30 }; /* the library takes an int */
+    enum { STEP = 1 << 30 }; /* the library takes the size as an int */
     unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* it only reads */
     uint32_t crc = UINT32_MAX;
     while (size > STEP) {
@@ -166,7 +166,7 @@ uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
     uint64_t q = (uint64_t)p->heads * p->head_dim, kv = 2 * (uint64_t)p->kv_heads * p->head_dim;
-    uint64_t row = (uint64_t)p->heads * 4; /* one float per head: LSE */
+    uint64_t row = (uint64_t)p->heads * 4; /* LSE: a float for each head */
     if (cls == FCP_IN || cls == FCP_OUT) {
         if (!(holds & FCP_HOLDS_Q)) q = row = 0;
         if (!(holds & FCP_HOLDS_KV)) kv = 0;

@@ -1,11 +1,12 @@
 /* layout.c: the reshuffle of one rank, on the caller's side.
  *
- * Requires: checked tables (the layout of a side holds every token of it once, and so do the pieces); what the rank's
- *           own instructions move in and out (rank.c), by side.
- * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from
- *           the very place of the very block that holds it. Over all ranks that makes every token of every block moved
- *           once, too, for both sides hold each token once.
- * Cost:     linear where the transfers come in order of place, else the cost of sorting them.
+ * Requires: checked tables: the layout of a side holds every token of it once, and so do the pieces. What the rank's
+ * own
+ *           instructions move in and out, by side (from rank.c).
+ * Proves:   each token that the caller holds at this rank is moved in once and out once, from and to its very place in
+ *           the block that holds it. Over all ranks every token of every block is then moved once, too, since layout
+ *           and blocks hold each token once.
+ * Cost:     linear if the transfers come in order of place, else that of sorting them.
  */
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ static int by_place(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Copies come in order of place; what other ranks bring or take comes in order of rounds. So the list is nearly sorted, and
- * insertion is fast. A list that is far from sorted is left to qsort. */
+/* Copies come in order of place; what other ranks bring or take comes in order of rounds. So the list is nearly sorted,
+ * and insertion is fast. A list that is far from sorted is left to qsort. */
 static void sort_by_place(placed *p, size_t n) {
     size_t moves = 0;
     for (size_t i = 1; i < n; i++) {
@@ -58,7 +59,8 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
     for (const placed *m = list->items, *end = m + list->count; m < end; m++) {
         if (m->place != place)
             return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                        ": tokens of the caller are moved %s up to %llu, and next from %u on (block %u)",
+                                        ": tokens of the caller are moved %s up to %llu, and next from %u on (block "
+                                        "%u)",
                                         what, (unsigned long long)place, m->place, m->block);
         const fcp_piece *piece = piece_at(plan, &plan->blocks[m->block], m->first);
         uint32_t left = m->tokens, at = m->first - piece->offset;
@@ -68,8 +70,8 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
                                             ": more tokens are moved %s than the caller holds", what);
             if (span->sequence != piece->sequence || span->start + used != piece->start + at)
                 return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                            ": token %llu of the caller is token %llu of sequence %u and is moved %s as "
-                                            "token %llu of sequence %u (block %u)",
+                                            ": token %llu of the caller is token %llu of sequence %u and is moved %s "
+                                            "as token %llu of sequence %u (block %u)",
                                             (unsigned long long)place, (unsigned long long)(span->start + used),
                                             span->sequence, what, (unsigned long long)(piece->start + at),
                                             piece->sequence, m->block);

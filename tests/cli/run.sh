@@ -1,6 +1,7 @@
 #!/bin/sh
-# Tests of the command line: what each command prints, exit statuses, error codes as text and as JSON, and that an error
-# leaves no file behind. Needs jq. $B is the build folder; closing line: "cli: N passed, M failed".
+# Tests the command line: what each command prints and writes, exit statuses, and errors as text and as JSON; that an error
+# leaves no file behind, and that no input is overwritten. Needs jq. $B is the build folder. The closing line is
+# "cli: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 top=$PWD
@@ -22,21 +23,21 @@ fail() { # fail NAME WHAT
     sed 's/^/    stderr: /' "$work/stderr" | head -n 12
 }
 run() { "$@" > "$work/stdout" 2> "$work/stderr"; }
-# ok NAME COMMAND...: ends with 0
+# ok NAME COMMAND...: the command ends with 0; what it prints is in the files stdout and stderr
 ok() {
     name=$1; shift
     run "$@"
     status=$?
     if [ $status = 0 ]; then good; else fail "$name" "status $status, expected 0"; fi
 }
-# holds NAME COMMAND...: a condition
+# holds NAME COMMAND...: the command is a condition that must hold; its output is not kept
 holds() {
     name=$1; shift
     if "$@"; then good; else fail "$name" "does not hold: $*"; fi
 }
 json() { jq -e "$1" < "$work/stdout" > /dev/null 2>&1; }
-# bad NAME STATUS CODE ARGUMENTS...: fcpc ends with the status and names the code, as text and with --json, and out/ stays
-# empty; the JSON is one object and all of stdout.
+# bad NAME STATUS CODE ARGUMENTS...: fcpc ends with the status and names the code, once as text and once with --json, where
+# stdout must be one JSON object. Nothing may be left in out/.
 bad() {
     name=$1 want=$2 code=$3; shift 3
     run "$fcpc" "$@"
@@ -265,7 +266,7 @@ printf 'score far = s * 1000000000000000000.0 * s * 10000000000000000000000.0\nm
 bad "scores that overflow are not right" 1 E704 run far.fcp
 holds "says that nothing is finite" grep -q "o has no finite number" stderr
 
-# tensors: the run's own outputs are inputs of the right shapes
+# The outputs of a run have the right shapes to be the inputs of another.
 ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy --dk dk.npy --dv dv.npy
 ok "run on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --out o2.npy --lse lse2.npy --check --json
 holds "checked" json '.ok and .checked and (.tensors | has("dq") | not)'
@@ -302,7 +303,7 @@ bad "fmt of a plan" 2 E001 fmt a.plan
 bad "fmt with a setting" 2 E001 fmt loose.fcp -D block=128
 
 # --- explain -----------------------------------------------------------------------------------------------------------
-# golden NAME COMMAND...: stdout is tests/golden/NAME, which GOLDEN_UPDATE=1 rewrites
+# golden NAME COMMAND...: the command prints what tests/golden/NAME holds; GOLDEN_UPDATE=1 rewrites that file
 golden() {
     file=$top/tests/golden/$1; shift
     ok "$*" "$@"
@@ -449,10 +450,10 @@ ok "--version" "$fcpc" --version
 ok "--version as JSON" "$fcpc" --version --json
 holds "version's JSON" json '.version | type == "string"'
 
-# completion and the man page, which are made from the table of options: every option of every command is in them
+# Completion and the man page are made from the table of options, so every option of every command must be in them.
 "$fcpc" help bash-completion > completion.bash
 ok "the completion is bash" bash -n completion.bash
-# completes WANTED WORD...: what bash offers for the last word contains WANTED
+# completes WANTED WORD...: for the last word, bash offers WANTED, perhaps among others
 completes() {
     want=$1; shift
     bash -c '. ./completion.bash; COMP_WORDS=(fcpc "$@"); COMP_CWORD=$#; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' _ "$@" > stdout 2> stderr
@@ -550,7 +551,7 @@ bad "the input as output" 1 E011 a.fcp -o a.fcp
 bad "an SVG that cannot be written" 1 E011 show a.plan --svg out/none/x.svg
 bad "tensors that cannot be written" 1 E011 run a.plan --out out/x.npy --dq out/none/x.npy
 bad "two outputs, one path" 1 E011 run a.plan --out out/x.npy --dq out/x.npy
-# kept NAME FILE ARGUMENTS...: an error of writing, and FILE is as it was
+# kept NAME FILE ARGUMENTS...: fcpc refuses to write (E011), and FILE is as it was
 kept() {
     name=$1 file=$2; shift 2
     cp "$file" before
@@ -602,7 +603,7 @@ bad "two outputs, one a link to the other, which is not there" 1 E011 run a.plan
 holds "nothing is made" [ ! -e x.npy ]
 bad "images onto one path" 1 E011 show a.plan --svg out/x --html out/x
 
-# standard input
+# "-" is standard input.
 ok "a program from standard input" sh -c "\"$fcpc\" -q - -o b.plan < a.fcp"
 holds "its plan" cmp -s a.plan b.plan
 ok "the same from a pipe" sh -c "cat a.fcp | \"$fcpc\" -q -o b.plan -"
@@ -642,7 +643,7 @@ printf 'plan { mask = \0causal }' > nul.fcp
 run "$fcpc" nul.fcp
 holds "a program with a NUL byte is not taken for a plan" sh -c '! grep -q "is a plan" stderr'
 
-# all diagnostics as a list
+# --json lists all errors and warnings.
 printf 'batch { lengths = [300] }\nmask m = k <= q and q > r\nplan { mask = cuasal }\n' > e.fcp
 run "$fcpc" --json e.fcp
 holds "all errors are listed, the first is the error" json '(.diagnostics | length) == 2 and (.diagnostics[0] == .error) and
@@ -661,7 +662,7 @@ for command in "show a.fcp" "verify a.fcp" "run a.fcp" "emit k.fcp" "fmt a.fcp" 
     holds "$command has a list" json '.diagnostics | type == "array"'
 done
 
-# ranks without work: a last, small batch on a cluster that is too large for it
+# A last, small batch leaves some ranks without work.
 program two.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; cluster { nodes = 2; gpus = 2 }; batch { lengths = [200] }
 plan { mask = causal; block = 128 }'
 ok "a batch of fewer blocks than ranks" "$fcpc" two.fcp -o two.plan --json
@@ -672,7 +673,7 @@ holds "has no number that is none" sh -c '! grep -q -i -e nan -e "\binf\b" two.s
 ok "it runs" "$fcpc" run -q two.plan
 ok "it is explained" "$fcpc" explain two.plan 3 2
 
-# what explain and show say
+# What explain and show say.
 bad "a position that overflows" 1 E206 explain causal 9223372036854775807 0
 bad "a length that overflows" 1 E206 explain causal 1 0 -n 9223372036854775807
 bad "a query far before the keys" 1 E206 explain causal -9223372036854775807 0
@@ -901,7 +902,7 @@ plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
 
 # --- little memory ----------------------------------------------------------------------------------------------------
-# every command ends, and by itself: those that need a large library say so
+# Every command ends by itself. Those that need a large library say that there is no memory for it.
 if [ -z "${SAN:-}" ]; then
     for limit in 60000 120000 200000; do
         for command in "--version" "help" "a.fcp -o b.plan" "show a.plan" "show a.fcp --svg b.svg" "verify a.plan" "dump a.plan" \
@@ -923,7 +924,7 @@ else
 fi
 
 # --- interruption -----------------------------------------------------------------------------------------------------
-# of more pairs than any machine will ever have looked through: it ends by the interruption, whenever that comes
+# This mask must be looked at pair by pair, and there are too many pairs for any machine: only the interruption ends it.
 cat > big.fcp << 'EOF'
 cluster { nodes = 2; gpus = 8 }
 batch   { lengths = [64M x 8] }
@@ -945,7 +946,7 @@ holds "an interrupted compile ends with 1" [ $status = 1 ]
 holds "and says so" json '.error.code == "E013" and .diagnostics == [.error]'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
 
-# a temporary file is there, and the process waits for a reader of the next output
+# One output is written to its temporary file; the next one is a pipe, and opening it waits for a reader that never comes.
 mkfifo pipe
 "$fcpc" -q run a.plan --out out/o.npy --lse pipe > stdout 2> stderr &
 pid=$!

@@ -1,4 +1,5 @@
-/* test_cells.c: masks to cells and tiles, against every element: counts, classes, entries, shapes, faults. */
+/* test_cells.c: tests how masks become cells and tiles. Counts, classes, entries, shapes and faults are compared
+ * with every element of the mask. */
 #include "compiler/cells/cells.h"
 #include "tests/support/amount.h"
 #include "tests/support/mask_samples.h"

@@ -1,5 +1,6 @@
-/* test_property.c: random masks, from source text to cells, against their meaning on every pair: values, faults,
- * counts, classes and shapes. What fails is made as small as it gets, and printed as a program.
+/* test_property.c: draws random masks as source text, and compares what the compiler makes of each with its
+ * meaning on every pair: values, faults, counts, classes and shapes. A mask that fails is made as small as it gets
+ * and printed as a program.
  *
  * PROPERTY_SEED=N runs one program and prints it; PROPERTY_COUNT=N runs so many. */
 #include "tests/support/amount.h"

@@ -1,5 +1,5 @@
-/* test_cuda.c: sessions on CUDA devices, through a driver that stands in: what they compute, that nothing is unordered, and
- * what becomes of errors. */
+/* test_cuda.c: tests sessions on CUDA devices through the driver that stands in: their results, that streams and
+ * events order everything that must be ordered, and what becomes of errors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

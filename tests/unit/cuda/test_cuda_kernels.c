@@ -1,5 +1,5 @@
-/* test_cuda_kernels.c: which kernels a device gets, by its shared memory and by what the plan asks for; and what is made of
- * what the driver says that they take. */
+/* test_cuda_kernels.c: tests which kernels a session chooses for a device, given its shared memory and the plan,
+ * and how it uses the resources that the driver reports for them. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"

@@ -1,6 +1,7 @@
-/* test_cuda_partition.c: multiprocessors that attention leaves to communication: how many, by what, and that no bit depends
- * on it; green contexts that are absent, refused, or fail their probe. The stand-in has three multiprocessors a device,
- * each of which holds two blocks of anything. */
+/* test_cuda_partition.c: tests how a session leaves multiprocessors to communication: how many, by a smaller grid
+ * or by green contexts, and that results do not depend on it by a bit. Green contexts are also absent, refused,
+ * and fail their probe. A device of the stand-in has three multiprocessors, and each of them holds two blocks of
+ * any kernel. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"

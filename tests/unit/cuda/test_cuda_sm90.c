@@ -1,5 +1,5 @@
-/* test_cuda_sm90.c: sessions on devices of compute capability 9.0, through a driver that stands in: which skeletons they take,
- * the maps that those are given, what they compute. */
+/* test_cuda_sm90.c: tests sessions on devices of compute capability 9.0, through the driver that stands in: which
+ * kernels they choose, the tensor maps that they pass, and what they compute. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"

@@ -1,5 +1,6 @@
-/* test_cuda_where.c: what errors of CUDA sessions name: each piece of work of a pass hangs once, and the error names the
- * instruction that it belongs to, by what the devices themselves have written. */
+/* test_cuda_where.c: tests that an error names the right instruction. Each piece of work of a pass is made to hang
+ * once; the error must name the instruction that the work belongs to, which it reads from the marks that the
+ * devices have written. */
 #include "runtime/exec/session.h"
 #include "tests/support/error_place.h"
 #include "runtime/judge/packed.h"

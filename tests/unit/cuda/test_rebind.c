@@ -1,5 +1,5 @@
-/* test_rebind.c: sessions that go from batch to batch: the bits of sessions made anew, kernels compiled once, and nothing
- * gathered on the way; on the host and on the driver that stands in. */
+/* test_rebind.c: tests sessions that go on to another batch, on the host and on the driver that stands in: they
+ * give the same bits as new sessions, compile each kernel once, and do not grow. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"

@@ -1,5 +1,5 @@
-/* Plans of the planner, executed and held against the definition: every strategy, layout, depth of buffers and shape of
- * cluster, many ranks and few. Also run under the thread sanitizer. */
+/* test_exec.c: executes the planner's plans and compares the results with the definition of attention, for every
+ * strategy, layout, number of buffers and shape of cluster. It also runs under the thread sanitizer. */
 #include <stdio.h>
 #include <string.h>
 

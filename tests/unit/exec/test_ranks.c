@@ -1,5 +1,5 @@
-/* test_ranks.c: what processes that run some ranks of a plan have between them: the plan's hash, the judgement of some ranks'
- * rows, and what a session says of its ranks. */
+/* test_ranks.c: tests what processes need that each run some ranks of a plan: the plan's hash, the judgement of
+ * some ranks' rows, and what a session says of its ranks. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>

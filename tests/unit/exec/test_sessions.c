@@ -99,7 +99,8 @@ static fcp_code run_all(scene *x, const fcp_plan *plan, uint64_t seed) {
 static void judge(scene *x, const fcp_plan *plan, const char *when) {
     fcp_check_report report = FCP_CHECK_START;
     uint32_t first, count = fcp_session_ranks(x->session, &first);
-    fcp_code code = fcp_check_ranks(plan, first, count, plan->problem->passes, &x->packed, 1, NULL, &report, &x->err);
+    const fcp_check_options all = {.passes = plan->problem->passes, .first = first, .count = count, .threads = 1};
+    fcp_code code = fcp_check_run(plan, &all, &x->packed, &report, &x->err);
     CHECK(x->p, code == FCP_OK, "%s: %s", when, x->err.message);
     CHECK(x->p, report.ok, "%s: error %g", when, report.max_abs_error);
 }
@@ -205,7 +206,8 @@ static void collects(process *p) {
         CHECK(p, fcp_session_collect_packed(x.session, plan, outputs, &x.packed, &x.err) == FCP_OK, "%s",
               x.err.message);
         if (p->rank == 0) {
-            CHECK(p, fcp_check_passes(plan, plan->problem->passes, &x.packed, 1, NULL, &report, &x.err) == FCP_OK);
+            const fcp_check_options all = {.passes = plan->problem->passes, .threads = 1};
+            CHECK(p, fcp_check_run(plan, &all, &x.packed, &report, &x.err) == FCP_OK);
             CHECK(p, report.ok, "error %g", report.max_abs_error);
         }
     }

@@ -1,5 +1,6 @@
-/* The host backend and the executor, on plans made by hand, against the definition of attention; and the definition's
- * own implementation against formulas written down once more, and against differences. */
+/* test_host.c: tests the host backend and the executor against the definition of attention, on plans made by hand.
+ * The code of that definition is itself tested: against formulas that are written out here, and its gradients
+ * against differences. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>

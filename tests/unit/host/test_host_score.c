@@ -1,5 +1,5 @@
-/* test_host_score.c: scores, slopes and sinks in the reference and the host backend, on plans made by hand: the
- * reference against formulas written down once more and against differences, the host against the reference. */
+/* test_host_score.c: tests scores, slopes and sinks on plans made by hand: the host backend against the reference,
+ * and the reference against formulas that are written out here and against differences. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

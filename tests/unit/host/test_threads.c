@@ -1,4 +1,4 @@
-/* The transport between threads, and what the executor makes of peers that do not come. */
+/* test_threads.c: tests the transport between threads, and what the executor does when another rank never comes. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* test_nccl.c: plans whose ranks are processes that send by NCCL, through libraries that stand in for it and for the driver:
- * what they compute, and that it is what one process computes. */
+/* test_nccl.c: runs plans whose ranks are processes that communicate by NCCL, with stand-ins for NCCL and the
+ * driver. The results are right, and equal those of one process. */
 #include <limits.h>
 
 #include "tests/oracle/random_program.h"

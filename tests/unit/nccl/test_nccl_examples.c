@@ -1,5 +1,5 @@
-/* test_nccl_examples.c: every example, made small, by processes that send by NCCL, through the libraries that stand in: what they
- * compute is what the definition says, and what one process computes. */
+/* test_nccl_examples.c: runs every example, made small, in processes that communicate by NCCL, with the stand-ins.
+ * The results are right, and equal those of one process. */
 #include <glob.h>
 
 #include "tests/oracle/small_examples.h"

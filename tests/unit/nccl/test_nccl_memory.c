@@ -1,5 +1,6 @@
-/* test_nccl_memory.c: what a session says that it needs is what it allocates, to the byte, on every device and pinned: in one
- * process and by NCCL, from its beginning on, in runs on host memory, from batch to batch; with a byte less it is refused. */
+/* test_nccl_memory.c: tests that a session allocates exactly the bytes that it says it needs, on every device and
+ * pinned: in one process and by NCCL, at its creation, in runs on host memory, and from batch to batch. With one
+ * byte less it is refused. */
 #include "runtime/cuda/parts.h"
 #include "tests/support/nccl_ranks.h"
 

@@ -1,7 +1,8 @@
-/* test_damaged.c: plans whose data, slices or code are other numbers than the compiler wrote, their checksums right:
- * the loader refuses them with a message, or they print, run and are judged to the end, whatever they then compute.
+/* test_damaged.c: tests plans with right checksums whose data, slices or code are not what the compiler wrote. The
+ * loader refuses them with a message; or they print, run and are judged to the end, whatever they compute. The
+ * sanitizers find what goes wrong.
  *
- * What is looked for is what sanitizers see. DAMAGED_SEED=N: other damage; DAMAGED_COUNT=N: so much to each program. */
+ * DAMAGED_SEED=N draws other damage; DAMAGED_COUNT=N damages each program so often. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <unistd.h>

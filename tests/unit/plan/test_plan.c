@@ -1,4 +1,5 @@
-/* test_plan.c: the plan file (save, load, every byte guarded), the accessors, and the dump. */
+/* test_plan.c: tests the plan file (saving, loading, a change to any byte), the functions that read a plan, and
+ * its dump. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* test_cross.c: sequences with more or fewer queries than keys: what is counted of them, where blocks lie, what the public
- * headers say of the plan, what runs. Random programs of this kind are in tests/oracle. */
+/* test_cross.c: tests sequences that have more or fewer queries than keys: their counts, where their blocks lie,
+ * what the public functions say of such a plan, and that it runs. Random programs of this kind are in
+ * tests/oracle. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* test_problem.c: blocks and tiles: every token once, best fit decreasing, pairs by brute force. */
+/* test_problem.c: tests blocks and tiles: every token lies in one block, remainders are packed best fit
+ * decreasing, and pairs are those of brute force. */
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"
 

@@ -1,5 +1,5 @@
-/* test_nccl_start.c: how the processes of a plan find each other: which rank the environment says this is, and how an id goes
- * from rank 0 to all by files or by MPI. No NCCL, no device. */
+/* test_nccl_start.c: tests how the processes of a plan find each other: how one learns its rank from the
+ * environment, and how rank 0's id reaches the others by a file or by MPI. It needs neither NCCL nor a device. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>

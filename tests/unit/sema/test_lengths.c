@@ -1,4 +1,5 @@
-/* test_lengths.c: batches: lists, files, and the lognormal generator: its numbers, its shape, its limits. */
+/* test_lengths.c: tests batches: lists, files, and the lognormal generator with its numbers, its distribution and
+ * its limits. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,6 @@
-/* test_public.c: the summary, the pictures and explanations as functions of libfcpc, and option structures of other
- * versions. That the pictures are right is tested where they are made; here, that the functions give them, whole. */
+/* test_public.c: tests the summary, the pictures and the explanations as functions of libfcpc, and option
+ * structures of other versions. Other tests check that the pictures are right; this one, that the functions return
+ * them whole. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

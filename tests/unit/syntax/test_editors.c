@@ -30,6 +30,8 @@ static void expect_words(const char *made, const char *file) {
         cr_expect(has_word(made, words_units[i].spelling), "%s: %s", file, words_units[i].spelling);
     for (int i = 0; i < SCORE_BUILTINS; i++)
         cr_expect(has_word(made, words_functions[i]), "%s: %s", file, words_functions[i]);
+    for (int i = 0; i < SOURCE_COUNT; i++)
+        cr_expect(has_word(made, words_sources[i]), "%s: %s", file, words_sources[i]);
     for (int i = 0; i < SCORE_VARIABLES; i++)
         cr_expect(has_word(made, words_variables[i]), "%s: %s", file, words_variables[i]);
 }

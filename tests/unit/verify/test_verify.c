@@ -1,6 +1,6 @@
-/* test_verify.c: the verifier, by damage: every kind done to correct plans is caught, by its name.
- *
- * The kinds are in plan_damage.h; each is tried on plans of several strategies, layouts, topologies and passes. */
+/* test_verify.c: tests the verifier by damaging correct plans in every way that plan_damage.h knows: each kind of
+ * damage is found, and called by its name. Each is tried on plans of several strategies, layouts, topologies and
+ * passes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <sys/resource.h>
