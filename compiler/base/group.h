@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Item i (i < count) has the key that lies i * stride bytes after first_key; a key >= groups (as FCP_NONE is) leaves the
- * item out. Afterwards the items of key g are item[start[g]], ..., item[start[g + 1] - 1], in ascending order.
+/* Item i (i < count) has the key that lies i * stride bytes after first_key; a key >= groups (as FCP_NONE is) leaves
+ * the item out. Afterwards the items of key g are item[start[g]], ..., item[start[g + 1] - 1], in ascending order.
  * `start` has room for groups + 2 numbers, `item` for count.
  * Example: keys 2 0 2 1, three groups: start = 0 1 2 4, item = 1 3 0 2. Cost: O(count + groups).
  * `stop` (runtime/base/stop.h) ends it; then it returns false, and start and item are worthless. */

@@ -1,17 +1,20 @@
-/* slots.c: lifetimes to slots.
+/* slots.c: finds a place for everything that arrives or is added up.
  *
- * requires  a schedule, but for the rounds of its passes.
- * gives     for every transient block a slot that nothing else uses during its life; as many slots per rank and class
- *           as the largest number of lives that overlap: colouring intervals greedily by birth is optimal.
+ * Requires: a schedule; it may lack the rounds of its passes.
+ * Gives: for every transient block a slot that nothing else uses during its life. A rank has as many slots of a class
+ *     as the largest number of lives that overlap. No assignment has fewer; taking lives in order of birth and giving
+ *     each the lowest free slot reaches it.
+ * Cost: linear in fetches, visits, and ranks * stages.
  *
- * Lives, in stages, half open; a slot may be taken at stage s by what is born at s >= the end of its last tenant.
- *   KV     from the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
- *          s - buffers, so what tiles read last in stage u may be overwritten by launches of stage u + buffers; what is
- *          sent last in stage f, by those of f + 1 (a queue is in order).
- *   DKV    an accumulator from the first stage that adds to it until after the stage of its return; what lands, from
- *          its arrival until its REDUCE, in the same stage, is safe: + buffers. Computing of stage s comes after the
- *          launches of stage s, so births by computing are no earlier than births by arrival.
- *   STATE  from a Q block's first visit until after its last.
+ * Lives are in stages and half open: a slot may be taken at stage s by what is born at s, if its last tenant's end is
+ * at most s.
+ *   KV     begins in the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
+ *          s - buffers. So what tiles read last in stage u may be overwritten by launches of stage u + buffers, and what
+ *          is sent last in stage f by launches of f + 1, because a queue is in order.
+ *   DKV    An accumulator lives from the first stage that adds to it until after the stage in which it is returned. What
+ *          lands lives from its arrival until it is reduced, in the same stage; + buffers is safe. Computing of stage s
+ *          comes after the launches of stage s, so births by computing are no earlier than births by arrival.
+ *   STATE  lives from a Q block's first visit until after its last.
  */
 #include "compiler/schedule/slots.h"
 
