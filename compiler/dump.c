@@ -74,8 +74,8 @@ static void dump_traffic(const out *o, const planning *x) {
 static void dump_reshuffle(const out *o, const planning *x) {
     for (uint32_t i = 0; x->reshuffle && i < x->reshuffle->count; i++) {
         const segment *s = &x->reshuffle->segments[i];
-        print(o, "segment %u block=%u first=%u tokens=%u caller=%u place=%u home=%u\n", i, s->block, s->first, s->tokens,
-              s->caller, s->place, x->placement->home[s->block]);
+        print(o, "segment %u block=%u first=%u tokens=%u caller=%u place=%u home=%u\n", i, s->block, s->first,
+              s->tokens, s->caller, s->place, x->placement->home[s->block]);
     }
 }
 
@@ -129,9 +129,9 @@ static void dump_rounds(const out *o, const planning *x) {
                   ps->rounds[i].stage);
         for (uint32_t i = 0; ps->rounds && i < ps->move_count; i++) {
             const move *m = &ps->moves[i];
-            print(o, "move %u pass=%s round=%u class=%s fabric=%s block=%u first=%u tokens=%u src=%u dst=%u from=%u to=%u\n",
-                  i, name, m->round, fcp_class_names[m->cls], fcp_fabric_names[m->fabric], m->block, m->first, m->tokens,
-                  m->src, m->dst, m->from, m->to);
+            print(o, "move %u pass=%s round=%u class=%s fabric=%s block=%u first=%u tokens=%u ", i, name, m->round,
+                  fcp_class_names[m->cls], fcp_fabric_names[m->fabric], m->block, m->first, m->tokens);
+            print(o, "src=%u dst=%u from=%u to=%u\n", m->src, m->dst, m->from, m->to);
         }
     }
 }

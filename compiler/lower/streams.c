@@ -21,13 +21,13 @@ typedef struct emitter {
     planning *x;
     fcp_transfer *transfers;
     uint32_t transfer_count;
-    fcp_instr *instrs; /* all streams so far; there is room for the most there can be, and pages that stay untouched are free */
+    fcp_instr *instrs; /* all streams so far; room for the most there can be: untouched pages cost nothing */
     size_t instr_count;
     fcp_instr *comm;   /* the communication queue of a rank, until its computing queue is complete */
     size_t comm_room;
     fcp_stream *streams;
     /* of the pass at hand */
-    uint32_t *begin, *copies, *sides, *copies_out; /* per rank: where its transfers begin; how many of each of the three kinds */
+    uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its first transfer; how many of each kind */
     uint32_t *at;                    /* per rank: the next free transfer */
     uint32_t *side_of;               /* per transfer of a round: 4 * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: the fetches whose returns it reduces, in order */
@@ -135,7 +135,8 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
         if (!(i & 0xfffff) && planning_stopped(e->x)) return FCP_E_INTERRUPTED;
         if (m->cls != FCP_DKV || --left[m->ref]) continue;
         uint32_t to = at[m->dst]++;
-        if (to > e->reduce_start[m->dst] && round[to - 1] == m->round && /* the round has one over net and one over local */
+        /* a round may bring one over net and one over local */
+        if (to > e->reduce_start[m->dst] && round[to - 1] == m->round &&
             t->fetches[e->reduce[to - 1]].dst > m->src) {
             e->reduce[to] = e->reduce[to - 1];
             round[to] = round[to - 1];
@@ -194,7 +195,8 @@ static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t partial_befo
     wait_for(&x->compute, stage, x->received > partial_before ? x->received : partial_before);
     attend(x, stage, false);
     for (; x->reduce < x->reduce_end && l->schedule->return_stage[x->e->reduce[x->reduce]] == stage; x->reduce++) {
-        uint32_t f = x->e->reduce[x->reduce], parent = l->traffic->fetches[f].parent, block = l->traffic->fetches[f].block;
+        uint32_t f = x->e->reduce[x->reduce];
+        uint32_t parent = l->traffic->fetches[f].parent, block = l->traffic->fetches[f].block;
         uint32_t into = parent == FCP_NONE ? l->slots->home_slot[block] : l->slots->fetch[parent].accumulator;
         push(&x->compute,
              (fcp_instr){.op = FCP_OP_REDUCE, .stage = stage, .a = block, .b = l->slots->fetch[f].landing, .c = into});

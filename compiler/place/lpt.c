@@ -36,7 +36,7 @@ uint64_t place_token_cap(const place_input *in) {
 typedef struct queues {
     uint64_t *load, *turn;     /* per rank; of equal loads the larger turn comes first */
     uint32_t *child, *sibling; /* per rank; FCP_NONE: none */
-    uint32_t *best;            /* a tree: best[leaves + i] is the root of queue i, best[n] the better of its two children */
+    uint32_t *best;            /* a tree: best[leaves + i] is the root of queue i, best[n] the better of two children */
     uint32_t leaves;           /* a power of two */
 } queues;
 

@@ -25,7 +25,8 @@ static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
     return p->exec ? p->exec[tile] : p->home[p->tile_q[tile]];
 }
 
-/* --- what strategies look at ---------------------------------------------------------------------------------------- */
+/* --- what strategies look at
+ * ---------------------------------------------------------------------------------------- */
 
 /* Block b has tokens[b] and, as a Q block, work[b] pairs; it reads the KV of blocks reads[reads_start[b]] to
  * reads[reads_start[b + 1] - 1], ascending, perhaps its own. KV block j moves to every rank other than home[j] that
@@ -52,14 +53,16 @@ fcp_code place_input_of(planning *x, place_input *out);
 /* Moves KV blocks that lie where nobody reads them to a reader that has room: the cap is in `in`'s tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 
-/* --- the strategies ------------------------------------------------------------------------------------------------- */
+/* --- the strategies
+ * ------------------------------------------------------------------------------------------------- */
 
 /* How each strategy places the blocks that it has cut: fills home. */
 #define X(id, by_block, cut, place) fcp_code place(planning *x, const place_input *in, uint32_t *home);
 STRATEGIES(X)
 #undef X
 
-/* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its fallback. */
+/* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
+ * fallback. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
  * one with a smaller Delta. */

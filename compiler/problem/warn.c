@@ -128,7 +128,8 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     blind_rows r;
     mc_env env = problem_env(b->problem, b->first);
     fcp_code code = blind_find(search, &env, &r); /* of the longest sequence, which mostly answers for all */
-    /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than keys */
+    /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than
+     * keys */
     const bool settled = !by_length && !b->by_data && blind_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
         code = make_lengths(b);

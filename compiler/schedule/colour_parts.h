@@ -1,4 +1,5 @@
-/* colour_parts.h: the two parts of colour.c: it divides edges into layers of like size, and colours one layer exactly. */
+/* colour_parts.h: the two parts of colour.c: it divides edges into layers of like size, and colours one layer
+ * exactly. */
 #ifndef FCPC_SCHEDULE_COLOUR_PARTS_H
 #define FCPC_SCHEDULE_COLOUR_PARTS_H
 #include "runtime/fcp.h"

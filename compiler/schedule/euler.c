@@ -279,9 +279,9 @@ static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *
 }
 
 /* Gives every edge the colour of an entry of the classes that joins the same two groups. */
-static fcp_code hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
-                     const uint32_t *starts, const uint32_t *classes, uint32_t first, uint32_t *head, uint32_t *link,
-                     uint32_t *columns, uint32_t *out_colour) {
+static fcp_code hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group,
+                         const uint32_t *order, const uint32_t *starts, const uint32_t *classes, uint32_t first,
+                         uint32_t *head, uint32_t *link, uint32_t *columns, uint32_t *out_colour) {
     enum { TILE = 16 };
     memset(head, 0xff, (size_t)n * sizeof *head);
     for (uint32_t u0 = 0; u0 < n; u0 += TILE) {

@@ -104,7 +104,8 @@ static uint32_t runs_zigzag(state *s, uint32_t seq, held *runs) {
     uint64_t n = problem_length(p, seq, s->side), parts = 2 * (uint64_t)p->ranks, at = 0;
     uint32_t count = 0;
     while (at < n) {
-        /* `at` is in the chunk i that is the largest with floor(i n / parts) <= at, that is with i n < (at + 1) parts */
+        /* `at` is in the chunk i that is the largest with floor(i n / parts) <= at, that is with i n < (at + 1)
+         * parts */
         uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * parts - 1) / n);
         uint64_t end = (uint64_t)((unsigned __int128)(i + 1) * n / parts);
         uint32_t rank = (uint32_t)(i < p->ranks ? i : parts - 1 - i);
@@ -135,7 +136,7 @@ static fcp_code stated(state *s, bool zigzag) {
     uint32_t spans = 0, rank = 0;
     uint64_t offset = 0;
     for (uint32_t q = 0; q < p->sequences; q++) {
-        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may be cut in as many runs as there are ranks */
+        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may have as many runs as there are ranks */
         uint32_t count = zigzag ? runs_zigzag(s, q, runs) : runs_contiguous(s, q, offset, &rank, runs), at = 0;
         offset += problem_length(p, q, s->side);
         for (uint32_t i = 0; i < count; i++) {

@@ -43,7 +43,8 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
 } builder;
 
-/* --- independent rounds ---------------------------------------------------------------------------------------------- */
+/* --- independent rounds
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Colours the independent units of one fabric, and puts the colours in order: fills unit_round. */
 static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds) {
@@ -82,7 +83,8 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     for (uint32_t f = 0; f < t->count; f++) {
         const fetch *x = &t->fetches[f];
         if (x->parent != FCP_NONE || x->fabric != fabric) continue;
-        for (uint32_t u = 0; u < x->units; u++) b->out->unit_round[b->out->unit_start[f] + u] = position[e->colour[at++]];
+        uint32_t *round = b->out->unit_round + b->out->unit_start[f];
+        for (uint32_t u = 0; u < x->units; u++) round[u] = position[e->colour[at++]];
     }
     return FCP_OK;
 }
@@ -113,7 +115,8 @@ static fcp_code arrivals(builder *b) {
     return FCP_OK;
 }
 
-/* --- tiles and visits ------------------------------------------------------------------------------------------------ */
+/* --- tiles and visits
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Tiles of one Q block that run at one rank: `first` to `end` - 1. */
 typedef struct row {
@@ -237,7 +240,8 @@ static void add_visits(builder *b, uint32_t rank, const keyed *sorted, uint32_t 
     }
 }
 
-/* Which visit of a Q block is the rank's first, and which its last; newest[q]: FCP_NONE, or any visit before `first`. */
+/* Which visit of a Q block is the rank's first, and which its last; newest[q]: FCP_NONE, or any visit before
+ * `first`. */
 static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
     for (uint32_t v = first; v < out->visit_count; v++) {
         uint32_t q = out->visits[v].q_block, before = newest[q];
@@ -270,13 +274,15 @@ static fcp_code visits(builder *b) {
         return FCP_E_NO_MEMORY;
     memset(newest, 0xff, blocks * sizeof *newest);
     uint32_t count = make_rows(b, here.rows);
-    if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop)) return FCP_E_INTERRUPTED;
+    if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t sum = 0;
         for (uint32_t i = start[r]; i < start[r + 1]; i++) sum += here.rows[which[i]].end - here.rows[which[i]].first;
         if (sum > most) most = sum;
     }
-    keyed *todo = ARENA_NEW(b->scratch, keyed, most + (size_t)1), *sorted = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
+    keyed *todo = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
+    keyed *sorted = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
     if (!todo || !sorted) return FCP_E_NO_MEMORY;
 
     uint32_t done = 0;
@@ -339,8 +345,8 @@ fcp_code schedule_build(planning *x) {
     out->use_last = ARENA_ZNEW(work, uint32_t, n);
     out->return_stage = backward ? ARENA_NEW(work, uint32_t, n) : NULL;
     out->unit_start = ARENA_NEW(work, uint32_t, n);
-    if (!out->first_stage || !out->last_stage || !out->use_first || !out->use_last || (backward && !out->return_stage) ||
-        !out->unit_start)
+    if (!out->first_stage || !out->last_stage || !out->use_first || !out->use_last || !out->unit_start ||
+        (backward && !out->return_stage))
         return FCP_E_NO_MEMORY;
     memset(out->use_first, 0xff, n * sizeof *out->use_first);
     for (uint32_t f = 0; f < t->count; f++) {

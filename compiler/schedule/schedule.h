@@ -25,11 +25,11 @@ typedef struct pass_schedule {
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
     uint32_t *unit_start;               /* per fetch: its first independent unit */
-    uint32_t *unit_round;               /* per independent unit: which of the independent rounds; ascending in a fetch */
+    uint32_t *unit_round;               /* per independent unit: its place in the order of independent rounds */
     uint32_t tile_stages;               /* the last stage in which a tile can run + 1 */
     /* per fetch */
     uint32_t *first_stage, *last_stage; /* in which its first and its last unit arrive */
-    uint32_t *use_first, *use_last;     /* in which its first and its last tile run; FCP_NONE and 0 if no tile uses it */
+    uint32_t *use_first, *use_last;     /* in which its first and its last tile run; no tile: FCP_NONE and 0 */
     uint32_t *return_stage;             /* in which its dKV partial leaves; NULL: there is no backward pass */
     /* tiles in the order of execution: by rank, stage (in stage 0 what needs no reshuffle comes first), Q block, KV
      * block */

@@ -6,8 +6,8 @@
 /* The slots of a fetch, numbered in their class. Transient slots are numbered after the rank's home slots. */
 typedef struct fetch_slots {
     uint32_t kv;          /* at dst */
-    uint32_t accumulator; /* at dst: where its tiles add dKV, and what forwards return is added; of a backward pass only */
-    uint32_t landing;     /* at src: where its returned dKV waits for REDUCE; likewise */
+    uint32_t accumulator; /* at dst: where dKV of its tiles and of its forwards adds up; backward only */
+    uint32_t landing;     /* at src: where its returned dKV waits for REDUCE; backward only */
 } fetch_slots;
 
 typedef struct slots {

@@ -7,17 +7,17 @@
 /* The keys and values of `block`, on their way from rank src to rank dst. */
 typedef struct fetch {
     uint32_t block, src, dst;
-    uint32_t parent; /* the fetch over net that brought them to src; FCP_NONE: src is the home (the fetch is independent) */
+    uint32_t parent; /* the fetch over net that brought them to src; FCP_NONE: src is the home */
     uint64_t work;   /* pairs of the tiles that need it: at dst, and where dst forwards it to */
     uint32_t units;
     uint8_t fabric;
 } fetch;
 
 typedef struct traffic {
-    fetch *fetches;        /* by block. Of a block: those in the home's node, then node by node the net fetch and its forwards */
+    fetch *fetches;        /* by block: those in the home's node; then by node the one over net, and its forwards */
     uint32_t count;
     uint32_t *block_start; /* per block, block_count + 1 */
-    uint32_t *tile_fetch;  /* per tile: the fetch that brings its KV to the rank that runs it; FCP_NONE: it is at home there */
+    uint32_t *tile_fetch;  /* per tile: the fetch that brings its KV; FCP_NONE: the KV is at home where the tile runs */
     uint64_t units;        /* sum over fetches */
 } traffic;
 

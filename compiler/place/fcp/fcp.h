@@ -70,8 +70,9 @@ typedef struct place_state {
     int64_t *left, *room; /* per rank: those of `needs` */
     uint32_t *run_start; /* reads as runs of consecutive blocks; blocks + 1 */
     place_run *runs;
-    uint32_t *cluster;   /* per block: its cluster. Blocks that read a common block are in one; it is named by its first. */
-    uint32_t *member, *member_start; /* the blocks of cluster c: member[member_start[c]] to member[member_start[c + 1] - 1] */
+    uint32_t *cluster;   /* per block: its cluster, by the number of its first block; readers of a block share one */
+    /* the blocks of cluster c: member[member_start[c]] to member[member_start[c + 1] - 1] */
+    uint32_t *member, *member_start;
     uint32_t most_reads;
 } place_state;
 

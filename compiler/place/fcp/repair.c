@@ -249,7 +249,8 @@ static fcp_code balance(repair *x, arena *scratch) {
     return FCP_OK;
 }
 
-/* Gives each empty rank a block: the lightest of a rank that has two or more, taking the ranks with most tokens first. */
+/* Gives each empty rank a block: the lightest of a rank that has two or more, taking the ranks with most tokens
+ *     first. */
 static fcp_code fill_empty(place_state *s, place_lists *l, arena *scratch) {
     uint32_t ranks = s->in->ranks, empty = 0, given = 1;
     while (empty < ranks && l->head[empty] != FCP_NONE) empty++;
