@@ -1,4 +1,5 @@
-/* arena.c: bump allocation in chunks that grow; big requests get a chunk of their own size. */
+/* arena.c: cuts allocations from chunks, one after the other. Each new chunk is larger than the one before; a request
+ * that is larger still gets a chunk of its own. */
 #include "compiler/base/arena.h"
 
 #include <stdlib.h>
@@ -84,6 +85,16 @@ char *arena_copy(arena *a, const char *text, size_t length) {
     memcpy(p, text, length);
     p[length] = 0;
     return p;
+}
+
+void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size) {
+    if (count < *room) return array;
+    const size_t more = *room ? *room * 2 : 64;
+    void *grown = arena_alloc(a, more, size, _Alignof(max_align_t));
+    if (!grown) return NULL;
+    if (count) memcpy(grown, array, count * size);
+    *room = more;
+    return grown;
 }
 
 void arena_reset(arena *a) {

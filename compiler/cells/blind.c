@@ -187,7 +187,7 @@ static fcp_code push_span(blind *b, int64_t first, int64_t end, const box_progra
 }
 
 /* Rows [q0, q1) of a head, over the keys of spans [from, to). */
-static fcp_code search(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t from, size_t to) {
+static fcp_code search_rows(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t from, size_t to) {
     cells *c = b->mask;
     stack_mark mark = stack_here(&c->stack);
     const size_t base = b->span_count;
@@ -229,8 +229,8 @@ static fcp_code search(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t f
             add_blind_rows(b, q0, q1, head);
         } else if (q1 - q0 > 1) {
             int64_t middle = q0 + (q1 - q0) / 2;
-            code = search(b, q0, middle, head, base, kept);
-            if (code == FCP_OK) code = search(b, middle, q1, head, base, kept);
+            code = search_rows(b, q0, middle, head, base, kept);
+            if (code == FCP_OK) code = search_rows(b, middle, q1, head, base, kept);
         }
     }
     b->span_count = base;
@@ -241,7 +241,7 @@ static fcp_code search(blind *b, int64_t q0, int64_t q1, uint32_t head, size_t f
 static fcp_code find_by_search(blind *b, uint32_t head) {
     b->span_count = 0;
     fcp_code code = push_span(b, 0, b->n, b->mask->base);
-    return code == FCP_OK ? search(b, b->q_first, b->q_end, head, 0, 1) : code;
+    return code == FCP_OK ? search_rows(b, b->q_first, b->q_end, head, 0, 1) : code;
 }
 
 /* --- the interface ------------------------------------------------------------------------------------------------ */

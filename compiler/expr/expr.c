@@ -282,7 +282,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = array;
         return e->ref = REF_ARRAY;
     }
-    if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
     } else if (e->kind == EXPR_CALL && words_find(words_functions, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);

@@ -182,6 +182,23 @@ static void measure_blocks(problem *p) {
     if (p->unit > largest) p->unit = largest;
 }
 
+/* Tells whoever watches how many pairs will have to be looked at one by one. */
+static fcp_code tell_outlook(planning *x) {
+    const problem *p = x->problem;
+    fcpc_progress *progress = x->batch->progress;
+    uint64_t sum = 0, pairs;
+    if (!progress) return FCP_OK;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        const mc_env env = problem_env(p, s);
+        fcp_code code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cells_outlook(x->cells, &env, &pairs);
+        if (code) return code;
+        sum += pairs;
+    }
+    __atomic_fetch_add(&progress->expected, sum, __ATOMIC_RELAXED);
+    cells_set_done(x->cells, &progress->done);
+    return FCP_OK;
+}
+
 fcp_code problem_tiles(planning *x) {
     problem *p = x->problem;
     raw_parts raw = {0};
@@ -190,6 +207,7 @@ fcp_code problem_tiles(planning *x) {
     if (!x->cells) return FCP_E_NO_MEMORY;
     cells_set_stop(x->cells, x->stop);
     fcp_code code = p->piece_start[0] ? FCP_OK : index_pieces(x);
+    if (!code) code = tell_outlook(x);
     if (!code) code = classify(x, &raw);
     return code ? code : gather_tiles(x, &raw);
 }

@@ -1,8 +1,8 @@
-/* program.c: the parts of a program that outlive its parse: its canonical text, and the sources that its spans refer to.
+/* program.c: what a program keeps after its parse: its canonical text, and the sources that its spans refer to.
  *
- * A span names its source by number. While a program is parsed these are numbers of the diagnostics object at hand; a
- * finished program keeps copies of its sources and numbers them from 0, so that errors of a later batch can be shown
- * in another diagnostics object.
+ * A span names its source by number. During a parse, that is the number in the diagnostics object of the parse. A
+ * finished program keeps copies of its sources and numbers them from 0. So errors of a later batch can be shown in
+ * another diagnostics object.
  */
 #include "compiler/sema/program.h"
 
@@ -59,7 +59,7 @@ static bool keep_sources(sema *s) {
     return true;
 }
 
-bool sema_finish_program(sema *s) {
+bool program_finish(sema *s) {
     struct fcpc_program *p = s->out;
     if (!p->check.count) { /* no score, or one that cannot fault */
         p->check = p->mask;
@@ -104,7 +104,7 @@ fcpc_program *program_new(void) {
 }
 
 void program_free(fcpc_program *program) {
-    arena a = program->arena; /* which the program does not lie in */
+    arena a = program->arena; /* the program itself is not in it */
     free(program);
     arena_free(&a);
 }

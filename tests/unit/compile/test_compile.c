@@ -1,4 +1,5 @@
-/* test_compile.c: fcpc_plan as a whole: same bytes every time, block = auto, warnings, and what it refuses. */
+/* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, block = auto, warnings, and what it
+ * refuses. */
 #include "tests/support/planned.h"
 
 static fcp_code plan_text(const char *text, fcp_plan **plan, char **picture) {

@@ -1,4 +1,5 @@
-/* test_warn.c: warnings of a mask over a batch: queries that see nothing against brute force, and what is said, where. */
+/* test_warn.c: tests warnings about a mask over a batch: which queries see no key, against brute force, and the
+ * text and place of the warning. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,6 +279,37 @@ Test(warn, large_parameters) {
            "    2 | plan { mask = window_both(l = 10, r = 401) }\n"
            "      |                                       ^^^\n"
            "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
+}
+
+/* A mask whose pairs are looked at one by one says so, and whoever watches is told how many there will be. */
+Test(warn, no_structure) {
+    static const struct { const char *mask; bool slow; } cases[] = {
+        {"(q * k) % 1009 < (q + k) % 13", true}, {"k <= q and (k / 100) % 3 < 2", false}};
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "batch { lengths = [20K] }\nmask m = %s\nplan { mask = m }", cases[i].mask);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *p = NULL;
+        fcp_plan *plan = NULL;
+        fcpc_progress progress = {0};
+        const fcpc_batch batch = {.size = sizeof batch, .progress = &progress};
+        cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
+        cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
+        char *said = fcpc_diagnostics_render(d, false), *at = strstr(said, "m makes planning slow: ");
+        cr_assert_eq(at != NULL, cases[i].slow, "%s", said);
+        unsigned long long pairs = 0;
+        const uint64_t all = 20480 * 20480;
+        if (at) cr_assert_eq(sscanf(at, "m makes planning slow: %llu of its pairs had to be looked at one by one", &pairs), 1);
+        if (at) cr_expect(pairs > all * 95 / 100 && pairs <= all * 101 / 100, "%llu", pairs);
+        cr_expect(progress.done <= pairs && progress.done >= pairs / 100 * 98, "%llu of %llu",
+                  (unsigned long long)progress.done, pairs);
+        cr_expect(progress.expected >= pairs / 100 * 90 && progress.expected <= all);
+        cr_expect(cases[i].slow || progress.expected == 0);
+        free(said);
+        fcp_plan_free(plan);
+        fcpc_program_free(p);
+        fcpc_diagnostics_free(d);
+    }
 }
 
 Test(warn, symmetric) {

@@ -1,4 +1,4 @@
-/* test_stop.c: the mask analysis ends soon after it is asked to, at whichever question that happens, and what it
+/* test_cells_stop.c: the mask analysis ends soon after it is asked to, at whichever question that happens, and what it
  * remembers from before stays right.
  *
  * fcp_stop_asked stands here in place of the library's: it counts how often it is asked, and says yes from one time on. */
@@ -132,7 +132,7 @@ static fcp_code look_for_blind(blind *b, const fixture *f, answers *out) {
 
 /* Asked to stop at any question, an object says so; asked again, it answers as one that was never stopped. */
 Test(stop, at_any_question) {
-    static const uint64_t times[] = {1, 2, 3, 5, 9, 17, 40, 100, 333, 1000, 5000};
+    static const uint64_t times[] = {1, 2, 5, 17, 100, 1000};
     const volatile int stop = 0;
     for (int i = 0; i < CASE_COUNT; i++) {
         fixture f;
@@ -180,7 +180,7 @@ Test(stop, soon) {
             blind *b = blind_new(f.program->mask, 1, 50000);
             cells_set_stop(c, &stop);
             blind_set_stop(b, &stop);
-            ask_from(20000);
+            ask_from(4000);
             fcp_code code = what == 0   ? f.env.n > 1 << 30 ? FCP_OK : list(c, &f, &got)
                             : what == 1 ? count(c, &f, &got)
                                         : look_for_blind(b, &f, &got);
