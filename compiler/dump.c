@@ -35,7 +35,7 @@ static void number(const out *o, const char *name, uint32_t value) {
 static void dump_problem(const out *o, const planning *x) {
     static const char *const holds[] = {[FCP_HOLDS_Q] = "q", [FCP_HOLDS_KV] = "kv", [FCP_HOLDS_BOTH] = "both"};
     const problem *p = x->problem;
-    if (!p || !p->tile_start) return;
+    if (!p || !p->work) return;
     print(o, "problem ranks=%u sequences=%u tokens=%llu block=%u unit=%u blocks=%u tiles=%u pairs=%llu\n", p->ranks,
           p->sequences, (unsigned long long)p->tokens, p->block, p->unit, p->block_count, p->tile_count,
           (unsigned long long)p->pairs);

@@ -272,5 +272,7 @@ fcp_code rounds_build(planning *x) {
     fcp_code code = FCP_OK;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &x->schedule->pass[pass]);
+    for (int pass = 0; code && pass < FCP_PASSES; pass++) /* nobody may look at half of the rounds */
+        x->schedule->pass[pass].round_count = x->schedule->pass[pass].move_count = 0;
     return code;
 }
