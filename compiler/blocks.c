@@ -44,8 +44,8 @@ static bool covers_fetch(const struct fcpc_program *g, uint32_t block) {
 }
 
 /* Of the sizes 16K, 8K, ... 512 at which no block is too heavy: the largest that leaves every rank eight blocks to
- * balance with. But if computing one of its tiles does not cover fetching the tile's KV, the smallest size that does. 512
- * where every size is too heavy. */
+ * balance with. But if computing one of its tiles does not cover fetching the tile's KV, the smallest size that does.
+ * 512 where every size is too heavy. */
 fcp_code blocks_choose(planning *x) {
     const struct fcpc_program *g = x->program;
     if (g->block != BLOCK_AUTO) return FCP_OK;

@@ -42,8 +42,8 @@ fcp_code capacity_check(planning *x) {
                "the plan needs %llu bytes on its fullest rank, cluster.memory allows %llu", (unsigned long long)peak,
                (unsigned long long)cap);
     if (would)
-        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", fcp_strategy_names[x->program->strategy], would,
-                  (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", fcp_strategy_names[x->program->strategy],
+                  would, (unsigned long long)bytes);
     else
         diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks",
                   (unsigned long long)((peak + 999999) / 1000000));

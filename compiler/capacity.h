@@ -3,7 +3,7 @@
 #define FCPC_CAPACITY_H
 #include "compiler/planning.h"
 
-/* FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says how much, and whether fewer rounds to
- * a stage would do. Cost: linear in ranks; on an error, scheduling once for each smaller `coalesce`. */
+/* FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says how much, and whether fewer
+ * rounds to a stage would do. Cost: linear in ranks; on an error, scheduling once for each smaller `coalesce`. */
 fcp_code capacity_check(planning *x);
 #endif

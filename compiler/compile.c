@@ -1,7 +1,7 @@
 /* compile.c: program and batch to verified plan: the list of passes, and what happens around each of them.
  *
- * A pass reads what earlier ones left in the planning (planning.h) and adds its part. Errors of the batch are the user's
- * and are reported where they are found. A plan that does not verify is a bug of ours: FCP_E_INTERNAL.
+ * A pass reads what earlier ones left in the planning (planning.h) and adds its part. Errors of the batch are the
+ * user's and are reported where they are found. A plan that does not verify is a bug of ours: FCP_E_INTERNAL.
  */
 #include "compiler/compile.h"
 

@@ -3,8 +3,8 @@
 #define FCPC_COMPILE_H
 #include "compiler/planning.h"
 
-/* Called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone when the
- * call returns. */
+/* Called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone when
+ * the call returns. */
 typedef struct compile_watch {
     void (*see)(void *context, const planning *x);
     void *context;

@@ -35,7 +35,7 @@ static void number(const out *o, const char *name, uint32_t value) {
 static void dump_problem(const out *o, const planning *x) {
     static const char *const holds[] = {[FCP_HOLDS_Q] = "q", [FCP_HOLDS_KV] = "kv", [FCP_HOLDS_BOTH] = "both"};
     const problem *p = x->problem;
-    if (!p || !p->tile_start) return;
+    if (!p || !p->work) return;
     print(o, "problem ranks=%u sequences=%u tokens=%llu block=%u unit=%u blocks=%u tiles=%u pairs=%llu\n", p->ranks,
           p->sequences, (unsigned long long)p->tokens, p->block, p->unit, p->block_count, p->tile_count,
           (unsigned long long)p->pairs);
@@ -74,8 +74,8 @@ static void dump_traffic(const out *o, const planning *x) {
 static void dump_reshuffle(const out *o, const planning *x) {
     for (uint32_t i = 0; x->reshuffle && i < x->reshuffle->count; i++) {
         const segment *s = &x->reshuffle->segments[i];
-        print(o, "segment %u block=%u first=%u tokens=%u caller=%u place=%u home=%u\n", i, s->block, s->first, s->tokens,
-              s->caller, s->place, x->placement->home[s->block]);
+        print(o, "segment %u block=%u first=%u tokens=%u caller=%u place=%u home=%u\n", i, s->block, s->first,
+              s->tokens, s->caller, s->place, x->placement->home[s->block]);
     }
 }
 
@@ -129,9 +129,9 @@ static void dump_rounds(const out *o, const planning *x) {
                   ps->rounds[i].stage);
         for (uint32_t i = 0; ps->rounds && i < ps->move_count; i++) {
             const move *m = &ps->moves[i];
-            print(o, "move %u pass=%s round=%u class=%s fabric=%s block=%u first=%u tokens=%u src=%u dst=%u from=%u to=%u\n",
-                  i, name, m->round, fcp_class_names[m->cls], fcp_fabric_names[m->fabric], m->block, m->first, m->tokens,
-                  m->src, m->dst, m->from, m->to);
+            print(o, "move %u pass=%s round=%u class=%s fabric=%s block=%u first=%u tokens=%u ", i, name, m->round,
+                  fcp_class_names[m->cls], fcp_fabric_names[m->fabric], m->block, m->first, m->tokens);
+            print(o, "src=%u dst=%u from=%u to=%u\n", m->src, m->dst, m->from, m->to);
         }
     }
 }

@@ -4,8 +4,8 @@
  * and reports what is wrong to x->d. A pass that fails returns the code; it may leave its part NULL.
  *
  * Memory has three lifetimes. What the plan keeps goes to x->memory, which becomes the plan's. What later passes read
- * goes to x->work, which lives until the planning ends. What a pass needs for itself goes to x->scratch, which is emptied
- * after every pass.
+ * goes to x->work, which lives until the planning ends. What a pass needs for itself goes to x->scratch, which is
+ * emptied after every pass.
  */
 #ifndef FCPC_PLANNING_H
 #define FCPC_PLANNING_H

@@ -1,4 +1,5 @@
-/* workspace.h: arenas that are kept from one batch to the next, so that planning need not ask the system for memory again.
+/* workspace.h: arenas that are kept from one batch to the next, so that planning need not ask the system for memory
+ * again.
  *
  * A program owns a workspace. Each plan made from the program holds it as well, because the plan's tables lie in one of
  * its arenas, which goes back to the workspace when the plan is freed. The workspace ends with its last holder.

@@ -11,8 +11,8 @@ void group_starts(uint32_t *count, uint32_t groups) {
     for (uint32_t g = 0; g < groups; g++) count[g + 1] += count[g];
 }
 
-bool group_by(const uint32_t *first_key, size_t stride, uint32_t count, uint32_t groups, uint32_t *start, uint32_t *item,
-              const volatile int *stop) {
+bool group_by(const uint32_t *first_key, size_t stride, uint32_t count, uint32_t groups, uint32_t *start,
+              uint32_t *item, const volatile int *stop) {
     const char *key = (const char *)first_key;
     uint32_t *next = start + 1; /* next[g]: the next free place of group g; in the end, where group g + 1 starts */
     memset(start, 0, (groups + (size_t)2) * sizeof *start);

@@ -1,7 +1,6 @@
-/* data.c: what a plan keeps of the program's score, sinks, fields, tables and slices.
+/* data.c: copies into the plan what the program's mask and score read: score, sinks, fields, tables and slices.
  *
- * Requires: a problem whose program reads what its binding holds. Gives: those sections of the plan, in `memory`.
- * Cost: linear in their bytes.
+ * Requires: a bound batch. Gives: these sections of the plan. Cost: linear in their bytes.
  */
 #include <string.h>
 

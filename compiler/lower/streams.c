@@ -1,15 +1,17 @@
-/* streams.c: rounds, visits and slots as instructions: two queues for each rank and pass, with explicit waits.
+/* streams.c: writes rounds, visits and slots as instructions: two queues for each rank and pass, with explicit waits.
  *
  * Requires: rounds, stages, visits and slots.
  * Gives: the plan's streams, instructions and transfers.
  * Cost: linear in moves and instructions.
  *
- * The communication queue waits before the launches of stage s for two things: the computing of stages <= s - buffers,
- * because only then are its slots free again and the partials it sends finished; and the COPY of the rank's own tokens.
- * The computing queue waits before the work of stage s for the last launch of a stage <= s that receives something, and
- * for the last launch of a stage < s that sends a partial, whose slot may be used again. There are no other waits.
- * Every rank launches its rounds in the same order. So time can be read off the plan: give the launches of stage s the
- * time 2 s and its computing 2 s + 1. Every wait is for something earlier, hence there is no cycle.
+ * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
+ * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
+ * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
+ * stage <= s that receives something, and for the last launch of a stage < s that sends a partial, because its slot
+ * may be used again. There are no other waits, and every rank launches its rounds in the same order.
+ *
+ * So time can be read off the plan: give the launches of stage s the time 2 s, and its computing 2 s + 1. Every wait is
+ * for something earlier, hence there is no cycle.
  */
 #include <string.h>
 
@@ -19,16 +21,16 @@ typedef struct emitter {
     planning *x;
     fcp_transfer *transfers;
     uint32_t transfer_count;
-    fcp_instr *instrs; /* all streams so far; room for the most there can be, of which untouched memory costs nothing */
+    fcp_instr *instrs; /* all streams so far; room for the most there can be: untouched pages cost nothing */
     size_t instr_count;
-    fcp_instr *comm; /* a rank's communication queue until its computing queue is complete */
+    fcp_instr *comm;   /* the communication queue of a rank, until its computing queue is complete */
     size_t comm_room;
     fcp_stream *streams;
     /* of the pass at hand */
-    uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its transfers: copies in, sides of rounds, copies out */
-    uint32_t *at;                     /* per rank: scratch */
-    uint32_t *side_of;                /* per transfer of a round: 4 * round + SIDE_* */
-    uint32_t *reduce_start, *reduce; /* per rank: fetches whose returns it reduces, in order */
+    uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its first transfer; how many of each kind */
+    uint32_t *at;                    /* per rank: the next free transfer */
+    uint32_t *side_of;               /* per transfer of a round: 4 * round + SIDE_* */
+    uint32_t *reduce_start, *reduce; /* per rank: the fetches whose returns it reduces, in order */
 } emitter;
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
@@ -36,7 +38,7 @@ typedef struct emitter {
 typedef struct queue {
     fcp_instr *instr;
     uint32_t count;
-    uint32_t waited; /* instructions of the other queue already waited for */
+    uint32_t waited; /* how many instructions of the other queue it has waited for */
 } queue;
 
 static void push(queue *q, fcp_instr instr) { q->instr[q->count++] = instr; }
@@ -50,7 +52,7 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
-enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2 }; /* receives what computing may wait for; sends a partial */
+enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2 }; /* it receives what computing may wait for; it sends a partial */
 
 static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
                              const move *m) {
@@ -62,12 +64,13 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
     side_of[receive] = m->round * 4 + (m->cls == FCP_OUT ? 0 : SIDE_RECEIVES);
 }
 
-/* Does a segment bring back anything? */
+/* Does a segment bring anything back to the caller? Keys and values have no results in the forward pass. */
 static bool has_results(const planning *x, const segment *s, fcp_pass pass) {
     return pass == FCP_BACKWARD || x->problem->blocks[s->block].holds & FCP_HOLDS_Q;
 }
 
-/* A pass's transfers: per rank its copies in, its rounds' sends and receives in launch order, its copies out. */
+/* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
+ * out. */
 static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
     const planning *x = e->x;
     const reshuffle *moved = x->reshuffle;
@@ -110,7 +113,7 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
     return FCP_OK;
 }
 
-/* Fetches whose partials each rank reduces, in order of (stage, round, sender). */
+/* Lists the fetches whose partials each rank reduces, in order of stage, round and sender. */
 static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     const traffic *t = e->x->traffic;
     uint32_t ranks = e->x->problem->ranks;
@@ -132,7 +135,8 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
         if (!(i & 0xfffff) && planning_stopped(e->x)) return FCP_E_INTERRUPTED;
         if (m->cls != FCP_DKV || --left[m->ref]) continue;
         uint32_t to = at[m->dst]++;
-        if (to > e->reduce_start[m->dst] && round[to - 1] == m->round && /* one over net, one over local */
+        /* a round may bring one over net and one over local */
+        if (to > e->reduce_start[m->dst] && round[to - 1] == m->round &&
             t->fetches[e->reduce[to - 1]].dst > m->src) {
             e->reduce[to] = e->reduce[to - 1];
             round[to] = round[to - 1];
@@ -155,11 +159,11 @@ typedef struct rank_emitter {
     uint32_t side, side_end;        /* transfers of rounds not yet launched */
     uint32_t visit, visit_end;      /* visits not yet attended */
     uint32_t reduce, reduce_end;
-    uint32_t received, sent_partial; /* communication instructions to wait for: see the head comment */
+    uint32_t received, sent_partial; /* how far the communication queue must be: see the head comment */
     uint32_t *computed;             /* per stage: instructions of the computing queue after it */
 } rank_emitter;
 
-/* Launches this rank's share of every round of a stage that is, or is not, of kind OUT. */
+/* Launches this rank's share of the rounds of a stage: of those that are of kind OUT, or of the others. */
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait) {
     emitter *e = x->e;
     while (x->side < x->side_end) {
@@ -191,7 +195,8 @@ static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t partial_befo
     wait_for(&x->compute, stage, x->received > partial_before ? x->received : partial_before);
     attend(x, stage, false);
     for (; x->reduce < x->reduce_end && l->schedule->return_stage[x->e->reduce[x->reduce]] == stage; x->reduce++) {
-        uint32_t f = x->e->reduce[x->reduce], parent = l->traffic->fetches[f].parent, block = l->traffic->fetches[f].block;
+        uint32_t f = x->e->reduce[x->reduce];
+        uint32_t parent = l->traffic->fetches[f].parent, block = l->traffic->fetches[f].block;
         uint32_t into = parent == FCP_NONE ? l->slots->home_slot[block] : l->slots->fetch[parent].accumulator;
         push(&x->compute,
              (fcp_instr){.op = FCP_OP_REDUCE, .stage = stage, .a = block, .b = l->slots->fetch[f].landing, .c = into});

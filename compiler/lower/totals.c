@@ -36,7 +36,7 @@ void lower_problem(const planning *x, fcp_problem *out) {
     for (int pass = 0; pass < FCP_PASSES; pass++) out->passes |= (uint32_t)g->passes[pass] << pass;
 }
 
-/* Bytes and rounds of both passes. A fetch's KV moves once a pass, and its dKV once back. */
+/* Counts bytes and rounds of both passes. The KV of a fetch moves once in each pass, and its dKV once back. */
 static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *out) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
@@ -71,7 +71,7 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
             out->bytes_reshuffle += between[holds] * (fcp_held_bytes(fp, holds, FCP_IN, FCP_FORWARD) +
                                                       fcp_held_bytes(fp, holds, FCP_OUT, FCP_FORWARD));
         out->rounds = ahead->independent;
-        out->rounds_lower_bound = ahead->independent; /* Delta: the colouring reaches it, the verifier counts it */
+        out->rounds_lower_bound = ahead->independent; /* the colouring reaches Delta; the verifier counts it again */
         out->rounds_dependent = ahead->dependent;
         out->rounds_reshuffle = ahead->in + ahead->out;
         out->stages = ahead->stages;

@@ -1,22 +1,23 @@
 /* lpt.c: longest processing time first (LPT), with a cap on the tokens of a rank.
  *
- * Requires: tokens[b] <= block for every block (for larger ones the cap is kept where it can be); work that adds up to less
- *     than 2^64.
+ * Requires: tokens[b] <= block for every block (for larger ones the cap is kept where it can be); work that adds up
+ *     to less than 2^64.
  * Gives: a home for every block. No rank holds more than floor(mean) + block tokens.
  * Cost: O(blocks (log ranks + log sizes)), where sizes is the number of distinct token counts.
  * Units: work in allowed pairs, lengths in tokens.
  * Source: Graham, "Bounds on multiprocessing timing anomalies" (1969), for the rule; Fredman et al., "The pairing heap"
  *     (1986), for the queues. FCP adds the cap and the zig-zag.
  *
- * LPT takes the blocks by falling work and gives each to the least loaded rank that has room for its tokens. Such a rank
- * always exists: when a block of t tokens comes, the ranks hold at most total - t tokens, so some rank holds at most
- * floor((total - t) / ranks), which with the block is at most floor(mean) + block. Among ranks of equal load the one that was
- * given a block last comes first. Blocks of equal or evenly falling work are therefore dealt to ranks 0 1 2 ... 2 1 0 0 1 2
- * ...: this is the zig-zag that pairs the first chunk of a causal sequence with the last.
+ * LPT takes the blocks by falling work and gives each to the least loaded rank that has room for its tokens. Such a
+ * rank always exists: when a block of t tokens comes, the ranks hold at most total - t tokens, so some rank holds at
+ * most floor((total - t) / ranks), which with the block is at most floor(mean) + block. Among ranks of equal load the
+ * one that was given a block last comes first. Blocks of equal or evenly falling work are therefore dealt to ranks 0
+ * 1 2 ... 2 1 0 0 1 2 ...: this is the zig-zag that pairs the first chunk of a causal sequence with the last.
  *
- * Which ranks have room depends on t. So there is one queue, a pairing heap by load, for each distinct token count. A rank
- * waits in the queue of the largest count for which it still has room. A tree over the queues finds the least loaded rank in
- * the queues of t and above. The rule is followed exactly, but for one thing: the order of blocks rounds work to 32 bits.
+ * Which ranks have room depends on t. So there is one queue, a pairing heap by load, for each distinct token count. A
+ * rank waits in the queue of the largest count for which it still has room. A tree over the queues finds the least
+ * loaded rank in the queues of t and above. The rule is followed exactly, but for one thing: the order of blocks
+ * rounds work to 32 bits.
  */
 #include "compiler/place/place.h"
 
@@ -35,7 +36,7 @@ uint64_t place_token_cap(const place_input *in) {
 typedef struct queues {
     uint64_t *load, *turn;     /* per rank; of equal loads the larger turn comes first */
     uint32_t *child, *sibling; /* per rank; FCP_NONE: none */
-    uint32_t *best;            /* a tree: best[leaves + i] is the root of queue i, best[n] the better of its two children */
+    uint32_t *best;            /* a tree: best[leaves + i] is the root of queue i, best[n] the better of two children */
     uint32_t leaves;           /* a power of two */
 } queues;
 

@@ -1,11 +1,11 @@
 /* sides.c: shows a problem to the strategies, and brings KV blocks of split plans to their readers.
  *
  * Requires: a problem with its tiles; for place_keys a home for every block.
- * Gives: place_input_of: tokens and reads of each block (place.h). place_keys: a KV block whose home has no reader of it is
- *     moved to a rank that has one, if that rank has room; no rank loses its last block.
+ * Gives: place_input_of: tokens and reads of each block (place.h). place_keys: a KV block whose home has no reader of
+ *     it is moved to a rank that has one, if that rank has room; no rank loses its last block.
  * Cost: linear in blocks and tiles.
- * Units: tokens. In a split plan they are weighted by what they keep at home: a query keeps Q and O, a key keeps K and V, so
- *     they weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
+ * Units: tokens. In a split plan they are weighted by what they keep at home: a query keeps Q and O, a key keeps K
+ *     and V, so they weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
  */
 #include "compiler/place/place.h"
 

@@ -1,7 +1,7 @@
 /* strategies.c: the table of strategies, made from the lines of compiler/sema/strategies.h.
  *
- * A new strategy is a folder beside fcp/ with a function that places (and one that cuts, unless an existing cut will do),
- * and a line there. It stands above the folders of the strategies, because it calls them.
+ * A new strategy is a folder beside fcp/ with a function that places (and one that cuts, unless an existing cut will
+ * do), and a line there. It stands above the folders of the strategies, because it calls them.
  */
 #include "compiler/place/strategies.h"
 

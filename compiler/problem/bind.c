@@ -138,8 +138,8 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     return FCP_OK;
 }
 
-/* Decides every array's type, size and place in DATA. values[i] are those that come with the batch for array i; its data is
- * NULL where none come. */
+/* Decides every array's type, size and place in DATA. values[i] are those that come with the batch for array i; its
+ * data is NULL where none come. */
 static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_t *out_size) {
     const struct fcpc_program *g = j->program;
     size_t at = 0;

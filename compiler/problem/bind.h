@@ -3,8 +3,8 @@
 #define FCPC_PROBLEM_BIND_H
 #include "compiler/planning.h"
 
-/* What mask and score read: the arrays of the batch, as the sections ARRAYS, NAMES and DATA of the plan will hold them, and
- * where each sequence's part of them begins. */
+/* What mask and score read: the arrays of the batch, as the sections ARRAYS, NAMES and DATA of the plan will hold
+ * them, and where each sequence's part of them begins. */
 typedef struct binding {
     const struct fcpc_program *program;
     const uint64_t *lengths, *queries; /* keys and queries of each sequence; the same array where they are as many */

@@ -43,8 +43,8 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Sequences that are alike need to be asked about once. If the score reads no field and all sequences have as many queries
- * as keys, those of one length are alike; if it does not depend on n either, the longest speaks for all. */
+/* Sequences that are alike need to be asked about once. If the score reads no field and all sequences have as many
+ * queries as keys, those of one length are alike; if it does not depend on n either, the longest speaks for all. */
 fcp_code problem_check_score(planning *x) {
     const struct fcpc_program *g = x->program;
     const problem *p = x->problem;

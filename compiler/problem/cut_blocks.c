@@ -19,8 +19,8 @@
 
 /* --- best fit: bins by free space --------------------------------------------------------------------------------- */
 
-/* Bins by their free space: a stack of bins for each amount, and a tree of bitmaps in which the next amount that has a bin is
- * found in four steps. */
+/* Bins by their free space: a stack of bins for each amount, and a tree of bitmaps in which the next amount that has
+ * a bin is found in four steps. */
 enum { LEVELS = 4 }; /* 64^4 amounts; a block has at most 2^20 tokens */
 typedef struct bins {
     uint32_t *head;          /* per amount: newest bin + 1 */
@@ -73,7 +73,8 @@ fcp_code problem_cut_blocks(planning *x) {
     if (p->split) return problem_cut_split(x);
     if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
         return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
+                             p->block);
     arena *plan = &x->memory, *work = &x->work, *scratch = &x->scratch;
     uint32_t block = p->block, rests = 0;
     uint64_t full = 0;
@@ -101,8 +102,8 @@ fcp_code problem_cut_blocks(planning *x) {
         !bins_init(&b, scratch, block, rests))
         return FCP_E_NO_MEMORY;
 
-    /* First the full blocks, in order of sequence and start. Remainders get keys that sort them by falling length, then by
-     * sequence. */
+    /* First the full blocks, in order of sequence and start. Remainders get keys that sort them by falling length,
+     * then by sequence. */
     uint32_t at = 0, rest = 0, entry = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
         if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;

@@ -1,13 +1,14 @@
 /* cut_evenly.c: cuts every sequence evenly over all ranks, for ring and zigzag.
  *
  * Requires: checked lengths.
- * Gives: a block for each chunk that has tokens, in order of chunk. Chunk i of R parts has the tokens from floor(i n / R)
- *     to floor((i + 1) n / R) of every sequence of n tokens. R is the number of ranks for ring, twice that for zigzag.
+ * Gives: a block for each chunk that has tokens, in order of chunk. Chunk i of R parts has the tokens from floor(i n
+ *     / R) to floor((i + 1) n / R) of every sequence of n tokens. R is the number of ranks for ring, twice that for
+ *     zigzag.
  * Cost: O(chunks * sequences).
  *
- * A split plan has two blocks a chunk, of queries and of keys, and cuts at floor((i n + f) / R), where f is the number of
- * tokens of that side in earlier sequences, modulo R. Without f the first tokens of many short sequences would all fall
- * into the last chunk; with it, sequences of one query each go round the chunks.
+ * A split plan has two blocks a chunk, of queries and of keys, and cuts at floor((i n + f) / R), where f is the
+ * number of tokens of that side in earlier sequences, modulo R. Without f the first tokens of many short sequences
+ * would all fall into the last chunk; with it, sequences of one query each go round the chunks.
  */
 #include "compiler/problem/problem.h"
 

@@ -1,20 +1,21 @@
 /* cut_split.c: cuts a batch into blocks of a stated size, where some sequence has more or fewer queries than keys.
  *
  * Requires: checked lengths; a block size.
- * Gives: blocks of queries alone and of keys alone, of at most x->block tokens, that hold every query and every key once.
+ * Gives: blocks of queries alone and of keys alone, of at most x->block tokens, that hold every query and every key
+ *     once.
  * Cost: sorting the remainders, then O(sequences * OPEN).
  * Units: tokens; work in positions, that is queries times keys, whatever the mask leaves of them.
  * Source: Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
  *
- * Each side of a sequence is cut at multiples of the block size. What remains of both sides is packed together. A bin takes
- * the remainders of some sequences, at most a block of queries and a block of keys. It becomes a Q block and a KV block of
- * the same sequences, so that the Q block reads as few KV blocks as possible. Remainders come by the larger of their two
- * sides, the largest first, ties by sequence index. Each goes to the open bin in which it leaves least room on that side;
- * of equals, to the oldest.
+ * Each side of a sequence is cut at multiples of the block size. What remains of both sides is packed together. A bin
+ * takes the remainders of some sequences, at most a block of queries and a block of keys. It becomes a Q block and a
+ * KV block of the same sequences, so that the Q block reads as few KV blocks as possible. Remainders come by the
+ * larger of their two sides, the largest first, ties by sequence index. Each goes to the open bin in which it leaves
+ * least room on that side; of equals, to the oldest.
  *
- * A query may see a whole long sequence. A thousand sequences that decode one token each have a thousand queries, which
- * would fit one block, and all the work of the batch. So a bin takes at most one of SHARE equal parts of a rank's mean work,
- * unless a single remainder has more.
+ * A query may see a whole long sequence. A thousand sequences that decode one token each have a thousand queries,
+ * which would fit one block, and all the work of the batch. So a bin takes at most one of SHARE equal parts of a
+ * rank's mean work, unless a single remainder has more.
  */
 #include "compiler/problem/problem.h"
 
@@ -78,8 +79,8 @@ static void open_block(problem *p, int side) {
     p->blocks[p->block_count++] = (fcp_block){.first_piece = p->piece_count, .holds = 1u << side};
 }
 
-/* Makes the bins into blocks. Bin i has the remainders of sequence[first[i]] to sequence[first[i + 1] - 1], in the order in
- * which they were packed. */
+/* Makes the bins into blocks. Bin i has the remainders of sequence[first[i]] to sequence[first[i + 1] - 1], in the
+ * order in which they were packed. */
 static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uint32_t *sequence) {
     for (uint32_t i = 0; i < bins; i++)
         for (int side = 0; side < FCP_SIDES; side++) {
@@ -99,7 +100,8 @@ fcp_code problem_cut_split(planning *x) {
     problem *p = x->problem;
     if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
         return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
+                             p->block);
     arena *plan = &x->memory, *scratch = &x->scratch;
     uint64_t full = 0;
     unsigned __int128 work = 0;

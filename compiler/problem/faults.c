@@ -69,8 +69,9 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
         if (x->c != MC_NONE) values[x->c] = 1;
     }
     span at = r->spans[f->node];
-    diag_error(r->x->d, FCP_E_MASK_EXACT, planning_span(r->x, at), "%lld is not a multiple of %lld in a sequence of %lld tokens",
-               (long long)dividend, (long long)divisor, (long long)f->n);
+    diag_error(r->x->d, FCP_E_MASK_EXACT, planning_span(r->x, at),
+               "%lld is not a multiple of %lld in a sequence of %lld tokens", (long long)dividend, (long long)divisor,
+               (long long)f->n);
     if (!fixed)
         diag_hint(r->x->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
     tell_call(r, at);

@@ -98,14 +98,15 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     p->work = ARENA_ZNEW(work, uint64_t, p->block_count);
     uint32_t *start = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)2);
     uint32_t *order = ARENA_NEW(scratch, uint32_t, n + 1), *block_of = ARENA_NEW(scratch, uint32_t, n + 1);
-    if (!p->parts || !p->tile_start || !p->tile_q || !p->tile_k || !p->tile_part || !p->tile_pairs || !p->work || !start || !order ||
-        !block_of)
+    if (!p->parts || !p->tile_start || !p->tile_q || !p->tile_k || !p->tile_part || !p->tile_pairs || !p->work ||
+        !start || !order || !block_of)
         return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         if (!(i & 0xfffff) && planning_stopped(x)) return FCP_E_INTERRUPTED;
         block_of[i] = p->pieces[raw->part[i].q_piece].block;
     }
-    if (!group_by(block_of, sizeof *block_of, (uint32_t)n, p->block_count, start, order, x->stop)) return FCP_E_INTERRUPTED;
+    if (!group_by(block_of, sizeof *block_of, (uint32_t)n, p->block_count, start, order, x->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t b = 0; b < p->block_count; b++)
         if (start[b + 1] - start[b] > most) most = start[b + 1] - start[b];
     uint64_t *keys = ARENA_NEW(scratch, uint64_t, most + 1), *room = ARENA_NEW(scratch, uint64_t, most + 1);

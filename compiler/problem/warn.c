@@ -3,8 +3,8 @@
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
  * Gives: warnings; each says what is the case, where, and what follows from it.
  * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key or
- *     itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took. Symmetry: a few
- *     pairs, which nearly always show that a mask is not symmetric; otherwise an exact count.
+ *     itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took. Symmetry:
+ *     a few pairs, which nearly always show that a mask is not symmetric; otherwise an exact count.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -27,8 +27,8 @@ typedef struct batch {
     uint64_t longest;  /* of keys */
     uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
     bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
-    /* Sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many it has.
-     * NULL until make_lengths. */
+    /* Sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many
+     * it has. NULL until make_lengths. */
     uint32_t *example, *times;
     uint32_t unlike; /* kinds */
     uint32_t first;  /* the longest sequence */
@@ -128,7 +128,8 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     blind_rows r;
     mc_env env = problem_env(b->problem, b->first);
     fcp_code code = blind_find(search, &env, &r); /* of the longest sequence, which mostly answers for all */
-    /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than keys */
+    /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than
+     * keys */
     const bool settled = !by_length && !b->by_data && blind_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
         code = make_lengths(b);

@@ -1,12 +1,12 @@
-/* colour.c: edge colouring of transfers: rounds in which every rank sends at most one unit and receives at most one.
+/* colour.c: colours transfers so that a rank sends at most one unit and receives at most one in each colour, or round.
  *
- * Requires  edges (sender, receiver), senders and receivers being separate sides; sizes or NULL.
- * Gives     a proper colouring with exactly Delta colours (Koenig 1916), the same for the same input; units of like
- *           size share colours where Delta allows.
- * Cost      O(E log Delta) time, O(E + vertices) memory; few edges among many vertices: O(E) of both.
+ * Requires: edges from senders to receivers; senders and receivers are separate sides. Sizes of the edges, or NULL.
+ * Gives: a colouring with exactly Delta colours (Koenig 1916), the same for the same input. Units of like size share
+ *     colours where Delta allows.
+ * Cost: O(E log Delta) time, O(E + vertices) memory; O(E) of both where few edges lie among many vertices.
  *
- * Where edges are fewer than vertices, those that none names are dropped first (by hashing). layers.c parts the
- * edges by size, and euler.c colours each layer.
+ * If there are fewer edges than vertices, the vertices without an edge are dropped first, by hashing. layers.c then
+ * divides the edges by size, and euler.c colours each layer.
  */
 #include "compiler/schedule/colour.h"
 
@@ -14,8 +14,8 @@
 
 #define NOTHING UINT32_MAX
 
-/* Numbers the values of end[] in order of first appearance, by open addressing in `slots` entries (a power of two, more
- * than twice the number of edges). Returns how many there are. */
+/* Numbers the values of end[] in the order in which they first appear: out[e] is the number of end[e]. Hashes with open
+ * addressing in `slots` entries, a power of two and more than twice the number of edges. Returns how many values. */
 static uint32_t number(const uint32_t *end, uint32_t edges, uint32_t *table, uint32_t slots, uint32_t *first,
                        uint32_t *out) {
     uint32_t found = 0, shift = 32 - (uint32_t)__builtin_ctz(slots);
@@ -32,7 +32,7 @@ static uint32_t number(const uint32_t *end, uint32_t edges, uint32_t *table, uin
     return found;
 }
 
-/* Replaces the graph's ends by numbers without gaps. */
+/* Renumbers the ends of the graph's edges without gaps. */
 static fcp_code compact(arena *scratch, bigraph *g) {
     uint32_t slots = 4;
     while (slots <= 2 * g->edges) slots *= 2;

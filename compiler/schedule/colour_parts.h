@@ -1,4 +1,5 @@
-/* colour_parts.h: what colour.c is made of: exact colouring of one set of edges, and layers of edges of like size. */
+/* colour_parts.h: the two parts of colour.c: it divides edges into layers of like size, and colours one layer
+ * exactly. */
 #ifndef FCPC_SCHEDULE_COLOUR_PARTS_H
 #define FCPC_SCHEDULE_COLOUR_PARTS_H
 #include "runtime/fcp.h"
@@ -11,18 +12,19 @@ typedef struct bigraph {
     const volatile int *stop; /* asked while it is coloured: runtime/base/stop.h */
 } bigraph;
 
-/* Per-vertex arrays that calls of colour_euler share; their contents are nobody's between calls. */
+/* Per-vertex arrays that calls of colour_euler share. Between calls their contents mean nothing. */
 typedef struct colour_work {
     uint32_t *left, *right;
 } colour_work;
 
-/* colour_euler.c: colours the edges ids[0 .. count) with exactly as many colours as their largest degree, numbered from
- * `first`; *out_degree is that degree. */
+/* euler.c. Colours the edges ids[0] to ids[count - 1] with exactly as many colours as their largest degree, numbered
+ * from `first`. *out_degree is that degree. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
 fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g, const uint32_t *ids, uint32_t count,
                       uint32_t first, uint32_t *out_colour, uint32_t *out_degree);
 
-/* colour_layers.c: permutes ids[0 .. g->edges) so that layer i is ids[starts[i] .. starts[i + 1]), the largest degrees
- * of the layers add up to the graph's, and edges of like size tend to lie in the same layer. */
+/* layers.c. Reorders the g->edges numbers of ids so that layer i is ids[starts[i]] to ids[starts[i + 1] - 1], edges
+ * of like size tend to lie in one layer, and the largest degrees of the layers add up to the largest degree of the
+ * graph. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
 enum { COLOUR_MAX_LAYERS = 16 };
 fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, uint32_t *ids,
                        uint32_t starts[COLOUR_MAX_LAYERS + 1], uint32_t *out_layers);

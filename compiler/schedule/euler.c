@@ -1,24 +1,24 @@
-/* euler.c: colours a bipartite multigraph with exactly Delta colours by Euler splits.
+/* euler.c: colours a bipartite multigraph with exactly Delta colours, by Euler splits.
  *
- * Requires  a set of edges between two sides of vertices.
- * Gives     a proper colouring with Delta colours, Delta the largest degree; the same for the same input.
- * Cost      O(E log Delta) time, O(E) memory, both with small constants: after padding at most 2 E + Delta edges.
+ * Requires: a set of edges between two sides of vertices.
+ * Gives: a proper colouring with Delta colours, Delta being the largest degree; the same for the same input.
+ * Cost: O(E log Delta) time and O(E) memory, both with small constants: padding leaves at most 2 E + Delta edges.
  *
- * 1. Vertices of a side are merged, in order, while their degrees sum to at most Delta. A proper colouring of the
- *    merged graph is proper for the original, and any two neighbouring groups sum to more than Delta, so at most 2 E /
- *    Delta + 1 remain. Dummy edges then make the graph Delta-regular.
- * 2. A d-regular graph with d even splits into two d/2-regular halves: pair the edges of every vertex; the pairs link
- *    all edges into even cycles; alternate edges of a cycle go to different halves (Euler; Gabow 1976).
- * 3. Where d is odd, one finished colour class is put back first, which makes it d + 1 (the idea of Gabow and Kariv,
- *    1982, spread over the recursion: classes already found pay for evenness, so that no matching need be searched).
- *    Each level then holds at most 2^level classes more than Delta: O(E) extra work in all.
- * 4. Only the way to the first class finds no class to put back. There one perfect matching is taken out, by truncated
- *    random walks over alternating paths (Goel, Kapralov, Khanna 2010: O(n log n) expected), with a seeded generator
- *    and breadth-first search as the last resort: at most log Delta times in all.
+ * 1. Vertices of a side are merged, in order, while their degrees add up to at most Delta. A proper colouring of the
+ *    merged graph is proper for the original one. Any two neighbouring groups together have more than Delta edges, so
+ *    at most 2 E / Delta + 1 groups remain. Dummy edges then make the graph Delta-regular.
+ * 2. A d-regular graph with even d splits into two d/2-regular halves. Pair the edges of every vertex; the pairs link
+ *    all edges into even cycles; the edges of a cycle go to the two halves in turn (Euler; Gabow 1976).
+ * 3. Where d is odd, a colour class that is finished is put back first, which makes it d + 1. This is the idea of Gabow
+ *    and Kariv (1982), spread over the recursion: classes found earlier pay for evenness, so that no matching has to be
+ *    searched. Each level then holds at most 2^level classes more than Delta, which is O(E) extra work in all.
+ * 4. Only on the way to the first class is there no class to put back. There one perfect matching is taken out, by
+ *    truncated random walks over alternating paths (Goel, Kapralov, Khanna 2010: O(n log n) expected), with a seeded
+ *    generator, and breadth-first search as the last resort. This happens at most log Delta times.
  *
- * The graph is an array of right groups, `stride` for each left group: which left group an entry belongs to is its
- * place, and edges that join the same two groups are interchangeable, so that edge numbers come back only at the end.
- * Splits work in place and depth first: small halves stay in cache.
+ * The graph is an array of right groups, `stride` of them for each left group. The place of an entry tells its left
+ * group. Edges that join the same two groups are interchangeable, so the numbers of edges come back only at the end.
+ * Splits work in place and depth first, so that small halves stay in the cache.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@
 #include "runtime/base/stop.h"
 
 #define NOTHING UINT32_MAX
-enum { WALKS = 2 }; /* tried before a search: each succeeds with probability 1/2 at the least, 0.98 as a rule */
+enum { WALKS = 2 }; /* before a search; each succeeds with probability 1/2 at least, and 0.98 as a rule */
 
 typedef struct splitter {
     uint32_t n;        /* groups a side */
@@ -49,7 +49,7 @@ typedef struct splitter {
 
 static uint32_t stride_of(uint32_t degree) { return degree == 1 ? 1 : degree + (degree & 1); }
 
-/* A number below `bound`, from a 64-bit linear congruential generator's high half. */
+/* A number below `bound`, from the high half of a 64-bit linear congruential generator. */
 static uint32_t draw(splitter *s, uint32_t bound) {
     s->seed = s->seed * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((s->seed >> 32) * bound >> 32);
@@ -162,8 +162,8 @@ static void search(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, 
     }
 }
 
-/* Takes a perfect matching out of x (d entries a group, d odd and >= 3, at stride d + 1) into `out`; leaves d - 1
- * entries a group at stride d - 1. */
+/* Takes a perfect matching out of x into `out`. x has d entries a group, d odd and at least 3, at stride d + 1; it
+ * keeps d - 1 entries a group, at stride d - 1. */
 static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
     uint32_t n = s->n, stride = d + 1;
     memset(s->taken, 0xff, (size_t)n * sizeof *s->taken);
@@ -219,7 +219,7 @@ static void colour_node(splitter *s, uint32_t *x, uint32_t d, uint32_t *spare) {
     colour_node(s, x, h, spare);
 }
 
-/* Entries of spare space that colour_node needs for a degree. */
+/* How many entries of spare space colour_node needs for a degree. */
 static uint64_t spare_entries(uint32_t n, uint32_t degree) {
     uint64_t entries = 0;
     for (uint32_t d = degree + (degree & 1); d > 2;) {
@@ -232,8 +232,8 @@ static uint64_t spare_entries(uint32_t n, uint32_t degree) {
 
 /* --- from edges to entries and back ------------------------------------------------------------------------------ */
 
-/* Merges vertices in order while their degrees sum to at most `most`: degree[v] becomes v's group. Vertices without an
- * edge go anywhere. Returns the number of groups. */
+/* Merges vertices, in order, while their degrees add up to at most `most`. degree[v] becomes the group of v; it does
+ * not matter where vertices without an edge go. Returns the number of groups. */
 static uint32_t merge(uint32_t *degree, uint32_t vertices, uint32_t most) {
     uint32_t groups = 0, sum = 0;
     for (uint32_t v = 0; v < vertices; v++) {
@@ -257,8 +257,8 @@ static uint32_t degrees(const uint32_t *end, const uint32_t *ids, uint32_t count
     return most;
 }
 
-/* Fills x with the right groups of every left group's edges (`order`: edges by left group, starts per group), then
- * dummies to where each right group has `degree`. */
+/* Fills x with the right group of every edge, left group by left group (`order` lists the edges by left group,
+ * `starts` says where each group's begin). Dummies then give every right group `degree` entries. */
 static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
                  const uint32_t *starts, uint32_t *room, uint32_t *x) {
     uint32_t stride = stride_of(degree);
@@ -278,10 +278,10 @@ static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *
         }
 }
 
-/* Hands the entries of the classes to edges: those of a left group, by right group. */
-static fcp_code hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
-                     const uint32_t *starts, const uint32_t *classes, uint32_t first, uint32_t *head, uint32_t *link,
-                     uint32_t *columns, uint32_t *out_colour) {
+/* Gives every edge the colour of an entry of the classes that joins the same two groups. */
+static fcp_code hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group,
+                         const uint32_t *order, const uint32_t *starts, const uint32_t *classes, uint32_t first,
+                         uint32_t *head, uint32_t *link, uint32_t *columns, uint32_t *out_colour) {
     enum { TILE = 16 };
     memset(head, 0xff, (size_t)n * sizeof *head);
     for (uint32_t u0 = 0; u0 < n; u0 += TILE) {

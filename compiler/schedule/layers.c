@@ -1,19 +1,20 @@
-/* layers.c: splits the edges of a bipartite multigraph into layers of like size, coloured apart at no cost in
- * colours: so that a colour's largest edge, which is how long its round takes, is small wherever it can be.
+/* layers.c: divides the edges of a bipartite multigraph into layers of like size, at no cost in colours.
  *
- * Requires  edges with sizes; any sizes.
- * Gives     an order of the edges and where each layer starts; the largest degrees of the layers add up to Delta, so
- *           that colouring each with its own largest degree uses Delta colours in all. Equal sizes: one layer.
- * Cost      O(E) per split, at most 15 splits. Sizes are in any one unit.
+ * A round takes as long as its largest unit. If units of like size share rounds, the large ones delay fewer small ones.
  *
- * To minimise the sum over colours of the largest size is NP-hard. Identity: that sum is the integral over t of the
- * number of colours with an edge larger than t, and at least Delta(edges larger than t) colours have one. So a layer is
- * split where the rectangle between the bound and what it has now is largest: for a threshold t and k = D - Delta(edges
- * > t), a light layer of k colours is sought among the edges <= t: a set F with deg(v) - (D - k) <= deg_F(v) <= k at
- * every vertex v. Then F has degree k at most and the rest D - k. All light edges meet the lower bound; where they
- * exceed the upper one, edges are given to the heavy layer as long as both ends can spare them, and, where one end
- * cannot, along alternating paths. When that fails k is lowered: a set for k minus one of its colour classes is a set
- * for k - 1, so feasible k form a range from 0.
+ * Requires: edges with sizes, in any one unit.
+ * Gives: an order of the edges, and where each layer begins. The largest degrees of the layers add up to Delta, so that
+ *     colouring each layer with its own largest degree takes Delta colours in all. If sizes are equal: one layer.
+ * Cost: O(E) for each division, of which there are at most 15.
+ *
+ * To minimise the sum over colours of the largest size is NP-hard. That sum is the integral over t of the number of
+ * colours with an edge larger than t, and at least Delta(edges larger than t) colours have one. So a layer is divided
+ * where the rectangle between this bound and what it has now is largest. For a threshold t and k = D - Delta(edges >
+ * t), a light layer of k colours is sought among the edges <= t: a set F with deg(v) - (D - k) <= deg_F(v) <= k at
+ * every vertex v. Then F has degree at most k, and the rest D - k. The set of all light edges meets the lower bound.
+ * Where it exceeds the upper one, edges are given to the heavy layer: directly while both ends can spare them, and
+ * along alternating paths where one end cannot. If that fails, k is lowered. A set for k without one of its colour
+ * classes is a set for k - 1, so the k for which there is a set are a range from 0 on.
  */
 #include <string.h>
 
@@ -22,9 +23,9 @@
 
 enum {
     BUCKETS = 8,
-    MAX_DEPTH = 4,     /* of splits: at most 16 layers */
-    MIN_GAIN = 100,    /* a split must gain one part in so many */
-    MAX_ATTEMPTS = 12, /* numbers of colours tried in a split */
+    MAX_DEPTH = 4,     /* of divisions: at most 16 layers */
+    MIN_GAIN = 100,    /* a division must gain one part in so many */
+    MAX_ATTEMPTS = 12, /* numbers of colours that a division tries */
     MAX_PHASES = 8     /* of the search for paths */
 };
 
@@ -35,8 +36,8 @@ typedef struct layering {
     uint8_t *bucket;                    /* per edge */
     uint8_t *light;                     /* per edge: 1 in the light layer */
     uint32_t *count;                    /* per vertex (lefts, then rights): edges by bucket */
-    uint32_t *degree, *inside;          /* per vertex: of the layer; of the light set */
-    uint32_t *first, *edges_of;         /* the edges that may be light, by vertex */
+    uint32_t *degree, *inside;          /* per vertex: its edges in the layer, and in the light set */
+    uint32_t *first, *edges_of;         /* by vertex: its edges that may be light */
     uint32_t *cursor, *stack, *entered; /* per vertex: the search for a path */
     uint8_t *seen;
     uint32_t *starts;
@@ -51,8 +52,8 @@ static uint32_t bucket_of(uint32_t size, uint32_t hi) {
     return size ? (uint32_t)(((uint64_t)size * BUCKETS + hi - 1) / hi) - 1 : 0;
 }
 
-/* Fills bucket and count for a layer, and chooses the bucket below which edges are light and the number of colours they
- * could have alone. Returns 0 when no choice is worth it. */
+/* Fills bucket and count for a layer. Chooses the bucket below which edges are light (*out_from), and returns how many
+ * colours these could have alone; 0: no choice is worth it. */
 static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
     const bigraph *g = s->g;
     uint32_t vertices = g->lefts + g->rights, hi = 0, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
@@ -91,8 +92,8 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 /* Whether vertex v has an edge of the light set to spare: its heavy edges must fit in `rest` colours. */
 static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->degree[v] - s->inside[v] < rest; }
 
-/* Starts with all light edges and gives up those of too full vertices, the largest first: first where both ends are too
- * full, then where one is, as long as both can spare the edge. */
+/* Starts with all light edges and gives up edges of vertices that are too full, the largest first: first where both
+ * ends are too full, then where one is. Both ends must be able to spare the edge. */
 static void give_up_greedily(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from, uint32_t k,
                              uint32_t rest) {
     const bigraph *g = s->g;
@@ -129,8 +130,9 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     }
 }
 
-/* Takes one edge of the light set from `start`, along a path whose edges leave and join the set in turn: depth first
- * from where the phase's search stands. False: none is left in this phase. */
+/* Takes one edge at `start` out of the light set, along a path whose edges leave and join the set in turn. The search
+ * is depth first and goes on from where the phase's earlier searches stopped. False: this phase has no such path
+ * left. */
 static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
     const bigraph *g = s->g;
     bool start_left = start < g->lefts;

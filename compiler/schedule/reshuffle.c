@@ -1,24 +1,25 @@
-/* reshuffle.c: the caller's layout against the homes.
+/* reshuffle.c: compares the caller's layout with the homes, and lists the runs of tokens that move between them.
  *
- * requires  blocks with homes.
- * gives     per rank the runs of tokens the caller holds, in order; and every token of every block in exactly one
- *           segment.
- * cost      O(pieces + runs of the layout).
+ * Requires: a problem with its blocks; a placement.
+ * Gives: for each rank the runs of tokens that the caller holds there, in order; every token of every block in exactly
+ *     one segment.
+ * Cost: O(pieces + runs of the layout).
  *
- * planned     rank r holds its home blocks, in block order.
- * contiguous  the packed batch cut in `ranks` equal parts at floor(i T / ranks).
- * zigzag      every sequence cut in 2 ranks chunks at floor(i n / (2 ranks)); rank r holds chunks r and 2 ranks - 1 - r
- *             of each, sequence after sequence.
- * Where the plan is split, the rule holds for the queries, and again, by itself, for the keys.
+ * The layouts of R ranks:
+ *   planned     rank r holds its home blocks, in block order.
+ *   contiguous  the batch, sequence after sequence, is cut at floor(i T / R), where T is its number of tokens.
+ *   zigzag      every sequence of n tokens is cut in 2R chunks at floor(i n / 2R); rank r holds chunks r and 2R - 1 - r
+ *               of each, sequence after sequence.
+ * In a split plan the rule holds for the queries, and again, by itself, for the keys.
  */
 #include "compiler/schedule/reshuffle.h"
 
 #include <string.h>
 
-/* One run of the layout while it is made: in order of (sequence, start). */
+/* One run of the layout: tokens start to end - 1 of a sequence lie at `rank`, from `place` on. */
 typedef struct held {
     uint32_t rank, place;
-    uint64_t start, end; /* in the sequence */
+    uint64_t start, end;
 } held;
 
 typedef struct state {
@@ -27,8 +28,8 @@ typedef struct state {
     const uint32_t *home;
     reshuffle *out;
     size_t room;
-    fcp_side side;    /* at hand */
-    uint64_t *filled; /* per rank: its tokens so far */
+    fcp_side side;    /* the one at hand */
+    uint64_t *filled; /* per rank: how many tokens it holds so far */
 } state;
 
 static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
@@ -103,12 +104,13 @@ static uint32_t runs_zigzag(state *s, uint32_t seq, held *runs) {
     uint64_t n = problem_length(p, seq, s->side), parts = 2 * (uint64_t)p->ranks, at = 0;
     uint32_t count = 0;
     while (at < n) {
-        /* the chunk that holds `at`: the largest i with floor(i n / parts) <= at, that is i n < (at + 1) parts */
+        /* `at` is in the chunk i that is the largest with floor(i n / parts) <= at, that is with i n < (at + 1)
+         * parts */
         uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * parts - 1) / n);
         uint64_t end = (uint64_t)((unsigned __int128)(i + 1) * n / parts);
         uint32_t rank = (uint32_t)(i < p->ranks ? i : parts - 1 - i);
         runs[count++] = (held){rank, (uint32_t)s->filled[rank], at, end};
-        s->filled[rank] += end - at; /* a rank's first chunk comes before its second */
+        s->filled[rank] += end - at; /* of a rank's two chunks the first comes first */
         at = end;
     }
     return count;
@@ -134,7 +136,7 @@ static fcp_code stated(state *s, bool zigzag) {
     uint32_t spans = 0, rank = 0;
     uint64_t offset = 0;
     for (uint32_t q = 0; q < p->sequences; q++) {
-        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may be cut in as many runs as there are ranks */
+        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may have as many runs as there are ranks */
         uint32_t count = zigzag ? runs_zigzag(s, q, runs) : runs_contiguous(s, q, offset, &rank, runs), at = 0;
         offset += problem_length(p, q, s->side);
         for (uint32_t i = 0; i < count; i++) {
@@ -142,7 +144,7 @@ static fcp_code stated(state *s, bool zigzag) {
             all[spans++].rank = runs[i].rank;
             starts[runs[i].rank + 1]++;
         }
-        for (uint32_t i = piece_start[q]; i < piece_start[q + 1]; i++) { /* pieces and runs, both in order */
+        for (uint32_t i = piece_start[q]; i < piece_start[q + 1]; i++) { /* pieces and runs are both in order */
             const fcp_piece *piece = &p->pieces[pieces[i]];
             uint64_t from = piece->start, end = piece->start + piece->length;
             while (from < end) {

@@ -1,15 +1,15 @@
-/* rounds.c: the rounds of one pass.
+/* rounds.c: makes the rounds of each pass: what moves when, from which slot to which.
  *
- * requires  the independent units' order, stages of fetches and returns (schedule.c); their slots (slots.c); segments
- *           of the reshuffle.
- * gives     every unit of the pass, once, with its round, in order of round; rounds in launch order: IN, then stage by
- *           stage the dependent rounds and the independent ones, then OUT.
- * keeps     no rank sends or receives twice in a round of a fabric; dependent rounds of a stage, IN and either part of
- *           OUT are as many as their Delta.
- * cost      O(units log Delta + rounds).
+ * Requires: the order of independent units and the stages of fetches and returns (schedule.c); their slots (slots.c);
+ *     the segments of the reshuffle.
+ * Gives: every unit of the pass once, with its round, in order of round. Rounds are in the order of launching: IN; then
+ *     stage by stage the dependent rounds and the independent ones; then OUT.
+ * Keeps: no rank sends twice or receives twice in a round of a fabric. The dependent rounds of a stage, IN, and either
+ *     part of OUT are as few as their Delta.
+ * Cost: O(units log Delta + rounds).
  *
- * OUT has two parts. What is done before the pass's last stage moves beside that stage, the rest after it. A block's
- * output is done after its last visit; its gradients, when its last partial is in.
+ * OUT has two parts. Blocks that are done before the pass's last stage move beside that stage, the others after it. The
+ * output of a block is done after its last visit, its gradients when its last partial is in.
  */
 #include "compiler/schedule/rounds.h"
 
@@ -48,15 +48,15 @@ typedef struct builder {
     edges *edges;
     const schedule *s;
     const slots *slots;
-    move *moves;               /* of the pass, as they are found */
+    move *moves;               /* of the pass, in the order in which they are found */
     pass_schedule *out;
-    uint32_t *stage_start;     /* dependent moves of stage s: moves[stage_start[s] .. stage_start[s + 1]) */
+    uint32_t *stage_start;     /* dependent moves of stage s: moves[stage_start[s]] to moves[stage_start[s + 1] - 1] */
     uint32_t *stage_dependent; /* dependent rounds of stage s */
     uint32_t *stage_base;      /* first independent round of stage s */
     uint32_t next;             /* rounds numbered so far */
 } builder;
 
-/* Colours moves[first .. count) per fabric, numbers their rounds from b->next on; *out_rounds: how many. */
+/* Colours the moves from `first` on, fabric by fabric, and numbers their rounds from b->next on. */
 static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, rounds = 0;
@@ -76,7 +76,7 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     return FCP_OK;
 }
 
-/* The units of one fetch take their rounds in order: they come one after another. */
+/* Units of one fetch lie one after another. Gives them their rounds in ascending order. */
 static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     for (uint32_t i = 0, j; i < count; i = j) {
         for (j = i + 1; j < count && moves[j].ref == moves[i].ref && moves[j].cls == moves[i].cls;) j++;
@@ -111,7 +111,7 @@ static void put_units(const builder *b, uint32_t at, uint32_t f, fcp_class cls) 
     }
 }
 
-/* Forwards and returns, bucketed by stage behind what `moves` holds already. */
+/* Adds forwards and returns by stage, behind what `moves` holds already. */
 static fcp_code put_dependents(builder *b) {
     const traffic *t = b->t;
     const schedule *s = b->s;
@@ -140,7 +140,7 @@ static fcp_code put_dependents(builder *b) {
     return FCP_OK;
 }
 
-/* Rounds of all stages: dependent ones are coloured here, independent ones were. */
+/* Numbers the rounds of all stages. Dependent units are coloured here; independent ones have been. */
 static fcp_code number_stages(builder *b) {
     pass_schedule *out = b->out;
     uint32_t left = out->independent;
@@ -168,7 +168,8 @@ static fcp_code number_stages(builder *b) {
     return FCP_OK;
 }
 
-/* Segments that cross ranks: of blocks with done[block] + 1 >= stages or not, as `late` has it; done NULL: all. */
+/* Adds the segments that cross ranks. With `done`, only those of blocks that are done in the last stage (late) or
+ * before. */
 static void put_segments(const builder *b, fcp_class cls, const uint32_t *done, bool late) {
     const problem *p = b->p;
     for (uint32_t i = 0; i < b->r->count; i++) {
@@ -185,7 +186,7 @@ static void put_segments(const builder *b, fcp_class cls, const uint32_t *done, 
     }
 }
 
-/* Per block the stage in which its results are complete. */
+/* Per block: the stage in which its results are complete. NULL: no memory. */
 static uint32_t *results_done(const builder *b) {
     const problem *p = b->p;
     const traffic *t = b->t;
@@ -206,7 +207,7 @@ static void name_rounds(pass_schedule *out, fcp_round_kind kind, uint32_t stage,
     for (uint32_t i = 0; i < count; i++) out->rounds[out->round_count++] = (fcp_round){kind, stage};
 }
 
-/* The table of rounds, and the moves in their order. */
+/* Makes the table of rounds, and puts the moves in order. */
 static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     pass_schedule *out = b->out;
     uint32_t last = b->next - out->out; /* first round of OUT */
@@ -231,7 +232,7 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     return FCP_OK;
 }
 
-/* Requires in *b all but what is of the pass, and room for its moves. */
+/* Makes the rounds of one pass. *b is filled but for what is the pass's own, and has room for its moves. */
 static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     const uint32_t *independent = b->s->independent;
     b->out = out;
@@ -271,5 +272,7 @@ fcp_code rounds_build(planning *x) {
     fcp_code code = FCP_OK;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &x->schedule->pass[pass]);
+    for (int pass = 0; code && pass < FCP_PASSES; pass++) /* nobody may look at half of the rounds */
+        x->schedule->pass[pass].round_count = x->schedule->pass[pass].move_count = 0;
     return code;
 }

@@ -1,9 +1,9 @@
-/* rounds.h: units as the edges of a graph to be coloured. What moves.c builds is in schedule.h. */
+/* rounds.h: units as the edges of a graph that is to be coloured. (What rounds.c makes is declared in schedule.h.) */
 #ifndef FCPC_SCHEDULE_ROUNDS_H
 #define FCPC_SCHEDULE_ROUNDS_H
 #include "compiler/schedule/schedule.h"
 
-/* A bipartite multigraph of units, to be coloured; its arrays are used again and again. */
+/* A bipartite multigraph of units. Its arrays are made once and used for many colourings. */
 typedef struct edges {
     uint32_t *src, *dst, *size, *colour;
     uint32_t count, colours;
@@ -17,7 +17,7 @@ static inline void edges_add(edges *e, uint32_t src, uint32_t dst, uint32_t size
     e->size[e->count++] = size;
 }
 
-/* Tokens of a block's unit. */
+/* How many tokens a unit of a block has; all but the last have as many as a transfer carries. */
 static inline uint32_t unit_tokens(const problem *p, uint32_t block, uint32_t unit) {
     uint32_t left = p->blocks[block].tokens - unit * p->unit;
     return left < p->unit ? left : p->unit;

@@ -1,23 +1,26 @@
-/* schedule.c: when fetches arrive and tiles run; slots.c then finds their places, and moves.c the rounds of each pass.
+/* schedule.c: decides when each fetch arrives and when each tile runs.
  *
- * requires  fetches, at most one per (block, rank); segments of the reshuffle.
- * gives     every independent unit's place in the order of such rounds; the stages of forwards and returns; each tile's
- *           stage, not before its KV is there; execution order and visits.
- * keeps     independent units in exactly Delta rounds per fabric.
- * cost      the colouring (colour.c), then linear.
+ * slots.c then finds places for what arrives, and rounds.c makes the rounds of each pass.
  *
- * Stages. Stage 0 computes what needs nothing from elsewhere. Independent round i belongs to stage 1 + i / coalesce. What
- * arrives in stage s is computed in stage s, beside the rounds of the stages after it. A forward leaves one stage after the
- * fetch it passes on arrived; a return leaves `buffers` stages after the last stage that added to it, for then its launch
- * waits for nothing that launching in time would not wait for anyway.
+ * Requires: traffic, with at most one fetch for each block and rank; the reshuffle's segments.
+ * Gives: the order of independent units; the stages in which forwards and returns travel; for each tile a stage in
+ *     which its KV is there; the order of execution, and the visits.
+ * Keeps: independent units take exactly Delta rounds on each fabric.
+ * Cost: that of the colouring (colour.c), then linear.
  *
- * Order of rounds. A colouring leaves the order of its colours free. On each fabric the rounds that enable most work (pairs
- * of the tiles that read what they bring, forwards included) go first: then work that could run is there early.
+ * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i /
+ * coalesce. What arrives in stage s is computed in stage s, beside the rounds of later stages. A forward leaves one
+ * stage after the fetch that it passes on. A return leaves `buffers` stages after the last stage that added to it:
+ * its launch then waits for nothing that it would not wait for anyway.
  *
- * Local work. A Q block that also reads remote KV does its local tiles in its first visit, which costs no visit. Q blocks
- * that read nothing remote fill the rank's stages to an even load: stage 0 first, to hide the first rounds and the
- * reshuffle, then the last one if results must be reshuffled back, then the lightest. If they are too few to give stage 0
- * its share, local tiles of other blocks go there at the price of a visit.
+ * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
+ * needs, forwards included. So work that could run finds its data early.
+ *
+ * Local work: tiles whose KV is at home where they run. A Q block that also reads remote KV does its local tiles in
+ * its first visit, which costs no further visit. Q blocks that read nothing remote fill the rank's stages to an even
+ * load: stage 0 first, to hide the first rounds and the reshuffle; then the last stage, if results must be reshuffled
+ * back; then the lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at
+ * the price of a visit.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -40,9 +43,10 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
 } builder;
 
-/* --- independent rounds ---------------------------------------------------------------------------------------------- */
+/* --- independent rounds
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Colours the independent units of one fabric and orders the colours; fills unit_round. */
+/* Colours the independent units of one fabric, and puts the colours in order: fills unit_round. */
 static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds) {
     const traffic *t = b->t;
     edges *e = &b->edges;
@@ -79,12 +83,13 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     for (uint32_t f = 0; f < t->count; f++) {
         const fetch *x = &t->fetches[f];
         if (x->parent != FCP_NONE || x->fabric != fabric) continue;
-        for (uint32_t u = 0; u < x->units; u++) b->out->unit_round[b->out->unit_start[f] + u] = position[e->colour[at++]];
+        uint32_t *round = b->out->unit_round + b->out->unit_start[f];
+        for (uint32_t u = 0; u < x->units; u++) round[u] = position[e->colour[at++]];
     }
     return FCP_OK;
 }
 
-/* When each fetch arrives. Units of one fetch are alike but for the last one's size: they take its rounds in order. */
+/* Decides when each fetch arrives. Its units differ at most in size, so they take the rounds of the fetch in order. */
 static fcp_code arrivals(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
@@ -110,7 +115,8 @@ static fcp_code arrivals(builder *b) {
     return FCP_OK;
 }
 
-/* --- tiles and visits ------------------------------------------------------------------------------------------------ */
+/* --- tiles and visits
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Tiles of one Q block that run at one rank: `first` to `end` - 1. */
 typedef struct row {
@@ -234,7 +240,8 @@ static void add_visits(builder *b, uint32_t rank, const keyed *sorted, uint32_t 
     }
 }
 
-/* Which visit of a Q block is the rank's first, and which its last; newest[q]: FCP_NONE, or any visit before `first`. */
+/* Which visit of a Q block is the rank's first, and which its last; newest[q]: FCP_NONE, or any visit before
+ * `first`. */
 static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
     for (uint32_t v = first; v < out->visit_count; v++) {
         uint32_t q = out->visits[v].q_block, before = newest[q];
@@ -245,7 +252,7 @@ static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
     }
 }
 
-/* Stages of tiles; tiles of each rank sorted by stage; visits. */
+/* Gives every tile its stage, sorts the tiles of each rank by stage, and makes the visits. */
 static fcp_code visits(builder *b) {
     const problem *p = b->p;
     schedule *out = b->out;
@@ -267,13 +274,15 @@ static fcp_code visits(builder *b) {
         return FCP_E_NO_MEMORY;
     memset(newest, 0xff, blocks * sizeof *newest);
     uint32_t count = make_rows(b, here.rows);
-    if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop)) return FCP_E_INTERRUPTED;
+    if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t r = 0; r < ranks; r++) {
         uint32_t sum = 0;
         for (uint32_t i = start[r]; i < start[r + 1]; i++) sum += here.rows[which[i]].end - here.rows[which[i]].first;
         if (sum > most) most = sum;
     }
-    keyed *todo = ARENA_NEW(b->scratch, keyed, most + (size_t)1), *sorted = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
+    keyed *todo = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
+    keyed *sorted = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
     if (!todo || !sorted) return FCP_E_NO_MEMORY;
 
     uint32_t done = 0;
@@ -307,11 +316,11 @@ static fcp_code visits(builder *b) {
     return FCP_OK;
 }
 
-/* When the dKV partials of fetches leave: children before parents. */
+/* Decides when the dKV partials of fetches leave: a forward's before that of the fetch it passed on. */
 static void returns(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
-    uint32_t *ready = out->return_stage; /* until a fetch's turn: the last stage that adds to its partial */
+    uint32_t *ready = out->return_stage; /* before it is a fetch's turn: the last stage that adds to its partial */
     for (uint32_t f = 0; f < t->count; f++) ready[f] = out->use_last[f];
     for (uint32_t f = t->count; f-- > 0;) {
         out->return_stage[f] = ready[f] + b->p->program->buffers;
@@ -336,8 +345,8 @@ fcp_code schedule_build(planning *x) {
     out->use_last = ARENA_ZNEW(work, uint32_t, n);
     out->return_stage = backward ? ARENA_NEW(work, uint32_t, n) : NULL;
     out->unit_start = ARENA_NEW(work, uint32_t, n);
-    if (!out->first_stage || !out->last_stage || !out->use_first || !out->use_last || (backward && !out->return_stage) ||
-        !out->unit_start)
+    if (!out->first_stage || !out->last_stage || !out->use_first || !out->use_last || !out->unit_start ||
+        (backward && !out->return_stage))
         return FCP_E_NO_MEMORY;
     memset(out->use_first, 0xff, n * sizeof *out->use_first);
     for (uint32_t f = 0; f < t->count; f++) {

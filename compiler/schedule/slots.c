@@ -1,17 +1,20 @@
-/* slots.c: lifetimes to slots.
+/* slots.c: finds a place for everything that arrives or is added up.
  *
- * requires  a schedule, but for the rounds of its passes.
- * gives     for every transient block a slot that nothing else uses during its life; as many slots per rank and class
- *           as the largest number of lives that overlap: colouring intervals greedily by birth is optimal.
+ * Requires: a schedule; it may lack the rounds of its passes.
+ * Gives: for every transient block a slot that nothing else uses during its life. A rank has as many slots of a
+ *     class as the largest number of lives that overlap. No assignment has fewer; taking lives in order of birth and
+ *     giving each the lowest free slot reaches it.
+ * Cost: linear in fetches, visits, and ranks * stages.
  *
- * Lives, in stages, half open; a slot may be taken at stage s by what is born at s >= the end of its last tenant.
- *   KV     from the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
- *          s - buffers, so what tiles read last in stage u may be overwritten by launches of stage u + buffers; what is
- *          sent last in stage f, by those of f + 1 (a queue is in order).
- *   DKV    an accumulator from the first stage that adds to it until after the stage of its return; what lands, from
- *          its arrival until its REDUCE, in the same stage, is safe: + buffers. Computing of stage s comes after the
- *          launches of stage s, so births by computing are no earlier than births by arrival.
- *   STATE  from a Q block's first visit until after its last.
+ * Lives are in stages and half open: a slot may be taken at stage s by what is born at s, if its last tenant's end
+ * is at most s.
+ *   KV     begins in the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
+ *          s - buffers. So what tiles read last in stage u may be overwritten by launches of stage u + buffers. What is
+ *          sent last in stage f may be overwritten by launches of f + 1, because a queue is in order.
+ *   DKV    An accumulator lives from the first stage that adds to it until after the stage of its return. What lands
+ *          lives from its arrival until it is reduced, in the same stage; + buffers is safe. Computing of stage s comes
+ *          after the launches of stage s, so births by computing are no earlier than births by arrival.
+ *   STATE  lives from a Q block's first visit until after its last.
  */
 #include "compiler/schedule/slots.h"
 
@@ -29,10 +32,11 @@ static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_
                              uint32_t *count) {
     uint32_t ranks = x->problem->ranks;
     arena *scratch = &x->scratch;
-    uint32_t *by_birth = ARENA_NEW(scratch, uint32_t, n + (size_t)1), *sorted = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint32_t *by_birth = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint32_t *sorted = ARENA_NEW(scratch, uint32_t, n + (size_t)1), *next = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     uint32_t *start = ARENA_NEW(scratch, uint32_t, stages + (size_t)3);
     uint32_t *rank_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *ends = ARENA_NEW(scratch, uint32_t, stages + (size_t)2), *next = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint32_t *ends = ARENA_NEW(scratch, uint32_t, stages + (size_t)2);
     uint64_t *room = ARENA_NEW(scratch, uint64_t, n / 64 + 2);
     if (!by_birth || !sorted || !start || !rank_start || !ends || !next || !room) return FCP_E_NO_MEMORY;
     /* by rank, and those of a rank by birth: grouped by birth first, for the second grouping keeps that order */
@@ -92,8 +96,8 @@ static fcp_code kv_slots(planning *x, slots *out) {
                           &out->fetch[f].kv};
         if (of->parent != FCP_NONE) lives[of->parent].end = later(lives[of->parent].end, s->last_stage[f] + 1);
     }
-    return colour_lives(x, lives, t->count, later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages), out->homes,
-                        out->kv_count);
+    uint32_t stages = later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages);
+    return colour_lives(x, lives, t->count, stages, out->homes, out->kv_count);
 }
 
 static fcp_code dkv_slots(planning *x, slots *out) {

@@ -1,21 +1,21 @@
-/* slots.h: places in the ranks' buffers, assigned by interval colouring. */
+/* slots.h: where in a rank's memory each block lies. */
 #ifndef FCPC_SCHEDULE_SLOTS_H
 #define FCPC_SCHEDULE_SLOTS_H
 #include "compiler/schedule/schedule.h"
 
-/* Of a fetch: slot numbers in their class; transient ones come after the rank's homes. */
+/* The slots of a fetch, numbered in their class. Transient slots are numbered after the rank's home slots. */
 typedef struct fetch_slots {
     uint32_t kv;          /* at dst */
-    uint32_t accumulator; /* at dst: where its tiles (and its forwards' returns) add dKV; with a backward pass */
-    uint32_t landing;     /* at src: where its returned dKV waits for REDUCE; likewise */
+    uint32_t accumulator; /* at dst: where dKV of its tiles and of its forwards adds up; backward only */
+    uint32_t landing;     /* at src: where its returned dKV waits for REDUCE; backward only */
 } fetch_slots;
 
 typedef struct slots {
     uint32_t *home_slot; /* per block */
     uint32_t *homes;     /* per rank: how many blocks live there */
-    uint64_t *home_tokens[FCP_SIDES]; /* per rank, of the blocks that hold it */
+    uint64_t *home_tokens[FCP_SIDES]; /* per rank: tokens of its home blocks that hold the side */
     fetch_slots *fetch;  /* per fetch */
-    /* transient slots of each rank: the peaks */
+    /* per rank: how many transient slots it needs */
     uint32_t *kv_count, *dkv_count, *state_count;
 } slots;
 

@@ -1,12 +1,17 @@
-/* traffic.c: tiles and homes to fetches.
+/* traffic.c: decides which KV blocks travel to which ranks, and by which way.
  *
- * requires  tiles by Q block; a home for every block.
- * gives     for every (KV block, rank that reads it and is not its home) exactly one fetch to that rank. A block crosses
- *           to another node once: to that node's representative, which forwards it to the others inside.
- * cost      O(tiles + blocks + ranks).
+ * Requires: a problem with its tiles; a placement.
+ * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one fetch of the
+ *     block to that rank. A block crosses to another node once, to a representative there, which forwards it to the
+ *     others inside the node.
+ * Cost: O(tiles + blocks + ranks).
  *
- * The representative: on a fat tree the reader in that node that has received least over net so far (ties: lowest rank);
- * on rails the rank with the home's own index in its node, reader or not, so that nothing leaves its rail.
+ * Example: block 5 is at home on node 0 and read by ranks 8, 9 and 12 of node 1. It crosses `net` once, say to rank 9,
+ * which forwards it over `local` to ranks 8 and 12.
+ *
+ * Who represents a node. On a fat tree: of the node's readers the one that has received least over net so far; of
+ * equals the lowest rank. On rails: the rank with the home's own index in its node, whether it reads the block or
+ * not, so that nothing leaves its rail.
  */
 #include "compiler/schedule/traffic.h"
 
@@ -18,11 +23,11 @@ typedef struct state {
     const problem *p;
     const uint32_t *home;
     traffic *out;
-    uint32_t *readers;   /* distinct ranks that read the block at hand, by node once grouped */
+    uint32_t *readers;   /* the ranks that read the block at hand */
     uint64_t *work;      /* per rank: pairs of its tiles on the block at hand */
     uint64_t *received;  /* per rank: tokens received over net */
     uint32_t *rank_fetch; /* per rank: its fetch of the block at hand */
-    uint32_t *node_first, *next; /* readers of a node, as lists */
+    uint32_t *node_first, *next; /* the readers of each node, as linked lists */
     uint32_t *nodes;     /* nodes with readers */
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
 } state;
@@ -41,7 +46,7 @@ static void fetch_block(state *s, uint32_t block, uint32_t readers) {
     const problem *p = s->p;
     uint32_t gpus = p->program->gpus, home = s->home[block], home_node = home / gpus, nodes = 0;
     bool rail = p->program->topology == FCP_RAIL;
-    for (uint32_t i = 0; i < readers; i++) { /* readers come in ascending order: lists are made from the back */
+    for (uint32_t i = 0; i < readers; i++) { /* from the back, so that lists are in ascending order */
         uint32_t r = s->readers[readers - 1 - i], v = r / gpus;
         if (s->node_first[v] == FCP_NONE) s->nodes[nodes++] = v;
         s->next[r] = s->node_first[v];
@@ -50,7 +55,7 @@ static void fetch_block(state *s, uint32_t block, uint32_t readers) {
     if (s->node_first[home_node] != FCP_NONE)
         for (uint32_t r = s->node_first[home_node]; r != FCP_NONE; r = s->next[r])
             add_fetch(s, block, home, r, FCP_NONE, FCP_LOCAL);
-    for (uint32_t i = nodes; i-- > 0;) { /* ascending again */
+    for (uint32_t i = nodes; i-- > 0;) { /* nodes were met in descending order */
         uint32_t v = s->nodes[i], best = s->node_first[v];
         s->node_first[v] = FCP_NONE;
         if (v == home_node) continue;

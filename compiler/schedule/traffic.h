@@ -1,23 +1,23 @@
-/* traffic.h: what must move: the fetches of KV blocks, and over which fabric each goes. */
+/* traffic.h: which KV blocks travel to which ranks, and over which fabric. */
 #ifndef FCPC_SCHEDULE_TRAFFIC_H
 #define FCPC_SCHEDULE_TRAFFIC_H
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* KV of `block` from rank src to rank dst. */
+/* The keys and values of `block`, on their way from rank src to rank dst. */
 typedef struct fetch {
     uint32_t block, src, dst;
-    uint32_t parent; /* the net fetch that brought it to src; FCP_NONE: src is the home (independent) */
-    uint64_t work;   /* pairs of the tiles at dst that read it, forwarded ones included */
+    uint32_t parent; /* the fetch over net that brought them to src; FCP_NONE: src is the home */
+    uint64_t work;   /* pairs of the tiles that need it: at dst, and where dst forwards it to */
     uint32_t units;
     uint8_t fabric;
 } fetch;
 
 typedef struct traffic {
-    fetch *fetches;        /* by block; of a block: home's node, then by node: the net fetch, then its forwards */
+    fetch *fetches;        /* by block: those in the home's node; then by node the one over net, and its forwards */
     uint32_t count;
     uint32_t *block_start; /* per block, block_count + 1 */
-    uint32_t *tile_fetch;  /* per tile: the fetch that brings its KV to its exec rank, FCP_NONE when it is home */
+    uint32_t *tile_fetch;  /* per tile: the fetch that brings its KV; FCP_NONE: the KV is at home where the tile runs */
     uint64_t units;        /* sum over fetches */
 } traffic;
 

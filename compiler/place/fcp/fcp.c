@@ -1,17 +1,17 @@
 /* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, and moves few blocks, from no busy sender.
  *
  * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
- * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most half a percent over
- *     the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a thousandth worse than
- *     that of a repaired LPT. Of such placements it is one that moves few tokens. No rank is empty while another has two
- *     blocks.
+ * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most half a
+ *     percent over the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a
+ *     thousandth worse than that of a repaired LPT. Of such placements it is one that moves few tokens. No rank is
+ *     empty while another has two blocks.
  * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
  * Units: work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
- * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is best fit
- *     decreasing with affinity, in two dimensions.
+ * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is
+ *     best fit decreasing with affinity, in two dimensions.
  *
- * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at one of
- * its readers. Let U(r) be the set of KV blocks that the blocks of rank r read. Then
+ * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at
+ * one of its readers. Let U(r) be the set of KV blocks that the blocks of rank r read. Then
  *
  *     transfers = sum over r of |U(r)|  -  number of blocks,
  *
@@ -20,25 +20,25 @@
  * 1. Blocks that share reads, directly or through others, form a cluster: a long sequence, or a few short ones whose
  *    remainders share a block. A cluster that lies on one rank moves nothing. So light clusters are packed whole, and
  *    divided only when no rank takes them.
- * 2. Within a causal sequence the reads are nested: block i reads blocks 0 to i. A rank that holds block i has paid for all
- *    earlier ones. So the sequence costs, summed over its ranks, the largest index held plus 1. Its blocks therefore come
- *    heaviest first. Each goes to a rank that has a later block and where it still fits, which costs nothing; of several, to
- *    the one where it fits most tightly. Only if there is none does it open another rank. Block j then has about as many
- *    readers as ranks are needed for the work of blocks j and later. Other masks are treated the same way: the rank whose
- *    blocks share most reads is preferred.
+ * 2. Within a causal sequence the reads are nested: block i reads blocks 0 to i. A rank that holds block i has paid
+ *    for all earlier ones. So the sequence costs, summed over its ranks, the largest index held plus 1. Its blocks
+ *    therefore come heaviest first. Each goes to a rank that has a later block and where it still fits, which costs
+ *    nothing; of several, to the one where it fits most tightly. Only if there is none does it open another rank.
+ *    Block j then has about as many readers as ranks are needed for the work of blocks j and later. Other masks are
+ *    treated the same way: the rank whose blocks share most reads is preferred.
  *
- * Why that is not enough. Take a rank that is full with two blocks, the last of a long sequence. It has room for fourteen
- * more blocks, but only for such as have hardly any work, and there are not many of those. If they have been given away
- * early, that room stays empty, tokens go to other ranks, and on real batches the busiest rank ends 2 to 6 % over the mean.
- * So need.c is asked first: a rank takes a block only if everything else can still be placed under both limits. It judges
- * what is still to come by density. So items come from the densest (work per token) to the lightest: blocks of heavy
- * clusters one by one, light clusters whole.
+ * Why that is not enough. Take a rank that is full with two blocks, the last of a long sequence. It has room for
+ * fourteen more blocks, but only for such as have hardly any work, and there are not many of those. If they have been
+ * given away early, that room stays empty, tokens go to other ranks, and on real batches the busiest rank ends 2 to 6
+ * % over the mean. So need.c is asked first: a rank takes a block only if everything else can still be placed under
+ * both limits. It judges what is still to come by density. So items come from the densest (work per token) to the
+ * lightest: blocks of heavy clusters one by one, light clusters whole.
  *
- * Where an item goes: to the rank that reads most of it already; if there is none, together with all that is left of its
- * cluster to one rank; if none takes that, to the neediest rank. A rank that would have to send more units than any block
- * receives gives way to others, which then read a short prefix again. If blocks are too coarse, a rank may end up over the
- * limit; repair.c then exchanges blocks. spread.c moves homes away from the busiest senders, and nodes.c renumbers the ranks
- * so that those of a cluster share nodes.
+ * Where an item goes: to the rank that reads most of it already; if there is none, together with all that is left of
+ * its cluster to one rank; if none takes that, to the neediest rank. A rank that would have to send more units than
+ * any block receives gives way to others, which then read a short prefix again. If blocks are too coarse, a rank may
+ * end up over the limit; repair.c then exchanges blocks. spread.c moves homes away from the busiest senders, and
+ * nodes.c renumbers the ranks so that those of a cluster share nodes.
  */
 #include <string.h>
 
@@ -101,8 +101,9 @@ static void join(uint32_t *parent, uint32_t a, uint32_t b) {
     else parent[a] = b;
 }
 
-/* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of it with the
- * next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the length of runs. */
+/* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of it
+ * with the next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the
+ * length of runs. */
 static fcp_code find_clusters(packing *p, arena *scratch) {
     const place_input *in = p->s.in;
     uint32_t n = in->blocks, runs = 0;
@@ -149,8 +150,9 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     return FCP_OK;
 }
 
-/* The work that the busiest rank may have: half a percent over the mean or over the heaviest block. It is more where it must
- * be: of the k ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work of the k + 1 lightest of them. */
+/* The work that the busiest rank may have: half a percent over the mean or over the heaviest block. It is more where
+ * it must be: of the k ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work of the k + 1
+ * lightest of them. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
     uint32_t n = in->blocks, ranks = in->ranks;
     uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
@@ -259,7 +261,8 @@ static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-/* How many nodes of a cluster are looked at for each of its blocks: all of them, unless the cluster has very many blocks. */
+/* How many nodes of a cluster are looked at for each of its blocks: all of them, unless the cluster has very many
+ * blocks. */
 static uint32_t nodes_seen(const packing *p, uint32_t c) {
     uint32_t blocks = p->s.member_start[c + 1] - p->s.member_start[c];
     return blocks < 1024 ? 4096 : blocks < 8192 ? (1u << 19) / blocks : 64;
@@ -422,8 +425,8 @@ static int64_t least_left(const place_state *s) {
     return least;
 }
 
-/* Some rank is still over the limit, because blocks are coarse. Takes plain LPT instead, repaired in the same way, if that is
- * better balanced by a thousandth. */
+/* Some rank is still over the limit, because blocks are coarse. Takes plain LPT instead, repaired in the same way, if
+ * that is better balanced by a thousandth. */
 static fcp_code try_lpt(packing *p, place_lists *lists, arena *scratch) {
     const place_input *in = p->s.in;
     place_state other = p->s;

@@ -1,7 +1,7 @@
 /* fcp.h: what the files of the fcp placement share: fcp.c, need.c, repair.c, spread.c, nodes.c.
  *
- * Work is scaled here: the limit of a rank is PLACE_ONE, and the share of a block is rounded up. So a rank whose blocks add up
- * to at most PLACE_ONE is within the limit. Tokens are not scaled.
+ * Work is scaled here: the limit of a rank is PLACE_ONE, and the share of a block is rounded up. So a rank whose
+ * blocks add up to at most PLACE_ONE is within the limit. Tokens are not scaled.
  */
 #ifndef FCPC_PLACE_FCP_FCP_H
 #define FCPC_PLACE_FCP_FCP_H
@@ -13,16 +13,17 @@
 
 enum { NEED_PER_OCTAVE = 8, NEED_KINDS = NEED_PER_OCTAVE * 11 };
 
-/* A rank can still take `left` work and `room` tokens; left / room is its need: how dense the blocks must be that fill it.
- * Ranks of like need form a kind, and kinds are numbered by rising need. Of each kind with all below it the sums are kept. */
+/* A rank can still take `left` work and `room` tokens; left / room is its need: how dense the blocks must be that
+ * fill it. Ranks of like need form a kind, and kinds are numbered by rising need. Of each kind with all below it the
+ * sums are kept. */
 typedef struct needs {
     uint32_t ranks, shift; /* tokens are shifted by this in densities */
     int64_t cap;           /* tokens of an empty rank */
     int64_t *left, *room;  /* per rank; left < 0: it is over the limit */
     uint32_t *need;        /* per rank: its need, 256 for an empty rank */
     uint8_t *kind;
-    /* Rings of ranks, the one that was changed longest ago first: one for each kind, and a last one for ranks with so little
-     * room that they are not searched. */
+    /* Rings of ranks, the one that was changed longest ago first: one for each kind, and a last one for ranks with so
+     * little room that they are not searched. */
     uint32_t *next, *previous, head[NEED_KINDS + 1];
     int64_t closing; /* ranks with less room than this are not searched */
     int64_t sum_left[NEED_KINDS], sum_room[NEED_KINDS], sum_ranks[NEED_KINDS];
@@ -47,13 +48,13 @@ uint32_t needs_density(const needs *n, int64_t left, int64_t room);
 void needs_take(needs *n, uint32_t rank, int64_t work, int64_t tokens);
 /* Could everything else still be placed if `rank` took this? */
 bool needs_allow(const needs *n, uint32_t rank, int64_t work, int64_t tokens);
-/* The neediest rank that may take this, among up to `tries` that are looked at. If `sends` is given, only ranks that send at
- * most `most` count. FCP_NONE: none was found. */
+/* The neediest rank that may take this, among up to `tries` that are looked at. If `sends` is given, only ranks that
+ * send at most `most` count. FCP_NONE: none was found. */
 uint32_t needs_best(const needs *n, int64_t work, int64_t tokens, uint32_t tries, const uint64_t *sends, uint64_t most);
 /* A rank with room whose need is about as dense as this item; FCP_NONE: none was found. */
 uint32_t needs_like(const needs *n, int64_t work, int64_t tokens);
-/* The neediest rank with room for the tokens and the work; if there is none, the rank with room for the tokens that ends up
- * least over the limit; if there is none either, the rank with most room. */
+/* The neediest rank with room for the tokens and the work; if there is none, the rank with room for the tokens that
+ * ends up least over the limit; if there is none either, the rank with most room. */
 uint32_t needs_any(const needs *n, int64_t work, int64_t tokens);
 
 /* --- a placement in the making ------------------------------------------------------------------------------------ */
@@ -69,8 +70,9 @@ typedef struct place_state {
     int64_t *left, *room; /* per rank: those of `needs` */
     uint32_t *run_start; /* reads as runs of consecutive blocks; blocks + 1 */
     place_run *runs;
-    uint32_t *cluster;   /* per block: its cluster. Blocks that read a common block are in one; it is named by its first. */
-    uint32_t *member, *member_start; /* the blocks of cluster c: member[member_start[c]] to member[member_start[c + 1] - 1] */
+    uint32_t *cluster;   /* per block: its cluster, by the number of its first block; readers of a block share one */
+    /* the blocks of cluster c: member[member_start[c]] to member[member_start[c + 1] - 1] */
+    uint32_t *member, *member_start;
     uint32_t most_reads;
 } place_state;
 
@@ -95,7 +97,8 @@ uint32_t place_gather(const place_lists *l, uint32_t rank, uint32_t *out);
  * FCP_NONE: nothing comes back for a. */
 int64_t place_price(const place_state *s, const place_lists *l, uint32_t a, uint32_t ra, uint32_t b, uint32_t rb);
 
-/* Exchanges blocks until no rank is over the limit or nothing helps. Then gives empty ranks a block where others have two. */
+/* Exchanges blocks until no rank is over the limit or nothing helps. Then gives empty ranks a block where others have
+ * two. */
 fcp_code place_repair(place_state *s, place_lists *l, arena *scratch);
 /* Exchanges blocks until no rank sends more than the busiest receiver receives, or nothing helps. */
 fcp_code place_spread(place_state *s, place_lists *l, arena *scratch);

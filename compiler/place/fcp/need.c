@@ -5,21 +5,23 @@
  * Units: work in 1 / PLACE_ONE of the limit, tokens.
  * Source: the feasibility condition of a transportation problem with two resources, restricted to thresholds.
  *
- * Example: the limit is 10, two ranks have room for three blocks each, and the blocks have work 8 5 3 2 1 1. Best fit puts
- * 8 and 2 together, 5 3 1 on the other rank, and the last 1 makes 11. The test below refuses to put 2 beside 8: the rank
- * would have no work left and room for one more block, while the lightest block has work 1. So both ranks end at 10, with
- * 8 1 1 and 5 3 2.
+ * Example: the limit is 10, two ranks have room for three blocks each, and the blocks have work 8 5 3 2 1 1. Best fit
+ * puts 8 and 2 together, 5 3 1 on the other rank, and the last 1 makes 11. The test below refuses to put 2 beside 8:
+ * the rank would have no work left and room for one more block, while the lightest block has work 1. So both ranks
+ * end at 10, with 8 1 1 and 5 3 2.
  *
- * Every rank has two limits: it still takes `left` work and `room` tokens. What is to come has `slack` fewer tokens than
- * there is room. Choose a threshold x, let L be the ranks whose need left / room is at most x, and let F(t) be the work of
- * the lightest t tokens to come. The other ranks can take no more than their room, so L must take at least room(L) - slack
- * tokens, whose work is at least F(room(L) - slack). So everything can be placed only if, for every x,
+ * Every rank has two limits: it still takes `left` work and `room` tokens. What is to come has `slack` fewer tokens
+ * than there is room. Choose a threshold x, let L be the ranks whose need left / room is at most x, and let F(t) be
+ * the work of the lightest t tokens to come. The other ranks can take no more than their room, so L must take at
+ * least room(L) - slack tokens, whose work is at least F(room(L) - slack). So everything can be placed only if, for
+ * every x,
  *
  *     left(L) >= F(room(L) - slack).
  *
- * This keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that are nearly full
- * of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that blocks dense enough for
- * that are left. It is a necessary condition for the whole slack; set_slack says why less of the slack is granted.
+ * This keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that are
+ * nearly full of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that
+ * blocks dense enough for that are left. It is a necessary condition for the whole slack; set_slack says why less of
+ * the slack is granted.
  */
 #include <string.h>
 
@@ -109,9 +111,9 @@ static void link_rank(needs *n, uint32_t r) {
     n->next[r] = first;
 }
 
-/* All of the spare room will stay empty in the end. But the ranks of least need may count on only half of it, and on an
- * eighth in proportion to their number. With more, light blocks would be kept for a few ranks that then leave their room
- * empty, and would lack elsewhere. Where blocks have about the same work, no rank waits for light ones. */
+/* All of the spare room will stay empty in the end. But the ranks of least need may count on only half of it, and on
+ * an eighth in proportion to their number. With more, light blocks would be kept for a few ranks that then leave
+ * their room empty, and would lack elsewhere. Where blocks have about the same work, no rank waits for light ones. */
 static void set_slack(needs *n, int64_t spare) {
     int64_t all = n->supply[n->supply_count], half = n->supply[n->supply_count / 2];
     bool alike = half >= all / 5 * 2;

@@ -4,10 +4,11 @@
  * Gives: the same placement with the ranks named differently. Only what crosses between nodes changes.
  * Cost: O(blocks + ranks).
  *
- * What several ranks of a node read crosses to the node once, so a node pays for the union of what its ranks read. Each rank
- * is filed under the cluster of its block with most reads. Ranks of one cluster go side by side, those that read most of it
- * first. Under a causal mask they read prefixes of the cluster, and a node pays for the longest prefix among its ranks. If
- * prefixes are grouped by g, the sum of the longest of each group is least when they are grouped in order of length.
+ * What several ranks of a node read crosses to the node once, so a node pays for the union of what its ranks read.
+ * Each rank is filed under the cluster of its block with most reads. Ranks of one cluster go side by side, those that
+ * read most of it first. Under a causal mask they read prefixes of the cluster, and a node pays for the longest
+ * prefix among its ranks. If prefixes are grouped by g, the sum of the longest of each group is least when they are
+ * grouped in order of length.
  */
 #include "compiler/place/fcp/fcp.h"
 #include "compiler/base/sort.h"

@@ -1,18 +1,18 @@
 /* repair.c: exchanges blocks between ranks until none is over the limit; also the lists that exchanges work on.
  *
  * Requires: a home for every block; left and room of every rank (left < 0: it is over the limit).
- * Gives: the placement with a few blocks exchanged. Fewer ranks are over the limit, the busiest is less busy, the token cap
- *     is kept, and as few transfers are added as the exchanges that were looked at allow. Afterwards no rank is without a
- *     block while another has two.
+ * Gives: the placement with a few blocks exchanged. Fewer ranks are over the limit, the busiest is less busy, the
+ *     token cap is kept, and as few transfers are added as the exchanges that were looked at allow. Afterwards no
+ *     rank is without a block while another has two.
  * Cost: a bounded number of looks, each linear in the blocks of two ranks; nothing if no rank is over the limit.
  * Units: work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
  *
- * Say a rank is over the limit by e, and a partner can take f more. They look for a block a here and a block b there (or
- * none) with e <= work(a) - work(b) <= f. With both lists by falling work, the candidates are a window that only moves
- * forward. Of the exchanges that end the excess the cheapest is taken; if there is none, the one that relieves most.
- * Partners are tried by falling room. A rank that finds little looks at twice as many partners in the next round. Later
- * rounds also take exchanges that leave the partner over by less than the rank was, so that the excess wanders to where it
- * can be absorbed. The last rounds exchange pairs of blocks for pairs.
+ * Say a rank is over the limit by e, and a partner can take f more. They look for a block a here and a block b there
+ * (or none) with e <= work(a) - work(b) <= f. With both lists by falling work, the candidates are a window that only
+ * moves forward. Of the exchanges that end the excess the cheapest is taken; if there is none, the one that relieves
+ * most. Partners are tried by falling room. A rank that finds little looks at twice as many partners in the next
+ * round. Later rounds also take exchanges that leave the partner over by less than the rank was, so that the excess
+ * wanders to where it can be absorbed. The last rounds exchange pairs of blocks for pairs.
  */
 #include <string.h>
 
@@ -134,7 +134,8 @@ static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32
     }
 }
 
-/* All choices of none, one or two blocks: their work in the upper 44 bits of a number, and which they are in the lower 20. */
+/* All choices of none, one or two blocks: their work in the upper 44 bits of a number, and which they are in the
+ * lower 20. */
 static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out,
                           uint64_t *other) {
     uint32_t n = 0;
@@ -248,7 +249,8 @@ static fcp_code balance(repair *x, arena *scratch) {
     return FCP_OK;
 }
 
-/* Gives each empty rank a block: the lightest of a rank that has two or more, taking the ranks with most tokens first. */
+/* Gives each empty rank a block: the lightest of a rank that has two or more, taking the ranks with most tokens
+ *     first. */
 static fcp_code fill_empty(place_state *s, place_lists *l, arena *scratch) {
     uint32_t ranks = s->in->ranks, empty = 0, given = 1;
     while (empty < ranks && l->head[empty] != FCP_NONE) empty++;

@@ -1,16 +1,17 @@
 /* spread.c: spreads the homes of KV blocks that many ranks read over ranks that read them anyway.
  *
  * Requires: a placement; left and room of every rank.
- * Gives: the placement with blocks exchanged so that the busiest sender sends less. No rank goes over a limit that it kept,
- *     and no exchange adds transfers.
+ * Gives: the placement with blocks exchanged so that the busiest sender sends less. No rank goes over a limit that it
+ *     kept, and no exchange adds transfers.
  * Cost: O(reads) to count, then a bounded number of looks, each linear in the blocks of two ranks.
  * Units: transfers.
  *
- * The first blocks of a long causal sequence are read by every rank that holds any part of it. So their homes send most, and
- * a plan has at least as many rounds as its busiest sender sends units. Such a block has little work, and any rank that holds
- * a later block of the sequence reads it already. If it changes places with a light block of that rank, its old home
- * receives it in place of the new one, and no transfer is added. What a rank must receive cannot be spread, because a heavy
- * block reads what it reads. So senders are relieved until none sends more than the busiest receiver receives.
+ * The first blocks of a long causal sequence are read by every rank that holds any part of it. So their homes send
+ * most, and a plan has at least as many rounds as its busiest sender sends units. Such a block has little work, and
+ * any rank that holds a later block of the sequence reads it already. If it changes places with a light block of that
+ * rank, its old home receives it in place of the new one, and no transfer is added. What a rank must receive cannot
+ * be spread, because a heavy block reads what it reads. So senders are relieved until none sends more than the
+ * busiest receiver receives.
  */
 #include <string.h>
 
