@@ -96,7 +96,8 @@ static fcp_code run_all(scene *x, const fcp_plan *plan, uint64_t seed) {
 static void judge(scene *x, const fcp_plan *plan, const char *when) {
     fcp_check_report report = FCP_CHECK_START;
     uint32_t first, count = fcp_session_ranks(x->session, &first);
-    fcp_code code = fcp_check_ranks(plan, first, count, plan->problem->passes, &x->packed, 1, NULL, &report, &x->err);
+    const fcp_check_options options = {.passes = plan->problem->passes, .first = first, .count = count, .threads = 1};
+    fcp_code code = fcp_check_run(plan, &options, &x->packed, &report, &x->err);
     CHECK(x->p, code == FCP_OK, "%s: %s", when, x->err.message);
     CHECK(x->p, report.ok, "%s: error %g", when, report.max_abs_error);
 }
@@ -199,7 +200,7 @@ static void collects(process *p) {
         CHECK(p, run_all(&x, plan, 5) == FCP_OK, "%s", x.err.message);
         CHECK(p, fcp_session_collect_packed(x.session, plan, outputs, &x.packed, &x.err) == FCP_OK, "%s", x.err.message);
         if (p->rank == 0) {
-            CHECK(p, fcp_check_passes(plan, plan->problem->passes, &x.packed, 1, NULL, &report, &x.err) == FCP_OK);
+            CHECK(p, fcp_check_run(plan, &(fcp_check_options){.passes = plan->problem->passes, .threads = 1}, &x.packed, &report, &x.err) == FCP_OK);
             CHECK(p, report.ok, "error %g", report.max_abs_error);
         }
     }
