@@ -72,7 +72,7 @@ not_later() {
                                    END {exit bad || !n}' "$1"
 }
 oldest=$(sed -n 's/.*OLDEST = \([0-9]*\).*/\1/p' runtime/libraries/cuda_driver.c)
-green=$(sed -n 's/^\/\* The same, which a driver need not have: of CUDA \([0-9]*\)\.\([0-9]*\) \*\/$/\1 \2/p' runtime/libraries/cuda_driver.h |
+green=$(grep -B 1 'define FCP_CUDA_OPTIONAL' runtime/libraries/cuda_driver.h | sed -n 's/.* CUDA \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' |
     awk '{print $1 * 1000 + $2 * 10}')
 if [ -n "$cuda" ] && [ -e "$cuda/cudaTypedefs.h" ]; then
     since "$cuda/cudaTypedefs.h" "$work/cuda" > "$work/since"

@@ -142,7 +142,7 @@ Test(lengths, files) {
         }
     }
     fcpc_program *p = NULL;
-    static const char not_text[][7] = {"12\0003\n", "\xff\xfe" "1\0\n\0", "1\0\n\0002\0"};
+    static const char not_text[][7] = {"12\0003\n", "\377\3761\0\n\0", "1\0\n\0002\0"};
     for (size_t i = 0; i < 3; i++) {
         write_file(path, not_text[i], 6);
         cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);
