@@ -1,4 +1,4 @@
-/* small_examples.h: the examples, made small: for tests in which a product takes fibers milliseconds. */
+/* small_examples.h: the examples with short sequences, for tests on fibers, where one product takes milliseconds. */
 #ifndef SMALL_EXAMPLES_H
 #define SMALL_EXAMPLES_H
 #include <stddef.h>
