@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "compiler/base/sized.h"
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
@@ -15,6 +14,7 @@
 #include "compiler/problem/warn.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/sized.h"
 
 typedef struct pass {
     fcp_code (*run)(planning *x);
@@ -110,7 +110,7 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
     if (!d && !unheard) return FCP_E_NO_MEMORY;
     fcpc_batch own;
     fcp_error err;
-    fcp_code code = sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    fcp_code code = fcp_sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
     if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
     else code = compile_batch(program, &own, stop, d ? d : unheard, NULL, out_times, out_plan);
     fcpc_diagnostics_free(unheard);

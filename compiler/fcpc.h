@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* The version of this header. fcpc_version gives that of the library that is linked, which may differ. */
-#define FCPC_VERSION "0.1.0"
+#define FCPC_VERSION FCP_VERSION
 const char *fcpc_version(void);
 
 /* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to the
@@ -119,13 +119,13 @@ typedef struct fcpc_progress {
 /* A batch of sequences. Everything is borrowed for the call. */
 typedef struct fcpc_batch {
     size_t size;             /* sizeof(fcpc_batch) */
-    const uint64_t *lengths; /* [count]: the keys of each sequence. NULL: the program's own batch; then `queries` must be
-                              * NULL too, and `count` is not read */
+    const uint64_t *lengths; /* [count]: the keys of each sequence. NULL: the program's own batch; then `queries` must
+                              * be NULL too, and `count` is not read */
     const uint64_t *queries; /* [count]: the queries of each sequence; NULL: as many as keys */
     size_t count;
-    /* Values of fields. They take precedence over the files and lists of the program. Those are used for the fields that
-     * are not here, but only for the program's own batch: any other batch must bring every field that mask or score
-     * read. */
+    /* Values of fields. They take precedence over the files and lists of the program. Those are used for the fields
+     * that are not here, but only for the program's own batch: any other batch must bring every field that mask or
+     * score read. */
     const fcpc_field *fields;
     size_t field_count;
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
@@ -151,8 +151,8 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
 /* The functions below make a string in *out_text. It ends with a NUL, and the caller frees it with free(). The same
- * arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be NULL.
- * All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
+ * arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be
+ * NULL. All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
 
 /* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.
  * README.md explains them word by word. The first line begins with the last part of the path `name`. `written` is the
@@ -177,10 +177,10 @@ typedef struct fcpc_show_options {
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
-/* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a terminal, svg
- * is an image, and html is a page that needs no other file and shows whole plans only. json gives the exact counts of a
- * part and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT. FCP_E_VALUE: the batch has no
- * such sequence, or the sequence no such query or key. `options` may be NULL. */
+/* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a
+ * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only. json gives the
+ * exact counts of a part and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
+ * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key. `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);

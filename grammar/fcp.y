@@ -1,6 +1,8 @@
-/* fcp.y: the grammar. Syntax only: every value is an expression and every `name { ... }` a section; what fits where is
- * sema's business. Newlines arrive as SEP, already judged by the token filter in compiler/syntax/parse.c, which also feeds the
- * first token: PROGRAM or VALUE, for a whole source or the value of a -D.
+/* fcp.y: the grammar: what a program looks like, not what it means. Every value is an expression, and every `name {
+ * ... }` a section; sema decides what fits where.
+ *
+ * Tokens come through the filter in compiler/syntax/parse.c. A newline that ends a statement arrives as SEP; others do
+ * not arrive. The first token is PROGRAM for a whole source, and VALUE for the value of a -D.
  */
 %require "3.8"
 %define api.pure full
@@ -20,7 +22,7 @@
 }
 
 %code {
-/* Half a megabyte of parser stack; brackets and depth are limited before this. */
+/* Half a megabyte of parser stack. Nesting is limited before that is full. */
 #define YYMAXDEPTH 10000
 #define YYLLOC_DEFAULT(Current, Rhs, N)                                                                                \
     do {                                                                                                               \
@@ -73,7 +75,7 @@ input: PROGRAM items
 
 items: %empty | item_list ;
 item_list: item | item_list sep item ;
-/* only here is an error over: resetting it in the error rules would never discard the offending token */
+/* An error is over only here: ended in the error rules, the token that caused it would never be discarded. */
 sep: SEP                                    { yyerrok; } ;
 item: name '{' entries '}'                  { tree_add_section(t, $1, @1, $3); }
     | MASK name params '=' expr where       { tree_add_mask(t, false, $2, @2, $3, $5, $6); }

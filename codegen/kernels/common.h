@@ -1,7 +1,7 @@
 /* common.h: what all skeletons need: tiles in shared memory, fragments, masks as bits, steps through the runs of an
  * item.
  *
- * It comes behind abi.h, the primitives, and the functions printed from the plan (q, k: positions; h: query head):
+ * It comes after abi.h, the primitives, and the functions printed from the plan (q, k: positions; h: query head):
  *   int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h)
  *   float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    if FK_HAS_SCORE is 1
  *   float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    likewise: its derivative by s

@@ -1,4 +1,4 @@
-/* compile.c: `fcpc FILE.fcp -o PLAN`: a program to a verified plan. */
+/* compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it. */
 #include "compiler/cli/cmd.h"
 #include "compiler/dump.h"
 #include "compiler/show/summary.h"

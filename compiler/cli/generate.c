@@ -1,13 +1,15 @@
-/* generate.c: completion for bash and zsh, and the man page, from the tables of commands and options.
+/* generate.c: prints the completion for bash and zsh, and the man page, from the tables of commands and options.
  *
- * Nothing about an option is said here, so an option that is added to the table is completed and documented.
+ * Nothing here knows a single option. So whoever adds one to the table in cmd.h has it completed and documented.
  */
 #include <string.h>
 
 #include "compiler/cli/cmd.h"
 
-/* The words that the value of an option may be ("host|cuda"), cut at their bars; none for a value that is anything. */
+/* Whether the table lists the words that the option's value may be, as in "host|cuda". */
 static bool has_choices(const cmd_option_row *o) { return o->kind == CMD_WORD && strchr(o->metavar, '|'); }
+/* A switch's word may be left out, so that what follows it is not completed as one. */
+static bool takes_value(const cmd_option_row *o) { return o->kind != CMD_FLAG && o->kind != CMD_SWITCH; }
 static bool is_path(const cmd_option_row *o) { return o->kind == CMD_READ || o->kind == CMD_WRITE; }
 static bool belongs(const cmd_option_row *o, int command) { return o->commands & 1u << command; }
 
@@ -22,9 +24,9 @@ static void print_commands(const char *before) {
     for (int c = 0; c < CMD_COUNT; c++) printf("%s%s", before, cmd_commands[c].name);
 }
 
-/* --- bash ----------------------------------------------------------------------------------------------------------- */
+/* --- bash --------------------------------------------------------------------------------------------------------- */
 
-/* "-o | --output": a pattern of case. */
+/* Prints the option as a pattern of bash's `case`: "-o | --output". */
 static void print_pattern(const cmd_option_row *o) {
     if (o->letter) printf("-%c | ", o->letter);
     printf("--%s", o->name);
@@ -46,7 +48,7 @@ void cmd_bash_completion(void) {
          "        case $word in");
     fputs("            ", stdout);
     for (int o = 0, first = 1; o < OPT_COUNT; o++) {
-        if (cmd_options[o].kind == CMD_FLAG) continue;
+        if (!takes_value(&cmd_options[o])) continue;
         if (!first) fputs(" | ", stdout);
         first = 0;
         print_pattern(&cmd_options[o]);
@@ -62,10 +64,11 @@ void cmd_bash_completion(void) {
          "    case $prev in");
     for (int o = 0; o < OPT_COUNT; o++) {
         const cmd_option_row *option = &cmd_options[o];
-        if (option->kind == CMD_FLAG) continue;
+        if (!takes_value(option)) continue;
         fputs("        ", stdout);
         print_pattern(option);
-        if (is_path(option)) puts(") compopt -o filenames 2> /dev/null; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;");
+        if (is_path(option))
+            puts(") compopt -o filenames 2> /dev/null; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;");
         else if (has_choices(option)) {
             fputs(") COMPREPLY=($(compgen -W '", stdout);
             print_choices(option, " ");
@@ -96,9 +99,9 @@ void cmd_bash_completion(void) {
          "complete -F _fcpc fcpc");
 }
 
-/* --- zsh ------------------------------------------------------------------------------------------------------------ */
+/* --- zsh ---------------------------------------------------------------------------------------------------------- */
 
-/* Text inside single quotes, in which _arguments gives a meaning to brackets and colons. */
+/* Prints text for a single-quoted argument of _arguments, which gives brackets and colons a meaning. */
 static void print_zsh(const char *at) {
     for (; *at; at++) {
         if (*at == '\'') fputs("'\\''", stdout);
@@ -110,7 +113,7 @@ static void print_zsh(const char *at) {
 }
 
 static void print_zsh_option(const cmd_option_row *o) {
-    const char *equals = o->kind == CMD_FLAG ? "" : "=";
+    const char *equals = takes_value(o) ? "=" : "";
     fputs("            ", stdout);
     if (strchr("D", o->letter) && o->letter) printf("'*'{-%c,--%s%s}'[", o->letter, o->name, equals);
     else if (o->letter) printf("'(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name, equals);
@@ -118,7 +121,7 @@ static void print_zsh_option(const cmd_option_row *o) {
     else printf("'--%s%s[", o->name, equals);
     print_zsh(o->help);
     putchar(']');
-    if (o->kind != CMD_FLAG) {
+    if (takes_value(o)) {
         putchar(':');
         print_zsh(has_choices(o) ? o->name : o->metavar);
         putchar(':');
@@ -171,9 +174,9 @@ void cmd_zsh_completion(void) {
          "_fcpc \"$@\"");
 }
 
-/* --- the man page ----------------------------------------------------------------------------------------------------- */
+/* --- the man page ------------------------------------------------------------------------------------------------- */
 
-/* Text of a page. A line must not begin with what troff takes for a request. */
+/* Prints text of the page. A line must not begin with a dot or a quote, which troff takes for a request. */
 static void print_man(const char *at) {
     if (*at == '.' || *at == '\'') fputs("\\&", stdout);
     for (; *at; at++) {
@@ -183,7 +186,7 @@ static void print_man(const char *at) {
     }
 }
 
-/* One option, and what it does. */
+/* Prints one option and what it does. */
 static void print_man_option(const cmd_option_row *o) {
     fputs(".TP\n.B ", stdout);
     if (o->letter) printf("\\-%c, ", o->letter);
@@ -206,7 +209,8 @@ void cmd_man_page(void) {
            "fcpc \\- a compiler for context\\-parallel attention\n"
            ".SH SYNOPSIS\n", FCPC_VERSION);
     for (int c = 0; c < CMD_COUNT; c++) {
-        printf("%s.B fcpc%s%s\n", c ? ".br\n" : "", c == CMD_COMPILE ? "" : " ", c == CMD_COMPILE ? "" : cmd_commands[c].name);
+        const bool named = c != CMD_COMPILE;
+        printf("%s.B fcpc%s%s\n", c ? ".br\n" : "", named ? " " : "", named ? cmd_commands[c].name : "");
         print_man(cmd_commands[c].synopsis);
         putchar('\n');
     }

@@ -1,7 +1,7 @@
-/* input.c: what a command works on: a plan from a file, or a program, which is compiled to a plan in memory.
+/* input.c: gets the plan that a command works on: from a plan file, or by compiling a program.
  *
- * A file that can be read only once (standard input, a pipe, a device) is read once, into memory, and up to a limit.
- * Any other file is read by the library, which maps plans.
+ * Standard input, a pipe or a device can be read only once. So it is read into memory, up to a limit, and then looked
+ * at. A regular file is left to the library, which maps plans instead of reading them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "compiler/compile.h"
 #include "compiler/dump.h"
 
-enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
+enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have, so that the parser says that it is too long */
 #define PLAN_MAX ((size_t)4 << 30)
 static const char magic[] = "\x89" "FCP\r\n\x1a\n";
 enum { MAGIC = sizeof magic - 1, START = 64, CHUNK = 1 << 16 };
@@ -36,15 +36,15 @@ static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
     return FCP_E_READ;
 }
 
-/* A plan begins with a magic number that no text has. Half of its bytes are enough, so that a damaged plan is still
- * refused as a plan and not as a program. */
+/* A plan begins with eight bytes that no text begins with. Half of them are enough here: so a damaged plan is still
+ * refused as a plan, and not as a program that does not parse. */
 static bool begins_as_plan(const char *start, size_t size) {
     size_t same = 0;
     for (size_t i = 0; i < MAGIC && i < size; i++) same += start[i] == magic[i];
     return same >= MAGIC / 2 || (size && size < MAGIC && same == size);
 }
 
-/* Adds what is left of a stream, until there are more than `most` bytes. 0, or an errno value. */
+/* Adds the rest of a stream, up to one byte more than `most`, which says that it is too long. 0, or an errno value. */
 static int read_on(FILE *f, text *out, size_t most) {
     char chunk[CHUNK];
     size_t got = 1;

@@ -1,5 +1,5 @@
-/* show.c: `fcpc show FILE`: the mask, the placement and the pipeline, or a part of one sequence's mask, in the
- * terminal or as a file. */
+/* show.c: `fcpc show FILE`: draws the mask, the placement and the pipeline, or a part of one sequence's mask, in the
+ * terminal or into a file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@ static bool locale_is_utf8(void) {
     return false;
 }
 
-/* What the options ask for, drawn as the option `as` says, or as text for the terminal. */
+/* Draws what the options ask for: as the file of the option `as`, or, for any other option, as text for the
+ * terminal. */
 static fcp_code draw(const fcp_plan *plan, const fcpc_show_options *how, cmd_option as, char **out, fcp_error *err) {
     if (as == OPT_HTML) return fcpc_show_html(plan, how, out, err);
     if (as == OPT_SVG || as == OPT_PNG) return fcpc_show_svg(plan, how, out, err);
@@ -53,7 +54,8 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
     return code;
 }
 
-/* Adds the counts of the part that is shown: with as many signs as the image has, if there is one. */
+/* Adds the counts of the part that is shown, by signs: those of the image if there is one, else those of the
+ * terminal. */
 static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, const fcpc_show_options *how,
                          fcp_error *err) {
     zoom_view view = {.sequence = how->choose_sequence ? how->sequence : FCP_NONE,

@@ -283,7 +283,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = array;
         return e->ref = REF_ARRAY;
     }
-    if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
     } else if (e->kind == EXPR_CALL && words_find(words_functions, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
@@ -298,8 +298,21 @@ static int resolve(sema *s, expr *e, const frame *f) {
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). compile.c knows it again by
- * this shape; what constants decide is reported here. */
+/* Notes where exact(...) is called, so that its fault can be told from a division by zero. */
+static bool note_exact(sema *s, span at) {
+    struct fcpc_program *p = s->out;
+    for (uint32_t i = 0; i < p->exact_count; i++)
+        if (p->exact[i].source == at.source && p->exact[i].begin == at.begin && p->exact[i].end == at.end) return true;
+    span *grown = ARENA_NEW(&p->arena, span, p->exact_count + (size_t)1);
+    if (!grown) return sema_no_memory(s);
+    if (p->exact_count) memcpy(grown, p->exact, p->exact_count * sizeof *grown);
+    grown[p->exact_count++] = at;
+    p->exact = grown;
+    return true;
+}
+
+/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). What constants decide is
+ * reported here. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
     uint32_t count;
@@ -310,6 +323,7 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
         s->failed = true;
         return 0;
     }
+    if (!note_exact(s, e->at)) return 0;
     uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
     uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
     uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);

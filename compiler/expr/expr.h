@@ -1,7 +1,8 @@
 /* expr.h: typed expressions on their way to mask code: what the files of this room share. */
 #ifndef FCPC_EXPR_EXPR_H
 #define FCPC_EXPR_EXPR_H
-#include "compiler/sema/sema.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/names.h"
 
 /* A value of TYPE_ARRAY is a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are
  * known. */

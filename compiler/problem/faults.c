@@ -22,16 +22,17 @@ typedef struct report {
     const cells_fault *fault;
 } report;
 
-/* The rest that `exact` found, by the shape expr/expr.c gives it: a / (if a % b == 0 then b else 0). */
-static bool is_exact(mc_code mask, uint32_t node, uint32_t *a, uint32_t *b) {
-    const mc_node *x = &mask.nodes[node], *y = x->op == MC_DIV ? &mask.nodes[x->b] : NULL;
-    if (!y || y->op != MC_IF_I || mask.nodes[y->c].op != MC_CONST_I || mask.nodes[y->c].imm) return false;
-    const mc_node *even = &mask.nodes[y->a];
-    if (even->op != MC_EQ) return false;
-    const mc_node *rest = &mask.nodes[mask.nodes[even->a].op == MC_MOD ? even->a : even->b];
+/* Is this node the division of exact(a, b)? Then *a and *b are the nodes of its operands. */
+static bool is_exact(const report *r, uint32_t *a, uint32_t *b) {
+    const struct fcpc_program *g = r->x->program;
+    const mc_node *x = &r->code.nodes[r->fault->node];
+    const span at = r->spans[r->fault->node];
+    if (x->op != MC_DIV || r->code.nodes[x->b].op != MC_IF_I) return false;
     *a = x->a;
-    *b = y->b;
-    return rest->op == MC_MOD && rest->a == *a && rest->b == *b;
+    *b = r->code.nodes[x->b].b;
+    for (uint32_t i = 0; i < g->exact_count; i++)
+        if (g->exact[i].source == at.source && g->exact[i].begin == at.begin && g->exact[i].end == at.end) return true;
+    return false;
 }
 
 /* The values of all nodes where the mask, or the code that finds the score's faults, faults. */
@@ -117,8 +118,7 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     const report r = {x, of_mask ? g->mask : g->check, of_mask ? g->mask_spans : g->check_spans, of_mask, sequence, f};
     uint32_t a, b;
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
-    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(r.code, f->node, &a, &b))
-        return report_exact(&r, a, b);
+    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
     span at = f->node < r.code.count ? r.spans[f->node] : g->mask_span;
     if (mc_uses(r.code) & MC_USES_H)

@@ -18,15 +18,20 @@ typedef struct raw_parts {
     size_t count, room;
 } raw_parts;
 
-static bool raw_reserve(raw_parts *raw, size_t more, arena *scratch) {
-    if (raw->room - raw->count >= more) return true;
+static fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
+    enum { STRETCH = 1 << 19 }; /* parts copied between two looks at stop */
+    if (raw->room - raw->count >= more) return FCP_OK;
     size_t room = raw->room * 2 > raw->count + more ? raw->room * 2 : raw->count + more;
-    fcp_part *grown = ARENA_NEW(scratch, fcp_part, room);
-    if (!grown) return false;
-    if (raw->count) memcpy(grown, raw->part, raw->count * sizeof *grown);
+    fcp_part *grown = ARENA_NEW(&x->scratch, fcp_part, room);
+    if (!grown) return FCP_E_NO_MEMORY;
+    for (size_t at = 0; at < raw->count; at += STRETCH) {
+        size_t some = raw->count - at < STRETCH ? raw->count - at : STRETCH;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        memcpy(grown + at, raw->part + at, some * sizeof *grown);
+    }
     raw->part = grown;
     raw->room = room;
-    return true;
+    return FCP_OK;
 }
 
 static fcp_code classify(planning *x, raw_parts *raw) {
@@ -44,7 +49,8 @@ static fcp_code classify(planning *x, raw_parts *raw) {
         }
         if (!(cuts[side] = ARENA_NEW(scratch, uint64_t, longest + (size_t)1))) return FCP_E_NO_MEMORY;
     }
-    if (!raw_reserve(raw, p->piece_count * (size_t)4 + 64, scratch)) return FCP_E_NO_MEMORY;
+    fcp_code code = raw_reserve(x, raw, p->piece_count * (size_t)4 + 64);
+    if (code) return code;
     for (uint32_t s = 0; s < p->sequences; s++) {
         for (int side = 0; side < sides; side++) {
             piece[side] = p->sequence_piece[side] + p->piece_start[side][s];
@@ -58,13 +64,13 @@ static fcp_code classify(planning *x, raw_parts *raw) {
         const mc_env env = problem_env(p, s);
         cells_fault fault = {0};
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        fcp_code code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
+        code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
                                    &entries, &count, &fault);
         if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
         if (code == FCP_E_PLAN_SIZE)
             return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
         if (code) return code;
-        if (!raw_reserve(raw, count, scratch)) return FCP_E_NO_MEMORY;
+        if ((code = raw_reserve(x, raw, count))) return code;
         if (raw->count + count > UINT32_MAX / 2)
             return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                                  "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");

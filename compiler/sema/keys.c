@@ -5,7 +5,7 @@
  * Gives:    every scalar of fcpc_program, and its lengths. A wrong key is reported and keeps its default, so that one
  *           mistake gives one error.
  * Cost:     O(program + batch).
- * Units: bandwidths in bytes/s, times in ns, memory in bytes, all decimal, rounded once.
+ * Units:    bandwidths in bytes/s, times in ns, memory in bytes. Each is rounded once, from its decimal text.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,6 +15,8 @@
 #include "compiler/base/decimal.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 #include "compiler/sema/strategies.h"
 
 enum {
@@ -26,7 +28,7 @@ enum {
     HEAD_DIM_MAX = 1024
 };
 
-/* What a GPU is when the program does not say otherwise. Bandwidths are one way, per GPU; flops are dense. */
+/* What a GPU can do, unless the program says otherwise. Bandwidths are one way, per GPU; flops are dense. */
 typedef struct profile {
     const char *name;
     uint64_t intra, inter, latency_ns, flops16, flops32, memory, memory_bandwidth;
@@ -87,7 +89,7 @@ void sema_collect_keys(sema *s, sema_keys *k) {
         }
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
-            if (e->as) continue; /* arrays.c */
+            if (e->as) continue; /* a field or table: arrays.c */
             key_id key = words_find_key(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
@@ -100,8 +102,10 @@ void sema_collect_keys(sema *s, sema_keys *k) {
 
 /* --- kinds of values ---------------------------------------------------------------------------------------------- */
 
-/* A whole number from `least` to `most`; untouched when the key is absent or wrong. True: it was set. */
-static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
+/* Reads a whole number from `least` to `most` into *out. False: the key is absent, or wrong and reported; *out is as
+ * it was. */
+static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code,
+                      uint32_t *out) {
     const entry *e = k->at[key];
     int64_t v;
     if (!e || !sema_eval_constant(s, e->value, e->key, &v)) return false;
@@ -120,7 +124,7 @@ static char *name_list(const char *const *names, int count, const char *last) {
     return text_take(&list);
 }
 
-/* One of a set of names; its index, or -1 (reported). */
+/* The index of a name in a set of names; -1: it is none of them, reported. */
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     if (e->kind == EXPR_NAME || e->kind == EXPR_CALL)
         for (int i = 0; i < count; i++)
@@ -146,7 +150,7 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
     return i >= 0;
 }
 
-/* A number with a unit of the dimension; at least 1 of the base unit. */
+/* Reads a number with a unit of the dimension into *out, in the base unit; it must be at least 1. */
 static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
     static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
                                           [UNIT_FLOPS] = "989 TFLOP/s"};
@@ -155,7 +159,8 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     const expr *v = e->value;
     if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
-        if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
+        if (v->kind == EXPR_QUANTITY)
+            diag_error(s->d, FCP_E_UNIT, v->at, "%s is not measured in %s", e->key, words_units[v->integer].spelling);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
         diag_hint(s->d, "for instance %s", example[dimension]);
         return false;
@@ -172,7 +177,7 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     return true;
 }
 
-/* A number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
+/* Reads a number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
 static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
     if (!e) return false;
@@ -233,7 +238,7 @@ void sema_check_model(sema *s, const sema_keys *k) {
     }
     choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
-    p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
+    p->scale = 1.0 / sqrt((double)p->head_dim); /* IEEE 754 rounds both correctly, so it is the same everywhere */
     uint64_t mantissa;
     int exponent;
     bool minus;

@@ -3,7 +3,8 @@
  * Examples: [131072, 8192 x 32], [1:8192 x 64] (one query and 8192 keys, 64 times), file("a.lengths"),
  * lognormal(median = 2K, sigma = 1.06, tokens = 256K).
  *
- * Gives: sequences of 1 token or more; LENGTHS_MAX of them at most, and LENGTHS_SUM_MAX queries and as many keys.
+ * Gives: sequences of at least 1 token. There are at most LENGTHS_MAX of them, with LENGTHS_SUM_MAX queries and as many
+ *        keys.
  * Cost:  O(lengths); a file is read once.
  */
 #include <inttypes.h>
@@ -11,8 +12,10 @@
 #include <string.h>
 
 #include "compiler/base/decimal.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/lengths.h"
 #include "compiler/sema/lognormal.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
@@ -76,9 +79,7 @@ static outcome draw_all(const lognormal *l, uint64_t seed, uint64_t count, uint6
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-/* Reads digits at bytes[*i]; more than LENGTHS_SUM_MAX is one more. False: there are none. */
+/* Reads the number at bytes[*i]; one beyond LENGTHS_SUM_MAX becomes LENGTHS_SUM_MAX + 1. False: there is none. */
 static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out) {
     size_t begin = *i;
     *out = 0;
@@ -90,10 +91,11 @@ static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out
 }
 
 static void skip_blanks(const char *bytes, size_t *i, size_t end) {
-    while (*i < end && blank(bytes[*i])) ++*i;
+    while (*i < end && text_is_blank(bytes[*i])) ++*i;
 }
 
-/* One length a line, or a:b, or a b; blank lines and # comments. Stops at the first error. */
+/* Reads a file: on each line a length, or a:b, or a b; blank lines and # comments are skipped. Stops at the first
+ * error. */
 static bool parse_file(sema *s, const char *path, const char *bytes, size_t size, span at, lengths *out) {
     size_t before = out->count;
     for (size_t i = 0; i < size;) {
@@ -115,7 +117,7 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
         bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
         if (rest || (end > begin && (queries == 0 || keys == 0))) {
             size_t stop = line_end;
-            while (stop > begin && blank(bytes[stop - 1])) stop--;
+            while (stop > begin && text_is_blank(bytes[stop - 1])) stop--;
             bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
             for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
             span where = sema_file_span(s, path, bytes, size, begin, rest ? stop : end, at);
@@ -160,7 +162,7 @@ static bool eval_file(sema *s, const expr *e, lengths *out) {
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-/* A constant from `least` to `most`. */
+/* Evaluates a constant from `least` to `most`. False: reported. */
 static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, uint64_t most, uint64_t *out) {
     int64_t v;
     if (!sema_eval_constant(s, e, what, &v)) return false;
@@ -173,7 +175,7 @@ static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, ui
     return true;
 }
 
-/* sigma, from 0 to 8, times 2^32. */
+/* Evaluates sigma, from 0 to 8, as sigma times 2^32. False: reported. */
 static bool eval_sigma(sema *s, const expr *e, uint64_t *out) {
     uint64_t mantissa = 0;
     int exponent = 0;
@@ -239,7 +241,7 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
     return good && report_outcome(s, draw_all(&l, seed, count, tokens, out), e->at);
 }
 
-/* One number of a length. */
+/* Evaluates one number of a length. False: reported. */
 static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) {
     if (!sema_eval_constant(s, e, what, out)) return false;
     if (*out >= 1) return true;
@@ -247,7 +249,7 @@ static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) 
     return false;
 }
 
-/* A length, queries:keys, or either x count. */
+/* Adds a length, queries:keys, or one of these x count. */
 static bool eval_number(sema *s, const expr *e, lengths *out) {
     const expr *length = e->kind == EXPR_REPEAT ? e->a : e;
     int64_t queries = 0, keys = 0, repeats = 1;
@@ -265,8 +267,8 @@ static bool eval_number(sema *s, const expr *e, lengths *out) {
 }
 
 static bool eval_element(sema *s, const expr *e, lengths *out) {
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) return eval_file(s, e, out);
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "lognormal")) return eval_lognormal(s, e, out);
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) return eval_file(s, e, out);
+    if (ast_is_call(e, words_sources[SOURCE_LOGNORMAL])) return eval_lognormal(s, e, out);
     if (e->kind == EXPR_STRING) {
         diag_error(s->d, FCP_E_TYPE, e->at, "a path stands in file(...)");
         diag_hint(s->d, "write file(\"%s\")", e->name);

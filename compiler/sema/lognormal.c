@@ -1,10 +1,11 @@
-/* lognormal.c: draws sequence lengths with a long tail, exp(ln median + sigma z) with z standard normal, in integers only,
- * so that every machine draws the same.
+/* lognormal.c: draws sequence lengths with a long tail: exp(ln median + sigma z), where z is standard normal. It
+ * computes in integers only, so that every machine draws the same.
  *
- *   - uniform bits: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014);
- *   - z by inversion: the half normal distribution tabulated at steps of 1/128 up to 8.5 (density by the recurrence
- *     exp(-(x+h)^2/2) = exp(-x^2/2) exp(-xh - h^2/2), its integral by the trapezoid rule), linear between steps;
- *   - exp through 2^x: the fraction by its Taylor series in 62-bit fixed point, the whole part by shifting.
+ * - Uniform bits come from SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+ * - z is found by inversion in a table of the half normal distribution. The table has steps of 1/128 up to 8.5 and is
+ *   linear between them. The density follows from the recurrence exp(-(x+h)^2/2) = exp(-x^2/2) exp(-xh - h^2/2), its
+ *   integral from the trapezoid rule.
+ * - exp is computed as 2^x: the fraction by its Taylor series in 62-bit fixed point, the whole part by shifting.
  */
 #include "compiler/sema/lognormal.h"
 
@@ -17,7 +18,7 @@ enum { STEP_BITS = 7, STEPS = 17 << (STEP_BITS - 1), DENSITY_BITS = 54 };
 #define LN2_62 UINT64_C(3196577161300663915)
 #define LOG2E_32 INT64_C(6196328019)
 
-/* exp(-x) for x = 2^-bits, in 60 fractional bits, by its series. */
+/* exp(-x) for x = 2^-bits, with 60 fractional bits, from its series. */
 static uint64_t exp_minus(int bits) {
     uint64_t sum = ONE60, term = ONE60;
     for (uint64_t i = 1; term; i++) {
@@ -49,7 +50,7 @@ static uint64_t random_bits(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-/* A standard normal deviate, in 32 fractional bits. */
+/* Draws a standard normal z, with 32 fractional bits. */
 static int64_t deviate(const uint64_t *sums, uint64_t *state) {
     uint64_t bits = random_bits(state);
     uint64_t target = (uint64_t)((wide)(bits >> 1) * sums[STEPS] >> 63);

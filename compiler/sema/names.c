@@ -1,30 +1,20 @@
-/* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their
- * places.
+/* names.c: declares and finds the names of masks and scores, suggests names for misspelled ones, evaluates constants,
+ * and binds arguments to parameters.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact
- * run rect slices; within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's
- * where nothing else does.
- * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
+ * Within one mask every name has one meaning: it is a parameter, a definition of the `where`, or a variable or
+ * function of the language (words.h). Scores have s and the functions of reals as well. heads and kv_heads mean the
+ * model's, unless something else has the name. Names of masks do not count here: a parameter may have the name of a
+ * mask. A mask of the program hides the one of the prelude that has the same name.
  *
- * Requires: trees from syntax/parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
+ * Requires: trees from syntax/parse.c.
+ * Cost:     O(1) for each name on average. Names are hashed; no result depends on the order of the table.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
-
-void sema_free(sema *s) {
-    free(s->symbols);
-    free(s->memos);
-    free(s->places);
-}
-
-bool sema_no_memory(sema *s) {
-    if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-    s->failed = true;
-    return false;
-}
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/names.h"
 
 /* --- symbols ------------------------------------------------------------------------------------------------------ */
 
@@ -34,7 +24,7 @@ static size_t symbol_hash(const void *scope, const char *name) {
     return (size_t)(h ^ h >> 29);
 }
 
-/* The slot of a name: filled, or the free one where it belongs. */
+/* The slot that a name is in, or the free one that it would go to. */
 static symbol *symbol_slot(symbol *table, size_t room, const void *scope, const char *name) {
     size_t i = symbol_hash(scope, name) & (room - 1);
     while (table[i].name && (table[i].scope != scope || strcmp(table[i].name, name))) i = (i + 1) & (room - 1);
@@ -47,7 +37,7 @@ const symbol *sema_find_symbol(const sema *s, const void *scope, const char *nam
     return found->name ? found : NULL;
 }
 
-/* Adds a name; if it is there already, gives the old one in *old and changes nothing. False: no memory. */
+/* Adds a name. If it is there already, nothing changes, and *old is what was there. False: no memory. */
 static bool add_symbol(sema *s, symbol new, const symbol **old) {
     *old = NULL;
     if (s->symbol_count * 2 >= s->symbol_room) {
@@ -69,7 +59,7 @@ static bool add_symbol(sema *s, symbol new, const symbol **old) {
     return true;
 }
 
-/* Declares a name inside a mask; one that has a meaning already is an error. */
+/* Declares a name inside a mask. If it has a meaning already, that is an error, reported. */
 static bool declare(sema *s, const mask *m, const definition *def, const char *name, span at, void *target,
                     uint32_t index) {
     int variable = words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
@@ -154,14 +144,9 @@ typedef struct names {
 } names;
 
 static void offer(sema *s, names *n, const char *name) {
-    if (n->count == n->room) {
-        size_t room = n->room ? n->room * 2 : 64;
-        const char **at = ARENA_NEW(s->scratch, const char *, room);
-        if (!at) return;
-        if (n->count) memcpy(at, n->at, n->count * sizeof *at);
-        n->at = at;
-        n->room = room;
-    }
+    const char **grown = arena_grow(s->scratch, n->at, n->count, &n->room, sizeof *grown);
+    if (!grown) return;
+    n->at = grown;
     n->at[n->count++] = name;
 }
 
@@ -179,7 +164,7 @@ const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
 }
 
 const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
-    static const struct { const char *theirs, *ours; } python[] = { /* FlexAttention's names, and Python's */
+    static const struct { const char *theirs, *ours; } python[] = { /* those of FlexAttention and Python */
         {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"}};
     for (size_t i = 0; i < sizeof python / sizeof *python; i++)
         if (!strcmp(name, python[i].theirs)) return python[i].ours;
@@ -288,7 +273,7 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
 
 /* --- arguments ---------------------------------------------------------------------------------------------------- */
 
-/* "it has w, h" */
+/* Adds the hint "it has w, h". */
 static void hint_params(sema *s, const mask *m) {
     text t = {0};
     for (const arg *p = m->params; p; p = p->next) text_printf(&t, "%s%s", p == m->params ? "" : ", ", p->name);

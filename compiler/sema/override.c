@@ -1,23 +1,26 @@
-/* override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
- * print shows what was set.
+/* override.c: applies the options -D path=value, --lengths FILE and --field NAME=FILE. It changes the tree, so that
+ * every later step sees one program, and the canonical form shows what was set.
  *
- * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window,
- * plan.strategy.coalesce), or a mask's default (lambda.window). Shorter paths are allowed where they mean one thing: a
- * key alone (block, mask.window), a strategy's parameter (coalesce), a parameter of the plan's mask or of another mask of
- * the program (window). A prelude mask whose default is set becomes the program's own. Later overrides win.
+ * A path names a key (plan.block), a field or table (batch.doc), an argument in the value of a key (plan.mask.window,
+ * plan.strategy.coalesce), or a default of a mask (lambda.window). A shorter path is allowed if it can mean only one
+ * thing: a key (block, mask.window), a parameter of the strategy (coalesce), or a parameter of the plan's mask or of
+ * another mask of the program (window). If the default of a prelude mask is set, that mask becomes the program's own.
+ * Of two overrides of one thing, the later wins.
  *
- * Requires: the program parsed without an error. Cost: O(program) per override.
+ * Requires: the program parsed without an error.
+ * Cost:     O(program) for each override.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/override.h"
 #include "compiler/sema/strategies.h"
 #include "compiler/syntax/parse.h"
 
 enum { PARTS = 4, CANDIDATES = 64 };
 
-/* A path, cut at its points. */
+/* A path, cut into the names between its points. */
 typedef struct path {
     const char *part[PARTS];
     span at[PARTS];
@@ -25,7 +28,7 @@ typedef struct path {
     span whole;
 } path;
 
-/* What a path may mean. */
+/* Something that a path may mean. */
 typedef struct target {
     enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT, TO_ARRAY } kind;
     key_id key;         /* TO_KEY, TO_ARGUMENT */
@@ -34,18 +37,6 @@ typedef struct target {
     const char *name;   /* of the argument or parameter */
     span at;            /* of the name in the path */
 } target;
-
-expr *sema_new_expr(sema *s, expr_kind kind, span at) {
-    expr *e = ARENA_ZNEW(s->scratch, expr, 1);
-    if (!e) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-        return NULL;
-    }
-    e->kind = (uint8_t)kind;
-    e->at = at;
-    e->depth = 1;
-    return e;
-}
 
 static section *find_section(const ast *a, section_id id) {
     for (section *x = a->sections; x; x = x->next)
@@ -83,7 +74,7 @@ static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span
         }
     }
     if (!e || !x) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        sema_no_memory(s);
         return NULL;
     }
     *e = (entry){.key = name, .key_at = at, .value = value};
@@ -99,7 +90,7 @@ static bool word_byte(char c, bool first) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
 }
 
-/* Cuts text[0, size) at points. False: reported. */
+/* Cuts bytes [0, size) at the points. False: reported. */
 static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path *out) {
     *out = (path){.whole = {number, 0, size}};
     uint32_t i = 0;
@@ -122,7 +113,7 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
         out->at[out->count] = (span){number, begin, i};
         out->part[out->count] = arena_copy(s->scratch, bytes + begin, i - begin);
         if (!out->part[out->count++]) {
-            diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+            sema_no_memory(s);
             return false;
         }
         if (!more) return true;
@@ -131,7 +122,7 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
 
 /* --- what a path means -------------------------------------------------------------------------------------------- */
 
-/* A mask or score by name, the program's before the prelude's; names are not declared yet. */
+/* Finds a mask or score by name, the program's before the prelude's. Names are not declared yet, so it looks at all. */
 static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
     mask *const lists[] = {s->program.masks, s->prelude.masks};
     for (int i = 0; i < 2; i++)
@@ -140,7 +131,7 @@ static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
     return NULL;
 }
 
-/* The mask that the plan calls: by its key, else the program's only one. */
+/* The mask that the plan calls: the one that its key names, else the program's only one; NULL: none. */
 static mask *plan_mask(const sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "mask");
     if (e)
@@ -155,7 +146,7 @@ static mask *plan_mask(const sema *s) {
     return only;
 }
 
-/* The score that the plan calls. */
+/* The score that the plan calls; NULL: none. */
 static mask *plan_score(const sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "score");
     if (!e || (e->value->kind != EXPR_NAME && e->value->kind != EXPR_CALL)) return NULL;
@@ -174,15 +165,16 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
 }
 
-/* A field of the batch, or a table of the model; `where` SECTION_COUNT: either. */
+/* The declaration of a field or table in section `where` (SECTION_COUNT: in any); NULL: none. */
 static entry *find_declared(const sema *s, section_id where, const char *name) {
     for (section *x = s->program.sections; x; x = x->next)
         for (entry *e = x->entries; e; e = e->next)
-            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || words_find_section(x->name) == where)) return e;
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || words_find_section(x->name) == where))
+                return e;
     return NULL;
 }
 
-/* An argument of a key's call: mask, score and strategy have some. */
+/* A path to an argument in the value of a key. Masks, scores and strategies have arguments. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
@@ -194,7 +186,7 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
     }
     if (key == KEY_MASK || key == KEY_SCORE) {
         const mask *m = key == KEY_MASK ? plan_mask(s) : plan_score(s);
-        if (!m || find_param(m, name)) return true; /* an unknown or missing mask is reported later */
+        if (!m || find_param(m, name)) return true; /* a mask that is unknown or missing is reported later */
         const char *names[CANDIDATES];
         size_t count = 0;
         for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
@@ -206,7 +198,7 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
     return false;
 }
 
-/* A whole path that begins with a section or a mask. */
+/* A path that begins with a section or a mask. */
 static bool full_target(sema *s, const path *p, section_id where, mask *m, target *out) {
     if (where < SECTION_COUNT) {
         key_id key = p->count > 1 ? words_find_key(where, p->part[1]) : KEY_COUNT;
@@ -251,7 +243,7 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
     return false;
 }
 
-/* A path without its section: everything that its first name may mean. */
+/* A path without its section: looks for everything that its first name may mean. */
 static bool short_target(sema *s, const path *p, target *out) {
     target found[CANDIDATES];
     size_t count = 0;
@@ -284,7 +276,8 @@ static bool short_target(sema *s, const path *p, target *out) {
             const target *t = &found[i];
             if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
             else if (t->kind == TO_ARRAY)
-                diag_hint(s->d, "%s.%s", words_sections[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
+                diag_hint(s->d, "%s.%s", words_sections[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL],
+                          name);
             else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", words_sections[words_keys[t->key].section], name);
             else diag_hint(s->d, "%s.%s.%s", words_sections[SECTION_PLAN], words_keys[t->key].name, name);
         }
@@ -313,7 +306,7 @@ static bool short_target(sema *s, const path *p, target *out) {
 
 /* --- setting ------------------------------------------------------------------------------------------------------ */
 
-/* Replaces or adds a named value; NULL list: the first. */
+/* Sets the argument `name` in a list of arguments, or adds it. False: no memory, reported. */
 static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span at, expr *value) {
     for (; *list; list = &(*list)->next) {
         if (!(*list)->name || strcmp((*list)->name, name)) continue;
@@ -323,7 +316,7 @@ static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span
     }
     *list = ARENA_ZNEW(s->scratch, arg, 1);
     if (!*list) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        sema_no_memory(s);
         return false;
     }
     **list = (arg){.name = name, .name_at = at, .value = value};
@@ -361,7 +354,8 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
     set_arg(s, &call->args, &call->arg_count, t->name, t->at, value);
 }
 
-/* Makes a mask the program's own: parses the prelude again, so that its nodes are fresh, and takes it from there. */
+/* Makes a mask of the prelude the program's own. The prelude is parsed again, and the mask is taken from the new tree,
+ * so that the old one stays as it was. NULL: no memory, reported. */
 static mask *adopt(sema *s, const mask *m) {
     ast again;
     if (!parse_program(s->d, s->scratch, m->name_at.source, &again)) return NULL;
@@ -370,7 +364,7 @@ static mask *adopt(sema *s, const mask *m) {
         x->next = NULL;
         x->builtin = false;
         x->adopted = true;
-        /* the only mask of a program is its plan's: say so before there are two */
+        /* If the program has one mask only, that is the plan's. This must be written down before there are two. */
         mask *used = x->score ? NULL : plan_mask(s);
         if (used && !find_entry(&s->program, SECTION_PLAN, "mask")) {
             expr *e = sema_new_expr(s, EXPR_NAME, used->name_at);
@@ -402,7 +396,7 @@ static void apply(sema *s, uint32_t number) {
     if (!cut(s, number, bytes, middle, &p)) return;
     target t = {0};
     section_id where = words_find_section(p.part[0]);
-    /* a mask's name takes a parameter; alone it may be a parameter's name as well (window) */
+    /* a mask is meant only if a parameter follows; alone, `window` may be a parameter's name */
     mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0], KIND_ANY) : NULL;
     if (where < SECTION_COUNT || m) {
         if (!full_target(s, &p, where, m, &t)) return;
@@ -428,7 +422,8 @@ static void apply(sema *s, uint32_t number) {
 
 /* --- the options -------------------------------------------------------------------------------------------------- */
 
-/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory, reported. */
+/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory,
+ * reported. */
 static uint32_t option_source(sema *s, const char *label, const char *bytes) {
     uint32_t number = diag_source(s->d, label, bytes, strlen(bytes), false);
     if (number == UINT32_MAX) sema_no_memory(s);
@@ -458,7 +453,7 @@ static expr *file_call(sema *s, const char *file, span file_at, span at) {
     }
     string->name = copy;
     *a = (arg){.value = string};
-    call->name = "file";
+    call->name = words_sources[SOURCE_FILE];
     call->name_at = at;
     call->args = a;
     call->arg_count = 1;
@@ -474,7 +469,7 @@ static bool override_lengths(sema *s, const char *file) {
     return call && set_entry(s, SECTION_BATCH, KEY_LENGTHS, call, at);
 }
 
-/* Gives a file(...) call the named arguments of another call: a field keeps its range and over. */
+/* Gives a file(...) call the named arguments of another call, so that a field keeps its `range` and `over`. */
 static bool copy_named_args(sema *s, expr *call, const expr *from) {
     arg *last = call->args;
     for (const arg *old = from->kind == EXPR_CALL ? from->args : NULL; old; old = old->next) {

@@ -1,10 +1,13 @@
 /* ast.c: prints a program in canonical form.
  *
- * Printing requires a tree that parsed without an error. It gives text that parses to an equal tree, so printing that
- * gives the same text again: sections in the order of SECTIONS with the masks before `plan`, keys in the order of KEYS,
- * whole numbers in decimal, one statement a line, parentheses only where precedence needs them. Names that the tables
- * do not know come last, in source order. Cost: O(tree); recursion is bounded by NEST_MAX because chains of binary
- * operators are walked along their left side.
+ * Sections come in the order of SECTIONS, with the masks before `plan`; keys come in the order of KEYS; sections and
+ * keys with unknown names come last, in the order of the source. There is one statement on a line. Whole numbers are
+ * decimal. Parentheses are printed only where precedence needs them.
+ *
+ * Requires: a tree that parsed without an error.
+ * Gives:    text that parses to an equal tree. So printing that tree gives the same text again.
+ * Cost:     O(tree). Recursion goes NEST_MAX deep at most, because chains of binary operators are walked along their
+ *           left side.
  */
 #include "compiler/syntax/ast.h"
 
@@ -22,8 +25,12 @@ static int precedence(const expr *e) {
     return e->kind == EXPR_IF ? PREC_IF : PREC_PRIMARY;
 }
 
-/* The least precedence that the left operand of `e` needs to stand without parentheses: comparisons do not chain. */
-static int left_least(const expr *e) { return words_op_precedence(e->op) + (words_op_precedence(e->op) == PREC_COMPARE); }
+/* The precedence that the left operand of `e` must have to need no parentheses. Comparisons do not chain, so a
+ * comparison on the left of another needs them. */
+static int left_least(const expr *e) {
+    int own = words_op_precedence(e->op);
+    return own == PREC_COMPARE ? own + 1 : own;
+}
 
 static void print_binary(const expr *top, text *out) {
     const expr *leaf = top;
@@ -57,7 +64,7 @@ static const char *declared_word(declared_as as) {
     return words[as];
 }
 
-/* Arguments or elements, separated by commas; a long list is broken into lines. */
+/* Arguments or elements, separated by commas. `break_lines`: a long list goes on several lines. */
 static void print_args(const arg *first, bool break_lines, text *out) {
     size_t line = out->size;
     for (const arg *a = first; a; a = a->next) {
@@ -137,6 +144,8 @@ static void print_at(const expr *e, int least, text *out) {
     }
     if (parens) text_puts(out, ")");
 }
+
+bool ast_is_call(const expr *e, const char *name) { return e->kind == EXPR_CALL && !strcmp(e->name, name); }
 
 void ast_print_expr(const expr *e, text *out) { print_at(e, 0, out); }
 

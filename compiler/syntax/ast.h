@@ -11,9 +11,9 @@
 #include "compiler/base/text.h"
 #include "compiler/syntax/words.h"
 
-/* Levels of nesting that a source may have; everything that recurses over the tree goes no deeper. */
+/* How deep brackets and expressions may nest. Whatever recurses over the tree goes no deeper. */
 enum { NEST_MAX = 200 };
-/* Bytes that a source may have. */
+/* How many bytes a source may have. */
 enum { SOURCE_MAX = 16 << 20 };
 
 typedef enum expr_kind {
@@ -58,9 +58,9 @@ struct expr {
     uint8_t kind, op;
     bool parens;    /* was written in parentheses */
     uint8_t ref;    /* sema: what a name means (expr/expr.c) */
-    uint32_t depth; /* of nesting, not counting down the left side of binary operators: walk that with `up` */
+    uint32_t depth; /* of nesting. A chain of binary operators, a + b + c, counts once: walk it with `up` */
     span at;
-    expr *up;       /* of a binary operator's left operand: that operator */
+    expr *up;       /* for the left operand of a binary operator: that operator */
     uint32_t place; /* expr/expr.c: number of its span */
     uint32_t index; /* sema: of a parameter */
     const char *name;
@@ -111,10 +111,10 @@ typedef struct mask {
     span name_at;
     arg *params;
     uint32_t param_count;
-    bool score;   /* is a score: later */
-    bool builtin; /* of the prelude: its names mean the prelude's */
+    bool score;   /* a score, not a mask */
+    bool builtin; /* of the prelude, so its names mean those of the prelude */
     bool adopted; /* was of the prelude until a -D set a default */
-    uint8_t state; /* sema: unchecked, being checked, checked, broken */
+    uint8_t state; /* MASK_NEW ... of sema/names.h */
     expr *body;
     definition *definitions;
 } mask;
@@ -125,7 +125,10 @@ typedef struct ast {
     span end; /* of the source */
 } ast;
 
-/* The program in canonical form: sections and keys in a fixed order, one layout. `batch` off leaves the batch out. */
+/* Adds the program in canonical form to *out. `batch` false: without its section batch. */
 void ast_print(const ast *program, bool batch, text *out);
 void ast_print_expr(const expr *e, text *out);
+
+/* Is it a call of that name: name(...)? */
+bool ast_is_call(const expr *e, const char *name);
 #endif

@@ -1,13 +1,18 @@
-/* parse.c: drives scanner and grammar: a token filter between them, and syntax errors in words.
+/* parse.c: drives the scanner and the grammar, filters the tokens between them, and words syntax errors.
  *
- * The filter decides what newlines mean, so that the grammar sees only SEP: a newline separates unless it is inside ( )
- * or [ ], after an operator, comma, `=` or opening bracket, before a closing brace, or before a token that can only
- * continue (`where then else and or`, an operator, a comma, `=`, `{`). It also watches brackets: one that is still open
- * where a new section begins, or at the end, is reported at its opening and closed, so that the rest is parsed as
- * meant.
+ * The filter decides which newlines end a statement. Such a newline becomes the token SEP; the grammar sees no others.
+ * A newline does not end a statement inside ( ) or [ ]; after an operator, a comma, `=` or an opening bracket; before
+ * a closing brace; and before a token that cannot begin a statement (`where then else and or`, an operator, a comma,
+ * `=`, `{`).
  *
- * Requires: a registered source of at most SOURCE_MAX bytes. Gives: a tree, complete if no error was reported.
- * Cost: O(size). Recovery is at statements: after an error everything up to the next SEP on the same level is skipped.
+ * The filter also watches brackets. A bracket that is still open where a new section begins, or at the end, is
+ * reported where it was opened. The filter then closes it, so that the rest is parsed as it was meant.
+ *
+ * After a syntax error, everything up to the next SEP on the same level is skipped.
+ *
+ * Requires: a registered source of at most SOURCE_MAX bytes.
+ * Gives:    a tree, complete if no error was reported.
+ * Cost:     O(size).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +32,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p);
 typedef struct token {
     int kind;
     bool newline; /* first on its line */
-    bool bad;     /* the scanner complained about it, or right before it */
+    bool bad;     /* the scanner reported an error in it, or right before it */
     span at;
     LANG_STYPE value;
 } token;
@@ -51,15 +56,15 @@ struct parse {
     span last_at, before_at; /* of the last token, and of the one before it */
     span joined;        /* a token after which a newline was passed over in this statement; SPAN_NONE: none */
     bool lone_value;    /* what is parsed is a value, not a program */
-    bool closing;       /* brackets are being closed on the user's behalf: no further complaints until SEP */
-    bool bad;           /* the scanner complained in this statement: what does not parse is no news */
+    bool closing;       /* the filter is closing brackets: no further errors until SEP */
+    bool bad;           /* the scanner reported an error in this statement: a syntax error in it is no news */
     bool recovering;    /* after a syntax error, until SEP: then every newline outside brackets separates */
-    bool stopped;       /* nesting limit: the rest is not read */
+    bool stopped;       /* nested too deep: the rest is not read */
     bracket brackets[NEST_MAX];
     unsigned depth;
-    bracket inner;      /* the innermost bracket as the last token came, open 0: none */
+    bracket inner;      /* the innermost open bracket when the last token came; open is 0 if there was none */
 
-    token_list *tokens; /* NULL: nobody wants them */
+    token_list *tokens; /* keeps the tokens, unless NULL */
 };
 
 /* --- scanner's services ------------------------------------------------------------------------------------------- */
@@ -147,7 +152,7 @@ static void drop(parse *p) {
     p->ahead_count--;
 }
 
-/* After this the statement goes on, whatever the line does. */
+/* After this token the statement goes on, even on the next line. */
 static bool goes_on_after(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
@@ -157,7 +162,7 @@ static bool goes_on_after(int kind) {
     }
 }
 
-/* This cannot begin a statement: it continues the one before. */
+/* This token cannot begin a statement, so it continues the one before. */
 static bool goes_on_before(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_THEN: case T_ELSE: case T_WHERE: case T_DOTS: case T_LE: case T_GE: case T_EQ:
@@ -168,41 +173,31 @@ static bool goes_on_before(int kind) {
     }
 }
 
-static bool is_name(int kind) {
-    const keyword *k = words_keyword_of(kind);
-    return kind == T_NAME || (k && k->name);
-}
-
 static bool ends_operand(int kind) {
     return kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_NAME || kind == T_STRING || kind == T_TRUE ||
            kind == T_FALSE || kind == ')' || kind == ']';
 }
 
-/* Does a section or mask begin here? Certain enough to close brackets that are still open. */
+/* Does a section or mask begin here? If so, brackets that are still open were forgotten. */
 static bool begins_item(parse *p, const token *t) {
     if (!t->newline) return false;
     int kind = t->kind;
     if (kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_PLAN) return peek(p, 1)->kind == '{';
-    if (kind == T_MASK || kind == T_SCORE) return is_name(peek(p, 1)->kind);
+    if (kind == T_MASK || kind == T_SCORE) return words_names(peek(p, 1)->kind);
     return false;
 }
 
 static char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
 
-/* Keeps a delivered token for who asked for them. */
-static void keep(parse *p, int kind, span at) {
+/* Adds a delivered token to p->tokens. */
+static void keep_token(parse *p, int kind, span at) {
     token_list *l = p->tokens;
-    if (l->count == l->room) {
-        size_t room = l->room ? l->room * 2 : 256;
-        parsed_token *grown = ARENA_NEW(p->tree.arena, parsed_token, room);
-        if (!grown) {
-            p->tree.no_memory = true;
-            return;
-        }
-        if (l->count) memcpy(grown, l->at, l->count * sizeof *grown);
-        l->at = grown;
-        l->room = room;
+    parsed_token *grown = arena_grow(p->tree.arena, l->at, l->count, &l->room, sizeof *grown);
+    if (!grown) {
+        p->tree.no_memory = true;
+        return;
     }
+    l->at = grown;
     l->at[l->count++] = (parsed_token){kind, at};
 }
 
@@ -212,11 +207,11 @@ static int deliver(parse *p, int kind, span at, LANG_STYPE *value_out, const LAN
     p->last = kind;
     p->before_at = p->last_at;
     p->last_at = at;
-    if (p->tokens) keep(p, kind, at);
+    if (p->tokens) keep_token(p, kind, at);
     return kind;
 }
 
-/* A bracket's closer, on behalf of the user. */
+/* Delivers the closer of the innermost bracket, which the source lacks. */
 static int close_bracket(parse *p, LANG_STYPE *value, LANG_LTYPE *at) {
     span here = {p->last_at.source, p->last_at.end, p->last_at.end};
     return deliver(p, closer_of(p->brackets[--p->depth].open), here, value, NULL, at);
@@ -229,8 +224,8 @@ static int separate(parse *p, span where, LANG_STYPE *value, LANG_LTYPE *at) {
     return deliver(p, T_SEP, where, value, NULL, at);
 }
 
-/* An opening or closing bracket: keeps the stack. A closer that does not fit is left to the grammar to complain about:
- * it closes its own opener if that lies deeper in the same braces, else the innermost one. */
+/* Keeps the stack of brackets. A closer that does not fit is an error that the grammar reports. Here it closes its own
+ * opener, if that lies deeper inside the same braces, and else the innermost bracket. */
 static void track(parse *p, const token *t) {
     if (t->kind == '(' || t->kind == '[' || t->kind == '{') {
         if (p->depth == NEST_MAX) {
@@ -296,19 +291,20 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
 
 /* --- syntax errors ------------------------------------------------------------------------------------------------ */
 
-static bool has(const char *const *names, unsigned count, const char *name) {
+static bool is_among(const char *const *names, unsigned count, const char *name) {
     for (unsigned i = 0; i < count; i++)
         if (!strcmp(names[i], name)) return true;
     return false;
 }
 
-/* The grammar's names of tokens are of two kinds: 'word', as it is written, and what stands for many: a name. */
+/* The grammar names its tokens in two ways: 'and', a token as it is written; and a name, one that has many spellings.
+ * Is this the token written `word`? */
 static bool is_spelled(const char *name, const char *word) {
     size_t size = strlen(word);
     return name[0] == '\'' && !strncmp(name + 1, word, size) && !strcmp(name + 1 + size, "'");
 }
 
-/* Does an operator that goes on with an expression, or a range or pair, begin like this? */
+/* Does this token stand between two values? */
 static bool is_infix(const char *name) {
     for (int op = 0; op < OP_COUNT; op++)
         if (op != OP_NOT && op != OP_NEG && is_spelled(name, words_op_spelling((expr_op)op))) return true;
@@ -318,7 +314,7 @@ static bool is_infix(const char *name) {
 static bool begins_expression(const char *name) {
     static const char *const all[] = {"a float", "a string", "a number", "'('",    "'['",
                                       "'-'",     "'not'",    "'if'",     "'true'", "'false'"};
-    return has(all, sizeof all / sizeof *all, name);
+    return is_among(all, sizeof all / sizeof *all, name);
 }
 
 static bool names_something(const char *name) {
@@ -327,11 +323,11 @@ static bool names_something(const char *name) {
     return !strcmp(name, "a name");
 }
 
-/* The expected tokens in a person's words, at most `room` of them: an expression, an operator, a key, ... */
+/* Says in few words what was expected: an expression, an operator, a key, ... At most `room` of them. */
 static unsigned in_words(const parse *p, const char *const *names, unsigned count, const char **words, unsigned room) {
     unsigned used = 0;
-    bool expression = has(names, count, "a number"), operators = has(names, count, "'*'");
-    bool any_name = has(names, count, "a name"), line_end = has(names, count, "end of line");
+    bool expression = is_among(names, count, "a number"), operators = is_among(names, count, "'*'");
+    bool any_name = is_among(names, count, "a name"), line_end = is_among(names, count, "end of line");
     if (expression) words[used++] = "an expression";
     else if (any_name) {
         bool item = p->last == T_SEP || p->last == T_PROGRAM;
@@ -393,24 +389,24 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
     if (open) {
         const char close[] = {'\'', closer_of(open), '\'', 0};
         bool misfit = (p->last == ')' || p->last == ']' || p->last == '}') && p->last != closer_of(open);
-        if ((open != '{' || misfit) && has(expected, count, close))
+        if ((open != '{' || misfit) && is_among(expected, count, close))
             diag_also(p->tree.d, p->inner.at, "to close this '%c'", open);
     }
     if (length == 1 && left && *here == ':') {
-        if (has(expected, count, "'='")) diag_hint(p->tree.d, "a key is set with '='");
+        if (is_among(expected, count, "'='")) diag_hint(p->tree.d, "a key is set with '='");
         else diag_hint(p->tree.d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
         return;
     }
-    bool operators = has(expected, count, "'*'");
+    bool operators = is_among(expected, count, "'*'");
     if (p->last == '=' && operators && p->joined.source != UINT32_MAX)
         diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
     else if (p->last == '=' && operators) diag_hint(p->tree.d, "equality is written '=='");
-    else if (p->last == '=' && has(expected, count, "'{'"))
+    else if (p->last == '=' && is_among(expected, count, "'{'"))
         diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
     else if (p->last == T_REPEAT) diag_hint(p->tree.d, "'x' repeats between two values of a list: [8192 x 32]");
     else if (is_comparison(p->last) && !operators) diag_hint(p->tree.d, "a comparison stands between two expressions");
-    else if (p->last == T_NAME && operators && has(expected, count, "a unit")) {
+    else if (p->last == T_NAME && operators && is_among(expected, count, "a unit")) {
         while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
         const char *nearest = words_nearest_unit(here, length);
         if (nearest) diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);

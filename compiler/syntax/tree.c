@@ -1,17 +1,17 @@
-/* tree.c: the builders of the syntax tree; they also keep count of how deep it nests. Cost: O(1) each. */
+/* tree.c: builds the nodes of the syntax tree, and keeps count of how deep they nest. Cost: O(1) for each. */
 #include "compiler/syntax/tree.h"
 
 #include <stddef.h>
 
-static void *fresh(tree *t, size_t size) {
+static void *allocate(tree *t, size_t size) {
     void *at = arena_zalloc(t->arena, 1, size, _Alignof(max_align_t));
     if (!at) t->no_memory = true;
     return at;
 }
 
-/* A new node over children whose depth is known; too deep a one is reported once, and then kept flat. */
-static expr *make(tree *t, span at, expr_kind kind, uint32_t depth) {
-    expr *e = fresh(t, sizeof *e);
+/* A new node of the given depth. If that is too deep, it is reported, once for the whole tree. */
+static expr *new_node(tree *t, span at, expr_kind kind, uint32_t depth) {
+    expr *e = allocate(t, sizeof *e);
     if (!e) return NULL;
     e->kind = (uint8_t)kind;
     e->at = at;
@@ -26,7 +26,7 @@ static expr *make(tree *t, span at, expr_kind kind, uint32_t depth) {
 static uint32_t deeper(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 expr *tree_leaf(tree *t, span at, expr_kind kind, const char *name, int64_t integer) {
-    expr *e = make(t, at, kind, 1);
+    expr *e = new_node(t, at, kind, 1);
     if (!e) return NULL;
     e->name = name;
     e->integer = integer;
@@ -34,7 +34,7 @@ expr *tree_leaf(tree *t, span at, expr_kind kind, const char *name, int64_t inte
 }
 
 expr *tree_quantity(tree *t, span at, expr *number, int64_t unit_index) {
-    expr *e = number ? make(t, at, EXPR_QUANTITY, number->depth + 1) : NULL;
+    expr *e = number ? new_node(t, at, EXPR_QUANTITY, number->depth + 1) : NULL;
     if (!e) return NULL;
     e->a = number;
     e->integer = unit_index;
@@ -42,7 +42,7 @@ expr *tree_quantity(tree *t, span at, expr *number, int64_t unit_index) {
 }
 
 expr *tree_unary(tree *t, span at, expr_op op, expr *a) {
-    expr *e = a ? make(t, at, EXPR_UNARY, a->depth + 1) : NULL;
+    expr *e = a ? new_node(t, at, EXPR_UNARY, a->depth + 1) : NULL;
     if (!e) return NULL;
     e->op = (uint8_t)op;
     e->a = a;
@@ -50,8 +50,9 @@ expr *tree_unary(tree *t, span at, expr_op op, expr *a) {
 }
 
 expr *tree_binary(tree *t, span at, expr_op op, expr *a, expr *b) {
-    expr *e = a && b ? make(t, at, EXPR_BINARY, deeper(a->kind == EXPR_BINARY ? a->depth : a->depth + 1, b->depth + 1))
-                     : NULL;
+    if (!a || !b) return NULL;
+    uint32_t left = a->kind == EXPR_BINARY ? a->depth : a->depth + 1; /* a chain of operators nests no deeper */
+    expr *e = new_node(t, at, EXPR_BINARY, deeper(left, b->depth + 1));
     if (!e) return NULL;
     e->op = (uint8_t)op;
     e->a = a;
@@ -67,7 +68,7 @@ expr *tree_binary(tree *t, span at, expr_op op, expr *a, expr *b) {
 
 expr *tree_node(tree *t, span at, expr_kind kind, expr *a, expr *b, expr *c) {
     if (!a || !b || (kind == EXPR_IF && !c)) return NULL;
-    expr *e = make(t, at, kind, 1 + deeper(deeper(a->depth, b->depth), c ? c->depth : 0));
+    expr *e = new_node(t, at, kind, 1 + deeper(deeper(a->depth, b->depth), c ? c->depth : 0));
     if (!e) return NULL;
     e->a = a;
     e->b = b;
@@ -76,7 +77,7 @@ expr *tree_node(tree *t, span at, expr_kind kind, expr *a, expr *b, expr *c) {
 }
 
 expr *tree_call(tree *t, span at, const char *name, span name_at, arg_list args) {
-    expr *e = make(t, at, EXPR_CALL, args.depth + 1);
+    expr *e = new_node(t, at, EXPR_CALL, args.depth + 1);
     if (!e) return NULL;
     e->name = name;
     e->name_at = name_at;
@@ -86,7 +87,7 @@ expr *tree_call(tree *t, span at, const char *name, span name_at, arg_list args)
 }
 
 expr *tree_list(tree *t, span at, expr_kind kind, arg_list elements) {
-    expr *e = make(t, at, kind, elements.depth + 1);
+    expr *e = new_node(t, at, kind, elements.depth + 1);
     if (!e) return NULL;
     e->args = elements.first;
     e->arg_count = elements.count;
@@ -101,7 +102,7 @@ expr *tree_parens(expr *e, span at) {
 }
 
 arg_list tree_arg(tree *t, const char *name, span name_at, expr *value) {
-    arg *a = fresh(t, sizeof *a);
+    arg *a = allocate(t, sizeof *a);
     if (!a) return (arg_list){0};
     a->name = name;
     a->name_at = name_at;
@@ -123,7 +124,7 @@ arg_list tree_join_args(arg_list list, arg_list more) {
 }
 
 entry_list tree_entry(tree *t, declared_as as, const char *key, span key_at, expr *value) {
-    entry *e = value ? fresh(t, sizeof *e) : NULL;
+    entry *e = value ? allocate(t, sizeof *e) : NULL;
     if (!e) return (entry_list){0};
     *e = (entry){.key = key, .key_at = key_at, .value = value, .as = as};
     return (entry_list){e, e};
@@ -137,7 +138,7 @@ entry_list tree_join_entries(entry_list list, entry_list more) {
 }
 
 definition_list tree_definition(tree *t, const char *name, span name_at, bool function, arg_list params, expr *body) {
-    definition *e = body ? fresh(t, sizeof *e) : NULL;
+    definition *e = body ? allocate(t, sizeof *e) : NULL;
     if (!e) return (definition_list){0};
     *e = (definition){.name = name, .name_at = name_at, .function = function, .params = params.first,
                       .param_count = params.count, .body = body};
@@ -152,7 +153,7 @@ definition_list tree_join_definitions(definition_list list, definition_list more
 }
 
 void tree_add_section(tree *t, const char *name, span name_at, entry_list entries) {
-    section *s = fresh(t, sizeof *s);
+    section *s = allocate(t, sizeof *s);
     if (!s) return;
     *s = (section){.name = name, .name_at = name_at, .entries = entries.first, .last = entries.last};
     if (t->program->last_section) t->program->last_section->next = s;
@@ -162,7 +163,7 @@ void tree_add_section(tree *t, const char *name, span name_at, entry_list entrie
 
 void tree_add_mask(tree *t, bool score, const char *name, span name_at, arg_list params, expr *body,
               definition_list where) {
-    mask *m = body ? fresh(t, sizeof *m) : NULL;
+    mask *m = body ? allocate(t, sizeof *m) : NULL;
     if (!m) return;
     *m = (mask){.name = name, .name_at = name_at, .params = params.first, .param_count = params.count, .score = score,
                 .body = body, .definitions = where.first};

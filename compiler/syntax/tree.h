@@ -1,7 +1,7 @@
 /* tree.h: builds the syntax tree, a node for each rule of the grammar.
  *
- * A builder that runs out of memory returns NULL, or an empty list, and sets no_memory. Builders pass NULL operands on,
- * so the grammar need not look.
+ * A builder that runs out of memory returns NULL, or an empty list, and sets no_memory. A builder
+ * whose operand is NULL returns NULL too, so the grammar need not check.
  */
 #ifndef FCPC_SYNTAX_TREE_H
 #define FCPC_SYNTAX_TREE_H
@@ -32,5 +32,6 @@ entry_list tree_join_entries(entry_list list, entry_list more);
 definition_list tree_definition(tree *t, const char *name, span name_at, bool function, arg_list params, expr *body);
 definition_list tree_join_definitions(definition_list list, definition_list more);
 void tree_add_section(tree *t, const char *name, span name_at, entry_list entries);
-void tree_add_mask(tree *t, bool score, const char *name, span name_at, arg_list params, expr *body, definition_list where);
+void tree_add_mask(tree *t, bool score, const char *name, span name_at, arg_list params, expr *body,
+                   definition_list where);
 #endif

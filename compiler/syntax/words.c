@@ -1,4 +1,4 @@
-/* words.c: the tables of words.h, and how a word is found in them. */
+/* words.c: the tables of words.h, and how words are found in them. */
 #include "compiler/syntax/words.h"
 
 #include <string.h>
@@ -27,10 +27,10 @@ const keyword *words_find_keyword(const char *word, size_t size) {
     return NULL;
 }
 
-const keyword *words_keyword_of(int token) {
+bool words_names(int token) {
     for (int i = 0; i < KEYWORD_COUNT; i++)
-        if (words_keywords[i].token == token) return &words_keywords[i];
-    return NULL;
+        if (words_keywords[i].token == token) return words_keywords[i].name;
+    return token == T_NAME;
 }
 
 static const struct { const char *spelling; int precedence; } ops[OP_COUNT] = {
@@ -92,4 +92,5 @@ key_id words_find_key(section_id where, const char *name) {
 const char *const words_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
 const char *const words_functions[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
                                                      "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
+const char *const words_sources[SOURCE_COUNT] = {"file", "lognormal", "given"};
 const char *const words_figures[MODEL_FIGURES] = {"heads", "kv_heads"};

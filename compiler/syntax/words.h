@@ -1,6 +1,9 @@
-/* words.h: the words of the language, one table for each kind: keywords, operators, units, sections and their keys, and
- * the names that every mask and score knows. Scanner, parser, printer, sema and the editors' syntax files
- * (grammar/editors) read these tables; a word is added here, and where it is given its meaning. */
+/* words.h: the words of the language, one table for each kind: keywords, operators, units, sections and keys, and the
+ * names that every mask and score knows.
+ *
+ * The scanner, the parser, the printer, sema and the syntax files of editors (grammar/editors) all read these tables.
+ * So a new word is added here, and in the one place that gives it its meaning.
+ */
 #ifndef FCPC_SYNTAX_WORDS_H
 #define FCPC_SYNTAX_WORDS_H
 #include <stdbool.h>
@@ -11,7 +14,7 @@ int words_find(const char *const *names, int count, const char *name);
 
 /* --- keywords ----------------------------------------------------------------------------------------------------- */
 
-/* Some keywords are names as well, where no section or mask can begin: a parameter may be called `plan`. */
+/* name: the keyword may also be a name where no section or mask can begin. A parameter may be called `plan`. */
 typedef struct keyword {
     const char *spelling;
     int token; /* of grammar/fcp.y */
@@ -20,7 +23,7 @@ typedef struct keyword {
 enum { KEYWORD_COUNT = 17 };
 extern const keyword words_keywords[KEYWORD_COUNT];
 const keyword *words_find_keyword(const char *word, size_t size); /* NULL: not a keyword */
-const keyword *words_keyword_of(int token);                       /* NULL: not that of a keyword */
+bool words_names(int token); /* may this token of the grammar be a name? */
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +57,7 @@ int words_op_precedence(expr_op op);
 
 /* --- units -------------------------------------------------------------------------------------------------------- */
 
-/* spelling, dimension, power of ten (times in ns, everything else in its base unit) */
+/* spelling, dimension, power of ten. Times are in ns; everything else is in its base unit. */
 #define UNITS(X)                                                                                                       \
     X("B", UNIT_BYTES, 0) X("kB", UNIT_BYTES, 3) X("MB", UNIT_BYTES, 6) X("GB", UNIT_BYTES, 9) X("TB", UNIT_BYTES, 12) \
     X("B/s", UNIT_BANDWIDTH, 0) X("kB/s", UNIT_BANDWIDTH, 3) X("MB/s", UNIT_BANDWIDTH, 6)                              \
@@ -117,13 +120,16 @@ key_id words_find_key(section_id where, const char *name);  /* KEY_COUNT: none *
 /* q k n h, and s of scores */
 enum { MASK_VARIABLES = 4, VARIABLE_S = MASK_VARIABLES, SCORE_VARIABLES };
 extern const char *const words_variables[SCORE_VARIABLES];
-/* The functions of masks, then those that only scores have. */
+/* The functions of masks and scores, then those of scores alone. */
 enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BUILTIN_RECT, BUILTIN_SLICES,
        MASK_BUILTINS,
        BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
        SCORE_BUILTINS };
 extern const char *const words_functions[SCORE_BUILTINS];
-/* heads, kv_heads: figures of the model; a program may give these names to something else */
+/* What makes the values of lengths, fields, tables, slices and sinks: file("..."), lognormal(...), given(...). */
+enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_COUNT };
+extern const char *const words_sources[SOURCE_COUNT];
+/* heads and kv_heads are figures of the model, unless the program gives these names to something else. */
 enum { MODEL_FIGURES = 2 };
 extern const char *const words_figures[MODEL_FIGURES];
 #endif

@@ -1,7 +1,7 @@
 /* generate.c: writes the files by which editors colour fcp programs: `generate vim` and `generate textmate`.
  *
- * The words come from the tables that the scanner and the parser use (compiler/syntax/words.h), so a new word is coloured
- * once `make editors` was run. A test fails until it was (tests/unit/syntax/test_editors.c).
+ * The words come from the tables that the scanner and the parser use (compiler/syntax/words.h), so a new word is
+ * coloured once `make editors` was run. A test fails until it was (tests/unit/syntax/test_editors.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +38,7 @@ static void list_words(group g, const char *between, text *out) {
         break;
     case FUNCTION:
         for (int i = 0; i < SCORE_BUILTINS; i++) put_word(out, between, words_functions[i]);
+        for (int i = 0; i < SOURCE_COUNT; i++) put_word(out, between, words_sources[i]);
         break;
     case VARIABLE:
         for (int i = 0; i < SCORE_VARIABLES; i++) put_word(out, between, words_variables[i]);
@@ -46,7 +47,8 @@ static void list_words(group g, const char *between, text *out) {
     case UNIT:
         for (int rates = 1; rates >= 0; rates--)
             for (int i = 0; i < UNIT_COUNT; i++)
-                if ((strchr(words_units[i].spelling, '/') != NULL) == rates) put_word(out, between, words_units[i].spelling);
+                if ((strchr(words_units[i].spelling, '/') != NULL) == rates)
+                    put_word(out, between, words_units[i].spelling);
         break;
     default:
         for (int i = 0; i < KEYWORD_COUNT; i++)
@@ -105,10 +107,13 @@ static void write_textmate(text *out) {
         {FUNCTION, "support.function.fcp", "\\\\b(?:", ")(?=\\\\s*\\\\()"},
         {UNIT, "keyword.other.unit.fcp", "(?<=\\\\d|\\\\d\\\\s)(?:", ")\\\\b"},
         {VARIABLE, "variable.language.fcp", "\\\\b(?:", ")\\\\b"}};
-    text_puts(out, "{\n  \"information_for_contributors\": \"Made by grammar/editors/generate.c (make editors); do not edit.\",\n"
-                   "  \"name\": \"fcp\",\n  \"scopeName\": \"source.fcp\",\n  \"fileTypes\": [\"fcp\"],\n  \"patterns\": [\n"
+    text_puts(out, "{\n  \"information_for_contributors\": "
+                   "\"Made by grammar/editors/generate.c (make editors); do not edit.\",\n"
+                   "  \"name\": \"fcp\",\n  \"scopeName\": \"source.fcp\",\n"
+                   "  \"fileTypes\": [\"fcp\"],\n  \"patterns\": [\n"
                    "    {\"name\": \"comment.line.number-sign.fcp\", \"match\": \"#.*$\"},\n"
-                   "    {\"name\": \"string.quoted.double.fcp\", \"begin\": \"\\\"\", \"end\": \"\\\"|$\", \"patterns\": "
+                   "    {\"name\": \"string.quoted.double.fcp\", \"begin\": \"\\\"\", "
+                   "\"end\": \"\\\"|$\", \"patterns\": "
                    "[{\"name\": \"constant.character.escape.fcp\", \"match\": \"\\\\\\\\.\"}]},\n");
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         text_printf(out, "    {\"name\": \"%s\", \"match\": \"", groups[i].name);

@@ -42,7 +42,8 @@ int fcp_beside_target(const char *path, char **out_target) {
     if ((size_t)snprintf(at, sizeof at, "%s", path) >= sizeof at) return ENAMETOOLONG;
     for (int links = 0;; links++) {
         struct stat about;
-        if (lstat(at, &about) != 0 || S_ISREG(about.st_mode)) break; /* new, regular, or creating it will say what is wrong */
+        /* if it is not there, it is new; any other error will come again when it is created */
+        if (lstat(at, &about) != 0 || S_ISREG(about.st_mode)) break;
         if (!S_ISLNK(about.st_mode) || in_proc(at)) return 0;
         if (links == MAX_LINKS) return ELOOP;
         ssize_t length = readlink(at, to, sizeof to);
@@ -59,7 +60,9 @@ int fcp_beside_target(const char *path, char **out_target) {
 
 /* --- temporary files ---------------------------------------------------------------------------------------------- */
 
-static bool same(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+static bool same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
 /* Removes a temporary file whose writer is dead. Returns whether the name is free.
  * A file is removed only while its lock is held here, and only if it still has that name: whoever holds the lock is the
@@ -75,8 +78,8 @@ static bool clear_name(const char *name) {
     return is_free;
 }
 
-/* Makes a temporary file and locks it. EEXIST: another writer has the name, or took the new file for a leftover before it
- * was locked. */
+/* Makes a temporary file and locks it. EEXIST: another writer has the name, or took the new file for a leftover before
+ * it was locked. */
 static int create(const char *name, int *out_fd) {
     struct stat about;
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -115,7 +118,8 @@ static int open_temporary(fcp_beside *f) {
     return why;
 }
 
-/* --- what the header promises --------------------------------------------------------------------------------------- */
+/* --- what the header promises ---------------------------------------------------------------------------------------
+ * */
 
 int fcp_beside_open(fcp_beside *f, const char *path) {
     *f = (fcp_beside){.path = path, .fd = -1, .lock = -1};

@@ -6,8 +6,8 @@
  *                                   ^ the first early round
  *
  * A home block that is finished before the last stage has rounds of OUT that belong to an earlier stage. In the plan,
- * rounds of OUT come behind all other rounds, and these early ones come first among them. So in a rank's
- * communication queue they are behind all transfers of the pass, and before what waits for the whole pass.
+ * rounds of OUT come after all other rounds, and these early ones come first among them. So in a rank's
+ * communication queue they are after all transfers of the pass, and before what waits for the whole pass.
  *
  * Requires: a verified plan.
  * Gives:    early.h.
@@ -16,7 +16,7 @@
  *           stream then simply goes on with OUT. In a graph, a node records an event in each launch, and a stream
  *           outside the graph waits for it. Such a wait means the last record before it in the order of the host's
  *           calls; so it is put into the stream after the graph was launched, and every run waits for its own.
- * Order:    with nccl, groups of early rounds come behind all groups of the pass, and so does the event. Results that
+ * Order:    with nccl, groups of early rounds come after all groups of the pass, and so does the event. Results that
  *           go to pageable memory go through the device's one stage, which waits for all ranks of the device.
  * Cost:     an event for each rank and pass of a graph; in a backward pass two more launches for each stretch of
  *           early home slots.

@@ -145,7 +145,7 @@ bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out) {
     return found;
 }
 
-/* Are all queues before their first instruction, or all behind their last? */
+/* Are all queues before their first instruction, or all after their last? */
 static bool all_are(const fcp_cuda_session *s, fcp_cuda_progress progress) {
     fcp_cuda_place at;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)

@@ -38,7 +38,8 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
     unsigned parts = 1;
     if (!call->device_resource || !call->resource_split || !call->resource_text || !call->green_create ||
         !call->green_destroy || !call->green_stream)
-        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: 12.5 or later has");
+        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: %d.%d or later has", FCP_CUDA_OPTIONAL_SINCE / 1000,
+                        FCP_CUDA_OPTIONAL_SINCE % 1000 / 10);
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->device_resource(d->handle, &all, CU_RESOURCE_SM), err,
@@ -65,7 +66,7 @@ typedef struct trial {
     cu_graph_exec exec;
 } trial;
 
-/* Adds once what a fill and a copy have put there, behind what is in the origin; the origin then goes on behind it. */
+/* Adds once what a fill and a copy have put there, after what is in the origin; the origin then goes on after it. */
 static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     const cuda_kernel *k = &t->device->kernels[CUDA_ADD];

@@ -55,7 +55,7 @@ typedef struct cuda_out {
 typedef struct cuda_buffer {
     char *memory;
     size_t used;
-    cu_event event;  /* if busy: recorded behind its copies */
+    cu_event event;  /* if busy: recorded after its copies */
     bool busy;
     cuda_out *out;   /* what goes on to host memory when the copies have ended */
     uint32_t out_count, out_capacity;
@@ -116,8 +116,9 @@ typedef struct cuda_work {
 /* Results that leave while the last stage of a pass computes (early.c). */
 typedef struct cuda_early {
     uint8_t *slots; /* for each home slot: do its results leave early? NULL: none of the rank's do */
-    /* end: so many instructions of the communication queue belong to the pass; behind them are only those of OUT. after: so
-     * many of them come before the place where early results are ready; 0: the rank moves none, neither its own nor others'. */
+    /* end: so many instructions of the communication queue belong to the pass; only those of OUT follow. after: so
+     * many of them come before the place where early results are ready; 0: the rank moves none, neither its own nor
+     * others'. */
     uint32_t end, after;
     cu_event event; /* recorded at that place by the graph; NULL: no graph has been made yet */
 } cuda_early;
@@ -133,8 +134,8 @@ typedef struct cuda_rank {
     bool memory_lent; /* the arena belongs to the transport, which frees it */
     cu_ptr memory, locks; /* the arena; lock_words words of 4 bytes, the last of which is the counter */
     size_t lock_words, memory_held, locks_held; /* held: bytes that are allocated; a plan may need less */
-    /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing), and which
-     * slots hold a partial sum so far. */
+    /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
+     * and which slots hold a partial sum so far. */
     uint32_t mark;
     fcp_partials partials;
     cu_stream streams[FCP_QUEUES];
@@ -153,7 +154,7 @@ typedef struct fcp_cuda_session {
     bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */
     uint32_t *marks;    /* host memory that devices write (marks.c) */
     cu_stream origin;   /* a stream of the first device: runs begin and end in it if the caller names no stream */
-    cu_event finished;  /* recorded behind everything that the last run put into streams; NULL: nothing has run */
+    cu_event finished;  /* recorded after everything that the last run put into streams; NULL: nothing has run */
     cuda_device *finished_device;
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];

@@ -1,7 +1,7 @@
 /* record.c: puts a pass of this process's ranks into their streams.
  *
  * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream. WAIT n becomes a
- * wait for an event that was recorded behind the n-th instruction of the other queue. A LAUNCH becomes a group of the
+ * wait for an event that was recorded after the n-th instruction of the other queue. A LAUNCH becomes a group of the
  * transport, which is complete when all its transfers are in streams.
  *
  * Requires: a verified plan, whose waits have no cycle; work lists and arenas on the devices.
@@ -27,7 +27,7 @@
 
 typedef struct queue {
     uint32_t at;      /* how many of its instructions are done */
-    cu_event *done;   /* for each instruction that is awaited: recorded behind it */
+    cu_event *done;   /* for each instruction that is awaited: recorded after it */
     uint8_t *awaited; /* for each instruction: does a WAIT of the other queue name it? */
 } queue;
 
@@ -36,7 +36,7 @@ typedef struct walk {
     bool launched;         /* a launch is under way */
     fcp_wires wires;       /* its transfers */
     uint32_t attend;       /* how many ATTENDs are done */
-    cu_event prepared;     /* if results leave early: recorded behind what the pass begins with */
+    cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
 } walk;
 
 typedef struct recorder {
@@ -101,7 +101,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     *out_behind = true;
     switch (i->op) {
     case FCP_OP_WAIT:
-        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end) return FCP_OK; /* a WAIT of OUT, which comes behind the whole pass anyway */
+        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end) return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);

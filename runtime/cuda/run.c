@@ -2,8 +2,8 @@
  *
  * Requires: a session that was made completely; tensors of all its ranks.
  * Gives:    run.h.
- * Order:    IN, the pass and OUT come one behind the other, except for results that leave early (early.c). Each run
- *           comes behind the run before it, whatever streams the caller names.
+ * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
+ *           comes after the run before it, whatever streams the caller names.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
  *           one graph. That touches nothing but arenas, so it serves any tensors.
  * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one

@@ -110,18 +110,18 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     s->base = (fcp_session){.kind = &fcp_session_cuda, .plan = plan};
     s->plan = plan;
-    s->mma_sync = options && options->mma_sync;
-    s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
-    s->partition_wanted = options ? options->partition : FCP_PARTITION_AUTO;
-    s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
-    s->stage_bytes = options ? options->stage_bytes : 0;
-    s->host_tensors = options && options->host_tensors;
+    s->mma_sync = options->mma_sync;
+    s->timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    s->partition_wanted = options->partition;
+    s->graph_from = options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
+    s->stage_bytes = options->stage_bytes;
+    s->host_tensors = options->host_tensors;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (!code) {
         fcp_error why = {0};
-        code = make(s, transport, options ? options->start : NULL, &why);
+        code = make(s, transport, options->start, &why);
         if (code && transport->processes && s->base.rank_count && why.where.rank == FCP_NOWHERE)
             fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank, why.message);
         else if (code && err) *err = why;

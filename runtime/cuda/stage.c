@@ -5,8 +5,8 @@
  *
  * Requires: open devices.
  * Gives:    copies of which every wait ends within the session's time limit.
- * Order:    a stage's stream makes its copies in the order in which they were asked for, behind what it was told to
- *           follow. A buffer is filled again when the event behind its copies has come.
+ * Order:    a stage's stream makes its copies in the order in which they were asked for, after what it was told to
+ *           follow. A buffer is filled again when the event after its copies has come.
  * Cost:     two buffers of stage_bytes and a stream for each device; a memcpy of every byte.
  */
 #include "runtime/cuda/stage.h"
@@ -70,7 +70,7 @@ static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_
     return FCP_OK;
 }
 
-/* Records the event behind the copies of the buffer in use: it gets no more of them. */
+/* Records the event after the copies of the buffer in use: it gets no more of them. */
 static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     cuda_buffer *b = &d->stage.buffers[d->stage.now];
     if (!b->used || b->busy) return FCP_OK;

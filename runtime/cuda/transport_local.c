@@ -2,7 +2,7 @@
  * another.
  *
  * When two ranks have launched the same round, the copies of their transfers are put into the receiver's
- * communication stream, behind the place in the sender's stream where its launch began. A launch is complete when the
+ * communication stream, after the place in the sender's stream where its launch began. A launch is complete when the
  * copies of all its transfers are in streams. The sender's communication stream then waits for the copies of what it
  * sent, so that the block is not overwritten before it has been copied.
  *

@@ -37,7 +37,7 @@
 #include "runtime/rendezvous/rendezvous.h"
 
 enum { MOST_CTAS = 64, PIECE = 4 << 20 };
-/* An event is recorded behind every PACE-th instruction, and the host is at most PACES such events ahead of the device. */
+/* An event is recorded after every PACE-th instruction, and the host is at most PACES such events ahead of the device. */
 enum { PACE = 32, PACES = 2 };
 
 typedef struct nccl_net {
@@ -50,7 +50,7 @@ typedef struct nccl_net {
     void *memory, *enrolled;     /* the arena; NCCL's handle of its registration */
     cu_ptr staged[FCP_TENSORS];  /* device memory for tensors that lie in host memory */
     size_t staged_bytes[FCP_TENSORS];
-    cu_event paces[PACES][FCP_QUEUES]; /* recorded behind every PACE-th instruction */
+    cu_event paces[PACES][FCP_QUEUES]; /* recorded after every PACE-th instruction */
     uint32_t pace, unmarked;     /* which of them comes next; how many instructions there were since the last */
     fcp_tensors inside;          /* the caller's tensors, with those in host memory replaced by staged ones */
     bool ended, stuck;           /* ended: it was destroyed or aborted; stuck: that call did not return in time */

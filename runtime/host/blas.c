@@ -14,8 +14,8 @@
 #include "runtime/libraries/shared_library.h"
 
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, TURNED = 112 }; /* as in cblas.h */
-typedef void sgemm(int order, int turn_a, int turn_b, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                   int ldb, float beta, float *c, int ldc);
+typedef void sgemm(int order, int turn_a, int turn_b, int m, int n, int k, float alpha, const float *a, int lda,
+                   const float *b, int ldb, float beta, float *c, int ldc);
 
 /* Where a program has OpenBLAS linked in, these are its functions; else they are NULL. */
 __attribute__((weak)) sgemm cblas_sgemm;
@@ -32,8 +32,8 @@ typedef struct blas_table {
     void *(*take_buffer)(int unused);
     void (*give_buffer)(void *buffer);
 } blas_table;
-static const char *const symbols[] = {"cblas_sgemm", "openblas_get_num_threads", "openblas_set_num_threads", "blas_memory_alloc",
-                                      "blas_memory_free"};
+static const char *const symbols[] = {"cblas_sgemm", "openblas_get_num_threads", "openblas_set_num_threads",
+                                      "blas_memory_alloc", "blas_memory_free"};
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 _Static_assert(sizeof(blas_table) == SYMBOLS * sizeof(void (*)(void)), "a table of pointers");
 
@@ -51,10 +51,12 @@ static struct {
     pthread_cond_t turn;
     blas_table call;                   /* once `loaded` */
     bool loaded;
-    uint32_t passes, wanted, buffers;  /* under way; callers that they want; buffers that there are, as far as is known */
-    size_t starting;                   /* threads of OpenBLAS that may not have come to taking their own buffers */
-    uint32_t callers;                  /* inside OpenBLAS */
-    int threads_before;
+    uint32_t passes;                   /* how many are under way */
+    uint32_t wanted;                   /* how many callers they will have at once */
+    uint32_t buffers;                  /* for how many callers there surely are buffers, or room for them */
+    uint32_t callers;                  /* how many are inside OpenBLAS */
+    size_t starting;                   /* how many threads of OpenBLAS may not have taken their own buffers yet */
+    int threads_before;                /* OpenBLAS's setting before the first of these passes */
 } guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .turn = PTHREAD_COND_INITIALIZER};
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
@@ -88,15 +90,17 @@ static fcp_code check_room(fcp_error *err) {
     }
     size_t bytes = LIBRARY_BYTES + (threads - 1) * (stack + BUFFER_BYTES);
     if (has_room(bytes)) return FCP_OK;
-    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: OpenBLAS takes %zu MB of address space to start on %zu threads, which are "
-                    "not there; OPENBLAS_NUM_THREADS=1 takes less", bytes >> 20, threads);
+    return fcp_fail(err, FCP_E_NO_MEMORY,
+                    "out of memory: OpenBLAS takes %zu MB of address space to start on %zu threads, and there is less; "
+                    "OPENBLAS_NUM_THREADS=1 takes less", bytes >> 20, threads);
 }
 
 static fcp_code load(fcp_error *err) {
     void (*table[SYMBOLS])(void);
     char *path = NULL;
     if (cblas_sgemm && openblas_get_num_threads && openblas_set_num_threads) {
-        guard.call = (blas_table){cblas_sgemm, openblas_get_num_threads, openblas_set_num_threads, blas_memory_alloc, blas_memory_free};
+        guard.call = (blas_table){cblas_sgemm, openblas_get_num_threads, openblas_set_num_threads, blas_memory_alloc,
+                                  blas_memory_free};
         return FCP_OK;
     }
     fcp_code code = check_room(err);
@@ -117,16 +121,18 @@ fcp_code fcp_blas_load(fcp_error *err) {
 
 /* --- passes ------------------------------------------------------------------------------------------------------- */
 
-/* Makes sure of OpenBLAS's buffers for so many callers. Where address space is scarce it is made to take them now, since it would
- * else find none left after others have taken theirs; it keeps them. They are taken all at once: it would give the same one
- * again and again. Callers that are inside, and threads of its own that have not come so far, may take some of them. Where
- * there is plenty they are left to be taken when needed. The lock is held. */
+/* Makes sure that OpenBLAS has, or can get, buffers for so many callers. If address space is plentiful, there is
+ * nothing to do: OpenBLAS takes a buffer whenever a call needs one, and keeps it. If it is scarce, other parts of the
+ * process could use it up first. Then OpenBLAS is made to take all buffers now, by taking them at the same time and
+ * giving them back. Callers that are inside, and threads of OpenBLAS that are still starting, may take some of these,
+ * so there must be enough for them too. The lock is held. */
 static fcp_code make_buffers(uint32_t count, fcp_error *err) {
     if (count <= guard.buffers) return FCP_OK;
     size_t most = count + guard.callers + guard.starting, bytes = (most - guard.buffers) * BUFFER_BYTES;
     if (!has_room(bytes))
-        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: OpenBLAS takes %zu MB of address space for products on %u threads at "
-                        "once, which are not there; fewer compute threads take less", bytes >> 20, count);
+        return fcp_fail(err, FCP_E_NO_MEMORY,
+                        "out of memory: OpenBLAS takes %zu MB of address space to compute on %u threads, and there is "
+                        "less; fewer threads take less", bytes >> 20, count);
     if (!has_room(PLENTY * bytes) && guard.call.take_buffer && guard.call.give_buffer) {
         void **taken = malloc(most * sizeof *taken);
         if (!taken) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -175,6 +181,6 @@ void fcp_blas_leave(void) {
 }
 
 void fcp_blas_multiply(const fcp_product *p) {
-    guard.call.multiply(ROW_MAJOR, p->a_turned ? TURNED : AS_IT_IS, p->b_turned ? TURNED : AS_IT_IS, p->rows, p->columns, p->inner,
-                        p->scale, p->a, p->a_stride, p->b, p->b_stride, p->keep, p->c, p->stride);
+    guard.call.multiply(ROW_MAJOR, p->a_turned ? TURNED : AS_IT_IS, p->b_turned ? TURNED : AS_IT_IS, p->rows,
+                        p->columns, p->inner, p->scale, p->a, p->a_stride, p->b, p->b_stride, p->keep, p->c, p->stride);
 }

@@ -1,8 +1,8 @@
-/* host.c: the host backend: the processor this program runs on, OpenBLAS for the products.
+/* host.c: the host backend: the processor that this program runs on, with OpenBLAS for matrix products.
  *
- * Requires: a verified plan. Each worker is used by one thread at a time.
- * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker, half a MiB more for a score whose slope is not 1.
- * Units:    numbers of float32 unless a name says bytes.
+ * Requires: a verified plan.
+ * Cost:     memory of a worker: about 3 MiB and 20 KiB for each unit of head_dim; half a MiB more for a score whose
+ *           slope is not 1. What OpenBLAS takes is in blas.h.
  */
 #include "runtime/host/host.h"
 

@@ -1,4 +1,4 @@
-/* fail.c: how the verifier words an error at an instruction, and whether it is to stop. */
+/* fail.c: how the verifier words its errors, and whether it is to stop. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -34,7 +34,8 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
     return code;
 }
 
-fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, uint32_t rank, const char *format, ...) {
+fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, uint32_t rank, const char *format,
+                              ...) {
     if (!err) return code;
     char text[sizeof err->message];
     va_list args;

@@ -1,4 +1,4 @@
-/* test_real.c: reals between text and double. */
+/* test_real.c: tests the conversion of reals from text to double and back. */
 #include <criterion/criterion.h>
 #include <locale.h>
 #include <math.h>

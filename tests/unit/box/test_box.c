@@ -1,4 +1,4 @@
-/* test_box.c: the abstract evaluator and the symbolic rows, against the elements of random boxes. */
+/* test_box.c: tests the abstract evaluator and the symbolic rows against every element of random boxes. */
 #include "compiler/box/box.h"
 #include "compiler/base/memo.h"
 #include "compiler/box/rows.h"

@@ -1,4 +1,5 @@
-/* test_compile.c: fcpc_plan as a whole: same bytes every time, block = auto, warnings, and what it refuses. */
+/* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, block = auto, warnings, and what it
+ * refuses. */
 #include "tests/support/planned.h"
 
 static fcp_code plan_text(const char *text, fcp_plan **plan, char **picture) {
@@ -76,6 +77,10 @@ Test(compile, refuses) {
            "cluster { gpus = 2; memory = 1 MB }\nbatch { lengths = [65536] }\nplan { mask = causal; block = 512 }\n");
     refuse(FCP_E_MASK_DIV_ZERO, "division by zero for q = 0, k = 0",
            "batch { lengths = [100] }\nmask m = q / k > 1\nplan { mask = m }\n");
+    refuse(FCP_E_MASK_EXACT, "7 is not a multiple of 2",
+           "batch { lengths = [7] }\nmask m = exact(n, 2) > q\nplan { mask = m }\n");
+    refuse(FCP_E_MASK_DIV_ZERO, "division by zero", /* what exact is made of, but written by hand */
+           "batch { lengths = [7] }\nmask m = n / (if n % 2 == 0 then 2 else 0) > q\nplan { mask = m }\n");
     refuse(FCP_E_MASK_OVERFLOW, "overflow", "batch { lengths = [100] }\nmask m = q * 9223372036854775807 > k\nplan { mask = m }\n");
 }
 

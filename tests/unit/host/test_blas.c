@@ -1,5 +1,5 @@
-/* OpenBLAS, loaded when it is needed: what is said where there is none, or no memory for it; and its products. Each test is a
- * process of its own, in which nothing has loaded it. */
+/* OpenBLAS, loaded when it is needed: what is said where there is none, or no memory for it; and its products. Each
+ * test is a process of its own, in which nothing has loaded it. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static hand *make_plan(void) { return hand_make(2, 4, 2, 32, FCP_FP32, 256, "cau
 /* Creates a session on the host and runs the forward pass. */
 static fcp_code run_once(const fcp_plan *plan, fcp_error *err) {
     fcp_session *session = NULL;
-    fcp_session_options options = {.compute_threads = 2};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2};
     fcp_packed packed = {0};
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
@@ -83,7 +83,8 @@ Test(blas, it_is_not_loaded_before_a_session_needs_it) {
     hand_free(h);
 }
 
-/* However much address space there is: a run is right or out of memory, within seconds, and later runs are not spoilt. */
+/* However much address space there is: a run is right or out of memory, within seconds, and later runs are not
+ * spoilt. */
 Test(blas, little_memory_is_an_error_and_no_hang) {
     if (!LIMITED) cr_skip_test("sanitizers map more than any limit");
     hand *h = make_plan();

@@ -1,4 +1,5 @@
-/* test_place.c: placement: LPT against its definition, the fcp strategy's promises, the measure against brute force. */
+/* test_place.c: tests placement: LPT against its definition, what the fcp strategy promises, and the measure
+ * against brute force. */
 #include <criterion/criterion.h>
 
 #include "tests/bench/place_batch.h"

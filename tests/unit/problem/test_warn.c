@@ -1,4 +1,5 @@
-/* test_warn.c: warnings of a mask over a batch: queries that see nothing against brute force, and what is said, where. */
+/* test_warn.c: tests warnings about a mask over a batch: which queries see no key, against brute force, and the
+ * text and place of the warning. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* test_colour.c: edge colouring: proper, with exactly Delta colours, the same every time; sizes gathered. */
+/* test_colour.c: tests edge colouring: no two edges of a colour meet, there are exactly as many colours as the
+ * largest degree, the result is the same every time, and edges of like sizes get the same colour. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

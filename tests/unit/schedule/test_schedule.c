@@ -1,4 +1,5 @@
-/* test_schedule.c: traffic, rounds, stages, visits and slots, on programs of every kind with homes at random. */
+/* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind with homes drawn at
+ * random. */
 #include "tests/support/planned.h"
 
 static void check_traffic(const planned *x) {

@@ -1,4 +1,5 @@
-/* test_lengths.c: batches: lists, files, and the lognormal generator: its numbers, its shape, its limits. */
+/* test_lengths.c: tests batches: lists, files, and the lognormal generator with its numbers, its distribution and
+ * its limits. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/program.h"
 #include "tests/support/temporary.h"
 
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {

@@ -1,4 +1,5 @@
-/* test_sema.c: what programs mean: keys, defaults, units, overrides, and masks against an evaluator of their own. */
+/* test_sema.c: tests what programs mean: keys, defaults, units, overrides, and masks, against an evaluator of the
+ * test's own. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* test_show.c: pictures: the counts they draw, by brute force; width, signs and well-formedness of what comes out;
- * golden files (tests/golden/show; GOLDEN_UPDATE=1 rewrites them). */
+/* test_show.c: tests pictures: the counts that they draw against brute force, their width and signs, whether SVG
+ * and HTML are well formed, and golden files (tests/golden/show; GOLDEN_UPDATE=1 rewrites them). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

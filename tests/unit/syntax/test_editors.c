@@ -1,5 +1,5 @@
-/* test_editors.c: the editors' syntax files are what grammar/editors/generate.c makes of the word tables, and every word that
- * the scanner knows is in them. GOLDEN_UPDATE=1 writes them, as `make editors` does. */
+/* test_editors.c: the editors' syntax files are what grammar/editors/generate.c makes of the word tables, and every
+ * word that the scanner knows is in them. GOLDEN_UPDATE=1 writes them, as `make editors` does. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +24,14 @@ static bool has_word(const char *all, const char *word) {
 static void expect_words(const char *made, const char *file) {
     for (int i = 0; i < KEYWORD_COUNT; i++)
         cr_expect(has_word(made, words_keywords[i].spelling), "%s: %s", file, words_keywords[i].spelling);
-    for (int i = 0; i < KEY_COUNT; i++) cr_expect(has_word(made, words_keys[i].name), "%s: %s", file, words_keys[i].name);
+    for (int i = 0; i < KEY_COUNT; i++)
+        cr_expect(has_word(made, words_keys[i].name), "%s: %s", file, words_keys[i].name);
     for (int i = 0; i < UNIT_COUNT; i++)
         cr_expect(has_word(made, words_units[i].spelling), "%s: %s", file, words_units[i].spelling);
     for (int i = 0; i < SCORE_BUILTINS; i++)
         cr_expect(has_word(made, words_functions[i]), "%s: %s", file, words_functions[i]);
+    for (int i = 0; i < SOURCE_COUNT; i++)
+        cr_expect(has_word(made, words_sources[i]), "%s: %s", file, words_sources[i]);
     for (int i = 0; i < SCORE_VARIABLES; i++)
         cr_expect(has_word(made, words_variables[i]), "%s: %s", file, words_variables[i]);
 }
@@ -42,7 +45,8 @@ static void check_file(const char *path, void (*write)(text *out)) {
         cr_assert(f && fwrite(made.at, 1, made.size, f) == made.size && !fclose(f));
     }
     cr_assert_eq(text_read(&kept, path, 1 << 20), 0, "%s: run from the top of the tree", path);
-    cr_assert(kept.size == made.size && !memcmp(kept.at, made.at, made.size), "%s is not up to date: make editors", path);
+    const bool same = kept.size == made.size && !memcmp(kept.at, made.at, made.size);
+    cr_assert(same, "%s is not up to date: make editors", path);
     char *whole = text_take(&made);
     expect_words(whole, path);
     free(whole);

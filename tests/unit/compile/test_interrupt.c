@@ -1,4 +1,4 @@
-/* test_stop.c: planning ends soon after it is asked to, wherever it is, and leaves nothing behind.
+/* test_interrupt.c: planning ends soon after it is asked to, wherever it is, and leaves nothing behind.
  *
  * The answer to "has the caller asked for the end?" is this file's own (runtime/base/stop.h), so that planning can be
  * ended at any one of the questions, and the time between two of them measured.
@@ -29,6 +29,12 @@ void *realloc(void *p, size_t size) {
     void *grown = __libc_realloc(p, size);
     if (!p) __atomic_add_fetch(&live, grown != NULL, __ATOMIC_RELAXED);
     return grown;
+}
+void *__libc_memalign(size_t alignment, size_t size);
+void *aligned_alloc(size_t alignment, size_t size) {
+    void *p = __libc_memalign(alignment, size);
+    __atomic_add_fetch(&live, p != NULL, __ATOMIC_RELAXED);
+    return p;
 }
 void free(void *p) {
     __atomic_sub_fetch(&live, p != NULL, __ATOMIC_RELAXED);
@@ -89,7 +95,7 @@ static uint64_t end_everywhere(const char *text) {
 }
 
 /* Every question may be the last. */
-Test(stop, at_every_question) {
+Test(interrupt, at_every_question) {
     char text[1024];
     static const char *const more[] = {
         "cluster { gpus = 8 }\nbatch { lengths = [9000, 700 x 4] }\nplan { mask = causal; strategy = ring; layout = zigzag }\n",
@@ -103,18 +109,19 @@ Test(stop, at_every_question) {
         questions += end_everywhere(program);
         long before = live;
         end_everywhere(program);
-        cr_assert_eq(live, before, "%ld blocks of memory were left behind", live - before);
+        long lost = live - before; /* read before Criterion allocates */
+        cr_assert_eq(lost, 0, "%ld blocks of memory were left behind", lost);
     }
     cr_assert_geq(questions, 15 * 40);
 }
 
 /* A large plan asks often enough to end within 0.2 seconds; FCPC_STOP_NODES=4096 tries 32K ranks. */
-Test(stop, asks_often, .timeout = 600) {
+Test(interrupt, asks_often, .timeout = 600) {
     const char *nodes = getenv("FCPC_STOP_NODES");
     static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag"};
     for (unsigned i = 0; i < 3; i++) {
         unsigned count = nodes ? (unsigned)atoi(nodes) : 128;
-        if (i == 2 && count > 16) count = 16;
+        if (i == 2 && count > 8) count = 8;
         char text[1024];
         snprintf(text, sizeof text,
                  "model { heads = 64; kv_heads = 8 }\ncluster { nodes = %u; gpus = 8; memory = 1000000 GB }\n"
