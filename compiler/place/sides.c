@@ -1,11 +1,11 @@
-/* sides.c: a problem as the strategies see it, with blocks of Q and of KV apart where the plan is split.
+/* sides.c: shows a problem to the strategies, and brings KV blocks of split plans to their readers.
  *
- * requires  a problem with its tiles; for place_keys a home for every block.
- * gives     tokens and reads of each block (place.h); then homes of KV blocks with readers that are not at one of them
- *           moved to one, where a rank has room for it; no rank loses its last block by that.
- * cost      linear in blocks and tiles.
- * units     tokens; in a split plan by weight: a token of Q keeps Q and O at home, one of KV keeps K and V, so they
- *           weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
+ * Requires: a problem with its tiles; for place_keys a home for every block.
+ * Gives: place_input_of: tokens and reads of each block (place.h). place_keys: a KV block whose home has no reader of it is
+ *     moved to a rank that has one, if that rank has room; no rank loses its last block.
+ * Cost: linear in blocks and tiles.
+ * Units: tokens. In a split plan they are weighted by what they keep at home: a query keeps Q and O, a key keeps K and V, so
+ *     they weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
  */
 #include "compiler/place/place.h"
 
@@ -28,7 +28,7 @@ static void weigh(const problem *p, uint32_t out[FCP_SIDES]) {
     uint32_t heads = p->program->heads, kv_heads = p->program->kv_heads, divisor = common(heads, kv_heads);
     out[FCP_QUERIES] = heads / divisor;
     out[FCP_KEYS] = kv_heads / divisor;
-    /* the strategies take 2^40 tokens in all: a batch of more, by weight, has them counted by number */
+    /* The strategies take at most 2^40 tokens in all. If the weighted tokens are more, the weights shrink. */
     while (out[FCP_QUERIES] > WEIGHT_MAX || out[FCP_KEYS] > WEIGHT_MAX ||
            (out[FCP_QUERIES] + out[FCP_KEYS] > 2 && tokens > most / (out[FCP_QUERIES] + out[FCP_KEYS])))
         for (int side = 0; side < FCP_SIDES; side++) out[side] = (out[side] + 1) / 2;

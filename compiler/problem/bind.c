@@ -1,9 +1,9 @@
-/* bind.c: the fields and tables of a program, bound to one batch.
+/* bind.c: lays out the fields and tables of a program for one batch.
  *
- * A field has the values that come with the batch; where none do and the batch is the program's own, those of its
- * declaration.
- *
- * Requires: a checked program. Gives: bind.h. Cost: O(bytes of the arrays).
+ * Requires: a checked program.
+ * Gives: the binding of bind.h. A field takes the values that come with the batch. If none come and the batch is the
+ *     program's own, it takes those of its declaration.
+ * Cost: O(bytes of the arrays).
  */
 #include "compiler/problem/bind.h"
 
@@ -19,7 +19,7 @@ typedef struct job {
     const uint64_t *lengths[FCP_SIDES]; /* of queries, of keys */
     size_t count;
     uint64_t tokens[FCP_SIDES];
-    bool own; /* the batch is the program's */
+    bool own; /* the batch has the lengths of the program's own */
     diags *d;
     uint8_t *data;
 } job;
@@ -33,7 +33,7 @@ static const fcpc_field *given_values(const job *j, const char *name) {
     return NULL;
 }
 
-/* Names that are no fields, or come twice. */
+/* Every name that comes with the batch must be a field's, and come once. */
 static fcp_code check_names(const job *j) {
     const struct fcpc_program *g = j->program;
     for (size_t i = 0; i < j->batch->field_count; i++) {
@@ -57,7 +57,7 @@ static fcp_code check_names(const job *j) {
     return FCP_OK;
 }
 
-/* Checks the values that come for an array's field, and makes *out what holds them. */
+/* Checks the values that come for a field, and describes them in *out and *record. */
 static fcp_code check_given(const job *j, const program_array *a, const char *name, const fcpc_field *f, mc_array *out,
                             fcp_array *record) {
     if (!f) {
@@ -95,7 +95,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
     return FCP_OK;
 }
 
-/* Of run(...): the range of what write_given writes. */
+/* For run(...) of a field: the range of the values that write_given will write. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
     const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     uint64_t first = 0;
@@ -138,7 +138,8 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     return FCP_OK;
 }
 
-/* Every array's type, size and place in DATA; `values`: those that come with the batch, data NULL where none do. */
+/* Decides every array's type, size and place in DATA. values[i] are those that come with the batch for array i; its data is
+ * NULL where none come. */
 static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_t *out_size) {
     const struct fcpc_program *g = j->program;
     size_t at = 0;

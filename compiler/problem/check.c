@@ -43,8 +43,8 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Faults of the score, for pairs that the mask allows. Where it reads no field and queries and keys are as many, once
- * for each length, or for the longest sequence where the length does not matter. */
+/* Sequences that are alike need to be asked about once. If the score reads no field and all sequences have as many queries
+ * as keys, those of one length are alike; if it does not depend on n either, the longest speaks for all. */
 fcp_code problem_check_score(planning *x) {
     const struct fcpc_program *g = x->program;
     const problem *p = x->problem;
@@ -59,7 +59,7 @@ fcp_code problem_check_score(planning *x) {
         cells_set_stop(check, x->stop);
         memcpy(order, p->lengths, p->sequences * sizeof *order);
         sort_u64(order, room, p->sequences);
-        for (uint32_t i = 0; i < p->sequences; i++) /* the distinct ones */
+        for (uint32_t i = 0; i < p->sequences; i++) /* distinct lengths, or only the longest */
             if (i + 1 == p->sequences || (order[i] != order[i + 1] && by_length)) order[count++] = order[i];
         uint32_t lengths = count;
         count = 0;
@@ -72,7 +72,7 @@ fcp_code problem_check_score(planning *x) {
                 else hi = middle;
             }
             bool first = lo < lengths && order[lo] == p->lengths[s] && !room[lo];
-            if (first) room[lo] = 1; /* this length has its sequence */
+            if (first) room[lo] = 1; /* this length has been asked about */
             if (first || each) kept[count++] = s;
         }
     }

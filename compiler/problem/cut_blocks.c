@@ -19,7 +19,8 @@
 
 /* --- best fit: bins by free space --------------------------------------------------------------------------------- */
 
-/* For each amount of free space a stack of bins, and a tree of bitmaps that finds the next amount in use. */
+/* Bins by their free space: a stack of bins for each amount, and a tree of bitmaps in which the next amount that has a bin is
+ * found in four steps. */
 enum { LEVELS = 4 }; /* 64^4 amounts; a block has at most 2^20 tokens */
 typedef struct bins {
     uint32_t *head;          /* per amount: newest bin + 1 */
@@ -100,7 +101,8 @@ fcp_code problem_cut_blocks(planning *x) {
         !bins_init(&b, scratch, block, rests))
         return FCP_E_NO_MEMORY;
 
-    /* full blocks, in order of sequence and start; the remainders as (length descending, sequence ascending) */
+    /* First the full blocks, in order of sequence and start. Remainders get keys that sort them by falling length, then by
+     * sequence. */
     uint32_t at = 0, rest = 0, entry = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
         if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
@@ -133,7 +135,7 @@ fcp_code problem_cut_blocks(planning *x) {
         p->blocks[at + i] = (fcp_block){.first_piece = at + first[i], .pieces = first[i + 1], .holds = FCP_HOLDS_BOTH};
         first[i + 1] += first[i];
     }
-    for (uint32_t i = 0; i < rest; i++) { /* in packing order: `first` moves on as bins fill */
+    for (uint32_t i = 0; i < rest; i++) { /* in the order of packing; `first` moves on as a bin fills */
         uint32_t s = (uint32_t)keys[i], length = block - (uint32_t)(keys[i] >> 32), bin = bin_of[i];
         uint32_t piece = at + first[bin]++;
         fcp_block *blk = &p->blocks[at + bin];

@@ -1,19 +1,20 @@
-/* cut_split.c: blocks of the fcp strategy for sequences that have more or fewer queries than keys.
+/* cut_split.c: cuts a batch into blocks of a stated size, where some sequence has more or fewer queries than keys.
  *
- * requires  a batch with such a sequence; a block size.
- * gives     blocks of Q alone and of KV alone, at most `block` tokens each, that hold every query and every key once.
- * cost      sorting the remainders, then O(sequences * OPEN).
- * units     tokens; work in positions: queries times keys, whatever the mask leaves of them.
- * source    Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
+ * Requires: checked lengths; a block size.
+ * Gives: blocks of queries alone and of keys alone, of at most x->block tokens, that hold every query and every key once.
+ * Cost: sorting the remainders, then O(sequences * OPEN).
+ * Units: tokens; work in positions, that is queries times keys, whatever the mask leaves of them.
+ * Source: Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
  *
- * Each side of a sequence is cut at multiples of `block`. What remains of both sides is packed together: a bin takes
- * the remainders of some sequences, at most a block of queries and a block of keys, and becomes a Q block and a KV
- * block of the same sequences, so that such a Q block reads no more KV blocks than it must. Remainders come by the
- * larger of their two sides, falling, ties by sequence index; each goes to the bin, of those that are open, in which it
- * leaves least room on that side (ties: the oldest).
+ * Each side of a sequence is cut at multiples of the block size. What remains of both sides is packed together. A bin takes
+ * the remainders of some sequences, at most a block of queries and a block of keys. It becomes a Q block and a KV block of
+ * the same sequences, so that the Q block reads as few KV blocks as possible. Remainders come by the larger of their two
+ * sides, the largest first, ties by sequence index. Each goes to the open bin in which it leaves least room on that side;
+ * of equals, to the oldest.
  *
- * A query may see a whole long sequence: a thousand sequences that decode one token each have a thousand queries and
- * all the work of the batch. So a bin takes no more than one of SHARE equal parts of a rank's work, or one remainder.
+ * A query may see a whole long sequence. A thousand sequences that decode one token each have a thousand queries, which
+ * would fit one block, and all the work of the batch. So a bin takes at most one of SHARE equal parts of a rank's mean work,
+ * unless a single remainder has more.
  */
 #include "compiler/problem/problem.h"
 
@@ -26,13 +27,13 @@ enum { OPEN = 64, SHARE = 8 };
 
 typedef struct bin {
     uint32_t number, room[FCP_SIDES];
-    uint64_t work; /* it still takes */
+    uint64_t work; /* that it still takes */
 } bin;
 
 typedef struct packing {
     problem *p;
     bin open[OPEN];
-    uint32_t count; /* open ones, oldest first */
+    uint32_t count; /* bins that are open, oldest first */
     uint32_t bins;
     uint64_t most_work;
 } packing;
@@ -42,7 +43,7 @@ static void close_bin(packing *x, uint32_t i) {
     memmove(x->open + i, x->open + i + 1, (x->count - i) * sizeof *x->open);
 }
 
-/* The bin that takes these remainders, of so much work. */
+/* Chooses the bin for the remainders of a sequence, which have this much work, and puts them into it. */
 static uint32_t pack(packing *x, const uint32_t rest[FCP_SIDES], uint64_t work) {
     int side = rest[FCP_KEYS] >= rest[FCP_QUERIES] ? FCP_KEYS : FCP_QUERIES;
     uint32_t best = OPEN, fullest = 0;
@@ -77,7 +78,8 @@ static void open_block(problem *p, int side) {
     p->blocks[p->block_count++] = (fcp_block){.first_piece = p->piece_count, .holds = 1u << side};
 }
 
-/* Bins to blocks: members of bin i are sequence[first[i] .. first[i + 1]), in the order they were packed. */
+/* Makes the bins into blocks. Bin i has the remainders of sequence[first[i]] to sequence[first[i + 1] - 1], in the order in
+ * which they were packed. */
 static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uint32_t *sequence) {
     for (uint32_t i = 0; i < bins; i++)
         for (int side = 0; side < FCP_SIDES; side++) {

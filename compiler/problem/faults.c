@@ -35,7 +35,7 @@ static bool is_exact(const report *r, uint32_t *a, uint32_t *b) {
     return false;
 }
 
-/* The values of all nodes where the mask, or the code that finds the score's faults, faults. */
+/* The value of every node for the pair that faults; NULL: no memory. */
 static int64_t *fault_values(const report *r) {
     const cells_fault *f = r->fault;
     int64_t *values = ARENA_NEW(&r->x->scratch, int64_t, r->code.count);
@@ -44,7 +44,7 @@ static int64_t *fault_values(const report *r) {
     return values;
 }
 
-/* A place outside the program's own text, as in the prelude: whose it is. */
+/* If the place is not in the program's own text but, say, in the prelude, adds which call led there. */
 static void tell_call(const report *r, span at) {
     const struct fcpc_program *g = r->x->program;
     const span call = r->of_mask ? g->mask_span : g->score_span;
@@ -57,7 +57,7 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     int64_t *values = fault_values(r);
     if (!values) return FCP_E_NO_MEMORY;
     const int64_t dividend = values[a], divisor = values[b];
-    bool fixed = true; /* of n alone: no q, k or h among what the two need */
+    bool fixed = true; /* the two operands depend on n alone */
     memset(values, 0, r->code.count * sizeof *values);
     values[a] = values[b] = 1;
     for (uint32_t i = f->node; i-- > 0;) {
@@ -77,7 +77,7 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     return FCP_E_MASK_EXACT;
 }
 
-/* An element that an array does not have: which, and what it has. */
+/* The mask reads an element that an array does not have: says which, and which elements there are. */
 static fcp_code report_index(const report *r) {
     const cells_fault *f = r->fault;
     const mc_node *x = &r->code.nodes[f->node];

@@ -12,7 +12,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/problem/faults.h"
 
-/* The parts of all sequences, in order of sequence, Q piece, K piece. */
+/* The parts found so far, in order of sequence, Q piece and K piece. */
 typedef struct raw_parts {
     fcp_part *part;
     size_t count, room;

@@ -1,10 +1,10 @@
-/* warn.c: warnings of a mask over a batch.
+/* warn.c: warns of masks that do to this batch what nobody wants: queries that see no key, masks that hide nothing, ...
  *
- * Requires: a classified problem, so a mask that faults nowhere in it.
- * Gives: warnings in `d`; each says what is so, where, and what follows from it.
- * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else cells/blind.c's
- *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
- *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells/cells.h).
+ * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
+ * Gives: warnings; each says what is the case, where, and what follows from it.
+ * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key or
+ *     itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took. Symmetry: a few
+ *     pairs, which nearly always show that a mask is not symmetric; otherwise an exact count.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -25,21 +25,22 @@ typedef struct batch {
     planning *x;
     diags *d;
     uint64_t longest;  /* of keys */
-    uint64_t most;     /* queries or keys of a sequence: no position, and no distance, is larger */
-    bool by_data;      /* the mask reads arrays: no sequence stands for another */
-    /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
-    uint32_t *example;
-    uint32_t *times;   /* how many are */
-    uint32_t unlike, first; /* first: the longest sequence */
+    uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
+    bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
+    /* Sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many it has.
+     * NULL until make_lengths. */
+    uint32_t *example, *times;
+    uint32_t unlike; /* kinds */
+    uint32_t first;  /* the longest sequence */
     arena *scratch;
 } batch;
 
 static span place(const batch *b, span s) { return planning_span(b->x, s); }
 
-/* order[s]: the sequence at place s by falling length; those equally long stay in order. */
+/* Sorts the sequences in `order` by falling length; those of equal length keep their order. */
 static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
                        uint32_t *other) {
-    /* ranks of the distinct lengths first, so that (rank, place) fits 64 bits */
+    /* the distinct lengths are numbered first, so that (number, place) fits 64 bits */
     for (uint32_t s = 0; s < count; s++) keys[s] = UINT64_MAX - lengths[s];
     sort_u64(keys, room, count);
     uint32_t distinct = 0;
@@ -64,7 +65,7 @@ static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
     return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
 }
 
-/* The sequences that a mask has to be asked about where it depends on n: all unlike ones. */
+/* Lists the kinds: where a mask depends on n, it has to be asked about each of them. */
 static fcp_code make_lengths(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
@@ -126,7 +127,7 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     blind_set_stop(search, b->x->stop);
     blind_rows r;
     mc_env env = problem_env(b->problem, b->first);
-    fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
+    fcp_code code = blind_find(search, &env, &r); /* of the longest sequence, which mostly answers for all */
     /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than keys */
     const bool settled = !by_length && !b->by_data && blind_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
@@ -207,7 +208,7 @@ static void warn_unstructured(const batch *b) {
 
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
-/* Do a few pairs of a sequence already tell the mask from its mirror image? */
+/* False if one of a few pairs (q, k) shows that the mask differs from its mirror image. */
 static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *values) {
     uint64_t n = (uint64_t)env->n, state = n;
     for (int i = 0; i < SAMPLES; i++) {
@@ -220,7 +221,7 @@ static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *valu
     return true;
 }
 
-/* The mask for (q, k) == the mask for (k, q), as code. */
+/* Code that says whether the mask is the same for (q, k) as for (k, q). */
 static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
     mc_builder *builder = mc_builder_new();
     uint32_t *places = NULL, roots[2] = {MC_NONE, MC_NONE};
@@ -238,8 +239,8 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
-    if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* of a square alone it can be said */
-    if (is_unstructured(b)) return FCP_OK; /* it would be as dear once more */
+    if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
+    if (is_unstructured(b)) return FCP_OK; /* comparing it with its mirror image would take as long again */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);
@@ -249,7 +250,7 @@ static fcp_code warn_symmetric(batch *b) {
     fcp_code code = FCP_OK;
     bool each = b->by_data || mc_uses(g->mask) & MC_USES_N;
     if (each) code = make_lengths(b);
-    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too dear to be sure of */
+    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too many kinds to count */
     if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
     if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
     both.nodes = nodes;
