@@ -940,6 +940,22 @@ holds "and leaves nothing" [ -z "$(ls -A out)" ]
 holds "and did not take long" [ $(($(date +%s%N) - begun)) -lt 2000000000 ]
 rm pipe
 
+# --- a terminal is told how far a long planning is ------------------------------------------------------------------------
+cat > slow.fcp << 'EOF'
+mask mix = (q * k) % 1009 < (q + k) % 13
+batch { lengths = [4M] }
+plan  { mask = mix }
+EOF
+if command -v script > /dev/null 2>&1; then
+    run timeout 60 script -qec "timeout -s INT 3 '$fcpc' slow.fcp -o out/slow.plan" terminal
+    holds "a long planning tells how many pairs it looks at, and when it will end" \
+        grep -q 'planning ... [0-9]* s: 0 % of 17592.2 G pairs, about [0-9]* hours left' terminal
+    holds "and ends by an interruption" grep -q 'error.E013.: interrupted' terminal
+    holds "and leaves nothing" [ -z "$(ls -A out)" ]
+else
+    echo "skipped: progress on a terminal: there is no script(1)"
+fi
+
 # --- real sequence lengths, where they are ----------------------------------------------------------------------------
 lists=${FCPC_WORKLOADS:-$top/../shared/workloads}
 cat > real.fcp << 'EOF'
