@@ -25,6 +25,7 @@ static const small_example small_examples[] = {
                                   "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
+    {"packed_documents.fcp", "[500, 130, 40 x 6]", {0}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their own), with
  * scores. */
