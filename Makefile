@@ -18,7 +18,7 @@ Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
-VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/cli/cmd.h)
+VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/fcpc.h)
 SOVERSION = 0
 .DEFAULT_GOAL := all
 
@@ -28,9 +28,6 @@ CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fP
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
 RT_LIBS = -lopenblas -lisal -lcrypto -lm
-# `fcpc show --png` draws through librsvg; the program alone links it, the libraries never do
-RSVG := $(shell pkg-config --exists 'librsvg-2.0 >= 2.52' 2> /dev/null && echo librsvg-2.0)
-RSVG_LIBS = $(if $(RSVG),$(shell pkg-config --libs $(RSVG)))
 
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
 FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
@@ -63,11 +60,7 @@ all: $(B)/libfcp.a $(B)/libfcpc.a $(B)/fcpc
 # --- program and libraries --------------------------------------------------------------------------------------------
 $(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS) $(RSVG_LIBS)
-$(B)/rsvg-found $(B)/rsvg-none: # so that the object is made anew when librsvg comes or goes
-	@mkdir -p $(B); rm -f $(B)/rsvg-found $(B)/rsvg-none; touch $@
-$(B)/compiler/cli/png.o: $(B)/rsvg-$(if $(RSVG),found,none)
-$(B)/compiler/cli/png.o: CFLAGS += $(if $(RSVG),-DHAVE_RSVG $(subst -I,-isystem ,$(shell pkg-config --cflags $(RSVG))))
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS) -ldl
 $(B)/libfcp.a: $(FCP_OBJ)
 	@rm -f $@; $(AR) qcs $@ $^
 $(B)/libfcpc.a: $(FCPC_OBJ)

@@ -19,6 +19,12 @@ header() { # header FILE PACKAGE: looked for where the compiler looks
     missing_packages="$missing_packages $2"
 }
 
+library() { # library FILE PACKAGE: one that is loaded when first needed
+    ldconfig -p 2> /dev/null | grep -q "$1" && return
+    missing_tools="$missing_tools $1"
+    missing_packages="$missing_packages $2"
+}
+
 need gcc gcc
 need make make
 need flex flex
@@ -33,7 +39,7 @@ header criterion/criterion.h libcriterion-dev
 header isa-l/crc.h libisal-dev
 header openssl/evp.h libssl-dev
 header openblas_config.h libopenblas-dev
-header librsvg-2.0/librsvg/rsvg.h librsvg2-dev
+library librsvg-2.so.2 librsvg2-2
 if command -v clang > /dev/null 2>&1; then
     runtime=$(clang -print-file-name=libclang_rt.asan-"$(uname -m)".a 2> /dev/null)
     version=$(clang -dumpversion 2> /dev/null | cut -d. -f1)

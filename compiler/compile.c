@@ -20,9 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/clock.h"
+#include "runtime/base/clock.h"
 #include "compiler/lower/lower.h"
 #include "compiler/place/place.h"
+#include "compiler/base/sized.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -166,7 +167,7 @@ static span span_of_error(const run *r, fcp_code code) {
     switch (code) {
     case FCP_E_LENGTHS: return g->lengths_span;
     case FCP_E_RANKS: return g->ranks_span;
-    case FCP_E_PLAN_SIZE: return g->block_span;
+    case FCP_E_PLAN_SIZE: return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
     default: return SPAN_NONE;
     }
 }
@@ -272,6 +273,7 @@ static fcp_code choose_block(run *r, uint32_t *out) {
     *out = 512;
     for (uint32_t block = 16384; block >= 512; block /= 2) {
         if (tokens / block < ranks) continue;
+        if (tokens / block > PROBLEM_BLOCKS_MAX) break;
         bool heavy;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
@@ -294,6 +296,7 @@ static fcp_code warn_heavy(run *r) {
     for (uint32_t block = p->block / 2 / FCP_CELL * FCP_CELL; block >= FCP_CELL;
          block = block / 2 / FCP_CELL * FCP_CELL) {
         bool heavy;
+        if (problem_least_blocks(p, block) > PROBLEM_BLOCKS_MAX) break;
         fcp_code code = probe(r, block, &heavy);
         if (code) return code;
         if (!heavy) {
@@ -343,7 +346,7 @@ typedef struct product {
 } product;
 
 static fcp_code build_schedule(run *r, product *x, uint32_t coalesce, arena *plan, arena *work) {
-    double colouring = 0, start = now();
+    double colouring = 0, start = fcp_clock();
     x->lowering = (lowering){&r->problem, r->home, &x->traffic, &x->reshuffle, &x->schedule, &x->slots, coalesce};
     fcp_code code = schedule_build(&r->problem, r->home, &x->traffic, &x->reshuffle, coalesce, plan, work, &r->scratch,
                                    &colouring, &x->schedule);
@@ -355,7 +358,7 @@ static fcp_code build_schedule(run *r, product *x, uint32_t coalesce, arena *pla
                             &colouring, &x->schedule);
     arena_reset(&r->scratch);
     r->times.colour += colouring;
-    r->times.schedule += now() - start - colouring;
+    r->times.schedule += fcp_clock() - start - colouring;
     return code;
 }
 
@@ -375,10 +378,7 @@ static fcp_code report_memory(run *r, product *x, uint64_t peak) {
         arena_free(&memory);
         if (bytes > cap) continue;
         diag_hint(r->d, "strategy %s(coalesce = %u) would need %llu bytes",
-                  r->program->strategy == FCP_STRATEGY_RING     ? "ring"
-                  : r->program->strategy == FCP_STRATEGY_ZIGZAG ? "zigzag"
-                                                                : "fcp",
-                  coalesce, (unsigned long long)bytes);
+                  fcp_strategy_names[r->program->strategy], coalesce, (unsigned long long)bytes);
         return FCP_E_MEMORY_CAP;
     }
     diag_hint(r->d, "cluster.memory = %llu MB would do, or more ranks",
@@ -389,21 +389,21 @@ static fcp_code report_memory(run *r, product *x, uint64_t peak) {
 static fcp_code make_plan(run *r, fcp_plan **out) {
     product x = {0};
     fcp_error err = {0};
-    double start = now();
+    double start = fcp_clock();
     fcp_code code = place(r);
-    r->times.place = now() - start;
+    r->times.place = fcp_clock() - start;
     arena_reset(&r->scratch);
     if (code) return code;
     if (stopped(r)) return FCP_E_INTERRUPTED;
 
-    start = now();
+    start = fcp_clock();
     code = traffic_build(&r->problem, r->home, &r->work, &r->scratch, &x.traffic);
     arena_reset(&r->scratch);
     if (code) return code;
     code = reshuffle_build(&r->problem, r->home, &r->memory, &r->work, &r->scratch, &x.reshuffle, &err);
     arena_reset(&r->scratch);
     if (code) return report(r, code, r->program->lengths_span, &err);
-    r->times.schedule += now() - start;
+    r->times.schedule += fcp_clock() - start;
     if (stopped(r)) return FCP_E_INTERRUPTED;
     code = build_schedule(r, &x, r->program->coalesce, &r->memory, &r->work);
     if (code) return code;
@@ -412,17 +412,17 @@ static fcp_code make_plan(run *r, fcp_plan **out) {
     uint64_t peak = lower_memory_peak(&x.lowering, &fp);
     if (peak > r->program->memory_cap) return report_memory(r, &x, peak);
 
-    start = now();
+    start = fcp_clock();
     fcp_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return FCP_E_NO_MEMORY;
     code = lower(&x.lowering, &r->memory, &r->scratch, plan);
     if (!code && !workspace_own(r->program->workspace, &r->memory, plan)) code = FCP_E_NO_MEMORY;
     if (!code) code = fcp_plan_index(plan, &err);
-    r->times.schedule += now() - start;
-    start = now();
+    r->times.schedule += fcp_clock() - start;
+    start = fcp_clock();
     if (!code && (code = fcp_plan_check(plan, &err) ? FCP_E_INTERNAL : FCP_OK) == FCP_OK)
-        code = fcp_plan_verify(plan, NULL, &err) ? FCP_E_INTERNAL : FCP_OK;
-    r->times.verify = now() - start;
+        code = fcp_plan_verify(plan, NULL, NULL, &err) ? FCP_E_INTERNAL : FCP_OK;
+    r->times.verify = fcp_clock() - start;
     if (code) {
         if (code == FCP_E_INTERNAL)
             diag_error(r->d, code, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code),
@@ -458,7 +458,7 @@ static fcp_code check_slices(const run *r) {
 
 static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                            fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
-    double start = now();
+    double start = fcp_clock();
     run r = {.program = program, .stop = stop, .d = d, .shift = program_attach(program, d)};
     r.times.parse = program->parse_seconds;
     bool own = !batch->lengths;
@@ -490,14 +490,14 @@ static fcp_code plan_batch(const fcpc_program *program, const fcpc_batch *batch,
     if (!code) code = warn_heavy(&r);
     if (!code) code = warn_batch(program, &r.problem, r.cells, stop, d, r.shift, &r.scratch);
     arena_reset(&r.scratch);
-    r.times.classify = now() - start;
+    r.times.classify = fcp_clock() - start;
     if (!code && stopped(&r)) code = FCP_E_INTERRUPTED;
     if (!code) code = make_plan(&r, out_plan);
     workspace_give(program->workspace, WORKSPACE_PLAN, &r.memory);
     workspace_give(program->workspace, WORKSPACE_WORK, &r.work);
     workspace_give(program->workspace, WORKSPACE_SCRATCH, &r.scratch);
     cells_free(r.cells);
-    r.times.total = r.times.parse + now() - start;
+    r.times.total = r.times.parse + fcp_clock() - start;
     if (out_times) *out_times = r.times;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
     return code;
@@ -507,13 +507,17 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = plan_batch(program, batch, stop, d ? d : unheard, out_times, out_plan);
+    fcpc_batch own;
+    fcp_error err;
+    fcp_code code = sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
+    else code = plan_batch(program, &own, stop, d ? d : unheard, out_times, out_plan);
     fcpc_diagnostics_free(unheard);
     return code;
 }
 
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan) {
-    const fcpc_batch batch = {.lengths = lengths, .count = count};
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
     return fcpc_plan_batch(program, &batch, stop, d, out_times, out_plan);
 }

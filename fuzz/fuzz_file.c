@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fcp_code code = d ? fcpc_parse_text("input", source, strlen(source), NULL, d, &program) : FCP_OK;
     if (d && !code && which + 1 < PROGRAMS) {
         code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-        if (!code && fcp_plan_verify(plan, NULL, &err)) abort();
+        if (!code && fcp_plan_verify(plan, NULL, NULL, &err)) abort();
     }
     if (code) {
         fcpc_diagnostic first;

@@ -24,10 +24,23 @@ typedef enum fcp_code {
     FCP_CODE_COUNT
 } fcp_code;
 
-/* An error: what (code, message) and where (file, line and column from 1; 0 when there is none). */
+/* Where in a plan something went wrong, in numbers; the message says the same in words. */
+#define FCP_NOWHERE UINT32_MAX /* a number that does not apply, or is not known */
+typedef struct fcp_where {
+    uint32_t rank;
+    uint32_t pass;        /* an fcp_pass */
+    uint32_t stage;
+    uint32_t queue;       /* 0: the rank's compute queue; 1: its communication queue */
+    uint32_t instruction; /* counted from 0 in that queue and pass */
+} fcp_where;
+#define FCP_WHERE_NONE ((fcp_where){FCP_NOWHERE, FCP_NOWHERE, FCP_NOWHERE, FCP_NOWHERE, FCP_NOWHERE})
+
+/* An error. `file`, and `line` and `column` (from 1), say where in a text or file it is: "" and 0 when it is in none.
+ * `where` says where in a plan it is. */
 typedef struct fcp_error {
     fcp_code code;
     uint32_t line, column;
+    fcp_where where;
     char file[240];
     char message[520];
 } fcp_error;
@@ -38,10 +51,13 @@ int fcp_code_exit(fcp_code code);          /* the exit status of a program that 
 
 /* Fills *err (when not NULL) with code and a formatted message, and returns code: `return fcp_fail(err, ...)`. */
 fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same with a place in a plan; fcp_fail leaves it FCP_WHERE_NONE. */
+fcp_code fcp_fail_at(fcp_error *err, fcp_code code, fcp_where where, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
-typedef enum fcp_dtype { FCP_FP32, FCP_FP16, FCP_BF16 } fcp_dtype;
+typedef enum fcp_dtype { FCP_FP32, FCP_FP16, FCP_BF16, FCP_DTYPES } fcp_dtype;
 typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
-typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG } fcp_layout;
+typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
 size_t fcp_dtype_size(fcp_dtype t);        /* 4, 2, 2 */
 const char *fcp_dtype_name(fcp_dtype t);   /* "fp32", "fp16", "bf16" */
 
@@ -113,7 +129,8 @@ typedef enum fcp_partition {
     FCP_PARTITION_AUTO,  /* as GREEN where that works, else as GRID */
     FCP_PARTITION_NONE,  /* not at all: it has all multiprocessors, always */
     FCP_PARTITION_GRID,  /* it launches no more blocks than fit on the others */
-    FCP_PARTITION_GREEN  /* and they run in a green context of the driver's, a partition of those multiprocessors */
+    FCP_PARTITION_GREEN, /* and they run in a green context of the driver's, a partition of those multiprocessors */
+    FCP_PARTITIONS
 } fcp_partition;
 const char *fcp_partition_name(fcp_partition p);                  /* "auto", "none", "grid", "green" */
 bool fcp_partition_find(const char *name, fcp_partition *out);

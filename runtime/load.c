@@ -131,7 +131,7 @@ static fcp_code load(void *base, size_t size, bool mapped, fcp_plan **out_plan, 
         code = fcp_plan_index(plan, err);
     }
     if (!code) code = fcp_plan_check(plan, err);
-    if (!code) code = fcp_plan_verify(plan, NULL, err);
+    if (!code) code = fcp_plan_verify(plan, NULL, NULL, err);
     if (code)
         fcp_plan_free(plan);
     else

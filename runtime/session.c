@@ -4,33 +4,48 @@
  */
 #include "runtime/exec/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/cuda/session.h"
 #include "runtime/host/executor.h"
 #include "runtime/exec/tensors.h"
+#include "runtime/exec/where.h"
 
-const char *const fcp_pass_names[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
-const char *const fcp_queue_names[FCP_QUEUES] = {[FCP_COMPUTE] = "compute", [FCP_COMM] = "communication"};
-const char *const fcp_op_names[FCP_OP_COUNT] = {
-#define X(id, name) [FCP_OP_##id] = name,
-    FCP_OPS(X)
-#undef X
-};
+static const fcp_session_kind *const kinds[] = {&fcp_session_host, &fcp_session_cuda}; /* the usual one first */
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static const fcp_session_kind *find_kind(const char *name) {
+    for (size_t i = 0; i < KINDS; i++)
+        if (strcmp(kinds[i]->name, name) == 0) return kinds[i];
+    return NULL;
+}
+
+static const fcp_transport *find_transport(const fcp_session_kind *kind, const char *name, fcp_error *err) {
+    const fcp_transport *const *all = kind->transports;
+    char names[80] = "";
+    size_t used = 0;
+    for (size_t i = 0; all[i]; i++) {
+        if (strcmp(all[i]->name, name) == 0) return all[i];
+        int n = snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : all[i + 1] ? ", " : " and ", all[i]->name);
+        if (n > 0 && used + (size_t)n < sizeof names) used += (size_t)n;
+    }
+    fcp_fail(err, FCP_E_BACKEND, "the %s backend has no transport \"%.40s\": it has %s", kind->name, name, names);
+    return NULL;
+}
 
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err) {
-    const char *name = options && options->backend ? options->backend : "host";
+    const char *name = options && options->backend ? options->backend : kinds[0]->name;
     if (!plan || !out_session) return fcp_fail(err, FCP_E_ARGUMENT, "a session needs a plan");
     if (options && (unsigned)options->partition > FCP_PARTITION_GREEN)
         return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)options->partition);
-    const fcp_backend *backend = fcp_backend_find(name);
-    const char *transport = options ? options->transport : NULL;
-    if (backend && transport && strcmp(transport, "threads") != 0)
-        return fcp_fail(err, FCP_E_BACKEND, "the host backend has no transport \"%.40s\": it has threads", transport);
-    if (backend) return fcp_session_create_on(plan, backend, options, out_session, err);
-    if (strcmp(name, "cuda") == 0) return fcp_cuda_session_create(plan, options, out_session, err);
-    return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda", name);
+    const fcp_session_kind *kind = find_kind(name);
+    if (!kind)
+        return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda", name);
+    const fcp_transport *transport =
+        options && options->transport ? find_transport(kind, options->transport, err) : kind->transports[0];
+    return transport ? kind->create(plan, options, transport, out_session, err) : FCP_E_BACKEND;
 }
 
 void fcp_session_free(fcp_session *s) {
@@ -60,7 +75,7 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
     if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
     fcp_code code = check_same(s, plan, &why);
     if (!code) return s->kind->rebind(s, plan, err);
-    if (s->kind->refuse) s->kind->refuse(s, plan, code, &why);
+    s->kind->refuse(s, plan, &why);
     if (err) *err = why;
     return code;
 }
@@ -75,7 +90,7 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
         for (int t = 0; t < FCP_TENSORS; t++)
             if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&
                 !fcp_tensors_get(&tensors[r - s->first_rank], (fcp_tensor)t))
-                return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is missing: the %s pass needs it", r,
+                return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r), "rank %u: tensor %s is missing: the %s pass needs it", r,
                                 fcp_tensors_name((fcp_tensor)t), fcp_pass_names[pass]);
     }
     return FCP_OK;
@@ -98,7 +113,7 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
         return fcp_fail(err, FCP_E_ARGUMENT, "a run on a stream needs a session and a stream; of CUDA's default streams the handles "
                         "are CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2)");
     if (!s->kind->streams)
-        return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->backend(s));
+        return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->name);
     return run(s, pass, tensors, stream, err);
 }
 
@@ -111,9 +126,7 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
     if (!s || !mine || !out_all || !bytes) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to gather");
     if (bytes > FCP_GATHER_BYTES)
         return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
-    if (s->kind->gather) return s->kind->gather(s, mine, bytes, out_all, err);
-    memcpy(out_all, mine, bytes);
-    return FCP_OK;
+    return s->kind->gather(s, mine, bytes, out_all, err);
 }
 
 uint32_t fcp_session_processes(const fcp_session *s) { return s->plan->problem->ranks / s->rank_count; }
@@ -123,19 +136,7 @@ uint32_t fcp_session_ranks(const fcp_session *s, uint32_t *out_first) {
     return s->rank_count;
 }
 
-const char *fcp_session_backend(const fcp_session *s) { return s->kind->backend(s); }
-static const char *const partition_names[] = {"auto", "none", "grid", "green"};
-const char *fcp_partition_name(fcp_partition p) {
-    return (unsigned)p < sizeof partition_names / sizeof *partition_names ? partition_names[p] : "unknown";
-}
-bool fcp_partition_find(const char *name, fcp_partition *out) {
-    for (size_t i = 0; i < sizeof partition_names / sizeof *partition_names; i++)
-        if (strcmp(partition_names[i], name) == 0) {
-            *out = (fcp_partition)i;
-            return true;
-        }
-    return false;
-}
+const char *fcp_session_backend(const fcp_session *s) { return s->kind->name; }
 fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) {
     const char *why = "no device is shared";
     fcp_partition p = s->kind->partition ? s->kind->partition(s, &why) : FCP_PARTITION_NONE;
@@ -143,4 +144,4 @@ fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) 
     return p;
 }
 const char *fcp_session_warning(const fcp_session *s) { return s->kind->warning ? s->kind->warning(s) : ""; }
-const char *fcp_session_transport(const fcp_session *s) { return s->kind->transport(s); }
+const char *fcp_session_transport(const fcp_session *s) { return s->net->transport->name; }

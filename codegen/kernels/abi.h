@@ -1,17 +1,19 @@
-/* abi.h: what kernels and the runtime that launches them share: work lists, arrays, launch parameters, sizes.
+/* abi.h: the records that the runtime writes and the kernels read: work lists, launch parameters, sizes.
  *
- * Included by both sides, by NVRTC without any header: the plain common part of C and C++. Addresses are 64-bit numbers
- * so that a record is the same on host and device; offsets are bytes from the arena's beginning. Positions are tokens in
- * a sequence, sizes tokens or bytes as named.
+ * Both sides include this file, NVRTC without any other header, so it is written in what C and C++ share. Addresses
+ * are 64-bit numbers rather than pointers, so that a record has one layout on host and device. Offsets are bytes from
+ * the beginning of the arena. Positions are tokens counted within a sequence. Sizes are tokens or bytes, as their
+ * comments say.
  *
- * A launch is one stage of one rank: items x heads. A row item is up to FK_ROWS rows of a Q piece, with the runs of keys
- * that they meet in this stage; a key item is up to FK_KEYS keys of a KV piece, with the runs of rows that meet them.
- * Both begin at a multiple of 128 from their piece's beginning, so that an item is one row or column of cells. A run is
- * neighbouring cells of one class, cut to what the piece has.
+ * A launch does one stage of one rank. Its work is a list of items, each done for every head. A row item is up to
+ * FK_ROWS rows of a Q piece with the runs of keys that these rows meet in the stage. A key item is the same the other
+ * way round: up to FK_KEYS keys of a KV piece with the runs of rows that meet them. Items begin at multiples of 128
+ * from the beginning of their piece, so an item is one row, or one column, of cells. A run is neighbouring cells of
+ * one class, as far as the piece goes.
  *
- * Rows are [heads][head_dim] or [kv_heads][head_dim] of the input type, as in the arena; a row's address is a multiple of
- * 16. LSE and delta are [tokens][heads] float. A state slot is O [max_block][heads][head_dim], then m and l
- * [max_block][heads], all float; m is in log2 units.
+ * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
+ * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
+ * a block: O as [max_block][heads][head_dim], then m and then l as [max_block][heads], all float. m is in log2 units.
  */
 #ifndef FK_ABI_H
 #define FK_ABI_H
@@ -24,102 +26,109 @@ typedef long long fk_i64;
 typedef unsigned long long fk_u64;
 
 enum { FK_ROWS = 128, FK_KEYS = 128 };
-enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run's cells */
-enum { FK_FIRST = 1, FK_LAST = 2 };           /* flags of a row item: the Q block's first, last visit */
+enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask allow all pairs, or some? */
+enum { FK_FIRST = 1, FK_LAST = 2 };           /* flags of a row item: it is the Q block's first visit, its last */
 #define FK_NONE 0xffffffffu
 
-/* A sequence: keys at positions [0, n), queries from q_first on. Where its tokens begin in fields over keys and over
- * queries. */
+/* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and
+ * query_first say where its tokens begin in a field over keys and in one over queries. */
 typedef struct fk_sequence {
     fk_i64 n, q_first;
     fk_u64 key_first, query_first;
     fk_i64 queries, pad;
 } fk_sequence;
 
-/* Slices: as mc_bands, with device addresses. */
+/* Slices of a mask: as mc_bands, with addresses on the device. */
 typedef struct fk_bands {
-    fk_u64 rows, bands; /* of mc_band_rows, mc_band */
+    fk_u64 rows, bands; /* addresses of mc_band_rows and of mc_band records */
     fk_u32 row_count, band_count;
 } fk_bands;
 
-/* What fk_allow, fk_score and fk_slope see beside q, k and h. */
+/* What fk_allow, fk_score and fk_slope read beside q, k and h. */
 typedef struct fk_env {
     fk_sequence sequence;
-    const fk_u64 *arrays;   /* per array: the address of its first value; reals are float */
+    const fk_u64 *arrays;   /* the address of each array's first value; reals are float */
     const fk_bands *bands;
 } fk_env;
 
-/* Rows of a Q piece, in the forward pass and for dQ. */
+/* Rows of a Q piece, for the forward pass and for dQ. */
 typedef struct fk_row_item {
     fk_i64 position;        /* of the first row */
-    fk_u64 token;           /* the first row among the rank's home tokens */
-    fk_u64 state;           /* offset of the state slot; 0 where there is none */
-    fk_u32 block_token;     /* the first row in its block, which is its row in the slot */
+    fk_u64 token;           /* of the first row, among the rank's home tokens */
+    fk_u64 state;           /* offset of the state slot; 0: the visit has none */
+    fk_u32 block_token;     /* of the first row, in its block and so in the state slot */
     fk_u32 count, flags, sequence;
-    fk_u32 first, runs;     /* of key runs */
+    fk_u32 first, runs;     /* its first key run, and how many it has */
 } fk_row_item;
 typedef struct fk_key_run {
     fk_i64 position;        /* of the first key */
-    fk_u64 k, v;            /* offsets of the first key's rows */
+    fk_u64 k, v;            /* offsets of the first key's rows of K and V */
     fk_u32 count, cls;
-    fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which map has the keys, k_row and v_row in it */
+    fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which map has the keys; k_row and v_row count in it */
     fk_u32 k_row, v_row, pad;
 } fk_key_run;
 
 /* Keys of a KV piece, for dK and dV. */
 typedef struct fk_key_item {
     fk_i64 position;
-    fk_u64 k, v, dk, dv;    /* offsets of the first key's rows, and of its sums */
+    fk_u64 k, v, dk, dv;    /* offsets of the first key's rows of K and V, and of dK and dV */
     fk_u32 count, sequence;
-    fk_u32 first, runs;     /* of row runs */
+    fk_u32 first, runs;     /* its first row run, and how many it has */
     fk_u32 place;           /* as in a key run */
     fk_u32 k_row, v_row;
-    fk_u32 lock, turn, pad; /* lock FK_NONE: no other item of the launch has these keys; else others add to the same sums: ordered,
-                             * by turns that `lock` counts */
+    /* lock FK_NONE: no other item of the launch has these keys. Otherwise several add to the same dK and dV; if the
+     * launch is ordered they do it in turn, and the lock counts the turns. */
+    fk_u32 lock, turn, pad;
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;
     fk_u64 token;
     fk_u32 count, cls;
-    fk_u32 lock, turn;      /* ordered: which of locks is of these rows; how many runs before this one have them */
+    fk_u32 lock, turn;      /* ordered: the lock of these rows; how many runs before this one have the same rows */
 } fk_row_run;
 
-/* Parameters of every kernel. Query heads [group * first_head, group * (first_head + head_count)) are worked on. */
+/* Parameters of every attention kernel. It works on query heads [group * first_head, group * (first_head +
+ * head_count)). */
 typedef struct fk_launch {
     fk_u64 arena;
-    fk_u64 q, o, d_o;       /* addresses of home tokens, in the input type */
-    fk_u64 lse, delta, dq;  /* the same in float */
-    fk_u64 items, runs;     /* of the kernel's kind */
-    fk_u64 sequences;       /* fk_sequence each */
-    fk_u64 arrays, bands;   /* of an fk_env */
-    fk_u64 sinks;           /* float per query head, natural logits; 0: none */
-    fk_u64 locks, counter;  /* backward in one kernel: fk_u32 [locks][heads] if ordered (those of keys: at the first head of a
-                             * group), and one; 0 when it begins */
-    fk_u64 mark;            /* where the kernel says that it has begun, by mark_value; 0: nowhere */
+    fk_u64 q, o, d_o;       /* addresses of the home tokens, in the input type */
+    fk_u64 lse, delta, dq;  /* the same, in float */
+    fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
+    fk_u64 sequences;       /* address of fk_sequence records */
+    fk_u64 arrays, bands;   /* as in fk_env */
+    fk_u64 sinks;           /* address of a float for each query head, a natural logit; 0: none */
+    /* For the backward pass in one kernel. locks: if ordered, fk_u32 [locks][heads]; a lock of keys uses the entry of
+     * the first head of its group. counter: one fk_u32, from which blocks take their work. All are 0 when the kernel
+     * begins. */
+    fk_u64 locks, counter;
+    fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
-    fk_u32 first_head, head_count; /* KV heads */
+    fk_u32 first_head, head_count; /* in KV heads */
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
 } fk_launch;
 
-/* What the tensor copy engine knows of a tensor of rows: a CUtensorMap, made by the driver. Dimensions are head_dim, heads,
- * rows; a box is FK_BOX numbers of one head, of FK_BOX rows; in shared memory its rows are 128 bytes, of which the eight
- * chunks of 16 bytes are permuted by the row's number modulo 8. What lies outside the tensor becomes 0. */
+/* A CUtensorMap, which the driver makes: it describes a tensor to the copy engine of sm_90a. The tensor has the
+ * dimensions head_dim, heads, rows. The engine copies a box at a time: FK_BOX numbers of one head, of FK_BOX rows. In
+ * shared memory each row of a box is 128 bytes, whose eight chunks of 16 bytes are permuted by the number of the row
+ * modulo 8. What lies outside the tensor becomes 0. */
 enum { FK_BOX = 64, FK_BOX_BYTES = FK_BOX * FK_BOX * 2 };
 typedef struct __attribute__((aligned(64))) fk_map {
     fk_u64 words[16];
 } fk_map;
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
-/* Parameters of the kernels for sm_90a: the others', and maps. Rows of q, d_o: home queries; of k, v: home keys; of moved:
- * those of all transient KV slots, of each slot max_block of K, then as many of V. A map whose tensor is empty is zeros. */
+/* Parameters of the kernels for sm_90a: those of the others, and maps. The rows of the maps q and d_o are the home
+ * queries, those of k and v the home keys. The rows of `moved` are those of all slots for KV that was received; each
+ * slot has max_block rows of K, then as many of V. The map of an empty tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
     fk_map q, d_o, k, v, moved;
 } fk_launch_maps;
 
-/* Parameters of the kernels of support.h: addresses; count as each says; mark as in fk_launch. */
+/* Parameters of the kernels in support.h. to, from, other are addresses; each kernel says what it counts; mark is as in
+ * fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
     fk_u32 heads, mark_value;
@@ -127,42 +136,47 @@ typedef struct fk_support {
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
-/* Of each mma.sync kernel, by head_dim d (16, 32, 64, 128, 256): warps of a block, bytes of shared memory, most
- * registers a thread may use (the budget builds are held to; 255 is all there are), and into how many parts an item is
- * cut, a block each: a launch is item_count * parts * heads blocks, or fewer, each of which then takes several.
- * But for ordered, all fit an SM of 99 KiB, as of sm_86 and sm_89. */
+/* For each mma.sync kernel, as functions of head_dim d (16, 32, 64, 128 or 256):
+ *   WARPS       warps of a block
+ *   SHARED      bytes of shared memory of a block
+ *   REGISTERS   the most registers a thread may use; no build may need more (the hardware has 255)
+ *   PARTS       into how many parts an item is cut, a block for each. A launch is item_count * parts * heads blocks,
+ *               or fewer, and then each block does several parts one after another.
+ * Except for the ordered kernel, all fit a multiprocessor with 99 KiB of shared memory, as sm_86 and sm_89 have. */
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
-/* forward: FK_ROWS rows stay, keys stream by */
-#define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* with a score, 32 rows a warp would spill */
+/* Forward: FK_ROWS rows stay in shared memory, keys stream by. */
+#define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* a warp with a score and 32 rows would spill */
 #define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
 #define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
 #define FK_FORWARD_REGISTERS(d) 255
 
-/* forward, for sm_90a, head_dim 64, 128, 256: FK_ROWS rows stay, half of them a consumer warpgroup's; two stages of K and of V,
- * brought by a third; and barriers */
+/* Forward for sm_90a, head_dim 64, 128 or 256: FK_ROWS rows stay, half of them for each of two consumer warpgroups. A
+ * third warpgroup brings keys, in two stages of K and two of V. 128 bytes are for barriers. */
 #define FK_HAS_SM90(d) ((d) == 64 || (d) == 128 || (d) == 256)
 enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_FORWARD_SM90_KEYS(d) ((d) > 128 ? 64 : 128)
 #define FK_FORWARD_SM90_TILES(d) (FK_TILE_BYTES(FK_ROWS, d) + 4 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d), d))
 #define FK_FORWARD_SM90_SHARED(d) (FK_FORWARD_SM90_TILES(d) + 128)
-#define FK_FORWARD_SM90_REGISTERS(d) 168 /* when it begins; then warpgroups give to each other */
+/* Registers of a thread at the beginning; then the producer gives some of its own to the consumers. */
+#define FK_FORWARD_SM90_REGISTERS(d) 168
 
-/* dKV: FK_DKV_KEYS keys stay, rows stream by, double-buffered; where head_dim is 256 two warps share the same keys, half
- * the columns each */
+/* dK and dV: FK_DKV_KEYS keys stay, rows stream by in two buffers. If head_dim is 256, two warps share the same keys,
+ * each with half of the columns. */
 #define FK_DKV_WARPS(d) 8
 #define FK_DKV_KEYS(d) ((d) > 128 ? 64 : 128)
-#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64) /* at most: half of it for 128 with a score */
+/* At most so many rows a step; half of it if head_dim is 128 and there is a score. */
+#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64)
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
 #define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
 
-/* dKV and dQ in one kernel, ordered or not: as dKV, and dS between its warps; head_dim up to 128. More than sm_86 and
- * sm_89 have for 128. */
+/* dK, dV and dQ in one kernel, ordered or not, head_dim up to 128: as dK and dV, and dS, which warps pass to each
+ * other. With head_dim 128 that is more than sm_86 and sm_89 have. */
 #define FK_ORDERED_SHARED(d) (FK_DKV_SHARED(d) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
 #define FK_ORDERED_REGISTERS(d) 255
 
-/* dQ: FK_DQ_ROWS rows stay, keys stream by, double-buffered */
+/* dQ: FK_DQ_ROWS rows stay, keys stream by in two buffers. */
 #define FK_DQ_WARPS(d) ((d) > 128 ? 4 : 8)
 #define FK_DQ_ROWS(d) ((d) > 128 ? 64 : 128)
 #define FK_DQ_KEYS(d) ((d) > 128 ? 16 : (d) > 64 ? 32 : 64)
@@ -170,8 +184,9 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DQ_SHARED(d) (2 * FK_TILE_BYTES(FK_DQ_ROWS(d), d) + 4 * FK_TILE_BYTES(FK_DQ_KEYS(d), d))
 #define FK_DQ_REGISTERS(d) 255
 
-/* dKV and dQ for sm_90a, head_dim 64 and 128: FK_KEYS keys stay, rows stream by in two stages; dS has two buffers. A
- * thread has 168 registers at first, and warpgroups give each other of them. */
+/* dK, dV and dQ for sm_90a, head_dim 64 or 128: FK_KEYS keys stay, rows stream by in two stages, dS has two buffers.
+ * A thread has 168 registers at the beginning; then the warpgroup that loads gives some of its own to those that
+ * compute. */
 #define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)

@@ -1,12 +1,17 @@
-/* backward_mma.h: the backward pass on mma.sync, sm_80 and later, as two kernels: dK and dV by keys, dQ by rows.
+/* backward_mma.h: the backward pass with mma.sync, for sm_80 and later, as two kernels: one for dK and dV, one for
+ * dQ.
  *
- * Requires: backward_steps.h; K and V of the visits in their slots; LSE and delta of their rows; sums that hold numbers.
- * Gives:    fk_backward_dkv adds to the sums dK and dV of its key items, fk_backward_dq to dQ of its row items. Each sum
- *           belongs to one block of a launch, which adds in the order of the work list: the same bits on any grid.
- * Grid:     any number of blocks; item_count * parts * heads pieces of work (dKV: head_count KV heads; dQ: query heads).
- * Shared:   what stays (K and V, or Q and dO), and two buffers for what streams by: one is read while the other fills.
- * Source:   FlashAttention-2's backward pass, split in two so that nothing is added to from two sides; seven products for
- *           five.
+ * Requires: backward_steps.h; K and V of the visits in their slots; LSE and delta of their rows; sums that hold
+ * numbers.
+ * Gives:    fk_backward_dkv adds to dK and dV of its key items, fk_backward_dq to dQ of its row items.
+ * Bits:     each sum belongs to one block of a launch, which adds in the order of the work list. So any grid gives
+ *           the same bits.
+ * Grid:     any number of blocks. There are item_count * parts * heads pieces of work; heads are the head_count KV
+ *           heads for dK and dV, and query heads for dQ.
+ * Shared:   what stays (K and V, or Q and dO), and two buffers for what streams by: one is read while the other
+ *           fills.
+ * Source:   the backward pass of FlashAttention-2, split in two so that no sum is added to by two blocks. The price
+ *           is seven products instead of five, since both kernels compute S and dP.
  */
 
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
@@ -19,14 +24,14 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_dkv_sums x;
     fk_step step = {0, 0};
-    int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only copies */
+    int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only helps to copy */
     fk_dkv_open(p, item, runs, first, kv_head, &x);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
         fk_copy_wait();
-        fk_sync(); /* this step is there, and the one before has been read */
+        fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
         buffer = 1 - buffer;
@@ -102,8 +107,8 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
     float sums[FK_CHUNKS][4], lse[2], delta[2];
     fk_step step = {0, 0};
-    int more = 1, idle = fk_warp() * 16 >= rows; /* a warp without rows only copies */
-    fk_sync(); /* the item before has been read */
+    int more = 1, idle = fk_warp() * 16 >= rows; /* a warp without rows only helps to copy */
+    fk_sync(); /* everybody has read the tiles of the item before */
     fk_copy_tile(fk_dq_tile(0), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), rows);
     fk_copy_tile(fk_dq_tile(1), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p),
                  rows);
@@ -121,7 +126,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
         fk_step now = step;
         more = fk_advance(&step, FK_Q_STEP, runs[step.run].count, item->runs);
         fk_copy_wait();
-        fk_sync(); /* this step is there, and the one before has been read */
+        fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);
         if (!idle) fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
         buffer = 1 - buffer;

@@ -1,16 +1,20 @@
-/* backward_ordered_mma.h: the backward pass on mma.sync in one kernel, sm_80 and later: five products; dQ in order, or not.
+/* backward_ordered_mma.h: the backward pass with mma.sync in one kernel of five products, for sm_80 and later.
  *
- * Requires: backward_steps.h; head_dim at most 128; FK_ORDERED: 1 or 0, which of the two kernels this prints. Ordered: runs
- *           of one row of cells each, with their turns; locks of 0. Both: a counter of 0. Included twice, it prints both.
- * Gives:    dK, dV and dQ added to their sums.
- * Grid:     any number of blocks. Each takes the next piece of work, an item and a KV head, from the counter.
- * Order:    ordered: a run's part of dQ is added when the runs before it in the work list, of the same rows, have added
- *           theirs: the lock of its rows and head counts them. A piece of work waits only for pieces that were taken before
- *           it, so that the first of those under way never waits, whatever the grid; and the bits are the same on any.
- *           Items of the same keys add to dK and dV in the same way. Unordered: all is added to by atomics, when they come, and
- *           waits for nothing; only the dK and dV of keys that one item has are twice the same.
- * Shared:   as fk_backward_dkv, and the step's dS: the warps that have it by keys pass it to those that want it by rows.
- * Source:   FlashAttention-2's backward pass; the semaphores are those of its deterministic mode, by work list.
+ * Requires: backward_steps.h; head_dim at most 128; FK_ORDERED, 1 or 0: which of the two kernels this file becomes.
+ *           It may be included twice, to have both. Both need a counter that is 0. The ordered kernel also needs
+ *           locks that are 0, and runs of one row of cells each with their turns.
+ * Gives:    adds to dK, dV and dQ.
+ * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter.
+ * Order:    several items add to the same dQ. In the ordered kernel a run adds its part after all runs of the same
+ *           rows that stand before it in the work list; the lock of these rows and head counts who has added. So a
+ *           piece of work waits only for pieces that were taken before it. The oldest piece under way therefore never
+ *           waits, and no grid can deadlock; and any grid gives the same bits. Items that share keys add to dK and dV
+ *           in the same way. The unordered kernel adds by atomics when a part is ready and waits for nobody. Then
+ *           only the dK and dV of keys that belong to a single item have the same bits every time.
+ * Shared:   as fk_backward_dkv, and dS of the step: the warps that compute it by keys pass it to those that need it
+ *           by rows.
+ * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the
+ *           order of the work list.
  */
 #if FK_HEAD_DIM <= 128
 #ifndef FK_BACKWARD_JOINT
@@ -19,14 +23,14 @@
 enum {
     FK_O_BANDS = FK_K_STEP / 16,
     FK_O_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_O_BANDS < FK_CHUNKS / 2 ? FK_DKV_WARPS(FK_HEAD_DIM) / FK_O_BANDS
-                                                                        : FK_CHUNKS / 2, /* warps that share a band */
+                                                                        : FK_CHUNKS / 2, /* warps of a band */
     FK_O_CHUNKS = FK_CHUNKS / FK_O_SPLIT
 };
 
 FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_numbers(2, 0); }
 FK_DEVICE fk_u32 fk_joint_ticket(void) { return fk_joint_ds() + FK_K_KEYS * FK_K_STEP * 2; }
 
-/* c = 16 rows of dS from `band` on, times the item's K, columns 8 (chunk + j) ... */
+/* c = band `band` of 16 rows of dS times the item's K, columns 8 (chunk + j) .. */
 FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
     fk_u32 lane = fk_lane(), corner = fk_beside(fk_corner(fk_dkv_tile(0), 0), 0, chunk);
     fk_u32 ds_corner = fk_ds_at(fk_joint_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
@@ -46,7 +50,7 @@ FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
     }
 }
 
-/* The step's part of dQ, in its turn or at once. */
+/* Computes the step's part of dQ and adds it, in its turn or at once. */
 FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered) {
     fk_u32 band = fk_warp() % FK_O_BANDS, chunk = fk_warp() / FK_O_BANDS * FK_O_CHUNKS, count = run->count - at;
     fk_u64 lock = p->locks + ((fk_u64)run->lock * p->heads + head) * 4;
@@ -78,7 +82,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
     fk_u32 band = fk_warp();
     fk_dkv_sums x;
     fk_step step = {0, 0};
-    int more = 1, idle = band * 16 >= keys; /* a warp without keys has no P, and its dS is 0 */
+    int more = 1, idle = band * 16 >= keys; /* a warp without keys computes nothing; its dS is 0 */
     fk_dkv_open(p, item, runs, 0, kv_head, &x);
     if (idle)
         for (fk_u32 i = fk_lane(); i < 16 * FK_K_STEP / 2; i += 32)
@@ -88,7 +92,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
         fk_u32 now_head = head;
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
         fk_copy_wait();
-        fk_sync(); /* this step is there, and the one before has been read */
+        fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle)
             fk_dkv_step(p, &env, item->position, keys, runs + now.run, now.at, now_head, buffer, fk_joint_ds(), &x);
@@ -108,7 +112,7 @@ FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
     fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count, work = p->item_count * heads;
     for (;;) {
-        fk_sync(); /* the ticket before has been read */
+        fk_sync(); /* everybody has read the ticket before */
         if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_take(p->counter));
         fk_sync();
         fk_u32 i = fk_load_shared_bits(fk_joint_ticket());

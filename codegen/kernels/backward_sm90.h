@@ -1,39 +1,48 @@
-/* backward_sm90.h: the backward pass for sm_90a in one kernel: five products of warpgroups; dQ in order, or not.
+/* backward_sm90.h: the backward pass for sm_90a in one kernel of five products.
  *
- * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v, moved; FK_ORDERED: 1 or 0, which of the
- *           two kernels this prints. Ordered: runs of one row of cells each, with their turns; locks of 0. Both: a counter of
- *           0. Included twice, it prints both.
- * Gives:    dK, dV and dQ added to their sums.
- * Grid:     any number of blocks. Each takes the next piece of work, an item and a KV head, from the counter.
- * Order:    a run's part of dQ is added when the runs before it in the work list, of the same rows, have added theirs: the
- *           lock of its rows and head counts them. A piece of work waits only for pieces that were taken before it, and a
- *           block does its pieces in the order in which it took them, so that the first of those under way never waits,
- *           whatever the grid; and the bits are the same on any. Items of the same keys add to dK and dV in the same way.
- *           Unordered: all is added as it comes, and nobody waits; only the dK and dV of keys that one item has are twice the
- *           same.
+ * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v and moved; FK_ORDERED, 1 or 0:
+ *           which of the two kernels this file becomes. It may be included twice, to have both. Both need a counter
+ *           that is 0. The ordered kernel also needs locks that are 0, and runs of one row of cells each with their
+ *           turns.
+ * Gives:    adds to dK, dV and dQ.
+ * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter.
+ * Order:    as in backward_ordered_mma.h: a run adds its part of dQ after all runs of the same rows that stand before
+ *           it in the work list, and items that share keys add to dK and dV in turn. A block also does its pieces in
+ *           the order in which it took them. So the oldest piece under way never waits, and any grid gives the same
+ *           bits. The unordered kernel waits for nobody.
+ * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
+ *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
+ *           item's keys and all rows of a step.
+ * Shared:   K, V; two stages of Q, dO, LSE and delta; two buffers of dS; barriers and tickets.
+ * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
+ *           mode.
  *
- * A block is three warpgroups. Of the first, three warps load: whole tiles by the copy engine through the maps; where rows
- * are missing, themselves, with 0 for what is missing, because 0 times NaN is NaN; LSE and delta, themselves. The fourth warp
- * waits for turns and passes them on, so that nobody who computes looks at a lock. The other two warpgroups have 64
- * of the item's keys each, and all of a step's rows:
- *   S^T = K Q^T and dP^T = V dO^T, keys by rows, so that P^T and dS^T are operands where they are: dV += P^T dO, dK += dS^T Q;
- *   dS also goes to shared memory, where each needs all keys for its half of dQ = dS K: 64 rows of a step of 128 where
- *   head_dim is 64, 64 columns of a step of 64 rows where it is 128.
- * Overlap: the next step's rows are loaded while this one is computed, in two stages. In a step dQ of the one before and S
- * are asked for first; S runs while that dQ is added, dP while masks and P are made, dV while dS is made, dK while dS is
- * passed on. An item's first step has no dQ before it: that product is of nothing, and not added, because no path of the
- * loop may leave products out. dS has two buffers, so that one barrier of both warpgroups a step is enough: who writes a
- * buffer again has met the other after it had read it. Sums are added by atomics, which nobody waits for.
- * Shared:   K, V; two stages of Q, dO, LSE, delta; two buffers of dS; barriers and tickets.
- * Source:   FlashAttention-3's backward pass, by work list; semaphores as in its deterministic mode.
+ * Loading: a whole tile comes by the copy engine. If rows of it do not exist, the loading warps copy it themselves
+ * and fill up with 0, because 0 times NaN is NaN. They always copy LSE and delta themselves.
+ *
+ * Products: S^T = K Q^T and dP^T = V dO^T have keys as rows, so that P^T and dS^T already are operands, in registers,
+ * of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because for its half of dQ = dS K a warpgroup
+ * needs dS of all keys. A half is 64 of 128 rows if head_dim is 64, and 64 of 128 columns (of 64 rows) if it is 128.
+ *
+ * Overlap: the rows of the next step are loaded while this step is computed. A step begins two products: dQ of the
+ * step before, and S. Then
+ *   S runs    while that dQ is added to memory,
+ *   dP runs   while the mask is looked at and P is made,
+ *   dV runs   while dS is made,
+ *   dK runs   while dS is passed on.
+ * The first step of an item has no dQ before it. It begins that product all the same, of no matter what, and does not
+ * add it, because no path of the loop may leave out a product (see README.md). dS has two buffers, so that one
+ * barrier of both warpgroups a step is enough: who writes a buffer again has met the other warpgroup after that had
+ * read it. Sums are added by atomics, which nobody waits for.
  */
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
 #ifndef FK_BACKWARD_SM90
 #define FK_BACKWARD_SM90
 
 enum {
-    FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* of a step */
-    FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64, /* of which S and dP have so many at a time; more would spill */
+    FK_B_ROWS = FK_BACKWARD_SM90_ROWS(FK_HEAD_DIM), /* rows of a step */
+    /* S and dP are made for so many rows of a step at a time; more would spill registers. */
+    FK_B_PART = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 32 : 64,
     FK_B_PARTS = FK_B_ROWS / FK_B_PART,
     FK_B_COLUMNS = FK_B_PART / 8,
     FK_B_GROUP = 128,
@@ -46,19 +55,19 @@ enum {
     FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2
 };
 
-/* Barriers of some threads. */
+/* Barriers for some threads. "Workers" are the threads that compute, "turners" the warp that waits for turns. */
 enum {
-    FK_B_STAGE_FREE = 1, /* and 2: workers to loaders: the stage has been read */
-    FK_B_KEYS_FREE = 3,  /* everybody to loaders: K, V and the ticket before have been read */
-    FK_B_DS = 4,         /* workers: dS is there */
-    FK_B_TURN,           /* turners to workers: it is this run's turn, or this item's */
-    FK_B_ADDED,          /* workers to turners: the run's part of dQ is added, or the item's of dK and dV */
-    FK_B_TICKET          /* loaders: the ticket is there */
+    FK_B_STAGE_FREE = 1, /* and 2. Workers to loaders: we have read the stage */
+    FK_B_KEYS_FREE = 3,  /* everybody to loaders: we have read K, V and the ticket before */
+    FK_B_DS = 4,         /* workers among themselves: dS is there */
+    FK_B_TURN,           /* turners to workers: it is the turn of this run, or of this item */
+    FK_B_ADDED,          /* workers to turners: we have added the run's part of dQ, or the item's dK and dV */
+    FK_B_TICKET          /* loaders among themselves: the ticket is there */
 };
 
 #if FK_HEAD_DIM == 64
 #define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 64)
-#define FK_B_LOADERS_REGISTERS fk_registers_down(56) /* a loader has two LSEs */
+#define FK_B_LOADERS_REGISTERS fk_registers_down(56) /* a loader has two LSEs in registers */
 #define FK_B_WORKERS_REGISTERS fk_registers_up(224)
 #else
 #define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 128)
@@ -85,8 +94,9 @@ FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_numbers(2, 0) + sta
 FK_DEVICE fk_u32 fk_b_keys_full(void) { return fk_b_stage_full(2); }
 FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece % 2 * 4; }
 
-/* The pieces of work: pieces % 2 and what was taken. Everybody reads a ticket; it is written again only when the keys of the
- * piece after it are loaded, for which all must have left that piece. */
+/* Finds the item and the KV head of a block's n-th piece of work by the ticket that the loaders took; 0: there is no
+ * more work. There are two places for tickets. Everybody reads them; a place is written again only when the keys of
+ * the piece after it are loaded, and by then everybody has left the piece. */
 FK_DEVICE const fk_key_item *fk_b_item(const fk_launch *p, fk_u32 piece, fk_u32 *kv_head) {
     fk_u32 ticket = fk_load_shared_bits(fk_b_ticket(piece));
     if (ticket >= p->item_count * p->head_count) return 0;
@@ -99,6 +109,7 @@ FK_DEVICE const fk_row_run *fk_b_runs(const fk_launch *p, const fk_key_item *ite
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 
+/* Loads K and V of an item. */
 FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, fk_u32 kv_head) {
     const fk_launch *p = &m->launch;
     fk_u32 thread = fk_thread(), barrier = fk_b_keys_full(), count = item->count;
@@ -119,7 +130,7 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
     fk_barrier_arrive(barrier);
 }
 
-/* Step n of the block. Rows that are not there have an LSE of -inf. */
+/* Loads the rows of the block's step n. Rows that do not exist get an LSE of -inf, which makes their P 0. */
 FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 there, fk_u32 head, fk_u32 n) {
     enum { EACH = (FK_B_ROWS + FK_B_LOADERS - 1) / FK_B_LOADERS };
     const fk_launch *p = &m->launch;
@@ -160,6 +171,7 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 ther
     fk_barrier_arrive(barrier);
 }
 
+/* What the loaders do. */
 FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
     const fk_launch *p = &m->launch;
     fk_u32 n = 0;
@@ -180,13 +192,14 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
             fk_b_load_rows(m, run->token + step.at, count - step.at, head, n++);
         } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, first_head, p->group));
     }
-    fk_barrier_arrive(fk_b_keys_full()); /* the last ticket says that there is no more */
+    fk_barrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
     for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
         fk_sync_some(FK_B_STAGE_FREE + i % 2, FK_B_LOADERS + FK_B_WORKERS);
 }
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
 
+/* Waits for one turn, tells the workers, waits until they have added, and passes the turn on. */
 FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
     if (fk_lane() == 0) fk_wait_for(lock, turn);
     fk_arrive_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
@@ -194,6 +207,7 @@ FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
     if (fk_lane() == 0) fk_release(lock, turn + 1);
 }
 
+/* What the turners do. */
 FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
     for (fk_u32 piece = 0;; piece++) {
         fk_u32 kv_head;
@@ -213,7 +227,7 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
 
 /* --- working ------------------------------------------------------------------------------------------------------ */
 
-/* c = a worker's rows of K or V, which begin at `keys`, times FK_B_PART of `rows`. */
+/* Begins c = this worker's 64 rows of K or V, which begin at `keys`, times FK_B_PART of the rows at `rows`. */
 FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
     keys = fk_uniform(keys);
     rows = fk_uniform(rows);
@@ -223,7 +237,7 @@ FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
         fk_b_product(c, fk_by_rows(keys, FK_KEYS, 0, k), fk_by_rows(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
     fk_products_end();
 }
-/* c += 64 keys by FK_B_PART rows, in the type already, times those rows. */
+/* Begins c += packed times rows: packed is 64 keys by FK_B_PART rows, in the input type. */
 FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u32 part) {
     rows = fk_uniform(rows);
     fk_products_begin();
@@ -233,7 +247,7 @@ FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u3
     }
     fk_products_end();
 }
-/* c = a worker's half of dQ: its box of dS times K, or dS times its box of K. */
+/* Begins c = this worker's half of dQ: its 64 rows of dS times K, or dS times its 64 columns of K. */
 FK_DEVICE void fk_b_dq(float *c, fk_u32 ds, fk_u32 worker) {
     fk_u32 keys = fk_uniform(fk_b_keys(0) + (FK_HEAD_DIM == 64 ? 0 : worker * (FK_KEYS * FK_TILE_ROW)));
     ds = fk_uniform(ds + (FK_HEAD_DIM == 64 ? worker * (FK_KEYS * FK_TILE_ROW) : 0));
@@ -248,7 +262,8 @@ typedef struct fk_b_sums_of {
     float k[FK_CHUNKS][4], v[FK_CHUNKS][4];
 } fk_b_sums_of;
 
-/* P of a part from S, in place, times the slopes; packed: P in the type. lse: where those of the part are. */
+/* Turns S of a part into P times the slopes, in place, and packs P in the input type. lse_at: where the LSE of the
+ * part are. */
 FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 lse_at,
                             int whole, fk_u64 counting, fk_i64 row, fk_i64 key, fk_u32 head) {
     FK_UNROLL
@@ -267,8 +282,8 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
     }
 }
 
-/* dS of a part from P and dP, in the type; also to shared memory, with 0 for keys that are not there. own: the lane's
- * first key; ds: the box that has the part, from its chunk `chunk` on. */
+/* Makes dS of a part of P and dP, packs it in the input type, and also writes it to shared memory, with 0 for keys
+ * that do not exist. own: the lane's first key. ds: the box of dS that has the part, from its chunk `chunk` on. */
 FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at, fk_u32 ds,
                               fk_u32 chunk, fk_u32 own, fk_u32 keys) {
     FK_UNROLL
@@ -287,8 +302,8 @@ FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packe
     }
 }
 
-/* Step n, of which S of the first part is under way: up to dS, which is in shared memory then, from both workers. first_key:
- * the position of the item's first key. */
+/* Does step n, whose product S of the first part has begun already, until dS of both workers is in shared memory.
+ * first_key: the position of the item's first key. */
 FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys, const fk_row_run *run,
                          fk_u32 at, fk_u32 head, fk_u32 n, float (*s)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
@@ -322,7 +337,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     fk_arrive_some(FK_B_STAGE_FREE + stage, FK_B_LOADERS + FK_B_WORKERS);
 }
 
-/* A worker's half of a step's dQ is added, in its turn or at once. */
+/* Adds this worker's half of a step's dQ, in its turn or at once. */
 FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered,
                            const float (*dq)[4]) {
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
@@ -334,7 +349,7 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     if (ordered && run->count - at <= FK_B_ROWS) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
-/* The steps of an item; n counts the block's. */
+/* Does all steps of an item. n counts the steps of the block; returns it for the next item. */
 FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered,
                                 fk_u32 n) {
     fk_u32 first_head = kv_head * p->group, head = first_head, keys = item->count, last_head = head;
@@ -380,6 +395,7 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     return n + 1;
 }
 
+/* What the workers do. */
 FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
     fk_u32 n = 0;
     for (fk_u32 piece = 0;; piece++) {

@@ -1,13 +1,15 @@
-/* backward_steps.h: what the backward kernels on mma.sync share: P and dS, a step of dK and dV, sums in memory.
+/* backward_steps.h: what the backward kernels share: P and dS, one step of dK and dV, and adding to sums in memory.
  *
- * P = 2^(s - LSE), selected 0 where a pair does not count or a row has seen nothing; dS = P (dP - delta) times the score's
- * slope. Both are rounded to the input type; the scale is applied to the sums. Scores are computed transposed for dK and
- * dV, keys by rows, so that P and dS are operands where they are and need not leave their registers.
+ * P = 2^(s - LSE). Where a pair does not count, or a row has seen no key, P is selected to be 0, never computed to be
+ * 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
+ * scale is applied to the finished sums. For dK and dV, scores are computed transposed, keys as rows: then P and dS
+ * already are operands of the next products, in the registers where they were made.
  */
 #ifndef FK_BACKWARD_STEPS_H
 #define FK_BACKWARD_STEPS_H
 
-/* P of a scaled product; *slope is the score's slope. row_lse: of the number's row, in log2 units. */
+/* P from the product s = q k, and in *slope the slope of the score. row_lse: the LSE of the query's row, in log2
+ * units. */
 FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, int counts, fk_i64 q, fk_i64 k,
                           fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
@@ -20,11 +22,12 @@ FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float 
 #endif
     return counts && row_lse != -fk_infinity() ? fk_exp2(x - row_lse) : 0;
 }
-/* P times the slope, and dS from that. What does not count has 0, and its slope and dP may be anything. */
+/* P times the slope, and dS from that. If P is 0 both are 0, whatever the slope and dP are: they may be NaN. */
 FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
 FK_DEVICE float fk_gradient(float weight, float d_p, float delta) { return weight == 0 ? 0 : weight * (d_p - delta); }
 
-/* to[row][..] += scale * c: 16 x 8 columns of sums, of which the first `count` rows are there, `stride` bytes apart. */
+/* to[row][..] += scale * c, for 16 rows of 8 * columns sums. Rows are `stride` bytes apart, and only the first
+ * `count` exist. */
 FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
                            const float (*c)[4]) {
     fk_u32 t = fk_lane() % 4 * 2;
@@ -42,8 +45,8 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
     }
 }
 
-/* The same where other blocks add to the same sums, in whatever order, or where what is there is not to be waited for: by
- * atomics. */
+/* The same with atomic additions: for sums to which other blocks add as well, or where nobody should wait until the
+ * old sum has been read. */
 FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
                                       const float (*c)[4]) {
     to += fk_lane() % 4 * 8;
@@ -57,9 +60,9 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
     }
 }
 
-/* The step after this one, `length` rows on in a run of `count`: a run's rows, the same of the next head of the group, and then
- * the next run, because items that are worked on at the same time and have the same rows then meet them one behind the
- * other, whatever their lengths. 0: there is none. */
+/* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows of the next head
+ * of the group; after the last head to the next run. In this order, items that run at the same time and have the same
+ * rows come to them one behind the other, whatever their lengths are. 0: there is no next step. */
 FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs, fk_u32 first_head,
                            fk_u32 group) {
     step->at += length;
@@ -77,7 +80,7 @@ enum {
     FK_K_KEYS = FK_DKV_KEYS(FK_HEAD_DIM),
     FK_K_BANDS = FK_K_KEYS / 16,
     FK_K_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_K_BANDS, /* warps that share a band's keys */
-    FK_K_CHUNKS = FK_CHUNKS / FK_K_SPLIT,                /* of the sums, a warp's */
+    FK_K_CHUNKS = FK_CHUNKS / FK_K_SPLIT,                /* chunks of the sums that a warp has */
     FK_K_STEP = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 16 : FK_DKV_ROWS(FK_HEAD_DIM),
     FK_K_COLUMNS = FK_K_STEP / 8
 };
@@ -91,7 +94,7 @@ FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* LSE, delta */
     return fk_dkv_stream(2, 0) + (buffer * 2 + which) * FK_K_STEP * 4;
 }
 
-/* Asks for the rows of a step. Those that are not there have an LSE of -inf. */
+/* Begins to copy the rows of a step. Rows beyond the end of the run get an LSE of -inf, which makes their P 0. */
 FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
     fk_u64 token = run->token + at;
     fk_copy_tile(fk_dkv_stream(buffer, 0), FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
@@ -112,7 +115,7 @@ typedef struct fk_dkv_sums {
     float k[FK_K_CHUNKS][4], v[FK_K_CHUNKS][4];
 } fk_dkv_sums;
 
-/* The keys of an item from `first` on: no sums yet; K and V, and the first step, asked for. */
+/* Begins with the keys of an item, from `first` on: sets the sums to 0, and begins to copy K, V and the first step. */
 FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk_row_run *runs, fk_u32 first,
                            fk_u32 kv_head, fk_dkv_sums *x) {
     fk_u32 keys = item->count - first;
@@ -121,12 +124,13 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) x->k[j][i] = x->v[j][i] = 0;
-    fk_sync(); /* the item before has been read */
+    fk_sync(); /* everybody has read the tiles of the item before */
     fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
     fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
     fk_dkv_copy(p, runs, 0, kv_head * p->group, 0);
 }
 
+/* Adds the finished dK and dV to their sums in memory. */
 FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 first, fk_u32 kv_head,
                             const fk_dkv_sums *x, const int atomically) {
     fk_u32 keys = item->count - first, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, row = fk_warp() % FK_K_BANDS * 16;
@@ -141,14 +145,15 @@ FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 
     }
 }
 
-/* The tile of dS by keys: rows of FK_K_STEP numbers, in chunks of 16 bytes, permuted as those of the other tiles. */
+/* The address of a chunk in the tile of dS. The tile has a row of FK_K_STEP numbers for each key, with chunks
+ * permuted as in the other tiles. */
 FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
     fk_u32 turn = FK_K_COLUMNS >= 8 ? key % 8 : FK_K_COLUMNS == 4 ? key / 2 % 4 : key / 4 % 2;
     return tile + key * FK_K_STEP * 2 + (chunk ^ turn) * 16;
 }
 
-/* One step: the rows of a buffer and the item's keys, of which the first is at `key` and `keys` are there. dS also goes
- * to ds_tile, if that is not 0, with 0 for keys that are not there. */
+/* One step of dK and dV: the rows in `buffer` with the keys of the item. `key` is the position of the first key,
+ * `keys` how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
 FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
                            fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
     fk_u32 band = fk_warp() % FK_K_BANDS, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, t = fk_lane() % 4 * 2;
@@ -186,7 +191,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i % 2]);
         FK_UNROLL
         for (fk_u32 half = 0; half < 2; half++) {
-            fk_u32 own = band * 16 + fk_lane() / 4 + half * 8; /* among the keys */
+            fk_u32 own = band * 16 + fk_lane() / 4 + half * 8; /* the lane's number among the keys */
             packed[j][half] = fk_pack(g[j][half * 2], g[j][half * 2 + 1]);
             if (ds_tile) fk_store_shared_bits(fk_ds_at(ds_tile, own, j) + t * 2, own < keys ? packed[j][half] : 0);
         }

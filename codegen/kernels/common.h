@@ -1,15 +1,19 @@
-/* common.h: what the mma.sync skeletons share: tiles in shared memory, fragments, masks, rows of softmax.
+/* common.h: what all skeletons need: tiles in shared memory, fragments, masks as bits, steps through the runs of an
+ * item.
  *
- * Comes after abi.h, the primitives, and the emitted functions, which are (q, k: positions; h: query head)
+ * It comes behind abi.h, the primitives, and the functions printed from the plan (q, k: positions; h: query head):
  *   int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h)
- *   float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    where FK_HAS_SCORE is 1
- *   float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    the score's derivative by s; likewise
- * Defined before: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0, 1).
+ *   float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    if FK_HAS_SCORE is 1
+ *   float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    likewise: the derivative of the score
+ *                                                                               by s
+ * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1).
  *
- * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. The chunks of a row are permuted by the row's number, so
- * that eight neighbouring rows have any one chunk in eight different bank groups.
- * A warp's products are m16n8k16; where a coordinate is a row of 16, a lane has rows g and g + 8 of it ("halves"), where it
- * is a column of 8, columns t and t + 1, with g = lane / 4, t = 2 (lane % 4).
+ * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by the number of
+ * the row. Eight neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads
+ * it without conflicts.
+ *
+ * The products of a warp are m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane has rows g and g + 8 of each 16
+ * rows ("halves"), and columns t and t + 1 of each 8 columns.
  */
 #ifndef FK_COMMON_H
 #define FK_COMMON_H
@@ -21,7 +25,7 @@ enum { FK_CHUNKS = FK_HEAD_DIM / 8, FK_ROW_BYTES = FK_HEAD_DIM * 2 };
 FK_DEVICE fk_u32 fk_lane(void) { return fk_thread() % 32; }
 FK_DEVICE fk_u32 fk_warp(void) { return fk_thread() / 32; }
 
-/* The first statement of every kernel: the host can see where a device is. */
+/* Every kernel begins with this: it tells the host how far the device has come. */
 FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
     if (mark && fk_block() == 0 && fk_thread() == 0) fk_store_host_bits(mark, value);
 }
@@ -38,13 +42,14 @@ FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* The address of a chunk of a row of a tile. */
+/* The address of one chunk of one row of a tile. */
 FK_DEVICE fk_u32 fk_at(fk_u32 tile, fk_u32 row, fk_u32 chunk) {
     fk_u32 turn = FK_CHUNKS >= 8 ? row % 8 : FK_CHUNKS == 4 ? row / 2 % 4 : row / 4 % 2;
     return tile + row * FK_ROW_BYTES + (chunk ^ turn) * 16;
 }
 
-/* Asks for `rows` rows of a tile, of which the first `count` are at `from`, `stride` bytes apart; the others become 0. */
+/* Begins to copy `rows` rows to a tile. The first `count` of them are at `from`, `stride` bytes apart; the others
+ * become 0. */
 FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 rows, fk_u32 threads, fk_u64 from, fk_u64 stride, fk_u32 count) {
     FK_UNROLL
     for (fk_u32 i = 0; i < rows * FK_CHUNKS; i += threads) {
@@ -54,8 +59,10 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 rows, fk_u32 threads, fk_u64 fro
     }
 }
 
-/* Where a lane finds its rows of fragments: of A, and of B by columns; of B by rows. From there to other rows and chunks
- * of the tile by fk_beside: `rows` a multiple of 8, so that the permutation is the same, `chunks` even, so that it commutes. */
+/* Where a lane finds its rows for fk_matrices: fk_corner for A, and for B if its columns lie side by side;
+ * fk_corner_rows for B if its rows do. fk_beside goes on from there to other rows and chunks of the tile. `rows` must
+ * be a multiple of 8, so that the permutation is the same, and `chunks` even, so that it commutes with the
+ * permutation. */
 FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 row) { return fk_at(tile, row + fk_lane() % 16, fk_lane() / 16); }
 FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 row) {
     fk_u32 lane = fk_lane();
@@ -65,7 +72,7 @@ FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 rows, fk_u32 chunks) {
     return (corner ^ (chunks * 16)) + rows * FK_ROW_BYTES;
 }
 
-/* c[j] = 16 rows of tile x from `row` on times rows 8 j .. 8 j + 7 of tile y, j < columns (even). */
+/* c[j] = 16 rows of tile x, from `row` on, times rows 8 j .. 8 j + 7 of tile y, for j < columns, which is even. */
 FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 x, fk_u32 row, fk_u32 y) {
     fk_u32 x_corner = fk_corner(x, row), y_corner = fk_corner_rows(y, 0);
     FK_UNROLL
@@ -84,8 +91,8 @@ FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 x, fk_u32 r
     }
 }
 
-/* c[j] += p times columns 8 (chunk + j) .. of tile y, j < columns (even); p is 16 x 8 depth, in the type already: p[i]
- * has rows g and g + 8 of columns 8 i + t, 8 i + t + 1; depth and chunk are even. */
+/* c[j] += p times columns 8 (chunk + j) .. of tile y, for j < columns. p is 16 rows of 8 * depth numbers, packed in
+ * the input type: p[i] has rows g and g + 8 of columns 8 i + t and 8 i + t + 1. columns, depth and chunk are even. */
 FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 columns, const fk_u32 (*p)[2], fk_u32 depth, fk_u32 y,
                                     fk_u32 chunk) {
     fk_u32 corner = fk_beside(fk_corner(y, 0), 0, chunk);
@@ -104,10 +111,11 @@ FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 columns, const fk_u32 
 
 /* --- masks -------------------------------------------------------------------------------------------------------- */
 
-/* Which numbers of a warp's 16 x 8 columns of a product are of pairs that count, bit (half * columns + j) * 2 + e. Rows of
- * the product are at positions from `row` on (the lane's first one), columns from `column` on (likewise); columns from
- * `limit` of the warp's on are none. Rows are of queries and columns of keys, or the reverse if `reverse`. At most 16
- * columns. Only called where some pair may not count. */
+/* Says which pairs of a warp's product count: bit (half * columns + j) * 2 + e is for the number of that half, column
+ * group and column. `row` and `column` are the positions of this lane's first row and first column. Columns from
+ * `limit` of the warp's on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids.
+ * Rows are queries and columns are keys, or with `reverse` the other way round. There are at most 16 groups of
+ * columns. Call it only if some pair may not count. */
 FK_DEVICE fk_u64 fk_counting(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
                              fk_u32 limit, fk_u32 head) {
     fk_u64 bits = 0;
@@ -139,20 +147,21 @@ FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
 
 /* --- addresses ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes from one token to the next in Q and its like, in K and its like. */
+/* Bytes from one token to the next in Q, O and dO, and in K and V. */
 FK_DEVICE fk_u64 fk_q_stride(const fk_launch *p) { return (fk_u64)p->heads * FK_ROW_BYTES; }
 FK_DEVICE fk_u64 fk_k_stride(const fk_launch *p) { return (fk_u64)p->kv_heads * FK_ROW_BYTES; }
-/* The row of a token and query head in [tokens][heads][numbers of `size` bytes] from `base` on. */
+/* The address of one token and query head in an array [tokens][heads] of `size` bytes each that begins at `base`. */
 FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 head, fk_u32 size) {
     return base + (token * p->heads + head) * size;
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* Runs, taken `length` positions at a time. */
+/* Where a kernel is in the runs of an item, which it takes `length` positions at a time. */
 typedef struct fk_step {
-    fk_u32 run, at; /* of the item's; positions of it that are behind */
+    fk_u32 run, at; /* the run; how many of its positions are done */
 } fk_step;
+/* Goes on to the next step; `count` is the length of the current run. 0: there is none. */
 FK_DEVICE int fk_advance(fk_step *s, fk_u32 length, fk_u32 count, fk_u32 runs) {
     s->at += length;
     if (s->at < count) return 1;

@@ -1,17 +1,17 @@
-/* forward_mma.h: the forward pass on mma.sync, sm_80 and later.
+/* forward_mma.h: the forward pass with mma.sync, for sm_80 and later.
  *
- * Requires: common.h, forward_rows.h; K and V of the item's runs in their slots; a state slot that an earlier visit wrote,
- *           unless this is the first.
- * Gives:    the running state of the item's rows and a query head, or on the last visit O and LSE.
- * Grid:     any number of blocks; item_count * head_count * group pieces of work, a block each while they last; the heads
- *           of an item are neighbours, since those of a group read the same keys.
- * Shared:   Q, then K, then V of a step; V comes while the scores are computed, the next K while they are used.
- * Source:   FlashAttention-2's loop; the online softmax of Milakov and Gimelshein.
+ * Requires: common.h, forward_rows.h; K and V of the item's runs in their slots; a state slot that an earlier visit
+ *           wrote, unless this is the first visit.
+ * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
+ * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, and block i does pieces
+ *           i, i + blocks, ... The heads of an item are neighbours, because those of a group read the same keys.
+ * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
+ * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  *
- * Only PARTIAL runs evaluate the mask, and only a run's last step looks where it ends.
+ * The mask is evaluated only for PARTIAL runs, and only the last step of a run has to look where the run ends.
  */
 
-/* One step's products of rows. */
+/* s = Q K for one step. */
 FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F_COLUMNS][4]) {
     fk_u32 q_corner = fk_corner(q_tile, fk_warp() * FK_F_BANDS * 16), k_corner = fk_corner_rows(k_tile, 0);
     FK_UNROLL
@@ -36,7 +36,7 @@ FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F
     }
 }
 
-/* O += P V */
+/* O += P V for one step. */
 FK_DEVICE void fk_forward_gather(fk_forward_rows *x, const fk_u32 (*weights)[FK_F_COLUMNS * 2], fk_u32 v_tile) {
     fk_u32 corner = fk_corner(v_tile, 0);
     FK_UNROLL
@@ -54,6 +54,7 @@ FK_DEVICE void fk_forward_gather(fk_forward_rows *x, const fk_u32 (*weights)[FK_
         }
 }
 
+/* Begins to copy the rows of K or of V (`rows`: their offset) of one step. */
 FK_DEVICE void fk_forward_copy(const fk_launch *p, fk_u64 rows, const fk_key_run *run, fk_u32 at, fk_u32 kv_head,
                                fk_u32 tile) {
     fk_copy_tile(tile, FK_F_STEP, FK_F_THREADS, p->arena + rows + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES,
@@ -67,8 +68,8 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
     fk_forward_rows x;
     fk_step step = {0, 0};
-    int more = item->runs != 0, idle = fk_warp() * FK_F_BANDS * 16 >= item->count; /* a warp without rows only copies */
-    fk_sync(); /* the item before has been read */
+    int more = item->runs != 0, idle = fk_warp() * FK_F_BANDS * 16 >= item->count; /* without rows: it only copies */
+    fk_sync(); /* everybody has read the tiles of the item before */
     if (more) {
         fk_copy_tile(q_tile, FK_ROWS, FK_F_THREADS, fk_row(p, p->q, item->token, head, FK_ROW_BYTES), fk_q_stride(p),
                      item->count);
@@ -82,10 +83,10 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         fk_u32 weights[FK_F_BANDS][FK_F_COLUMNS * 2];
         int whole = fk_forward_whole(run, keys);
         fk_u64 counting[FK_F_BANDS] = {0};
-        if (!whole && !idle) /* before the scores take registers, and while K is on its way */
+        if (!whole && !idle) /* here, while K is on its way and before the scores take registers */
             fk_forward_count(&env, item, run, at, keys, head, counting);
         fk_copy_wait();
-        fk_sync(); /* K is there, and the V before has been read */
+        fk_sync(); /* K is there, and everybody has read the V before it */
         fk_forward_copy(p, run->v, run, at, kv_head, v_tile);
         if (!idle) {
             fk_forward_products(q_tile, k_tile, s);
@@ -93,7 +94,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         }
         more = fk_advance(&step, FK_F_STEP, run->count, item->runs);
         fk_copy_wait();
-        fk_sync(); /* V is there, and K has been read */
+        fk_sync(); /* V is there, and everybody has read K */
         if (more) fk_forward_copy(p, runs[step.run].k, runs + step.run, step.at, kv_head, k_tile);
         if (idle) continue;
         fk_forward_softmax(s, &x, factor);

@@ -1,18 +1,18 @@
-/* forward_rows.h: what the skeletons of the forward pass share: the rows of a warp with their running state, and one step of
- * their softmax.
+/* forward_rows.h: what both forward skeletons share: the rows of a warp with their running state (m, l, O), and one
+ * step of the online softmax.
  *
- * FK_FORWARD_SM90, defined before, says for which skeleton. An accumulator of either is, for a warp's 16 rows, m16n8 fragments behind
- * each other.
+ * FK_FORWARD_SM90 must be defined: 1 for the skeleton of sm_90a, 0 for that of mma.sync. In both, the accumulator of
+ * a warp's 16 rows is a row of m16n8 fragments.
  *
- * A step's scores are in natural units only where there is a score to apply; m is in log2 units. P is rounded to the
- * input type, l is not.
+ * m is in log2 units. A logit is in natural units only where a score has to be applied to it. P is rounded to the
+ * input type before it is multiplied with V; l sums P before that rounding.
  */
 enum {
 #if FK_FORWARD_SM90
     FK_F_THREADS = FK_FORWARD_SM90_THREADS,
     FK_F_STEP = FK_FORWARD_SM90_KEYS(FK_HEAD_DIM),
-    FK_F_BANDS = 1, /* of 16 rows, a warp's */
-    FK_F_WARP = 4,  /* the first that has rows */
+    FK_F_BANDS = 1, /* bands of 16 rows that a warp has */
+    FK_F_WARP = 4,  /* the first warp that has rows */
 #else
     FK_F_THREADS = FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32,
     FK_F_STEP = FK_FORWARD_KEYS(FK_HEAD_DIM),
@@ -22,21 +22,22 @@ enum {
     FK_F_COLUMNS = FK_F_STEP / 8
 };
 #if FK_FORWARD_SM90
-#define FK_F_EACH FK_ROLL /* compiles sooner */
+#define FK_F_EACH FK_ROLL /* compiles faster */
 #else
-#define FK_F_EACH FK_UNROLL /* of more rows, and rolled it takes registers */
+#define FK_F_EACH FK_UNROLL /* a warp has more rows, and a rolled loop takes more registers */
 #endif
 
 typedef struct fk_forward_rows {
     float o[FK_F_BANDS][FK_CHUNKS][4];
-    float m[FK_F_BANDS][2], l[FK_F_BANDS][2]; /* l: of the lane's own columns */
+    float m[FK_F_BANDS][2], l[FK_F_BANDS][2]; /* l: the sum over this lane's own columns */
 } fk_forward_rows;
 
-/* The first of the lane's rows of a band, in the item. */
+/* The number, in the item, of the lane's first row of a band. */
 FK_DEVICE fk_u32 fk_forward_row(fk_u32 band) {
     return ((fk_warp() - FK_F_WARP) * FK_F_BANDS + band) * 16 + fk_lane() / 4;
 }
 
+/* Reads the running state of the item's rows, or begins a new one on the first visit. */
 FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
@@ -50,7 +51,7 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
             fk_u64 token = (fk_u64)item->block_token + row;
             x->m[b][half] = there ? fk_load(fk_row(p, m, token, head, 4)) : -fk_infinity();
             x->l[b][half] = there && t == 0 ? fk_load(fk_row(p, l, token, head, 4)) : 0;
-#if FK_FORWARD_SM90 /* with one test of all it compiles sooner; on mma.sync that takes registers */
+#if FK_FORWARD_SM90 /* one test for all numbers compiles faster; on mma.sync it would take registers */
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++) x->o[b][j][half * 2] = x->o[b][j][half * 2 + 1] = 0;
             if (!there) continue;
@@ -69,12 +70,13 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
         }
 }
 
+/* Writes the running state, or on the last visit O and LSE. */
 FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
     fk_u32 t = fk_lane() % 4 * 2;
     float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
-    FK_F_EACH /* of the lane's rows: the first is written, then the others move up */
+    FK_F_EACH /* row of the lane: write the first, then move the others up, so that registers have constant numbers */
     for (fk_u32 i = 0; i < FK_F_BANDS * 2; i++) {
         fk_u32 row = fk_forward_row(0) + i * 8;
         float most = x->m[0][0], sum = x->l[0][0], factor = 1;
@@ -97,7 +99,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             }
             factor = sum == 0 ? 0 : factor / sum;
             fk_u64 token = item->token + row;
-            if (t == 0) /* of a row that sees nothing exactly the sink */
+            if (t == 0) /* the LSE of a row that sees no key is exactly the sink */
                 fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
@@ -120,10 +122,10 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     }
 }
 
-/* Whether all pairs of a step count: then nothing looks which. keys: how many of the step there are. */
+/* Do all pairs of a step count? Then no mask is looked at. keys: how many keys the step has. */
 FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run->cls == FK_FULL && keys == FK_F_STEP; }
 
-/* Which pairs of a step count that is not whole. */
+/* Finds out which pairs count, in a step that is not whole. */
 FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at, fk_u32 keys,
                                 fk_u32 head, fk_u64 *counting) {
     FK_UNROLL
@@ -132,7 +134,7 @@ FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, cons
                                   run->position + at + fk_lane() % 4 * 2, keys, head);
 }
 
-/* Products of rows become scores in log2 units, -inf where a pair does not count. */
+/* Makes scores in log2 units of the products q k; those of pairs that do not count become -inf. */
 FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk_row_item *item, const fk_key_run *run,
                                  fk_u32 at, int whole, const fk_u64 *counting, fk_u32 head,
                                  float (*s)[FK_F_COLUMNS][4]) {
@@ -152,7 +154,7 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
 #endif
             }
     if (whole) return;
-    float none = -fk_infinity(); /* a primitive within the loop would make branches of its selections */
+    float none = -fk_infinity(); /* outside the loop: a primitive inside would turn its selections into branches */
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -162,7 +164,7 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
                 s[b][j][i] = fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2) ? s[b][j][i] : none;
 }
 
-/* One step of the softmax: s becomes P; m and l follow; O is to be multiplied by `factor`. */
+/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. */
 FK_DEVICE void fk_forward_softmax(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2]) {
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
@@ -188,7 +190,8 @@ FK_DEVICE void fk_forward_softmax(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *
         }
 }
 
-/* O by its factors, and P in the type: out[b] + 4 j is A of columns 16 j .. 16 j + 15. */
+/* Multiplies O by its factors, and packs P in the input type: out[b] + 4 j is the fragment A of columns 16 j .. 16 j
+ * + 15. */
 FK_DEVICE void fk_forward_weigh(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2],
                                 fk_u32 (*out)[FK_F_COLUMNS * 2]) {
     FK_UNROLL

@@ -1,21 +1,28 @@
-/* forward_sm90.h: the forward pass on sm_90a, head_dim 64, 128, 256.
+/* forward_sm90.h: the forward pass for sm_90a, head_dim 64, 128 and 256.
  *
- * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, whose rows the maps know; a
- *           state slot that an earlier visit wrote, unless this is the first.
- * Gives:    the running state of the item's rows and a query head, or on the last visit O and LSE.
- * Grid:     any number of blocks; item_count * head_count * group pieces of work, which blocks take one after another.
- * Threads:  the first warpgroup, the producer, brings tiles; two consumers have 64 rows each.
- * Shared:   Q, two stages of K, two of V, barriers.
- * Source:   FlashAttention-3's pipeline; the online softmax of Milakov and Gimelshein.
+ * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, which the maps
+ *           describe; a state slot that an earlier visit wrote, unless this is the first visit.
+ * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
+ * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, and block i does pieces
+ *           i, i + blocks, ...
+ * Threads:  three warpgroups. The first is the producer and brings tiles. The other two are consumers and have 64
+ *           rows each.
+ * Shared:   Q, two stages of K, two of V, and barriers.
+ * Source:   the pipeline of FlashAttention-3; the online softmax of Milakov and Gimelshein.
  *
- * A tile is brought by boxes of the copy engine as far as a run has them whole. The rest is gathered by the producer's
- * threads and filled with zeros: nothing beyond a run is read, and what P = 0 meets is 0.
- * With FK_OVERLAP the products of rows of a step begin before, and those with V of the step before run beside, its softmax.
- * With FK_TURNS the consumers begin their products in turn, so that the one's softmax is beside the other's products.
- * Numbers count over all items: the n-th K, or V, is in stage n % 2, and fills it for the (n / 2)-th time.
+ * The copy engine brings a tile in boxes of 64 rows, as many as lie wholly in the run. The producer's threads copy
+ * the rows behind the last whole box and fill the tile with zeros. So nothing beyond the run is read, and where P is
+ * 0 it is multiplied with 0.
+ *
+ * With FK_OVERLAP, a step begins its products with K and right behind them the products with V of the step before; the
+ * latter run beside the softmax of this step. With FK_TURNS, the two consumers begin their products in turn, so that
+ * one computes its softmax while the matrix unit works for the other.
+ *
+ * Numbers of tiles count over all items of the block: the n-th K, or V, is in stage n % 2, and is the (n / 2)-th
+ * filling of it.
  */
 #ifndef FK_OVERLAP
-#define FK_OVERLAP !(FK_HEAD_DIM > 128 && FK_HAS_SCORE) /* there it would spill */
+#define FK_OVERLAP !(FK_HEAD_DIM > 128 && FK_HAS_SCORE) /* with these two it would spill registers */
 #endif
 #ifndef FK_TURNS
 #define FK_TURNS 1
@@ -28,8 +35,9 @@
 #define FK_F_GATHER FK_PRODUCT(fk_product_registers_, FK_HEAD_DIM)
 enum {
     FK_F_TILE = FK_TILE_BYTES(FK_F_STEP, FK_HEAD_DIM),
+    /* Barriers in shared memory: a stage of K or of V is full, or free; and the same for Q. */
     FK_K_THERE = 0, FK_K_FREE = 2, FK_V_THERE = 4, FK_V_FREE = 6, FK_Q_THERE = 8, FK_Q_FREE = 9, FK_F_BARRIERS = 10,
-    FK_PRODUCERS = 1, FK_FIRST_TURN = 2 /* of barriers for some threads: the producer's; 2 and 3, the consumers' */
+    FK_PRODUCERS = 1, FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
 };
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -38,25 +46,26 @@ FK_DEVICE fk_u32 fk_forward_k(fk_u32 n) { return fk_shared() + FK_TILE_BYTES(FK_
 FK_DEVICE fk_u32 fk_forward_v(fk_u32 n) { return fk_forward_k(n) + 2 * FK_F_TILE; }
 FK_DEVICE fk_u32 fk_forward_barrier(fk_u32 i) { return fk_shared() + FK_FORWARD_SM90_TILES(FK_HEAD_DIM) + i * 8; }
 
-/* The n-th filling of a stage: until it is there, by a consumer; until the one before it has been read, by the producer. */
+/* A consumer waits for the n-th filling of a stage. The producer waits until consumers have read the filling before
+ * it. */
 FK_DEVICE void fk_forward_await(fk_u32 there, fk_u32 n) { fk_barrier_wait(fk_forward_barrier(there + n % 2), n / 2 % 2); }
 FK_DEVICE void fk_forward_await_free(fk_u32 free, fk_u32 n) {
     if (n >= 2) fk_barrier_wait(fk_forward_barrier(free + n % 2), (n / 2 - 1) % 2);
 }
-/* A warp has read it. */
+/* A warp says that it has read a stage. */
 FK_DEVICE void fk_forward_leave(fk_u32 barrier) {
     if (fk_lane() == 0) fk_barrier_arrive(fk_forward_barrier(barrier));
 }
 
 /* --- the producer ------------------------------------------------------------------------------------------------- */
 
-/* The n-th tile of K or of V: a step of a run. All its threads. */
+/* Brings the n-th tile of K or of V, which is one step of a run. All threads of the producer call it. */
 FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *run, fk_u32 at, fk_u32 v, fk_u32 kv_head,
                                 fk_u32 n) {
     const fk_launch *p = &maps->launch;
     fk_u32 there = v ? FK_V_THERE : FK_K_THERE, free = v ? FK_V_FREE : FK_K_FREE;
     fk_u32 barrier = fk_forward_barrier(there + n % 2), tile = v ? fk_forward_v(n) : fk_forward_k(n);
-    fk_u32 keys = run->count - at, whole = keys < FK_F_STEP ? keys / FK_BOX * FK_BOX : FK_F_STEP; /* rows of whole boxes */
+    fk_u32 keys = run->count - at, whole = keys < FK_F_STEP ? keys / FK_BOX * FK_BOX : FK_F_STEP; /* rows in whole boxes */
     if (fk_thread() == 0) {
         const fk_map *map = run->place == FK_MOVED ? &maps->moved : v ? &maps->v : &maps->k;
         fk_forward_await_free(free, n);
@@ -65,7 +74,7 @@ FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *ru
     }
     if (whole < FK_F_STEP) {
         fk_u64 from = p->arena + (v ? run->v : run->k) + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
-        fk_sync_some(FK_PRODUCERS, 128); /* the stage is free */
+        fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found the stage free */
         fk_tile_gather_from(tile, FK_F_STEP, whole, fk_thread(), 128, from, fk_k_stride(p), keys);
         fk_copy_wait();
         fk_fence_async();
@@ -74,7 +83,8 @@ FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *ru
     if (fk_thread() == 0) fk_barrier_arrive(barrier);
 }
 
-/* What one item needs, in the order in which consumers do: the first K, then K of a step before V of the one before it. */
+/* Brings all tiles of an item, in the order in which consumers need them: the first K; then always the K of a step
+ * before the V of the step before it. */
 FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 items,
                                   fk_u32 *n) {
     const fk_launch *p = &maps->launch;
@@ -100,7 +110,8 @@ FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item 
 
 /* --- the consumers ------------------------------------------------------------------------------------------------ */
 
-/* A consumer's turn to begin products, and the other's. Of threads 256: those who wait and those who let them. */
+/* A consumer waits for its turn to begin products, and gives the turn to the other. Both barriers are of 256 threads:
+ * those of the consumer that waits and those of the one that lets it go on. */
 FK_DEVICE void fk_forward_take_turn(fk_u32 consumer) {
     if (FK_TURNS) fk_sync_some(FK_FIRST_TURN + consumer, 256);
 }
@@ -108,7 +119,7 @@ FK_DEVICE void fk_forward_pass_turn(fk_u32 consumer) {
     if (FK_TURNS) fk_arrive_some(FK_FIRST_TURN + 1 - consumer, 256);
 }
 
-/* s = Q K, of the n-th K; begun. */
+/* Begins s = Q K with the n-th K. */
 FK_DEVICE void fk_forward_begin_scores(fk_u32 consumer, fk_u32 n, float *s) {
     fk_u32 k_tile = fk_uniform(fk_forward_k(n)), q_tile = fk_uniform(fk_shared() + consumer * 64 * FK_TILE_ROW);
     FK_UNROLL
@@ -116,7 +127,7 @@ FK_DEVICE void fk_forward_begin_scores(fk_u32 consumer, fk_u32 n, float *s) {
         FK_F_PRODUCT(s, fk_by_rows(q_tile, FK_ROWS, 0, i), fk_by_rows(k_tile, FK_F_STEP, 0, i), i != 0);
     fk_products_end();
 }
-/* O += P V, of the n-th V; begun. */
+/* Begins O += P V with the n-th V. */
 FK_DEVICE void fk_forward_begin_gather(fk_u32 n, float *o, const fk_u32 *weights) {
     fk_u32 v_tile = fk_uniform(fk_forward_v(n));
     FK_UNROLL
@@ -125,7 +136,7 @@ FK_DEVICE void fk_forward_begin_gather(fk_u32 n, float *o, const fk_u32 *weights
     fk_products_end();
 }
 
-/* What a consumer does an item with, and where it is. */
+/* What a consumer knows of its item, and where it is in it. n: the number of the current tile of K. */
 typedef struct fk_forward_side {
     const fk_launch *p;
     const fk_row_item *item;
@@ -135,7 +146,7 @@ typedef struct fk_forward_side {
     fk_step step;
 } fk_forward_side;
 
-/* A step, as what follows needs it. */
+/* The keys of one step. */
 typedef struct fk_forward_keys {
     const fk_key_run *run;
     fk_u32 at, keys;
@@ -143,6 +154,7 @@ typedef struct fk_forward_keys {
     fk_u64 counting[1];
 } fk_forward_keys;
 
+/* Finds the keys of the current step. */
 FK_DEVICE void fk_forward_see(const fk_forward_side *c, fk_forward_keys *k) {
     k->run = c->runs + c->step.run;
     k->at = c->step.at;
@@ -150,11 +162,13 @@ FK_DEVICE void fk_forward_see(const fk_forward_side *c, fk_forward_keys *k) {
     k->whole = fk_forward_whole(k->run, k->keys);
     k->counting[0] = 0;
 }
+/* Looks which pairs count, if some may not. */
 FK_DEVICE void fk_forward_count_keys(const fk_forward_side *c, fk_forward_keys *k) {
     if (!k->whole) fk_forward_count(&c->env, c->item, k->run, k->at, k->keys, c->head, k->counting);
 }
 
-/* The scores have come: K may go, and Q after the last; they become P, which O does not know of yet. */
+/* The products with K have ended: frees K, and after the last step Q, and turns the products into P. O is not updated
+ * yet. */
 FK_DEVICE void fk_forward_judge(const fk_forward_side *c, const fk_forward_keys *k, int more, float (*s)[FK_F_COLUMNS][4],
                                 fk_forward_rows *x, float (*factor)[2]) {
     fk_forward_leave(FK_K_FREE + c->n % 2);
@@ -163,7 +177,7 @@ FK_DEVICE void fk_forward_judge(const fk_forward_side *c, const fk_forward_keys 
     fk_forward_softmax(s, x, factor);
 }
 
-/* O += P V of the step before c->n; then V may go. */
+/* O += P V of the step before c->n; then frees V. */
 FK_DEVICE void fk_forward_finish(const fk_forward_side *c, float *o, const fk_u32 *weights) {
     fk_forward_await(FK_V_THERE, c->n - 1);
     fk_products_begin();
@@ -173,8 +187,9 @@ FK_DEVICE void fk_forward_finish(const fk_forward_side *c, float *o, const fk_u3
     fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
 }
 
-/* All steps of an item: O, m, l. K of the next step is waited for between a softmax and the end of the products beside it:
- * as good a place as any, and a compiler that sees nothing there has been seen to wait for the products first. */
+/* All steps of an item: computes O, m and l. It waits for the K of the next step between a softmax and the end of the
+ * products beside it. Any place would do there; but if nothing stands between them, nvcc moves the wait for the
+ * products up, before the softmax. */
 FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
     float s[1][FK_F_COLUMNS][4], factor[1][2], *scores = &s[0][0][0], *o = &x->o[0][0][0];
     fk_u32 weights[1][FK_F_COLUMNS * 2];
@@ -224,13 +239,14 @@ FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
     fk_forward_finish(c, o, weights[0]);
 }
 
-/* A warp has read what it has only waited for: all its lanes have, before one says so. */
+/* A warp frees a stage that it did not read. fk_uniform makes sure that all its lanes have waited for the stage
+ * before one frees it. */
 FK_DEVICE void fk_forward_leave_unread(fk_u32 barrier) {
     fk_uniform(barrier);
     fk_forward_leave(barrier);
 }
 
-/* A consumer without rows lets its stages go, as they come. */
+/* A consumer without rows frees the stages as they come. */
 FK_DEVICE void fk_forward_skip(fk_forward_side *c) {
     fk_forward_leave_unread(FK_Q_FREE);
     for (int more = 1; more; c->n++) {
@@ -244,7 +260,7 @@ FK_DEVICE void fk_forward_skip(fk_forward_side *c) {
     }
 }
 
-/* One item and head; `items`: of those with keys before it. */
+/* Does one item and head. `items`: how many items with keys this block had before. */
 FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_u32 consumer, fk_u32 items,
                                   fk_u32 *n) {
     int idle = consumer * 64 >= item->count;
@@ -273,7 +289,9 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count * p->group, work = p->item_count * heads, group = fk_thread() / 128, n = 0, items = 0;
     if (fk_thread() == 0) {
-        for (fk_u32 i = 0; i < FK_F_BARRIERS; i++) /* there: the copy engine, and the producer; free: warps of consumers */
+        /* K and V are full when the copy engine and the producer have arrived, Q when the copy engine has; a stage is
+         * free when all eight warps of the consumers have left it. */
+        for (fk_u32 i = 0; i < FK_F_BARRIERS; i++)
             fk_barrier_open(fk_forward_barrier(i), i < FK_K_FREE || i / 2 == FK_V_THERE / 2 ? 2 : i == FK_Q_THERE ? 1 : 8);
         fk_barrier_fence();
     }
@@ -292,6 +310,6 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
             fk_forward_consume(p, item, p->first_head * p->group + i % heads, group - 1, items, &n);
             items += item->runs != 0;
         }
-        if (group == 1) fk_forward_take_turn(0); /* the other's last */
+        if (group == 1) fk_forward_take_turn(0); /* the turn that the other passed last */
     }
 }

@@ -1,7 +1,7 @@
-/* prim_ptx.h: the primitives as PTX, for NVRTC: sm_80 and later, no header.
+/* prim_ptx.h: the primitives of prim.h as PTX, for NVRTC, sm_80 and later, without any header.
  *
- * volatile and "memory" where an instruction orders or writes memory; the arithmetic ones may be moved as the compiler
- * likes.
+ * An instruction that orders or writes memory is volatile and clobbers "memory", so that the compiler leaves it where
+ * it is. Arithmetic ones are neither, so that the compiler may move them.
  */
 #ifndef FK_PRIM_PTX_H
 #define FK_PRIM_PTX_H
@@ -9,7 +9,7 @@
 #define FK_KERNEL(name, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name
 #define FK_PARAMETER const __grid_constant__
 #define FK_UNROLL _Pragma("unroll")
-#define FK_UNROLL_SOME _Pragma("unroll 2") /* enough to hide latency; more only takes registers */
+#define FK_UNROLL_SOME _Pragma("unroll 2") /* twice hides the latency; more would only take registers */
 #define FK_ROLL _Pragma("unroll 1")
 
 FK_DEVICE fk_u32 fk_thread(void) { return threadIdx.x; }
@@ -65,7 +65,7 @@ FK_DEVICE void fk_store_host_bits(fk_u64 to, fk_u32 x) {
 }
 
 FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
-#if __CUDA_ARCH__ >= 900 /* two numbers in one instruction; before, one each */
+#if __CUDA_ARCH__ >= 900 /* one instruction adds two numbers; older devices need one for each */
     asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
 #else
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(a) : "memory");

@@ -1,4 +1,5 @@
-/* prim_sm90_ptx.h: the primitives of prim_sm90.h as PTX, for NVRTC: sm_90a, no header. After prim_ptx.h. */
+/* prim_sm90_ptx.h: the primitives of prim_sm90.h as PTX, for NVRTC, sm_90a, without any header. It comes after
+ * prim_ptx.h. */
 #ifndef FK_PRIM_SM90_PTX_H
 #define FK_PRIM_SM90_PTX_H
 
@@ -53,7 +54,8 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
 #define fk_registers_down(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 " #n ";")
 #define fk_registers_up(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 " #n ";")
 
-/* The accumulators of a product of n columns: their numbers among the operands, and the list of them. */
+/* The accumulators of a product of n columns: FK_NAMES_n are their names in the instruction, FK_SUMS_OF_n the
+ * operands. */
 #define FK_NAMES_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define FK_NAMES_64 \
@@ -81,7 +83,8 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
 #define FK_SUMS_OF_128 FK_SUMS_64(0)
 #define FK_SUMS_OF_256 FK_SUMS_64(0), FK_SUMS_64(64)
 
-/* Those of n columns and a type, `ptx` there; o0 ... o5: the numbers of the operands behind them. */
+/* Defines the products of n columns and one type, which PTX calls `ptx`. o0 ... o5 are the numbers of the operands
+ * behind the accumulators. */
 #define FK_PRODUCT_OF_TILES(name, n, ptx, o0, o1, o2, turns)                                                           \
     FK_DEVICE void name(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                                    \
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o2 ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx \

@@ -1,11 +1,12 @@
-/* support.h: what a pass needs beside attention: what outputs are at the start, delta, sums, and outputs in their type.
+/* support.h: the small kernels that a pass needs beside attention.
  *
- * Requires: common.h; numbers that lie next to each other, of an even count. Gives: what each kernel says.
- * Grid:     any number of blocks of FK_SUPPORT_THREADS; no number is touched by two threads.
- * Cost:     a reading and a writing of everything.
+ * Requires: common.h; arrays of an even count of numbers that lie next to each other.
+ * Gives:    what each kernel's comment says.
+ * Grid:     any number of blocks of FK_SUPPORT_THREADS. No two threads touch the same number.
+ * Cost:     everything is read once and written once.
  */
 
-/* The LSE of rows that have seen nothing: the head's sink. count: rows times heads. */
+/* Sets each LSE to the sink of its head, which is right for a row that sees no key. count: rows times heads. */
 FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
@@ -14,7 +15,7 @@ FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
         fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4));
 }
 
-/* delta = sum(dO * O), a warp a row. count: rows times heads; from: O, other: dO. */
+/* delta = sum(dO * O) over the numbers of a row, one warp a row. count: rows times heads; from: O; other: dO. */
 FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
@@ -33,7 +34,7 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* to += from; count numbers. */
+/* to += from, for `count` numbers. */
 FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
@@ -46,7 +47,7 @@ FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* to = from, rounded to the input type; count numbers. */
+/* to = from, rounded to the input type, for `count` numbers. */
 FK_KERNEL(fk_round, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);

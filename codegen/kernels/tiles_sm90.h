@@ -1,15 +1,17 @@
-/* tiles_sm90.h: tiles in shared memory as the copy engine leaves them and products take them.
+/* tiles_sm90.h: tiles in shared memory in the layout that the copy engine writes and the products of sm_90a read.
  *
- * A tile is `rows` rows (a multiple of 8) of FK_HEAD_DIM numbers, as boxes of 64 columns behind each other: row r of box b
- * is the 128 bytes at (b * rows + r) * 128, of which chunk c of 16 bytes lies at c ^ r % 8. It begins at a multiple of 1024.
- * Source: the PTX manual's matrix descriptors, 128-byte swizzle.
+ * A tile is `rows` rows (a multiple of 8) of FK_HEAD_DIM numbers. It is stored as boxes of 64 columns, one behind the
+ * other. Row r of box b is the 128 bytes at (b * rows + r) * 128, and its chunk c of 16 bytes lies at place c ^ r %
+ * 8. A tile begins at a multiple of 1024.
+ * Source: matrix descriptors in the PTX manual, 128-byte swizzle.
  */
 #ifndef FK_TILES_SM90_H
 #define FK_TILES_SM90_H
 
 enum { FK_TILE_ROW = 128, FK_BOXES = FK_HEAD_DIM / FK_BOX };
 
-/* The product of the type with n columns, n a literal or a macro of one: fk_product_64_bf16 is FK_PRODUCT(fk_product_, 64). */
+/* The name of the product with n columns for the input type: FK_PRODUCT(fk_product_, 64) is fk_product_64_bf16, say.
+ * n is a literal, or a macro that is one. */
 #define FK_JOIN(a, b, c) a##b##c
 #define FK_JOIN_VALUES(a, b, c) FK_JOIN(a, b, c)
 #if FK_BF16
@@ -18,24 +20,24 @@ enum { FK_TILE_ROW = 128, FK_BOXES = FK_HEAD_DIM / FK_BOX };
 #define FK_PRODUCT(kind, n) FK_JOIN_VALUES(kind, n, _fp16)
 #endif
 
-/* What a product takes: where it begins, `offset` bytes behind a tile's beginning, `lead` bytes from one 64 numbers of a row
- * to the next, 1024 from eight rows to the next, 128-byte swizzle. The low word is one sum, so that neighbours differ by a
- * constant. */
+/* The descriptor of an operand that begins `offset` bytes behind the beginning of a tile. `lead` is how many bytes
+ * there are from 64 numbers of a row to the next 64; from eight rows to the next eight there are 1024. The low word
+ * is a single sum, so that descriptors of one tile differ by a constant and the compiler need not compute each. */
 FK_DEVICE fk_u64 fk_operand(fk_u32 tile, fk_u32 offset, fk_u32 lead) {
     fk_u32 low = (tile >> 4 | lead >> 4 << 16) + (offset >> 4);
     return (fk_u64)((fk_u32)1 << 30 | 1024 >> 4) << 32 | low;
 }
-/* Rows from `row` on (a multiple of 8), numbers 16 step .. 16 step + 15 of each: the depth side by side. */
+/* Rows from `row` on (a multiple of 8), numbers 16 step .. 16 step + 15 of each: the depth lies side by side. */
 FK_DEVICE fk_u64 fk_by_rows(fk_u32 tile, fk_u32 rows, fk_u32 row, fk_u32 step) {
     return fk_operand(tile + row * FK_TILE_ROW, step / 4 * rows * FK_TILE_ROW + step % 4 * 32, 16);
 }
-/* Rows 16 step .. 16 step + 15, columns from 64 box on: the depth is the rows. */
+/* Rows 16 step .. 16 step + 15, columns from 64 box on: the rows are the depth. */
 FK_DEVICE fk_u64 fk_by_columns(fk_u32 tile, fk_u32 rows, fk_u32 step, fk_u32 box) {
     return fk_operand(tile, (box * rows + step * 16) * FK_TILE_ROW, rows * FK_TILE_ROW);
 }
 
-/* Asks the copy engine for `count` rows (a multiple of FK_BOX) of a head, from `row` on. Bytes: count * FK_HEAD_DIM * 2,
- * which the barrier must be told to expect. One thread. */
+/* Lets the copy engine bring `count` rows (a multiple of FK_BOX) of a head, from `row` on. The barrier must be told
+ * to expect count * FK_HEAD_DIM * 2 bytes. One thread calls it. */
 FK_DEVICE void fk_tile_fetch(fk_u32 tile, fk_u32 rows, fk_u32 count, const fk_map *map, fk_u32 head, fk_u32 row,
                              fk_u32 barrier) {
     FK_ROLL
@@ -44,8 +46,9 @@ FK_DEVICE void fk_tile_fetch(fk_u32 tile, fk_u32 rows, fk_u32 count, const fk_ma
         for (fk_u32 r = 0; r < count; r += FK_BOX)
             fk_tensor_copy(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, head, row + r, barrier);
 }
-/* Rows `first` and on, by `threads` threads, this one `thread` of them, where only `there` of the rows may be read: the others
- * become 0. Then each waits for its copies (fk_copy_wait), and fences (fk_fence_async), before it says that they are there. */
+/* Copies rows from `first` on with `threads` threads, of which this is number `thread`. Only the first `there` rows
+ * of the tile may be read; the others become 0. Afterwards each thread waits for its copies (fk_copy_wait) and fences
+ * (fk_fence_async) before it tells others that the rows are there. */
 FK_DEVICE void fk_tile_gather_from(fk_u32 tile, fk_u32 rows, fk_u32 first, fk_u32 thread, fk_u32 threads, fk_u64 from,
                                    fk_u64 stride, fk_u32 there) {
     FK_ROLL
@@ -55,6 +58,7 @@ FK_DEVICE void fk_tile_gather_from(fk_u32 tile, fk_u32 rows, fk_u32 first, fk_u3
         fk_copy(to, row < there ? from + row * stride + chunk * 16 : from, row < there ? 16 : 0);
     }
 }
+/* The same for a whole tile. */
 FK_DEVICE void fk_tile_gather(fk_u32 tile, fk_u32 rows, fk_u32 thread, fk_u32 threads, fk_u64 from, fk_u64 stride,
                               fk_u32 there) {
     fk_tile_gather_from(tile, rows, 0, thread, threads, from, stride, there);

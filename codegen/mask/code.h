@@ -171,6 +171,11 @@ size_t mc_row_scratch(mc_code code);
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out);
 
+/* How many elements of a tile a mask allows: of `rows` rows from q0 on and `keys` keys (at most MC_ROW) from k0 on.
+ * `scratch` as for mc_eval_row; what does not depend on q is computed once for all rows. */
+uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
+                       int64_t *scratch);
+
 /* A score at one element, in double. `scratch` has code.count int64. */
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch);
 /* A row of a score, in float: out[i] for (q, k0 + i) and s[i]; out may be s. `scratch` as for mc_eval_row. Bits do not

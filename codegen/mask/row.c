@@ -194,8 +194,20 @@ FCP_CLONES static void load_reals(const rows *r, const mc_node *node, float *res
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
 
-/* x / b and x % b for one b: by shifts for powers of two, in 32 bits where everything fits. */
-static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
+/* Whole numbers in [0, 2^31) by a whole d in (1, 2^31): x / d is x * by >> shift, exactly. Method: Granlund and
+ * Montgomery, Division by invariant integers using multiplication (1994). */
+typedef struct divisor {
+    uint32_t by;
+    int shift;
+} divisor;
+
+static divisor divisor_of(uint32_t d) {
+    const int bits = 32 - __builtin_clz(d - 1); /* 2^(bits - 1) < d <= 2^bits */
+    return (divisor){(uint32_t)(((uint64_t)1 << (31 + bits)) / d + 1), 31 + bits};
+}
+
+/* x / b, or x % b where `rest`, for one b: by shifts for powers of two, by a product where everything fits 31 bits. */
+FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
     if (b > 0 && (b & (b - 1)) == 0) {
         int shift = __builtin_ctzll((uint64_t)b);
         if (rest)
@@ -205,19 +217,58 @@ static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool r
         return;
     }
     uint64_t all = b > 0 ? (uint64_t)b : UINT64_MAX;
-    for (uint32_t j = 0; j < width; j++) all |= (uint64_t)x[j];
-    if (all <= UINT32_MAX) {
-        uint32_t d = (uint32_t)b;
+    uint32_t narrow[MC_ROW];
+    for (uint32_t j = 0; j < width; j++) {
+        all |= (uint64_t)x[j];
+        narrow[j] = (uint32_t)x[j];
+    }
+    if (all <= INT32_MAX) {
+        const divisor d = divisor_of((uint32_t)b);
+        const uint32_t by = d.by, divide = (uint32_t)b;
+        const int shift = d.shift;
         if (rest)
-            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] % d;
+            for (uint32_t j = 0; j < width; j++) {
+                const uint32_t quotient = (uint32_t)(((uint64_t)narrow[j] * by) >> shift);
+                out[j] = narrow[j] - quotient * divide;
+            }
         else
-            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)x[j] / d;
+            for (uint32_t j = 0; j < width; j++) out[j] = (uint32_t)(((uint64_t)narrow[j] * by) >> shift);
         return;
     }
     if (rest)
         for (uint32_t j = 0; j < width; j++) out[j] = mc_mod(x[j], b);
     else
         for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
+}
+
+/* The same of a line that nowhere wraps, b > 0: LANES neighbours at a time, each a fixed step from the LANES before, so
+ * that there is nothing to divide: the rests move by one number less than b, and where they pass b, quotients by one
+ * more. For b up to DIVISOR_MAX. */
+enum { LANES = 8 };
+#define DIVISOR_MAX (INT64_MAX / 2)
+typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
+
+FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t width, bool rest, int64_t *out) {
+    const int64_t more = mc_div(step, b), by = mc_mod(step, b);
+    int64_t quotient = mc_div(first, b), left = mc_mod(first, b), quotient_ahead = 0, left_ahead = 0;
+    lane_vector quotients, rests;
+    for (int l = 0; l < LANES; l++) {
+        quotients[l] = quotient;
+        rests[l] = left;
+        left += by;
+        quotient += more + (left >= b);
+        left -= left >= b ? b : 0;
+        left_ahead += by;
+        quotient_ahead += more + (left_ahead >= b);
+        left_ahead -= left_ahead >= b ? b : 0;
+    }
+    for (uint32_t j = 0; j < width; j += LANES) { /* a vector has room for all MC_ROW numbers */
+        memcpy(out + j, rest ? &rests : &quotients, sizeof rests);
+        const lane_vector next = rests + left_ahead, past = next - b;
+        const lane_vector below = past < 0; /* -1 where it is */
+        rests = (next & below) | (past & ~below);
+        quotients += quotient_ahead + 1 + below;
+    }
 }
 
 /* Is the node a line, from lines and what is flat? Then it is set. */
@@ -258,9 +309,16 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
         ROW(p[j] ? x[j] : y[j])
         return;
     }
+    const bool divides = (node->op == MC_DIV || node->op == MC_MOD) && r->state[node->b] == FLAT;
+    const int64_t by = divides ? r->scratch[node->b] : 0;
+    int64_t first, last;
+    if (by > 0 && by <= DIVISOR_MAX && is_line(r, node->a) && ends_of(r, node->a, &first, &last)) {
+        div_line(first, step_of(r, node->a), by, width, node->op == MC_MOD, to);
+        return;
+    }
     const int64_t *restrict x = int_vector(r, node->a, 0);
-    if ((node->op == MC_DIV || node->op == MC_MOD) && r->state[node->b] == FLAT) {
-        div_row(x, r->scratch[node->b], width, node->op == MC_MOD, to);
+    if (divides) {
+        div_row(x, by, width, node->op == MC_MOD, to);
         return;
     }
     if (node->op == MC_NEG) {
@@ -429,6 +487,30 @@ void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_
     r.at.k = k0;
     eval_nodes(&r, OF_TILE, OF_ROWS);
     memcpy(out, bool_vector(&r, root, 0), r.width);
+}
+
+FCP_CLONES static uint64_t count_bytes(const uint8_t *x, uint32_t width) {
+    uint32_t sum = 0;
+    for (uint32_t j = 0; j < width; j++) sum += x[j];
+    return sum;
+}
+
+uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
+                       int64_t h, int64_t *scratch) {
+    rows r = begin(code, env, h, scratch);
+    const uint32_t root = code.count - 1;
+    uint64_t sum = 0;
+    r.width = keys > MC_ROW ? MC_ROW : keys;
+    r.at.k = k0;
+    eval_nodes(&r, OF_TILE, OF_TILE);
+    eval_nodes(&r, OF_KEYS, OF_KEYS);
+    for (uint32_t i = 0; i < row_count; i++) {
+        r.at.q = wrap_add(q0, i);
+        eval_nodes(&r, OF_ROWS, OF_ROWS);
+        if (r.state[root] == FLAT) sum += r.scratch[root] ? r.width : 0;
+        else sum += count_bytes(bool_place(&r, root), r.width);
+    }
+    return sum;
 }
 
 FCP_CLONES static void times(const float *x, float factor, uint32_t width, float *out) {

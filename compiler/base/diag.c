@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "compiler/base/arena.h"
-#include "compiler/fcpc.h"
-#include "compiler/sema/program.h"
 #include "compiler/base/text.h"
+#include "compiler/fcpc.h"
 
 enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, NAME_LIMIT = 48 };
 
@@ -49,7 +48,6 @@ struct fcpc_diagnostics {
     diagnostic kept[KEPT];
     size_t count, errors, warnings, hidden;
     diagnostic *newest; /* NULL: the newest was not kept */
-    fcp_code first;
 };
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
@@ -87,8 +85,8 @@ static void add(diags *d, bool warning, fcp_code code, span at, const char *form
         const diagnostic *k = &d->kept[i];
         if (k->warning == warning && k->code == code && same_span(k->at, at) && at.source != UINT32_MAX) return;
     }
-    if (!warning && !d->errors++) d->first = code;
     if (warning) d->warnings++;
+    else d->errors++;
     if ((warning ? d->warnings > DIAG_MAX_WARNINGS : d->errors > DIAG_MAX_ERRORS)) {
         d->hidden++;
         return;
@@ -171,7 +169,12 @@ void diag_hint(diags *d, const char *format, ...) {
 }
 
 size_t diag_errors(const diags *d) { return d->errors; }
-fcp_code diag_first_code(const diags *d) { return d->first; }
+fcp_code diag_code_since(const diags *d, size_t count) {
+    for (size_t i = count; i < d->count; i++)
+        if (!d->kept[i].warning) return d->kept[i].code;
+    return count ? diag_code_since(d, 0) : FCP_OK;
+}
+fcp_code diag_first_code(const diags *d) { return diag_code_since(d, 0); }
 
 /* --- the nearest name --------------------------------------------------------------------------------------------- */
 
@@ -389,27 +392,4 @@ char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour) {
     for (size_t i = 0; i < d->count; i++) render_one(&out, d, &d->kept[i], colour ? &ansi : &plain);
     if (d->hidden) text_printf(&out, "(%zu more not shown)\n", d->hidden);
     return text_take(&out);
-}
-
-uint32_t program_attach(const fcpc_program *program, diags *d) {
-    uint32_t count = program->source_count;
-    for (uint32_t base = 0; base + count <= d->source_count; base++) {
-        uint32_t same = 0;
-        while (same < count) {
-            const source *s = &d->sources[base + same];
-            const struct program_source *t = &program->sources[same];
-            if (s->size != t->size || strcmp(s->name, t->name) || memcmp(s->text, t->text, t->size)) break;
-            same++;
-        }
-        if (same == count) return base;
-    }
-    uint32_t base = d->source_count;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct program_source *t = &program->sources[i];
-        if (diag_source(d, t->name, t->text, t->size, t->builtin) == UINT32_MAX) {
-            d->source_count = base;
-            return UINT32_MAX - count; /* out of memory: spans point nowhere */
-        }
-    }
-    return base;
 }

@@ -30,6 +30,9 @@ void diag_hint(diags *d, const char *format, ...) __attribute__((format(printf, 
 
 size_t diag_errors(const diags *d);
 fcp_code diag_first_code(const diags *d); /* FCP_OK when there is no error */
+/* The code of the first error that was reported since fcpc_diagnostics_count was `count`. If that error is not kept
+ * (there were too many before it), the code of the very first. */
+fcp_code diag_code_since(const diags *d, size_t count);
 
 /* Where a span begins: the source's name ("": none), line and column, from 1. */
 void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column);

@@ -41,11 +41,12 @@ static bool grow(memo *m) {
     return true;
 }
 
-bool memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash, const uint64_t answer[3]) {
-    if (m->count * 2 >= m->size && !grow(m)) return false;
-    if (words > SIZE_MAX / sizeof *key - 16) return false;
+memo_entry *memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash,
+                     const uint64_t answer[3]) {
+    if (m->count * 2 >= m->size && !grow(m)) return NULL;
+    if (words > SIZE_MAX / sizeof *key - 16) return NULL;
     memo_entry *e = arena_alloc(entries, 1, sizeof *e + words * sizeof *key, _Alignof(memo_entry));
-    if (!e) return false;
+    if (!e) return NULL;
     memcpy(e->answer, answer, sizeof e->answer);
     e->words = words;
     memcpy(e->key, key, words * sizeof *key);
@@ -53,7 +54,7 @@ bool memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_
     while (m->slots[at].entry) at = (at + 1) & (m->size - 1);
     m->slots[at] = (memo_slot){hash, e};
     m->count++;
-    return true;
+    return e;
 }
 
 void memo_free(memo *m) {

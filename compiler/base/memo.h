@@ -24,7 +24,7 @@ typedef struct memo {
 /* A memo is zero-initialised; its entries live in the arena given, its table is malloc'd. */
 uint64_t memo_hash(const int64_t *key, size_t words);
 const memo_entry *memo_find(const memo *m, const int64_t *key, size_t words, uint64_t hash); /* NULL: not there */
-/* Adds a key that is not there. False when out of memory. */
-bool memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash, const uint64_t answer[3]);
+/* Adds a key that is not there; the answer may be changed later. NULL: out of memory. */
+memo_entry *memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash, const uint64_t answer[3]);
 void memo_free(memo *m);
 #endif

@@ -74,6 +74,17 @@ int text_read(text *t, const char *path, size_t most) {
     return why;
 }
 
+const char *text_foreign(const char *bytes, size_t size, size_t *out_at) {
+    *out_at = 0;
+    bool marked = size >= 2 && (!memcmp(bytes, "\xff\xfe", 2) || !memcmp(bytes, "\xfe\xff", 2));
+    bool every_other = size >= 2 && !bytes[0] != !bytes[1]; /* as ASCII characters are in UTF-16 */
+    if (marked || every_other) return "it is UTF-16";
+    const char *zero = memchr(bytes, 0, size);
+    if (!zero) return NULL;
+    *out_at = (size_t)(zero - bytes);
+    return "it holds a NUL byte";
+}
+
 char *text_take(text *t) {
     if (!grow(t, 0)) {
         text_free(t);

@@ -17,6 +17,9 @@ void text_printf(text *t, const char *format, ...) __attribute__((format(printf,
 /* Adds what a file holds until t has `most` + 1 bytes, which says that it is too large. Returns
  * 0, or the errno value of what failed; a failed allocation is in `failed` as always. */
 int text_read(text *t, const char *path, size_t most);
+/* Looks for what shows that bytes are no UTF-8 text: a NUL byte, or UTF-16. Says what it found ("it is UTF-16"),
+ * and where; NULL: nothing. */
+const char *text_foreign(const char *bytes, size_t size, size_t *out_at);
 /* Hands the bytes over, NUL-terminated and malloc'd (caller frees), and empties t. NULL if anything failed. */
 char *text_take(text *t);
 void text_free(text *t);

@@ -84,6 +84,12 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
  * (0 <= *first < period) and every period from there. */
 int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first);
 
+/* The program as mask code, the last node its answer: in the program's box both have the same value at every element, if
+ * the program cannot fault there. Arrays and bands keep their numbers. Writes at most box_code_room(count) nodes and
+ * returns how many. `numbers` has program->count words. */
+size_t box_code_room(uint32_t count);
+uint32_t box_code(const box_program *program, uint32_t *numbers, mc_node *out);
+
 /* The program as words that are equal for two boxes of equal sides exactly when the programs are alike up to the shift
  * of the boxes (but for unlike encodings of one function, which cost only time) and read arrays of the same contents.
  * Writes at most box_key_room(count) words; `offsets` has program->count. Returns the number written. */

@@ -54,6 +54,13 @@ size_t rows_bytes(const rows *r) {
     return sizeof *r + r->node_room * sizeof *r->nodes + r->pool_room * sizeof *r->pool;
 }
 
+uint32_t rows_segments(const rows *r, const box_program *program) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < program->count; i++)
+        if (r->nodes[i].count > most) most = r->nodes[i].count;
+    return most;
+}
+
 /* --- bits ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t low_bits(uint32_t n) { return n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1; }

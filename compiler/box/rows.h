@@ -25,4 +25,6 @@ bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *
  * what was evaluated one by one. False when out of memory. */
 bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int64_t h, uint64_t out[2],
               uint64_t *elements);
+/* The most segments that one integer of the row solved last is in. */
+uint32_t rows_segments(const rows *r, const box_program *program);
 #endif

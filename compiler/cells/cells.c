@@ -212,8 +212,10 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->lanes = lanes_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
+    c->elements = elements_new();
+    c->slot = FCP_NONE;
     if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends ||
-        !c->lanes || !c->key || !c->rows) {
+        !c->lanes || !c->key || !c->rows || !c->elements) {
         cells_free(c);
         return NULL;
     }
@@ -233,6 +235,8 @@ void cells_free(cells *c) {
     lanes_free(c->lanes);
     free(c->key);
     rows_free(c->rows);
+    elements_free(c->elements);
+    free(c->open);
     stack_free(&c->stack);
     free(c->spans);
     arena_free(&c->keys);
@@ -249,6 +253,8 @@ void cells_free(cells *c) {
 }
 
 void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
+void cells_set_threads(cells *c, unsigned threads) { elements_set_threads(c->elements, threads); }
+void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
 
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
@@ -307,7 +313,8 @@ void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
     size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total;
-    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes);
+    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes) + elements_bytes(c->elements);
+    bytes += c->open_room * sizeof *c->open;
     bytes += bands_index_bytes(c->bands);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
     bytes += box_program_size(c->mask.count) + c->mask.count * per_node;

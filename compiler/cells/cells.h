@@ -18,6 +18,13 @@ void cells_free(cells *c);
 /* `stop`, when not NULL, is polled: a non-zero value ends the call under way with FCP_E_INTERRUPTED. */
 void cells_set_stop(cells *c, const volatile int *stop);
 
+/* How many threads may look at pairs one by one, where a mask leaves nothing else: 0, as at first, is as many as there
+ * are processors. Answers do not depend on it. */
+void cells_set_threads(cells *c, unsigned threads);
+/* *done (may be NULL) grows by the pairs that were looked at one by one, while a call is under way, by atomic additions
+ * (other threads may read it). */
+void cells_set_done(cells *c, uint64_t *done);
+
 /* A reachable fault: which node, and one (n, q, k, h) that reaches it. */
 typedef struct cells_fault {
     mc_fault kind; /* MC_OK: none */

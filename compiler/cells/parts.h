@@ -7,6 +7,7 @@
 #include "compiler/box/box.h"
 #include "compiler/box/bands.h"
 #include "compiler/box/lanes.h"
+#include "compiler/cells/elements.h"
 #include "compiler/base/memo.h"
 #include "compiler/box/rows.h"
 #include "compiler/base/stack.h"
@@ -66,6 +67,12 @@ typedef struct shape_slot {
     uint32_t hash, shape; /* shape + 1, or 0 */
 } shape_slot;
 
+/* A cell of which some pairs are queued to be looked at one by one. */
+typedef struct open_cell {
+    uint64_t pairs, area; /* pairs: those known so far */
+    memo_entry *known;    /* where the answer is to be remembered, or NULL */
+} open_cell;
+
 struct cells {
     mc_code mask;
     uint32_t heads; /* 1 if the mask does not name h */
@@ -85,6 +92,14 @@ struct cells {
     uint8_t *depends; /* of the nodes of a program under way */
     lanes *lanes;
     rows *rows;
+    elements *elements;
+    uint64_t *done;     /* pairs looked at one by one, or NULL */
+    uint32_t slot;      /* of the open cell that is being solved; FCP_NONE: its answer is needed at once */
+    open_cell *open;    /* since elements were last counted, */
+    size_t open_count, open_room;
+    uint64_t open_batch;       /* the number of this time */
+    uint32_t dear_nodes, dear_left; /* of the last program whose rows were dear; boxes that are taken to be so too */
+    uint64_t element_cells, element_hits; /* cells of elements asked for; of these known */
     stack stack; /* specialised programs of the boxes under way */
     cells_fault fault;
 
@@ -107,6 +122,7 @@ struct cells {
     size_t entry_count, entry_room;
     fcp_run *row_runs; /* of the shape under way */
     size_t row_run_count, row_run_room;
+    size_t row_run_open; /* the first that may stand for an open cell */
     uint64_t shape_pairs;
 
     fcp_shape_rec *shapes;
@@ -151,6 +167,12 @@ const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, u
 int64_t *cells_keep_words(cells *c, size_t words);
 /* Pairs of a MIXED box of at most a cell, from memory if it was met before. */
 fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
+/* The same, but where elements have to be counted they are only queued: then *out_open is the open cell that will hold
+ * the answer, else FCP_NONE. */
+fcp_code cells_cell_later(cells *c, const box *b, const box_program *p, uint64_t *out, uint32_t *out_open);
+/* Counts what is queued: c->open then has the answers, until cells_close_open, which forgets them. */
+fcp_code cells_count_open(cells *c);
+void cells_close_open(cells *c);
 
 /* How many cells to split a box of more than one off at, in dimension d, for a program that reads arrays: near a place
  * where an array's elements begin another run, if there is one, else in halves. */

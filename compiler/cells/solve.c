@@ -132,9 +132,44 @@ static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, ui
     return FCP_OK;
 }
 
+/* Pairs one by one: now, or queued for the cell that is open. */
+static fcp_code count_elements(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
+    uint64_t area, found;
+    fcp_code code = cells_box_area(b, &area);
+    if (code != FCP_OK) return code;
+    c->stats.elements += area;
+    if (c->slot != FCP_NONE)
+        return elements_add(c->elements, p, c->numbers, b, c->slot) ? FCP_OK : FCP_E_NO_MEMORY;
+    if (!elements_now(c->elements, p, c->numbers, b, &c->env, &found)) return FCP_E_NO_MEMORY;
+    *pairs += found;
+    if (c->done) __atomic_fetch_add(c->done, area, __ATOMIC_RELAXED);
+    return FCP_OK;
+}
+
+enum { SEGMENTS_MANY = 64, DEAR_IN_TURN = 63 };
+
+/* Is it cheaper to look at each pair than to solve rows, because these fall into elements or many segments? The first
+ * row tells; and after a box of which it is true, some more under programs as long are taken to be the same. */
+static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool *out) {
+    uint64_t bits[2], looked_at = 0;
+    *out = false;
+    if (p->loose || !p->on_q || !p->on_k) return FCP_OK;
+    if (c->dear_left && c->dear_nodes == p->count) {
+        c->dear_left--;
+        *out = true;
+        return FCP_OK;
+    }
+    if (!rows_one(c->rows, p, b, b->lo[BOX_Q], b->lo[BOX_H], bits, &looked_at)) return FCP_E_NO_MEMORY;
+    *out = looked_at > 0 || rows_segments(c->rows, p) >= SEGMENTS_MANY;
+    c->dear_nodes = p->count;
+    c->dear_left = *out ? DEAR_IN_TURN : 0;
+    return FCP_OK;
+}
+
 /* Adds the pairs of a MIXED box of at most a cell. */
 static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
     int64_t at;
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     if (p->on_h && box_side(b, BOX_H) > 1)
         return solve_parts(c, b, p, BOX_H, b->lo[BOX_H] + (b->hi[BOX_H] - b->lo[BOX_H]) / 2, depth, pairs);
     if (p->on_q && p->diagonal && !p->loose && !p->placed) return solve_diagonals(c, b, p, pairs);
@@ -163,6 +198,9 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
         if (box_turn(p, b, BOX_Q, &at)) return solve_parts(c, b, p, BOX_Q, at, depth + 1, pairs);
         if (box_turn(p, b, BOX_K, &at)) return solve_parts(c, b, p, BOX_K, at, depth + 1, pairs);
     }
+    bool dear;
+    fcp_code code = rows_are_dear(c, b, p, &dear);
+    if (code != FCP_OK || dear) return code != FCP_OK ? code : count_elements(c, b, p, pairs);
     rows_result r;
     if (!rows_solve(c->rows, p, b, &r)) return FCP_E_NO_MEMORY;
     c->stats.rows += r.rows;
@@ -172,7 +210,24 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     return FCP_OK;
 }
 
-fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
+/* --- cells -------------------------------------------------------------------------------------------------------- */
+
+enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, CELLS_ASKED = 4096, WORTH = 8 };
+
+/* What the memo keeps of a cell: in the form of the counts of a rectangle, or the batch and number of an open one. */
+static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
+    out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
+    out[1] = pairs > 0 && pairs < area;
+    out[2] = pairs;
+}
+
+/* Remembering cells of elements costs memory, and where a mask has no structure they never come again. */
+static bool elements_come_again(const cells *c) {
+    return c->element_cells < CELLS_ASKED || c->element_hits * WORTH >= c->element_cells;
+}
+
+static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool later, uint64_t *out, uint32_t *out_open) {
+    *out_open = FCP_NONE;
     if (cells_line_pairs(b, p, out)) return FCP_OK;
     if (box_bands_only(p)) { /* sooner counted than looked up */
         *out = box_bands_pairs(p, b) * box_side(b, BOX_H);
@@ -180,16 +235,68 @@ fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t
     }
     size_t words = cells_box_words(c, ANSWER_CELLS, b, p);
     uint64_t hash;
-    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
-    if (known) {
+    memo_entry *known = (memo_entry *)cells_find_words(c, c->key, words, &hash);
+    if (known && known->answer[0] != CELL_OPEN) {
+        c->element_hits++;
         *out = known->answer[2];
         return FCP_OK;
     }
+    if (known && later && known->answer[1] == c->open_batch) {
+        *out_open = (uint32_t)known->answer[2];
+        return FCP_OK;
+    }
     *out = 0;
-    uint64_t area;
+    uint64_t area, answer[3];
     fcp_code code = cells_box_area(b, &area);
-    if (code == FCP_OK) code = solve(c, b, p, 0, out);
-    if (code != FCP_OK || words == 0) return code;
-    const uint64_t answer[3] = {*out == area, *out > 0 && *out < area, *out};
-    return memo_add(&c->memo, &c->keys, c->key, words, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
+    if (code != FCP_OK) return code;
+    const uint64_t before = c->stats.elements;
+    size_t queued_before, queued;
+    elements_queue(c->elements, &queued_before);
+    if (later && !RESERVE(c->open, c->open_room, c->open_count, 1)) return FCP_E_NO_MEMORY;
+    c->slot = later ? (uint32_t)c->open_count : FCP_NONE;
+    code = solve(c, b, p, 0, out);
+    c->slot = FCP_NONE;
+    if (code != FCP_OK) return code;
+    elements_queue(c->elements, &queued);
+    cell_answer(*out, area, answer);
+    if (queued > queued_before) {
+        *out_open = (uint32_t)c->open_count;
+        answer[0] = CELL_OPEN;
+        answer[1] = c->open_batch;
+        answer[2] = *out_open;
+    }
+    if (words && c->stats.elements > before && !known) {
+        c->element_cells++;
+        if (!elements_come_again(c)) words = 0;
+    }
+    if (known) memcpy(known->answer, answer, sizeof answer); /* it was open when a count was interrupted */
+    else if (words && !(known = memo_add(&c->memo, &c->keys, c->key, words, hash, answer))) return FCP_E_NO_MEMORY;
+    if (*out_open != FCP_NONE) c->open[c->open_count++] = (open_cell){.pairs = *out, .area = area, .known = known};
+    return FCP_OK;
+}
+
+fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out) {
+    uint32_t open;
+    return cell_pairs(c, b, p, false, out, &open);
+}
+
+fcp_code cells_cell_later(cells *c, const box *b, const box_program *p, uint64_t *out, uint32_t *out_open) {
+    return cell_pairs(c, b, p, true, out, out_open);
+}
+
+fcp_code cells_count_open(cells *c) {
+    fcp_code code = elements_count(c->elements, &c->env, c->stop, c->done);
+    if (code != FCP_OK) return code;
+    size_t jobs;
+    const element_job *job = elements_queue(c->elements, &jobs);
+    for (size_t i = 0; i < jobs; i++) c->open[job[i].slot].pairs += job[i].pairs;
+    for (size_t i = 0; i < c->open_count; i++)
+        if (c->open[i].known) cell_answer(c->open[i].pairs, c->open[i].area, c->open[i].known->answer);
+    return FCP_OK;
+}
+
+void cells_close_open(cells *c) {
+    elements_clear(c->elements);
+    c->open_count = 0;
+    c->open_batch++;
 }

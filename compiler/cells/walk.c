@@ -62,12 +62,14 @@ static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_pr
 
 /* --- emitting --------------------------------------------------------------------------------------------------- */
 
-fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area) {
-    uint32_t cls = pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
-    if (__builtin_add_overflow(c->shape_pairs, pairs, &c->shape_pairs)) return FCP_E_PLAN_SIZE;
+/* A run that stands for an open cell has this class, which is no cell's, and as its count the cell's number. */
+enum { CLASS_OPEN = 3, OPEN_MAX = 4096 };
+_Static_assert((int)FCP_CELL_FULL < CLASS_OPEN && (int)FCP_CELL_PARTIAL < CLASS_OPEN, "a class of its own");
+
+static fcp_code add_run(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t cls) {
     if (c->row_run_count) {
         fcp_run *last = &c->row_runs[c->row_run_count - 1];
-        if (last->row == row && last->cls == cls && last->col + last->count == col) {
+        if (cls != CLASS_OPEN && last->row == row && last->cls == cls && last->col + last->count == col) {
             last->count += count;
             return FCP_OK;
         }
@@ -75,6 +77,41 @@ fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, u
     if (!RESERVE(c->row_runs, c->row_run_room, c->row_run_count, 1)) return FCP_E_NO_MEMORY;
     c->row_runs[c->row_run_count++] = (fcp_run){.row = row, .col = col, .count = count, .cls = cls};
     return FCP_OK;
+}
+
+fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area) {
+    if (__builtin_add_overflow(c->shape_pairs, pairs, &c->shape_pairs)) return FCP_E_PLAN_SIZE;
+    return add_run(c, row, col, count, pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL);
+}
+
+/* Puts what open cells hold in their place. */
+static fcp_code settle_open(cells *c) {
+    fcp_code code = cells_count_open(c);
+    const size_t first = c->row_run_open, end = c->row_run_count;
+    c->row_run_count = first; /* writing never overtakes reading */
+    for (size_t i = first; i < end && code == FCP_OK; i++) {
+        const fcp_run run = c->row_runs[i];
+        if (run.cls == CLASS_OPEN) {
+            const open_cell *o = &c->open[run.count];
+            if (o->pairs) code = cells_add_cells(c, run.row, run.col, 1, o->pairs, o->area);
+        } else {
+            code = add_run(c, run.row, run.col, run.count, run.cls);
+        }
+    }
+    c->row_run_open = c->row_run_count;
+    cells_close_open(c);
+    return code;
+}
+
+static fcp_code emit_cell_later(cells *c, const box *cell, uint32_t row, uint32_t col, const box_program *p) {
+    uint64_t pairs, area;
+    uint32_t open;
+    fcp_code code = cells_cell_later(c, cell, p, &pairs, &open);
+    if (code == FCP_OK && open == FCP_NONE) code = cells_box_area(cell, &area);
+    if (code != FCP_OK) return code;
+    if (open == FCP_NONE) return pairs ? cells_add_cells(c, row, col, 1, pairs, area) : FCP_OK;
+    code = add_run(c, row, col, open, CLASS_OPEN);
+    return code == FCP_OK && c->open_count >= OPEN_MAX ? settle_open(c) : code;
 }
 
 static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
@@ -87,11 +124,13 @@ static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
         pairs = area;
     } else if (s->kind == SPAN_ALIKE) {
         pairs = s->pairs * box_side(&b, BOX_Q);
-    } else { /* one cell, or cells that differ in nothing but where the last ends */
+    } else if (s->end - s->first == 1) {
+        return emit_cell_later(c, &b, row, s->first, s->program);
+    } else { /* cells that differ in nothing but where the last ends */
         box cell = units_box(w, row, row + 1, s->first, s->first + 1);
         code = cells_cell_pairs(c, &cell, s->program, &pairs);
         if (code != FCP_OK) return code;
-        if (s->end - s->first > 1) pairs = pairs / box_side(&cell, BOX_K) * box_side(&b, BOX_K);
+        pairs = pairs / box_side(&cell, BOX_K) * box_side(&b, BOX_K);
     }
     return pairs ? cells_add_cells(c, row, s->first, s->end - s->first, pairs, area) : FCP_OK;
 }
@@ -249,7 +288,9 @@ fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const 
 fcp_code walk_cells(cells *c, const box *b, const box_program *p) {
     walk w = {.c = c, .rows = cell_units(b->lo[BOX_Q], b->hi[BOX_Q]),
               .cols = cell_units(b->lo[BOX_K], b->hi[BOX_K]), .unit = FCP_CELL};
-    c->row_run_count = 0;
+    c->row_run_count = c->row_run_open = 0;
     c->shape_pairs = 0;
-    return walk_all(&w, p);
+    cells_close_open(c); /* of a walk that was interrupted */
+    fcp_code code = walk_all(&w, p);
+    return code == FCP_OK && c->open_count ? settle_open(c) : code;
 }

@@ -14,16 +14,15 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/base/diag.h"
 
-static const struct command { const char *name, *synopsis, *help; } commands[CMD_COUNT] = {
+const cmd_command_row cmd_commands[CMD_COUNT] = {
 #define X(id, name, function, synopsis, help) [CMD_##id] = {name, synopsis, help},
     CMD_COMMANDS(X)
 #undef X
 };
 
-static const struct option { const char *name; char letter; const char *metavar; unsigned commands; const char *help; }
-    options[OPT_COUNT] = {
-#define X(id, name, letter, metavar, commands, help) [OPT_##id] = {name, letter, metavar, commands, help},
-        CMD_OPTIONS(X)
+const cmd_option_row cmd_options[OPT_COUNT] = {
+#define X(id, name, letter, kind, metavar, commands, help) [OPT_##id] = {name, letter, kind, metavar, commands, help},
+    CMD_OPTIONS(X)
 #undef X
 };
 
@@ -32,13 +31,13 @@ static const char *const later[] = {"sim"};
 /* One name that was typed, against all of a kind; NULL when none is near. */
 static const char *near_option(const char *name, size_t length) {
     const char *names[OPT_COUNT];
-    for (int i = 0; i < OPT_COUNT; i++) names[i] = options[i].name;
+    for (int i = 0; i < OPT_COUNT; i++) names[i] = cmd_options[i].name;
     return diag_nearest(name, length, names, OPT_COUNT);
 }
 
 static const char *near_command(const char *name) {
     const char *names[CMD_COUNT + 1];
-    for (int i = 0; i < CMD_COUNT; i++) names[i] = commands[i].name;
+    for (int i = 0; i < CMD_COUNT; i++) names[i] = cmd_commands[i].name;
     names[CMD_COUNT] = "help";
     return diag_nearest(name, strlen(name), names, CMD_COUNT + 1);
 }
@@ -51,7 +50,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
         const char *name = arg + 2, *equals = strchr(name, '=');
         size_t length = equals ? (size_t)(equals - name) : strlen(name);
         for (int o = 0; o < OPT_COUNT; o++)
-            if (strlen(options[o].name) == length && memcmp(options[o].name, name, length) == 0) found = o;
+            if (strlen(cmd_options[o].name) == length && memcmp(cmd_options[o].name, name, length) == 0) found = o;
         if (found < 0) {
             const char *near = near_option(name, length);
             return fcp_fail(err, FCP_E_USAGE,
@@ -59,26 +58,26 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
                             (int)(length < 100 ? length : 100), name, near);
         }
         if (equals) value = equals + 1;
-        if (value && !options[found].metavar)
-            return fcp_fail(err, FCP_E_USAGE, "--%s takes no value", options[found].name);
+        if (value && cmd_options[found].kind == CMD_FLAG)
+            return fcp_fail(err, FCP_E_USAGE, "--%s takes no value", cmd_options[found].name);
     } else {
         for (int o = 0; o < OPT_COUNT; o++)
-            if (options[o].letter && options[o].letter == arg[1]) found = o;
+            if (cmd_options[o].letter && cmd_options[o].letter == arg[1]) found = o;
         if (found < 0) return fcp_fail(err, FCP_E_USAGE, "unknown option -%.100s", arg + 1);
         if (arg[2]) {
-            if (!options[found].metavar) return fcp_fail(err, FCP_E_USAGE, "-%c takes no value", arg[1]);
+            if (cmd_options[found].kind == CMD_FLAG) return fcp_fail(err, FCP_E_USAGE, "-%c takes no value", arg[1]);
             value = arg + 2;
         }
     }
-    if (options[found].metavar && !value) {
+    if (cmd_options[found].kind != CMD_FLAG && !value) {
         if (*i + 1 >= argc)
-            return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", options[found].name, options[found].name,
-                            options[found].metavar);
+            return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", cmd_options[found].name, cmd_options[found].name,
+                            cmd_options[found].metavar);
         value = argv[++*i];
     }
-    if (options[found].metavar && !*value)
-        return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", options[found].name, options[found].name,
-                        options[found].metavar);
+    if (cmd_options[found].kind != CMD_FLAG && !*value)
+        return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", cmd_options[found].name, cmd_options[found].name,
+                        cmd_options[found].metavar);
     out->value[found] = value ? value : "";
     if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
     if (found == OPT_FIELD) out->fields[out->field_count++] = value;
@@ -98,7 +97,7 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
             return fcp_fail(err, FCP_E_UNSUPPORTED, "the command '%s' is not built into this version", later[i]);
     out->command = CMD_COMPILE;
     for (int c = 0; count > 0 && c < CMD_COUNT; c++)
-        if (strcmp(words[0], commands[c].name) == 0) {
+        if (strcmp(words[0], cmd_commands[c].name) == 0) {
             out->command = (cmd_command)c;
             at = 1;
         }
@@ -110,9 +109,9 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
     if (out->value[OPT_VERSION]) return FCP_OK;
     if (at == count)
         return fcp_fail(err, FCP_E_USAGE, "%s needs a file: fcpc %s%s%s; fcpc --help says more",
-                        at ? words[0] : "fcpc", at ? words[0] : "", at ? " " : "", commands[out->command].synopsis);
+                        at ? words[0] : "fcpc", at ? words[0] : "", at ? " " : "", cmd_commands[out->command].synopsis);
     out->file = words[at];
-    if (at == 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) { /* not a file: a command misspelt? */
+    if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) { /* not a file: a command misspelt? */
         const char *near = near_command(words[0]);
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
         if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);
@@ -120,7 +119,7 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
     if (at && out->command == CMD_EXPLAIN) {
         if (count != at + 3)
             return fcp_fail(err, FCP_E_USAGE, "explain needs a mask and two positions: fcpc explain %s",
-                            commands[CMD_EXPLAIN].synopsis);
+                            cmd_commands[CMD_EXPLAIN].synopsis);
         out->more[0] = words[at + 1];
         out->more[1] = words[at + 2];
         return FCP_OK;
@@ -152,11 +151,14 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     if (code == FCP_OK) code = take_words(out, words, count, err);
     if (code == FCP_OK && !out->help && !out->value[OPT_VERSION]) {
         for (int o = 0; o < OPT_COUNT && code == FCP_OK; o++)
-            if (out->value[o] && !(options[o].commands & 1u << out->command))
-                code = fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s", options[o].name,
-                                commands[out->command].name);
+            if (out->value[o] && !(cmd_options[o].commands & 1u << out->command))
+                code = fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s", cmd_options[o].name,
+                                cmd_commands[out->command].name);
         if (code == FCP_OK && out->value[OPT_CHECK] && out->value[OPT_NO_CHECK])
             code = fcp_fail(err, FCP_E_USAGE, "--check and --no-check exclude each other");
+        const char *lengths = out->value[OPT_LENGTHS];
+        if (code == FCP_OK && lengths && !strcmp(lengths, "-") && !strcmp(out->file, "-"))
+            code = fcp_fail(err, FCP_E_USAGE, "standard input can be read once, and both FILE and --lengths are '-'");
     }
     free(words);
     out->json = out->value[OPT_JSON] != NULL || (code != FCP_OK && out->json);
@@ -184,7 +186,7 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
         good = *s >= '0' && *s <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
                !__builtin_add_overflow(value, (uint64_t)(*s - '0'), &value);
     if (!good || value < low || value > high)
-        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", options[option].name,
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", cmd_options[option].name,
                         typed, (unsigned long long)low, (unsigned long long)high);
     *out = value;
     return FCP_OK;
@@ -212,28 +214,28 @@ fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint
     *from = *to = 0;
     if (!typed) return FCP_OK;
     if (dots && (size_t)(dots - typed) < sizeof first) memcpy(first, typed, (size_t)(dots - typed));
-    if (!dots || (first[0] && cmd_position(options[option].name, first, from, NULL) != FCP_OK) ||
-        (dots[2] && cmd_position(options[option].name, dots + 2, to, NULL) != FCP_OK) || (dots[2] && *from >= *to))
-        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", options[option].name, typed);
+    if (!dots || (first[0] && cmd_position(cmd_options[option].name, first, from, NULL) != FCP_OK) ||
+        (dots[2] && cmd_position(cmd_options[option].name, dots + 2, to, NULL) != FCP_OK) || (dots[2] && *from >= *to))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", cmd_options[option].name, typed);
     return FCP_OK;
 }
 
 static void print_options(unsigned wanted) {
     for (int o = 0; o < OPT_COUNT; o++) {
-        if (!(options[o].commands & wanted) || (wanted == CMD_ALL && options[o].commands < CMD_BATCH)) continue;
+        if (!(cmd_options[o].commands & wanted) || (wanted == CMD_ALL && cmd_options[o].commands < CMD_BATCH)) continue;
         char left[64], letter[8] = "    ";
-        if (options[o].letter) snprintf(letter, sizeof letter, "-%c, ", options[o].letter);
-        snprintf(left, sizeof left, "%s--%s%s%s", letter, options[o].name, options[o].metavar ? " " : "",
-                 options[o].metavar ? options[o].metavar : "");
-        printf("  %-28s %s\n", left, options[o].help);
+        if (cmd_options[o].letter) snprintf(letter, sizeof letter, "-%c, ", cmd_options[o].letter);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, cmd_options[o].name, cmd_options[o].metavar ? " " : "",
+                 cmd_options[o].metavar ? cmd_options[o].metavar : "");
+        printf("  %-28s %s\n", left, cmd_options[o].help);
     }
 }
 
 fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
     for (int c = 0; line->help_topic && c < CMD_COUNT; c++) {
-        if (strcmp(commands[c].name, line->help_topic) != 0) continue;
-        printf("usage: fcpc %s%s%s\n\n%s\n\noptions:\n", c == CMD_COMPILE ? "" : commands[c].name,
-               c == CMD_COMPILE ? "" : " ", commands[c].synopsis, commands[c].help);
+        if (strcmp(cmd_commands[c].name, line->help_topic) != 0) continue;
+        printf("usage: fcpc %s%s%s\n\n%s\n\noptions:\n", c == CMD_COMPILE ? "" : cmd_commands[c].name,
+               c == CMD_COMPILE ? "" : " ", cmd_commands[c].synopsis, cmd_commands[c].help);
         print_options(1u << c);
         if (c == CMD_RUN)
             printf(
@@ -246,9 +248,9 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
     printf("fcpc %s: a compiler for context-parallel attention\n\nusage:\n", FCPC_VERSION);
     for (int c = 0; c < CMD_COUNT; c++) {
         char left[96];
-        snprintf(left, sizeof left, "fcpc %s%s%s", c == CMD_COMPILE ? "" : commands[c].name,
-                 c == CMD_COMPILE ? "" : " ", commands[c].synopsis);
-        printf("  %s\n        %s\n", left, commands[c].help);
+        snprintf(left, sizeof left, "fcpc %s%s%s", c == CMD_COMPILE ? "" : cmd_commands[c].name,
+                 c == CMD_COMPILE ? "" : " ", cmd_commands[c].synopsis);
+        printf("  %s\n        %s\n", left, cmd_commands[c].help);
     }
     printf(
         "  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");

@@ -2,33 +2,40 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/show/summary.h"
 
+/* Writes the plan whole or not at all. */
+static fcp_code write_plan(const fcp_plan *plan, const char *path, fcp_error *err) {
+    cmd_file f = CMD_FILE_NONE;
+    cmd_doing("writing");
+    fcp_code code = cmd_file_open(&f, path, err);
+    int why = code == FCP_OK ? fcp_plan_write(plan, f.file.fd) : 0;
+    if (why) code = cmd_cannot_write(path, why, err);
+    if (code == FCP_OK) code = cmd_file_commit(&f, err);
+    cmd_file_abandon(&f);
+    cmd_done();
+    return code;
+}
+
 fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    const cmd_option outputs[] = {OPT_OUTPUT};
     const char *path = line->value[OPT_OUTPUT];
-    fcp_code code = cmd_check_outputs(line, outputs, 1, err);
-    if (code != FCP_OK) return code;
-    if (cmd_is_plan(line->file))
-        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan already; fcpc help lists what can be done with it", line->file);
-    code = cmd_load(line, input, err);
-    if (code == FCP_OK && path) {
-        cmd_doing("writing");
-        cmd_polled();
-        code = fcp_plan_save(input->plan, path, err);
-        cmd_unpolled();
-        cmd_done();
-    }
+    fcp_code code = cmd_open(line, input, err);
+    if (code == FCP_OK && input->is_plan)
+        code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan already; fcpc help lists what can be done with it",
+                        cmd_name(line));
+    if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code == FCP_OK && path) code = write_plan(input->plan, path, err);
     if (code != FCP_OK) return code;
     if (!line->quiet) {
-        char lines[SUMMARY_TEXT];
-        summary_text(lines, input->plan, &input->times, line->file, path);
-        fputs(lines, stderr);
+        text lines = {0};
+        summary_text(&lines, input->plan, &input->times, cmd_name(line), path);
+        fwrite(lines.at, 1, lines.size, stderr);
+        text_free(&lines);
     }
     if (!line->json) return FCP_OK;
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);
     json_string(&j, "plan", path);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);
 }

@@ -144,24 +144,15 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
         json_string(&j, "cache_warning", *fcp_jit_warning(e->jit) ? fcp_jit_warning(e->jit) : NULL);
     }
     if (with_source) json_string(&j, "source", e->source);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);
 }
 
-static fcp_code write_file(const char *path, const void *bytes, size_t size, fcp_error *err) {
-    cmd_file f;
-    fcp_code code = cmd_file_open(&f, path, err);
-    if (code != FCP_OK) return code;
-    fwrite(bytes, 1, size, f.stream);
-    return cmd_file_commit(&f, err);
-}
-
 static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fcp_error *err) {
     const char *path = line->value[OPT_OUTPUT];
-    fcp_code code = cmd_check_outputs(line, (cmd_option[]){OPT_OUTPUT}, 1, err);
     e->arch = line->value[OPT_ARCH];
-    if (code == FCP_OK) code = wanted_backward(line, &e->backward, err);
+    fcp_code code = wanted_backward(line, &e->backward, err);
     if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
     e->compiled = e->arch && !line->value[OPT_SOURCE];
     if (code == FCP_OK && e->compiled && !path && !line->json && isatty(STDOUT_FILENO))
@@ -178,7 +169,7 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     size_t size = e->compiled ? e->cubin.size : strlen(e->source);
     if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)
         fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
-    if (path) code = write_file(path, bytes, size, err);
+    if (path) code = cmd_file_write(path, bytes, size, err);
     else if (!line->json) fwrite(bytes, 1, size, stdout);
     if (code == FCP_OK && e->compiled && !line->quiet) print_text(e);
     if (code == FCP_OK) code = line->json ? print_json(input, e, !e->compiled && !path, err) : cmd_flush(err);

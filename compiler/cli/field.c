@@ -42,10 +42,11 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
 }
 
 /* Compares a file's hash. `needed`: it must be there. *out_there: it was. */
-static fcp_code check_file(const char *path, const char *name, const fcp_array *a, bool needed, bool *out_there,
-                           fcp_error *err) {
+static fcp_code check_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool needed,
+                           bool *out_there, fcp_error *err) {
+    (void)line;
     uint8_t hash[sizeof a->hash];
-    int why = sha256_file(path, hash);
+    int why = fcp_sha256_file(path, hash);
     *out_there = why == 0;
     if (why && (needed || why == ENOMEM)) {
         fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
@@ -60,10 +61,14 @@ static fcp_code check_file(const char *path, const char *name, const fcp_array *
     return FCP_E_FIELD_CHANGED;
 }
 
-fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
-    fcp_code code = check_names(line, plan, err);
+/* Calls `each` with the paths at which a file of the plan's arrays may be: where --field says, else beside the plan and
+ * seen from the current folder, until one of them is there or is refused. */
+typedef fcp_code each_path(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
+                           bool *out_there, fcp_error *err);
+static fcp_code for_each_file(const cmd_line *line, const fcp_plan *plan, each_path *each, fcp_error *err) {
     const char *slash = strrchr(line->file, '/');
     size_t folder = slash ? (size_t)(slash - line->file) + 1 : 0;
+    fcp_code code = FCP_OK;
     for (uint64_t i = 0; i < plan->arrays_count && code == FCP_OK; i++) {
         const fcp_array *a = &plan->arrays[i];
         const char *name = plan->names + a->name;
@@ -71,16 +76,33 @@ fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error 
         const char *file = plan->names + a->file, *given = given_file(line, name);
         bool there = false;
         if (given) {
-            code = check_file(given, name, a, true, &there, err);
+            code = each(line, given, name, a, true, &there, err);
             continue;
         }
         char *beside = malloc(folder + strlen(file) + 1);
         if (!beside) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         memcpy(beside, line->file, folder);
         strcpy(beside + folder, file);
-        if (file[0] != '/' && folder) code = check_file(beside, name, a, false, &there, err);
-        if (code == FCP_OK && !there) code = check_file(file, name, a, false, &there, err);
+        if (file[0] != '/' && folder) code = each(line, beside, name, a, false, &there, err);
+        if (code == FCP_OK && !there) code = each(line, file, name, a, false, &there, err);
         free(beside);
     }
     return code;
+}
+
+fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
+    fcp_code code = check_names(line, plan, err);
+    return code == FCP_OK ? for_each_file(line, plan, check_file, err) : code;
+}
+
+static fcp_code protect_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
+                             bool *out_there, fcp_error *err) {
+    char why[128];
+    (void)a, (void)given, (void)out_there; /* both places are protected */
+    snprintf(why, sizeof why, "field '%.60s' of the plan was read from it", name);
+    return cmd_protect(line, path, why, err);
+}
+
+fcp_code cmd_protect_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
+    return for_each_file(line, plan, protect_file, err);
 }

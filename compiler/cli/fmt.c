@@ -1,5 +1,4 @@
 /* fmt.c: `fcpc fmt FILE`: a program in canonical layout, on stdout or in place. */
-#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -13,22 +12,26 @@ static uint32_t first_difference(const text *a, const text *b) {
     return line;
 }
 
+/* Puts the text in the file's place, with the file's mode. */
 static fcp_code write_back(const char *path, const text *made, fcp_error *err) {
-    cmd_file file;
-    fcp_code code = cmd_file_open(&file, path, err);
-    if (code != FCP_OK) return code;
+    cmd_file f = CMD_FILE_NONE;
+    fcp_code code = cmd_file_open(&f, path, err);
     struct stat st;
-    if (stat(path, &st) == 0 && fchmod(fileno(file.stream), st.st_mode & 07777) != 0) errno = 0; /* as a new file's */
-    fwrite(made->at, 1, made->size, file.stream);
-    return cmd_file_commit(&file, err);
+    if (code == FCP_OK && stat(path, &st) == 0) (void)!fchmod(f.file.fd, st.st_mode & 07777);
+    int why = code == FCP_OK ? fcp_write_all(f.file.fd, made->at, made->size) : 0;
+    if (why) code = cmd_cannot_write(path, why, err);
+    if (code == FCP_OK) code = cmd_file_commit(&f, err);
+    cmd_file_abandon(&f);
+    return code;
 }
 
-static fcp_code deliver(const cmd_line *line, const text *source, text *made, fcp_error *err) {
+static fcp_code deliver(const cmd_line *line, const cmd_input *input, text *made, fcp_error *err) {
+    const text *source = &input->bytes;
     bool same = source->size == made->size && (!made->size || !memcmp(source->at, made->at, made->size));
     if (line->value[OPT_CHECK] && !same) {
         fcp_fail(err, FCP_E_FORMAT,
                  "is not in canonical layout; this is the first line that differs (fcpc fmt -w lays it out)");
-        snprintf(err->file, sizeof err->file, "%s", line->file);
+        snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
         err->line = first_difference(source, made);
         err->column = 1;
         return FCP_E_FORMAT;
@@ -42,9 +45,10 @@ static fcp_code deliver(const cmd_line *line, const text *source, text *made, fc
         if (made->failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         json j = {0};
         json_object(&j, NULL);
-        json_string(&j, "file", line->file);
+        json_string(&j, "file", cmd_name(line));
         json_bool(&j, "canonical", same);
         json_string(&j, "text", made->at);
+        cmd_json_diagnostics(&j, input->diagnostics, NULL);
         json_end(&j);
         return cmd_json_print(&j, err);
     }
@@ -55,18 +59,21 @@ static fcp_code deliver(const cmd_line *line, const text *source, text *made, fc
 fcp_code cmd_fmt(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (line->value[OPT_CHECK] && line->value[OPT_WRITE])
         return fcp_fail(err, FCP_E_USAGE, "--check and --write exclude each other");
-    if (cmd_is_plan(line->file))
-        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan; fmt lays out programs", line->file);
-    text source = {0}, made = {0};
-    fcp_code code = cmd_read(line->file, &source, err);
+    if (line->value[OPT_WRITE] && !strcmp(line->file, "-"))
+        return fcp_fail(err, FCP_E_USAGE, "--write needs a file, and this is standard input");
+    text made = {0};
+    fcp_code code = cmd_open(line, input, err);
+    if (code == FCP_OK && input->is_plan)
+        code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan; fmt lays out programs", cmd_name(line));
+    if (code == FCP_OK) code = cmd_source(line, input, err);
     input->diagnostics = code == FCP_OK ? fcpc_diagnostics_new() : NULL;
     if (code == FCP_OK && !input->diagnostics) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (code == FCP_OK) {
-        code = format_source(line->file, source.at ? source.at : "", source.size, input->diagnostics, &made);
+        code = format_source(cmd_name(line), input->bytes.size ? input->bytes.at : "", input->bytes.size,
+                             input->diagnostics, &made);
         if (code != FCP_OK) cmd_first_error(input->diagnostics, code, err);
     }
-    if (code == FCP_OK) code = deliver(line, &source, &made, err);
-    text_free(&source);
+    if (code == FCP_OK) code = deliver(line, input, &made, err);
     text_free(&made);
     return code;
 }

@@ -3,11 +3,8 @@
 
 #include "compiler/cli/cmd.h"
 
-static const struct {
-    const char *name;
-    fcp_code (*function)(const cmd_line *line, cmd_input *input, fcp_error *err);
-} commands[] = {
-#define X(id, name, function, synopsis, help) [CMD_##id] = {name, function},
+static fcp_code (*const functions[])(const cmd_line *line, cmd_input *input, fcp_error *err) = {
+#define X(id, name, function, synopsis, help) [CMD_##id] = function,
     CMD_COMMANDS(X)
 #undef X
 };
@@ -25,6 +22,13 @@ static fcp_code print_version(const cmd_line *line, fcp_error *err) {
     return cmd_flush(err);
 }
 
+static fcp_code act(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    if (line->help) return cmd_help(line, err);
+    if (line->value[OPT_VERSION]) return print_version(line, err);
+    fcp_code code = cmd_check_outputs(line, err);
+    return code == FCP_OK ? functions[line->command](line, input, err) : code;
+}
+
 int main(int argc, char **argv) {
     cmd_line line = {0};
     cmd_input input = {0};
@@ -32,9 +36,7 @@ int main(int argc, char **argv) {
     fcp_code code = cmd_parse(argc, argv, &line, &err);
     if (code == FCP_OK) {
         cmd_progress_init(line.json, line.quiet);
-        if (line.help) code = cmd_help(&line, &err);
-        else if (line.value[OPT_VERSION]) code = print_version(&line, &err);
-        else code = commands[line.command].function(&line, &input, &err);
+        code = act(&line, &input, &err);
         cmd_done();
     }
     if (code != FCP_OK) cmd_report(&line, &input, &err);

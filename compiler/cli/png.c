@@ -1,52 +1,109 @@
 /* png.c: an SVG image as a PNG file, drawn by librsvg on cairo.
  *
  * Requires: an image of ours. Gives: the file, whole or not at all, at twice the image's size, for sharp labels.
- * Where the build found no librsvg, E210 says so.
+ * librsvg brings some forty libraries along, so it is loaded when an image is to be drawn and not before: other commands
+ * start faster, run in little memory, and need none of it. Where it cannot be loaded, E210 says so.
  */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+
 #include "compiler/cli/cmd.h"
 
-#ifdef HAVE_RSVG
-#include <librsvg/rsvg.h>
+enum { SCALE = 2, SIDE_MAX = 16000, FORMAT_RGB24 = 1 };
+enum { CAIRO_SUCCESS = 0, CAIRO_NO_MEMORY = 1, CAIRO_WRITE_ERROR = 11 }; /* of cairo_status_t */
 
-enum { SCALE = 2, SIDE_MAX = 16000 };
+typedef struct rectangle {
+    double x, y, width, height;
+} rectangle;
+typedef int write_function(void *context, const unsigned char *bytes, unsigned size);
 
-static cairo_status_t write_bytes(void *stream, const unsigned char *bytes, unsigned size) {
-    return fwrite(bytes, 1, size, stream) == size ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+/* The functions used, as the headers of librsvg 2.52 and cairo declare them; their types are known by address only. */
+#define FUNCTIONS(X)                                                                                                   \
+    X(void *, rsvg_handle_new_from_data, (const uint8_t *bytes, size_t size, void **error))                            \
+    X(int, rsvg_handle_get_intrinsic_size_in_pixels, (void *image, double *width, double *height))                     \
+    X(int, rsvg_handle_render_document, (void *image, void *pen, const rectangle *where, void **error))                \
+    X(void, g_object_unref, (void *image))                                                                             \
+    X(void *, cairo_image_surface_create, (int format, int width, int height))                                         \
+    X(void *, cairo_create, (void *surface))                                                                           \
+    X(int, cairo_status, (void *pen))                                                                                  \
+    X(int, cairo_surface_write_to_png_stream, (void *surface, write_function *write, void *context))                   \
+    X(void, cairo_destroy, (void *pen))                                                                                \
+    X(void, cairo_surface_destroy, (void *surface))
+
+typedef struct library {
+#define X(type, name, parameters) type(*name) parameters;
+    FUNCTIONS(X)
+#undef X
+} library;
+
+/* What is missing is in *err. The library stays loaded. */
+static fcp_code load(library *out, const char *path, fcp_error *err) {
+    const char *named = getenv("FCPC_RSVG"), *missing = NULL;
+    void *handle = dlopen(named ? named : "librsvg-2.so.2", RTLD_NOW | RTLD_LOCAL);
+    const char *why = handle ? NULL : dlerror();
+    if (!handle)
+        return fcp_fail(err, FCP_E_UNSUPPORTED,
+                        "%.200s: PNG is drawn by librsvg, which cannot be loaded (%.200s): install librsvg2-2, or use "
+                        "--svg", path, why ? why : "no reason is known");
+#define X(type, name, parameters)                                                                                      \
+    if (!(*(void **)&out->name = dlsym(handle, #name))) missing = #name;
+    FUNCTIONS(X)
+#undef X
+    if (!missing) return FCP_OK;
+    return fcp_fail(err, FCP_E_UNSUPPORTED,
+                    "%.200s: PNG is drawn by librsvg of version 2.52 or later; the one here lacks %s: use --svg", path,
+                    missing);
 }
 
-fcp_code cmd_png(const text *svg, const char *path, fcp_error *err) {
-    RsvgHandle *image = rsvg_handle_new_from_data((const guint8 *)svg->at, svg->size, NULL);
-    double width = 0, height = 0;
-    if (!image || !rsvg_handle_get_intrinsic_size_in_pixels(image, &width, &height) || width * SCALE > SIDE_MAX ||
-        height * SCALE > SIDE_MAX) {
-        if (image) g_object_unref(image);
-        return fcp_fail(err, FCP_E_INTERNAL, "the image cannot be drawn as PNG");
-    }
-    RsvgRectangle all = {0, 0, width * SCALE, height * SCALE};
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)all.width, (int)all.height);
-    cairo_t *pen = cairo_create(surface);
-    cmd_file file;
-    bool drawn = rsvg_handle_render_document(image, pen, &all, NULL) && cairo_status(pen) == CAIRO_STATUS_SUCCESS;
-    fcp_code code =
-        drawn ? cmd_file_open(&file, path, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory drawing %.200s", path);
-    if (code == FCP_OK) {
-        cairo_status_t status = cairo_surface_write_to_png_stream(surface, write_bytes, file.stream);
-        if (status == CAIRO_STATUS_NO_MEMORY) {
-            cmd_file_abandon(&file);
-            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory drawing %.200s", path);
-        } else code = cmd_file_commit(&file, err); /* which tells a write that failed */
-    }
-    cairo_destroy(pen);
-    cairo_surface_destroy(surface);
-    g_object_unref(image);
+fcp_code cmd_png_check(const char *path, fcp_error *err) {
+    library unused;
+    return load(&unused, path, err);
+}
+
+typedef struct sink {
+    int fd, why;
+} sink;
+
+static int write_bytes(void *context, const unsigned char *bytes, unsigned size) {
+    sink *to = context;
+    to->why = fcp_write_all(to->fd, bytes, size);
+    return to->why ? CAIRO_WRITE_ERROR : CAIRO_SUCCESS;
+}
+
+static fcp_code write_surface(const library *lib, void *surface, const char *path, fcp_error *err) {
+    cmd_file f = CMD_FILE_NONE;
+    fcp_code code = cmd_file_open(&f, path, err);
+    if (code != FCP_OK) return code;
+    sink to = {.fd = f.file.fd};
+    int status = lib->cairo_surface_write_to_png_stream(surface, write_bytes, &to);
+    if (to.why) code = cmd_cannot_write(path, to.why, err);
+    else if (status == CAIRO_NO_MEMORY) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory drawing %.200s", path);
+    else if (status != CAIRO_SUCCESS) code = cmd_cannot_write(path, EIO, err);
+    if (code == FCP_OK) code = cmd_file_commit(&f, err);
+    cmd_file_abandon(&f);
     return code;
 }
-#else
-fcp_code cmd_png(const text *svg, const char *path, fcp_error *err) {
-    (void)svg;
-    return fcp_fail(err, FCP_E_UNSUPPORTED,
-                    "%.200s: this fcpc was built without librsvg, which draws PNG: install librsvg2-dev and "
-                    "build again, or use --svg",
-                    path);
+
+fcp_code cmd_png(const char *svg, size_t size, const char *path, fcp_error *err) {
+    library lib;
+    fcp_code code = load(&lib, path, err);
+    if (code != FCP_OK) return code;
+    void *image = lib.rsvg_handle_new_from_data((const uint8_t *)svg, size, NULL);
+    double width = 0, height = 0;
+    if (!image || !lib.rsvg_handle_get_intrinsic_size_in_pixels(image, &width, &height) || width * SCALE > SIDE_MAX ||
+        height * SCALE > SIDE_MAX) {
+        if (image) lib.g_object_unref(image);
+        return fcp_fail(err, FCP_E_INTERNAL, "the image cannot be drawn as PNG");
+    }
+    const rectangle all = {0, 0, width * SCALE, height * SCALE};
+    void *surface = lib.cairo_image_surface_create(FORMAT_RGB24, (int)all.width, (int)all.height);
+    void *pen = lib.cairo_create(surface);
+    bool drawn = lib.rsvg_handle_render_document(image, pen, &all, NULL) && lib.cairo_status(pen) == CAIRO_SUCCESS;
+    code = drawn ? write_surface(&lib, surface, path, err)
+                 : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory drawing %.200s", path);
+    lib.cairo_destroy(pen);
+    lib.cairo_surface_destroy(surface);
+    lib.g_object_unref(image);
+    return code;
 }
-#endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/npy.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "compiler/cli/cmd.h"
@@ -21,7 +22,6 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
     [FCP_TENSOR_Q] = OPT_Q,   [FCP_TENSOR_K] = OPT_K,     [FCP_TENSOR_V] = OPT_V,   [FCP_TENSOR_DO] = OPT_DO,
     [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
     [FCP_TENSOR_DV] = OPT_DV};
-static const char *const pass_name[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
 
 typedef struct job {
     fcp_shape shape;
@@ -45,7 +45,7 @@ static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_erro
         size_t length = strcspn(s, ",");
         int found = -1;
         for (int p = 0; p < FCP_PASSES; p++)
-            if (strlen(pass_name[p]) == length && memcmp(pass_name[p], s, length) == 0) found = p;
+            if (strlen(fcp_pass_names[p]) == length && memcmp(fcp_pass_names[p], s, length) == 0) found = p;
         if (length == 4 && memcmp(s, "both", 4) == 0) wanted[FCP_FORWARD] = wanted[FCP_BACKWARD] = true;
         else if (found < 0)
             return fcp_fail(err, FCP_E_USAGE, "--pass %.60s: expected forward, backward or both", list);
@@ -87,8 +87,6 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
         return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
-    if (code == FCP_OK)
-        code = cmd_check_outputs(line, (cmd_option[]){OPT_OUT, OPT_LSE, OPT_DQ, OPT_DK, OPT_DV}, 5, err);
     return code;
 }
 
@@ -97,7 +95,7 @@ static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PA
     bool any = wanted[FCP_FORWARD] || wanted[FCP_BACKWARD];
     for (int p = 0; p < FCP_PASSES; p++) {
         if (wanted[p] && !work->shape.has_pass[p])
-            return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", pass_name[p]);
+            return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[p]);
         work->pass[p] = any ? wanted[p] : work->shape.has_pass[p];
     }
     if (work->pass[FCP_BACKWARD]) {
@@ -207,12 +205,10 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     if (!work->check) return FCP_OK;
     double start = cmd_now();
     cmd_doing("checking against the definition");
-    cmd_polled();
     unsigned passes = 0;
     for (int p = 0; p < FCP_PASSES; p++) passes |= (unsigned)work->pass[p] << p;
-    fcp_code code = fcp_check_ranks(plan, work->first, work->count, passes, &work->packed, (unsigned)work->threads, cmd_stop(),
+    fcp_code code = fcp_check_ranks(plan, work->first, work->count, passes, &work->packed, (unsigned)work->threads, NULL,
                                     &work->report, err);
-    cmd_unpolled();
     cmd_done();
     work->check_seconds = cmd_now() - start;
     return code;
@@ -246,29 +242,23 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
 
 /* All of them, or none: every file is complete before the first takes its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
-    fcp_beside file[FCP_TENSORS];
+    cmd_file file[FCP_TENSORS];
     fcp_code code = FCP_OK;
-    int opened = 0;
-    cmd_polled();
-    for (int t = 0; t < FCP_TENSORS; t++) file[t] = (fcp_beside){.fd = -1};
+    for (int t = 0; t < FCP_TENSORS; t++) file[t] = CMD_FILE_NONE;
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
-        const char *path = line->value[tensor_option[t]];
         uint64_t dims[3];
         uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
         fcp_npy_type type = fcp_npy_type_of(fcp_tensor_dtype(&work->shape, (fcp_tensor)t));
-        int why = fcp_beside_open(&file[t], path);
-        code = why ? cmd_cannot_write(path, why, err)
-                   : fcp_npy_write(&file[t], type, count, dims, work->packed.t[t], err);
-        opened = t + 1;
+        code = cmd_file_open(&file[t], line->value[tensor_option[t]], err);
+        if (code == FCP_OK) code = fcp_npy_write(&file[t].file, type, count, dims, work->packed.t[t], err);
     }
-    cmd_unpolled();
-    if (code == FCP_OK && *cmd_stop()) code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
-    for (int t = 0; t < opened; t++) {
-        int why = code == FCP_OK && (work->outputs & 1u << t) ? fcp_beside_commit(&file[t]) : 0;
-        if (why) code = cmd_cannot_write(line->value[tensor_option[t]], why, err);
-        fcp_beside_abandon(&file[t]);
+    cmd_hold(); /* an interruption finds all of them in their places, or none */
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        if (code == FCP_OK && work->outputs & 1u << t) code = cmd_file_commit(&file[t], err);
+        cmd_file_abandon(&file[t]);
     }
+    cmd_release();
     return code;
 }
 
@@ -289,7 +279,7 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
            work->transport, work->drawn ? "drawn" : "from files");
     for (int p = 0; p < FCP_PASSES; p++)
         if (work->pass[p])
-            printf("  %-8s %8.3f s  %s in all\n", pass_name[p], work->seconds[p],
+            printf("  %-8s %8.3f s  %s in all\n", fcp_pass_names[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
     if (strcmp(work->backend, "cuda") == 0)
         printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);
@@ -340,8 +330,7 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
         json_end(&j);
     }
     json_end(&j);
-    if (wrong) cmd_json_error(&j, wrong);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, wrong);
     json_end(&j);
     input->json_told = true;
     return cmd_json_print(&j, err);

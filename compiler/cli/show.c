@@ -35,54 +35,14 @@ static fcp_code draw(const picture *p, cmd_option as, text *out, fcp_error *err)
 
 static fcp_code draw_file(const picture *p, cmd_option as, const char *path, fcp_error *err) {
     text image = {0};
-    cmd_file file;
     fcp_code code = draw(p, as, &image, err);
-    if (code == FCP_OK && as == OPT_PNG) code = cmd_png(&image, path, err);
-    else if (code == FCP_OK && (code = cmd_file_open(&file, path, err)) == FCP_OK) {
-        fwrite(image.at, 1, image.size, file.stream);
-        code = cmd_file_commit(&file, err);
-    }
+    if (code == FCP_OK && as == OPT_PNG) code = cmd_png(image.at, image.size, path, err);
+    else if (code == FCP_OK) code = cmd_file_write(path, image.at, image.size, err);
     text_free(&image);
     return code;
 }
 
 /* --- a part of a mask --------------------------------------------------------------------------------------------- */
-
-static void zoom_json(json *j, const zoom *z) {
-    double all = (double)z->n * (double)z->n * z->heads;
-    json_object(j, "view");
-    json_u64(j, "sequence", z->sequence);
-    json_u64(j, "tokens", z->n);
-    json_u64(j, "alike", z->alike);
-    json_u64(j, "pairs", z->all.pairs);
-    json_double(j, "density", (double)z->all.pairs / all);
-    json_double(j, "flops_forward", z->flops_forward);
-    json_double(j, "flops_backward", z->flops_backward);
-    json_u64(j, "cells_full", z->all.full);
-    json_u64(j, "cells_partial", z->all.partial);
-    json_u64(j, "cells_none", z->all.none);
-    const uint64_t *const cuts[] = {z->row_cut, z->col_cut};
-    const uint32_t ends[] = {z->rows, z->cols};
-    for (int i = 0; i < 2; i++) {
-        json_array(j, i ? "cols" : "rows");
-        json_u64(j, NULL, cuts[i][0]);
-        json_u64(j, NULL, cuts[i][ends[i]]);
-        json_end(j);
-    }
-    json_u64(j, "group", z->group);
-    json_u64(j, "pairs_drawn", z->pairs_drawn);
-    json_array(j, "grid");
-    for (uint32_t r = 0; r < z->rows; r++) {
-        json_array(j, NULL);
-        for (uint32_t c = 0; c < z->cols; c++) json_u64(j, NULL, z->pairs[(size_t)r * z->cols + c]);
-        json_end(j);
-    }
-    json_end(j);
-    json_array(j, "runs");
-    for (uint32_t r = 0; r < z->rows; r++) json_u64(j, NULL, z->runs[r]);
-    json_end(j);
-    json_end(j);
-}
 
 /* Reads --rows, --cols, --seq; *out_any: one of them was given. */
 static fcp_code read_view(const cmd_line *line, zoom_view *out, bool *out_any, fcp_error *err) {
@@ -104,11 +64,15 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const p
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);
-    if (p->part) zoom_json(&j, p->part);
+    if (p->part) {
+        json_object(&j, "view");
+        zoom_json(&j, p->part);
+        json_end(&j);
+    }
     json_string(&j, "svg", line->value[OPT_SVG]);
     json_string(&j, "html", line->value[OPT_HTML]);
     json_string(&j, "png", line->value[OPT_PNG]);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);
 }
@@ -133,7 +97,6 @@ static fcp_code show_picture(const cmd_line *line, const cmd_input *input, const
 }
 
 fcp_code cmd_show(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    const cmd_option outputs[] = {OPT_SVG, OPT_HTML, OPT_PNG};
     uint64_t width = 0;
     zoom_view view;
     bool part = false;
@@ -141,7 +104,7 @@ fcp_code cmd_show(const cmd_line *line, cmd_input *input, fcp_error *err) {
     zoom z;
     fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     if (code == FCP_OK) code = read_view(line, &view, &part, err);
-    if (code == FCP_OK) code = cmd_check_outputs(line, outputs, 3, err);
+    if (code == FCP_OK && line->value[OPT_PNG]) code = cmd_png_check(line->value[OPT_PNG], err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK && part) {
         zoom_room((uint32_t)width, &view.most_rows, &view.most_cols);

@@ -3,8 +3,6 @@
 
 #include "compiler/cli/cmd.h"
 
-static const char *const pass_name[FCP_PASSES] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
-
 static void print_text(const cmd_line *line, const fcp_plan *plan, const fcp_verify_report *r) {
     const fcp_problem *p = plan->problem;
     printf("%s: proven right for %" PRIu32 " rank%s\n", line->file, p->ranks, p->ranks == 1 ? "" : "s");
@@ -16,7 +14,7 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const fcp_ver
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (p->passes & 1u << pass)
             printf("  %-8s %" PRIu64 " rounds of what can be sent at once, the bound: net %" PRIu64 ", local %" PRIu64 "\n",
-                   pass_name[pass], r->rounds[pass], r->delta[pass][FCP_NET], r->delta[pass][FCP_LOCAL]);
+                   fcp_pass_names[pass], r->rounds[pass], r->delta[pass][FCP_NET], r->delta[pass][FCP_LOCAL]);
     printf("  every partial result comes home and is reduced once, in order\n");
     printf("  memory %" PRIu64 " bytes at the largest rank, cap %" PRIu64 "; the summary follows from the tables\n",
            plan->summary->memory_peak_bytes, p->memory_cap);
@@ -34,7 +32,7 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
     json_u64(&j, "instructions", r->instructions);
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!(input->plan->problem->passes & 1u << pass)) continue;
-        json_object(&j, pass_name[pass]);
+        json_object(&j, fcp_pass_names[pass]);
         json_u64(&j, "rounds", r->rounds[pass]);
         json_u64(&j, "delta_net", r->delta[pass][FCP_NET]);
         json_u64(&j, "delta_local", r->delta[pass][FCP_LOCAL]);
@@ -43,7 +41,7 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
     json_u64(&j, "memory_peak_bytes", input->plan->summary->memory_peak_bytes);
     json_u64(&j, "memory_cap_bytes", input->plan->problem->memory_cap);
     json_double(&j, "seconds", seconds);
-    cmd_json_warnings(&j, input->diagnostics);
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);
 }
@@ -54,7 +52,7 @@ fcp_code cmd_verify(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_verify_report report;
     double start = cmd_now();
     cmd_doing("verifying");
-    code = fcp_plan_verify(input->plan, &report, err); /* again: loading keeps no report */
+    code = fcp_plan_verify(input->plan, NULL, &report, err); /* again: loading keeps no report */
     cmd_done();
     if (code != FCP_OK) return code;
     if (line->json) return print_json(line, input, &report, cmd_now() - start, err);

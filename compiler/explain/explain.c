@@ -15,6 +15,7 @@
 
 #include "compiler/explain/where.h"
 #include "compiler/expr/expr.h"
+#include "compiler/front.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/real.h"
 #include "compiler/expr/slice_sources.h"
@@ -665,7 +666,7 @@ static fcp_code explain_mask(sema *s, void *context) {
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out) {
     fcpc_program *p = NULL;
-    fcp_code code = sema_text(name, bytes, size, options, out->plan, d, &p, explain_mask, out);
+    fcp_code code = front_parse(name, bytes, size, options, out->plan, d, &p, explain_mask, out);
     fcpc_program_free(p);
     return code;
 }

@@ -4,6 +4,7 @@
 #define FCPC_EXPLAIN_EXPLAIN_H
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
+#include "compiler/base/json.h"
 #include "compiler/fcpc.h"
 
 typedef enum explain_kind {
@@ -63,4 +64,10 @@ enum { EXPLAIN_STEPS = 4096 };
  * out->arena is to be freed in any case. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
+
+/* print.c: the explanation as lines of text, `width` columns wide where that is 40 or more, with ANSI escapes where
+ * `colour` says so. Places in `main_source`, the name the program was explained under, are shown without a file. */
+void explain_text(const explanation *o, const char *main_source, uint32_t width, bool colour, text *out);
+/* Adds its members to the open object. */
+void explain_json(const explanation *o, json *j);
 #endif

@@ -113,7 +113,22 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
     return false;
 }
 
+/* Positions that no batch can have: refused first, so that sums of those that are left do not overflow. */
+static bool check_size(sema *s, const explanation *o) {
+    const int64_t values[] = {o->q, o->k, o->n};
+    static const char *const names[] = {"q", "k", "n"};
+    for (int i = 0; i < 3; i++) {
+        const int64_t most = (int64_t)LENGTHS_SUM_MAX - (i < 2); /* a position, or a length */
+        if (values[i] <= most && values[i] >= -most) continue;
+        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": a sequence has at most %" PRId64 " tokens", names[i],
+                   values[i], (int64_t)LENGTHS_SUM_MAX);
+        return false;
+    }
+    return true;
+}
+
 fcp_code explain_where(sema *s, explanation *o, whereabouts *out) {
+    if (!check_size(s, o)) return FCP_E_VALUE;
     fcp_code code = choose_sequence(s, o, out);
     return code == FCP_OK && !check_pair(s, o, out) ? FCP_E_VALUE : code;
 }

@@ -79,4 +79,16 @@ bool expr_has_point(const expr *e);
 /* The derivative by s of node `root`, a real, in the same builder. False: it has none, because of node *out_bad (a
  * floor of s; with `flat` that counts as constant), or the builder failed (*out_bad is MC_NONE). */
 bool derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad);
+
+/* --- mask.c, score_plan.c: the plan's mask and score ---------------------------------------------------------------- */
+
+/* Checks names and types of a mask or score, once; errors are reported. */
+void expr_check_mask(sema *s, mask *m);
+/* Inlines the mask of a plan, its arguments constant. Fills mask, mask_spans, mask_name, mask_span of the program. */
+bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);
+/* Inlines the score of a plan, its arguments constant, and derives it; after the plan's mask and passes. Fills score,
+ * slope, check and what goes with them. */
+bool expr_lower_score(sema *s, mask *m, const arg *args, span call);
+/* The sinks of a plan. */
+void expr_lower_sink(sema *s, const expr *value);
 #endif

@@ -369,7 +369,9 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     if (!bytes) return false;
     t.bytes = bytes;
     bool npy = sema_is_npy(from->path, bytes, t.size);
-    bool good = npy ? read_npy(s, &t, string->at, from) : read_text(s, &t, string->at, from);
+    bool good = npy ? read_npy(s, &t, string->at, from)
+                    : sema_plain_text(s, from->path, string->at, FCP_E_FIELD_FILE, bytes, &t.size) &&
+                          read_text(s, &t, string->at, from);
     if (good && !from->count) {
         diag_error(s->d, FCP_E_SLICES, string->at, "'%s' holds no slices", from->path);
         good = false;

@@ -47,6 +47,18 @@ static fcp_code check_lengths(problem *p, const uint64_t *lengths, const uint64_
     return FCP_OK;
 }
 
+/* Refuses batches that no plan holds, before memory for their blocks is taken: a rank counts its tokens in 31 bits, and
+ * on average it holds tokens / ranks of them. */
+static fcp_code check_size(const problem *p, fcp_error *err) {
+    const uint64_t most = (uint64_t)p->ranks * INT32_MAX;
+    if (p->tokens > most || p->key_tokens > most)
+        return fcp_fail(err, FCP_E_PLAN_SIZE,
+                        "the batch is too large for a plan of %u ranks: each would hold more than 2^31 tokens", p->ranks);
+    if (p->program->strategy != FCP_STRATEGY_FCP || problem_least_blocks(p, p->block) <= PROBLEM_BLOCKS_MAX) return FCP_OK;
+    return fcp_fail(err, FCP_E_PLAN_SIZE, "more than %d blocks of %u tokens are more than a plan holds",
+                    PROBLEM_BLOCKS_MAX, p->block);
+}
+
 /* --- best fit: bins by free space --------------------------------------------------------------------------------- */
 
 /* For each amount of free space a stack of bins, and a tree of bitmaps that finds the next amount in use. */
@@ -369,6 +381,7 @@ fcp_code problem_build(const struct fcpc_program *program, const uint64_t *lengt
     *fault = (cells_fault){0};
     problem *p = out;
     fcp_code code = check_lengths(p, lengths, queries, count, err);
+    if (!code) code = check_size(p, err);
     if (code) return code;
     unsigned uses = mc_uses(program->mask);
     unsigned __int128 positions = 0;

@@ -52,6 +52,12 @@ static inline int64_t problem_q_first(const problem *p, uint32_t sequence) {
 static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_side side) {
     return side == FCP_KEYS ? p->lengths[sequence] : p->queries[sequence];
 }
+/* A plan has at most this many blocks. */
+enum { PROBLEM_BLOCKS_MAX = 1 << 22 };
+/* Blocks of `block` tokens that the batch fills at least, without what is left over. */
+static inline uint64_t problem_least_blocks(const problem *p, uint64_t block) {
+    return p->tokens / block + (p->split ? p->key_tokens / block : 0);
+}
 /* What a sequence sees; valid until the next call. */
 static inline mc_env problem_env(const problem *p, uint32_t sequence) {
     const binding bare = {.program = p->program, .lengths = p->lengths, .queries = p->queries};

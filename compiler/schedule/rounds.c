@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "compiler/base/clock.h"
+#include "runtime/base/clock.h"
 #include "compiler/schedule/colour.h"
 #include "compiler/schedule/slots.h"
 #include "compiler/base/sort.h"
@@ -27,11 +27,11 @@ bool edges_new(edges *e, arena *scratch, size_t room) {
 }
 
 fcp_code edges_colour(edges *e, uint32_t vertices, arena *scratch) {
-    double start = now();
+    double start = fcp_clock();
     e->colours = 0;
     fcp_code code =
         e->count ? colour_edges(scratch, vertices, e->count, e->src, e->dst, e->size, e->colour, &e->colours) : FCP_OK;
-    e->seconds += now() - start;
+    e->seconds += fcp_clock() - start;
     return code;
 }
 

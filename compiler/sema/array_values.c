@@ -20,7 +20,7 @@
 #include "compiler/sema/values.h"
 
 #define FILE_MOST ((size_t)1 << 36)
-#define VALUES_MOST (UINT64_C(1) << 32) /* written out, where no length limits them */
+#define VALUES_MOST (UINT64_C(1) << 28) /* written out in a program, unless the batch has more tokens */
 
 /* Numbers as they are collected, malloc'd; or those of a .npy file. */
 typedef struct numbers {
@@ -37,7 +37,7 @@ typedef struct reading {
     const char *what;
     const expr *value;
     program_array *out;
-    bool table;
+    bool table, keep;
     uint64_t tokens; /* a field's: 0 unless known */
     char *path, *bytes;
     size_t size;
@@ -136,12 +136,14 @@ static bool wrong_length(const reading *r, uint64_t count, span at) {
 
 /* How many numbers a list holds, so that none is made that is too many. */
 static bool count_list(const reading *r, const expr *list, uint64_t *out) {
+    const uint64_t most = r->tokens > VALUES_MOST ? r->tokens : VALUES_MOST;
     int64_t times;
     *out = 0;
     for (const arg *a = list->args; a; a = a->next) {
         if (!times_of(r, a->value, &times)) return false;
-        if ((uint64_t)times > VALUES_MOST - *out) {
-            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than 2^32 values written out", r->what);
+        if ((uint64_t)times > most - *out) {
+            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than %" PRIu64 " values written out", r->what,
+                       most);
             return false;
         }
         *out += (uint64_t)times;
@@ -365,6 +367,7 @@ static bool keep_ints(const reading *r, const numbers *n) {
         lo = v < lo ? v : lo;
         hi = v > hi ? v : hi;
     }
+    if (!r->keep) return true;
     mc_width width = values_width(lo, hi);
     void *data = arena_alloc(&r->s->out->arena, n->count, (size_t)width, 64);
     if (!data) return no_room(r);
@@ -379,12 +382,15 @@ static bool keep_ints(const reading *r, const numbers *n) {
     return true;
 }
 
+static double real_at(const numbers *n, uint64_t i) { return n->from_npy ? fcp_npy_real(&n->npy, i) : n->reals[i]; }
+
 static bool keep_reals(const reading *r, const numbers *n) {
-    double *data = ARENA_NEW(&r->s->out->arena, double, n->count);
-    if (!data) return no_room(r);
+    double *data = r->keep ? ARENA_NEW(&r->s->out->arena, double, n->count) : NULL;
+    if (r->keep && !data) return no_room(r);
     for (uint64_t i = 0; i < n->count; i++) {
-        data[i] = n->from_npy ? fcp_npy_real(&n->npy, i) : n->reals[i];
-        if (isfinite(data[i])) continue;
+        const double x = real_at(n, i);
+        if (data) data[i] = x;
+        if (isfinite(x)) continue;
         diag_error(r->s->d, FCP_E_FIELD, r->path_at, "element %" PRIu64 " of %s is not finite", i, r->what);
         return false;
     }
@@ -417,10 +423,11 @@ static bool read_file(reading *r, numbers *n) {
     if (!r->path) return false;
     r->bytes = sema_read_file(r->s, r->path, r->path_at, FILE_MOST, &r->size);
     if (!r->bytes) return false;
-    if (!sha256(r->bytes, r->size, r->out->record.hash)) return no_room(r);
+    if (!fcp_sha256_of(r->bytes, r->size, r->out->record.hash)) return no_room(r);
     r->out->file = arena_copy(&r->s->out->arena, path->value->name, strlen(path->value->name));
     if (!r->out->file) return no_room(r);
-    return of_npy(r) ? read_npy(r, n) : read_text(r, n);
+    if (of_npy(r)) return read_npy(r, n);
+    return sema_plain_text(r->s, r->path, r->path_at, FCP_E_FIELD_FILE, r->bytes, &r->size) && read_text(r, n);
 }
 
 static bool read_array(reading *r) {
@@ -433,14 +440,16 @@ static bool read_array(reading *r) {
     return good;
 }
 
-bool sema_read_table(sema *s, const char *what, const expr *value, program_array *out) {
-    reading r = {.s = s, .what = what, .value = value, .out = out, .table = true, .path_at = value->at};
+bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out) {
+    reading r = {
+        .s = s, .what = what, .value = value, .out = out, .table = true, .keep = keep, .path_at = value->at};
     out->record.kind = FCP_TABLE;
     return read_array(&r);
 }
 
-bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out) {
-    reading r = {.s = s, .what = what, .value = value, .out = out, .tokens = tokens, .path_at = value->at};
+bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out) {
+    reading r = {
+        .s = s, .what = what, .value = value, .out = out, .tokens = tokens, .keep = keep, .path_at = value->at};
     return read_array(&r);
 }
 

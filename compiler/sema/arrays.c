@@ -205,56 +205,10 @@ bool sema_declare_arrays(sema *s) {
     return true;
 }
 
-bool sema_override_field(sema *s, const char *typed) {
-    uint32_t number = diag_source(s->d, "--field", typed, strlen(typed), false);
-    if (number == UINT32_MAX) return sema_no_memory(s);
-    const char *equals = strchr(typed, '=');
-    size_t length = equals ? (size_t)(equals - typed) : 0;
-    const span whole = {number, 0, (uint32_t)strlen(typed)}, name_at = {number, 0, (uint32_t)length};
-    if (!length || !equals[1]) {
-        diag_error(s->d, FCP_E_SYNTAX, whole, "--field takes a name and a file: --field doc=doc.npy");
-        return true;
-    }
-    const char *names[64];
-    size_t count = 0;
-    for (section *x = s->program.sections; x; x = x->next)
-        for (entry *e = x->entries; e; e = e->next) {
-            if (e->as != IS_FIELD) continue;
-            if (count < 64) names[count++] = e->key;
-            if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
-            const span path_at = {number, (uint32_t)length + 1, whole.end};
-            expr *call = sema_new_expr(s, EXPR_CALL, whole), *path = sema_new_expr(s, EXPR_STRING, path_at);
-            arg *a = ARENA_ZNEW(s->scratch, arg, 1);
-            if (!call || !path || !a) return sema_no_memory(s);
-            path->name = arena_copy(s->scratch, equals + 1, strlen(equals + 1));
-            if (!path->name) return sema_no_memory(s);
-            *a = (arg){.value = path};
-            call->name = "file";
-            call->name_at = whole;
-            call->args = a;
-            call->arg_count = 1;
-            for (const arg *old = e->value->kind == EXPR_CALL ? e->value->args : NULL; old; old = old->next) {
-                if (!old->name) continue; /* range and over stay */
-                arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
-                if (!copy) return sema_no_memory(s);
-                *copy = *old;
-                copy->next = NULL;
-                a = a->next = copy;
-                call->arg_count++;
-            }
-            e->value = call;
-            return true;
-        }
-    diag_error(s->d, FCP_E_UNKNOWN_NAME, name_at, "the batch has no field '%.*s'", (int)length, typed);
-    const char *nearest = diag_nearest(typed, length, names, count);
-    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    else if (!count) diag_hint(s->d, "declare it first: batch { field %.*s = given }", (int)length, typed);
-    return true;
-}
-
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-bool sema_load_array(sema *s, uint32_t array) {
+/* Reads the values of an array and checks them; `keep` off: they are not kept. */
+static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = 0;
@@ -269,13 +223,15 @@ bool sema_load_array(sema *s, uint32_t array) {
         a->array.file = of->array.file;
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
         if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
-    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, &a->array);
-    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, &a->array);
+    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, keep, &a->array);
+    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, keep, &a->array);
     else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
     a->loaded = good;
     a->wrong = !good;
     return good;
 }
+
+bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
 
 bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
     *out_op = e->c ? MC_LOAD2 : MC_LOAD;
@@ -385,4 +341,7 @@ void sema_finish_arrays(sema *s) {
         }
     p->arrays = arrays;
     p->array_count = count;
+    /* the others are checked like those, so that a wrong file is not first noticed when some mask reads it */
+    for (uint32_t i = 0; i < s->array_count && !s->plan; i++)
+        if (number[i] == ARRAY_ANY && s->arrays[i]->run_of == ARRAY_ANY) load(s, i, false);
 }

@@ -3,7 +3,9 @@
  * Requires: a path as the program has it. Gives: the path from here, the bytes, places in them to show in an error.
  * Cost:     O(bytes); a file is read once.
  */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "compiler/sema/sema.h"
 #include "compiler/base/text.h"
@@ -17,7 +19,26 @@ char *sema_path(sema *s, const expr *e) {
     return full;
 }
 
+/* How much is read of what is no regular file: a pipe, a device. It may never end. */
+enum { STREAM_MAX = 256 << 20 };
+
+static void refuse_size(sema *s, const char *path, span at, size_t most, bool regular) {
+    if (regular) {
+        diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
+        return;
+    }
+    diag_error(s->d, FCP_E_READ, at, "'%s' gives more than %zu MiB and is no regular file", path, most >> 20);
+    diag_hint(s->d, "write it to a file first");
+}
+
 char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size) {
+    struct stat st;
+    const bool regular = stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
+    if (regular && stat(path, &st) == 0 && (uint64_t)st.st_size > most) {
+        refuse_size(s, path, at, most, true);
+        return NULL;
+    }
+    if (!regular) most = STREAM_MAX;
     text bytes = {0};
     int why = text_read(&bytes, path, most);
     size_t size = bytes.size;
@@ -27,9 +48,21 @@ char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *ou
     *out_size = size;
     if (taken) return taken;
     if (why) diag_error(s->d, FCP_E_READ, at, "cannot read '%s': %s", path, strerror(why));
-    else if (!failed && size > most) diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
+    else if (!failed && size > most) refuse_size(s, path, at, most, regular);
     else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory reading '%s'", path);
     return NULL;
+}
+
+bool sema_plain_text(sema *s, const char *path, span at, fcp_code code, char *bytes, size_t *size) {
+    size_t where;
+    const char *foreign = text_foreign(bytes, *size, &where);
+    if (foreign) {
+        diag_error(s->d, code, at, "'%s' is not text: %s, at byte %zu", path, foreign, where);
+        diag_hint(s->d, "a text file is in UTF-8; numbers in binary are read from .npy");
+        return false;
+    }
+    if (*size >= 3 && !memcmp(bytes, "\xef\xbb\xbf", 3)) memmove(bytes, bytes + 3, *size -= 3);
+    return true;
 }
 
 span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end,
@@ -41,4 +74,59 @@ span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, s
 bool sema_is_npy(const char *path, const char *bytes, size_t size) {
     size_t length = strlen(path);
     return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(path + length - 4, ".npy"));
+}
+
+/* --- which files a program names ----------------------------------------------------------------------------------- */
+
+static void list_file(sema *s, const expr *e) {
+    char *path = sema_path(s, e);
+    struct program_file *f = path ? ARENA_ZNEW(&s->out->arena, struct program_file, 1) : NULL;
+    if (f) f->path = arena_copy(&s->out->arena, path, strlen(path));
+    free(path);
+    if (f && f->path) {
+        f->next = s->out->files;
+        s->out->files = f;
+    } else sema_no_memory(s);
+}
+
+static void list_args(sema *s, const arg *args);
+
+/* Lists every file("path") in an expression. */
+static void list_expr(sema *s, const expr *e) {
+    for (; e && e->kind == EXPR_BINARY; e = e->a) list_expr(s, e->b); /* the left side may be deep */
+    if (!e) return;
+    switch ((expr_kind)e->kind) {
+    case EXPR_CALL:
+        for (const arg *a = !strcmp(e->name, "file") ? e->args : NULL; a; a = a->next)
+            if (a->value && a->value->kind == EXPR_STRING) list_file(s, a->value);
+        list_args(s, e->args);
+        break;
+    case EXPR_LIST:
+    case EXPR_TUPLE: list_args(s, e->args); break;
+    case EXPR_INDEX:
+    case EXPR_UNARY:
+    case EXPR_IF:
+    case EXPR_RANGE:
+    case EXPR_REPEAT:
+    case EXPR_PAIR:
+        list_expr(s, e->a);
+        list_expr(s, e->b);
+        list_expr(s, e->c);
+        break;
+    default: break;
+    }
+}
+
+static void list_args(sema *s, const arg *args) {
+    for (const arg *a = args; a; a = a->next) list_expr(s, a->value);
+}
+
+void sema_list_files(sema *s) {
+    for (const section *x = s->program.sections; x; x = x->next)
+        for (const entry *e = x->entries; e; e = e->next) list_expr(s, e->value);
+    for (const mask *m = s->program.masks; m; m = m->next) {
+        list_args(s, m->params);
+        list_expr(s, m->body);
+        for (const definition *d = m->definitions; d; d = d->next) list_expr(s, d->body);
+    }
 }

@@ -1,8 +1,10 @@
-/* keys.c: what every key of every section means: types, units, ranges, defaults.
+/* keys.c: reads the keys of the sections, such as `heads = 64`: it checks types, units and ranges, and fills in
+ * defaults. The mask and the score of the plan are lowered elsewhere (expr/choose.c).
  *
- * Requires: a parsed program with overrides applied and its masks declared and checked. Gives: every scalar of
- * fcpc_program, its lengths and its mask; a key that is wrong is reported and keeps its default, so that one mistake
- * gives one error. Cost: O(program) plus the batch.
+ * Requires: a parsed program with overrides applied.
+ * Gives:    every scalar of fcpc_program, and its lengths. A wrong key is reported and keeps its default, so that one
+ *           mistake gives one error.
+ * Cost:     O(program + batch).
  * Units: bandwidths in bytes/s, times in ns, memory in bytes, all decimal, rounded once.
  */
 #include <inttypes.h>
@@ -11,7 +13,7 @@
 #include <string.h>
 
 #include "compiler/base/real.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/keys.h"
 
 enum {
     RANKS_MAX = 1 << 20,
@@ -39,12 +41,6 @@ enum { PROFILES = sizeof profiles / sizeof *profiles };
 
 /* --- the sections' entries ---------------------------------------------------------------------------------------- */
 
-typedef struct keys {
-    bool misspelled; /* there are sections of other names: what is missing may stand there */
-    const entry *at[KEY_COUNT];
-    const section *sections[SECTION_COUNT];
-} keys;
-
 static void unknown_key(sema *s, section_id id, const entry *e) {
     diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", ast_section_names[id], e->key);
     const char *names[KEY_COUNT];
@@ -68,7 +64,7 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
     free(line);
 }
 
-static void collect(sema *s, keys *k) {
+void sema_collect_keys(sema *s, sema_keys *k) {
     for (const section *x = s->program.sections; x; x = x->next) {
         section_id id = ast_find_section(x->name);
         if (id == SECTION_COUNT) {
@@ -103,7 +99,7 @@ static void collect(sema *s, keys *k) {
 /* --- kinds of values ---------------------------------------------------------------------------------------------- */
 
 /* A whole number from `least` to `most`; untouched when the key is absent or wrong. True: it was set. */
-static bool count_key(sema *s, const keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
+static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
     const entry *e = k->at[key];
     int64_t v;
     if (!e || !sema_eval_constant(s, e->value, e->key, &v)) return false;
@@ -131,7 +127,7 @@ static int choice(sema *s, const expr *e, const char *what, const char *const *n
     return -1;
 }
 
-static bool choice_key(sema *s, const keys *k, key_id key, const char *const *names, int count, int *out) {
+static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *const *names, int count, int *out) {
     const entry *e = k->at[key];
     if (!e) return false;
     if (e->value->kind == EXPR_CALL) {
@@ -144,7 +140,7 @@ static bool choice_key(sema *s, const keys *k, key_id key, const char *const *na
 }
 
 /* A number with a unit of the dimension; at least 1 of the base unit. */
-static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
+static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
     static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
                                           [UNIT_FLOPS] = "989 TFLOP/s"};
     const entry *e = k->at[key];
@@ -170,7 +166,7 @@ static bool quantity_key(sema *s, const keys *k, key_id key, unit_dimension dime
 }
 
 /* A positive number, whole or with a point, as mantissa and exponent. */
-static bool number_key(sema *s, const keys *k, key_id key, uint64_t *mantissa, int *exponent) {
+static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
@@ -191,7 +187,7 @@ static bool number_key(sema *s, const keys *k, key_id key, uint64_t *mantissa, i
     return false;
 }
 
-static bool flag_key(sema *s, const keys *k, key_id key, bool *out) {
+static bool flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
     const entry *e = k->at[key];
     if (!e) return false;
     if (e->value->kind == EXPR_BOOL) {
@@ -204,9 +200,8 @@ static bool flag_key(sema *s, const keys *k, key_id key, bool *out) {
 
 /* --- sections ----------------------------------------------------------------------------------------------------- */
 
-static void check_model(sema *s, const keys *k) {
+void sema_check_model(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
-    static const char *const dtypes[] = {[FCP_FP32] = "fp32", [FCP_FP16] = "fp16", [FCP_BF16] = "bf16"};
     p->heads = 8;
     p->head_dim = 128;
     int dtype = FCP_BF16;
@@ -225,7 +220,7 @@ static void check_model(sema *s, const keys *k) {
         diag_hint(s->d, "the nearest are %u and %u", up - 8, up);
         p->head_dim = up;
     }
-    choice_key(s, k, KEY_DTYPE, dtypes, 3, &dtype);
+    choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
     p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
     uint64_t mantissa;
@@ -237,7 +232,7 @@ static void check_model(sema *s, const keys *k) {
         diag_error(s->d, FCP_E_VALUE, scale->at, "scale is out of range");
 }
 
-static void check_cluster(sema *s, const keys *k) {
+void sema_check_cluster(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const char *names[PROFILES];
     for (int i = 0; i < PROFILES; i++) names[i] = profiles[i].name;
@@ -253,8 +248,7 @@ static void check_cluster(sema *s, const keys *k) {
                    RANKS_MAX);
         p->nodes = p->gpus = 1;
     }
-    static const char *const fabrics[] = {[FCP_FAT_TREE] = "fat_tree", [FCP_RAIL] = "rail"};
-    choice_key(s, k, KEY_FABRIC, fabrics, 2, &fabric);
+    choice_key(s, k, KEY_FABRIC, fcp_topology_names, FCP_TOPOLOGY_COUNT, &fabric);
     p->topology = (fcp_topology)fabric;
     fcp_cluster *c = &p->cluster;
     *c = (fcp_cluster){.intra = g->intra,
@@ -283,11 +277,10 @@ static void check_cluster(sema *s, const keys *k) {
     }
 }
 
-static void check_batch(sema *s, const keys *k, bool needed) {
+void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
     struct fcpc_program *p = s->out;
-    static const char *const aligns[] = {[FCP_BOTTOM_RIGHT] = "bottom_right", [FCP_TOP_LEFT] = "top_left"};
     int align = FCP_BOTTOM_RIGHT;
-    choice_key(s, k, KEY_ALIGN, aligns, 2, &align);
+    choice_key(s, k, KEY_ALIGN, fcp_align_names, FCP_ALIGN_COUNT, &align);
     p->align = (fcp_align)align;
     const entry *e = k->at[KEY_LENGTHS];
     p->lengths_span = e ? e->value->at : SPAN_NONE;
@@ -314,7 +307,7 @@ static void check_batch(sema *s, const keys *k, bool needed) {
     free(found.queries);
 }
 
-static void check_block(sema *s, const keys *k) {
+static void check_block(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_BLOCK];
     p->block = BLOCK_DEFAULT;
@@ -342,7 +335,7 @@ static void check_block(sema *s, const keys *k) {
     p->block_span = e->value->at;
 }
 
-static void check_strategy(sema *s, const keys *k) {
+static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
@@ -350,8 +343,6 @@ static void check_strategy(sema *s, const keys *k) {
     p->buffers = 3;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     if (!e) return;
-    static const char *const names[] = {
-        [FCP_STRATEGY_FCP] = "fcp", [FCP_STRATEGY_RING] = "ring", [FCP_STRATEGY_ZIGZAG] = "zigzag"};
     static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "cad", "auto"};
     const expr *head = e->value;
     while (head->kind == EXPR_BINARY) head = head->a;
@@ -361,7 +352,7 @@ static void check_strategy(sema *s, const keys *k) {
         diag_hint(s->d, "there are fcp, ring and zigzag");
         return;
     }
-    int which = choice(s, e->value, "strategy", names, FCP_STRATEGY_COUNT);
+    int which = choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT);
     if (which < 0) return;
     p->strategy = (fcp_strategy)which;
     static const struct { const char *name; uint32_t most; } knobs[] = {{"coalesce", 64}, {"buffers", 8}};
@@ -371,13 +362,13 @@ static void check_strategy(sema *s, const keys *k) {
         while (a->name && i < 2 && strcmp(knobs[i].name, a->name)) i++;
         if (!a->name || i == 2) {
             if (a->name)
-                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", names[which],
+                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", fcp_strategy_names[which],
                            a->name);
             else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
             const char *const both[] = {knobs[0].name, knobs[1].name};
             const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), both, 2) : NULL;
             if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", names[which]);
+            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", fcp_strategy_names[which]);
             continue;
         }
         if (given[i]) {
@@ -395,9 +386,8 @@ static void check_strategy(sema *s, const keys *k) {
     }
 }
 
-static void check_passes(sema *s, const keys *k) {
+static void check_passes(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
-    static const char *const names[] = {[FCP_FORWARD] = "forward", [FCP_BACKWARD] = "backward"};
     p->passes[FCP_FORWARD] = p->passes[FCP_BACKWARD] = true;
     const entry *e = k->at[KEY_PASSES];
     if (!e) return;
@@ -405,10 +395,10 @@ static void check_passes(sema *s, const keys *k) {
     arg single = {.value = e->value};
     bool list = e->value->kind == EXPR_TUPLE || e->value->kind == EXPR_LIST;
     for (const arg *a = list ? e->value->args : &single; a; a = a->next) {
-        int i = choice(s, a->value, "a pass", names, FCP_PASSES);
+        int i = choice(s, a->value, "a pass", fcp_pass_names, FCP_PASSES);
         if (i < 0) good = false;
         else if (given[i]) {
-            diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", names[i]);
+            diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", fcp_pass_names[i]);
             good = false;
         } else given[i] = true;
     }
@@ -420,108 +410,16 @@ static void check_passes(sema *s, const keys *k) {
     if (good) memcpy(p->passes, given, sizeof given);
 }
 
-/* The plan's mask: the one it names, or the only one of the program. */
-static void check_plan_mask(sema *s, const keys *k) {
-    const entry *e = k->at[KEY_MASK];
-    if (!e) {
-        mask *only = NULL;
-        int count = 0;
-        for (mask *m = s->program.masks; m; m = m->next)
-            if (!m->score) only = m, count++;
-        if (count == 1) {
-            expr_check_mask(s, only);
-            expr_lower_mask(s, only, NULL, only->name_at);
-            return;
-        }
-        const section *plan = k->sections[SECTION_PLAN];
-        if (k->misspelled) return;
-        diag_error(s->d, FCP_E_MISSING, plan ? plan->name_at : s->program.end, "the plan names no mask");
-        const mask *first = s->program.masks;
-        while (first && first->score) first = first->next;
-        diag_hint(s->d, first ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
-                  first ? first->name : "causal");
-        return;
-    }
-    const expr *v = e->value;
-    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
-        diag_error(s->d, FCP_E_TYPE, v->at, "mask must name a mask");
-        diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
-        return;
-    }
-    mask *m = sema_visible_mask(s, v->name, KIND_MASK);
-    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
-    if (m && m->score) {
-        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
-        diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
-    } else if (m) {
-        expr_check_mask(s, m); /* one of the prelude is checked only now */
-        expr_lower_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
-    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
-        m = ARENA_ZNEW(s->scratch, mask, 1); /* one that has no name of its own */
-        if (!m) {
-            sema_no_memory(s);
-            return;
-        }
-        *m = (mask){.name = v->name, .name_at = v->name_at, .body = e->value};
-        expr_check_mask(s, m);
-        expr_lower_mask(s, m, NULL, v->at);
-    } else {
-        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
-        const char *nearest = sema_nearest_mask(s, v->name, KIND_MASK);
-        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    }
-}
-
-/* The plan's score and sinks; without the key, a score of the program's own is not used. */
-static void check_plan_score(sema *s, const keys *k) {
-    const entry *e = k->at[KEY_SCORE];
-    const expr *v = e ? e->value : NULL;
-    if (k->at[KEY_SINK]) expr_lower_sink(s, k->at[KEY_SINK]->value);
-    if (!e) return;
-    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
-        diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
-        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
-        return;
-    }
-    mask *m = sema_visible_mask(s, v->name, KIND_SCORE);
-    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
-    if (m && m->score) {
-        expr_check_mask(s, m);
-        expr_lower_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
-    } else if (m) {
-        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
-        diag_hint(s->d, "plan { mask = %s }", v->name);
-    } else {
-        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
-        const char *nearest = sema_nearest_mask(s, v->name, KIND_SCORE);
-        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-    }
-}
-
-static void check_plan(sema *s, const keys *k) {
+void sema_check_plan(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
-    static const char *const layouts[] = {[FCP_LAYOUT_PLANNED] = "planned", [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
-                                          [FCP_LAYOUT_ZIGZAG] = "zigzag"};
     int layout = FCP_LAYOUT_PLANNED;
-    check_plan_mask(s, k);
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
-    check_plan_score(s, k);
-    choice_key(s, k, KEY_LAYOUT, layouts, 3, &layout);
+    choice_key(s, k, KEY_LAYOUT, fcp_layout_names, FCP_LAYOUTS, &layout);
     p->layout = (fcp_layout)layout;
     p->margin = 16;
     count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);
     p->deterministic = true;
     flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);
-}
-
-void sema_check_keys(sema *s, const fcpc_options *options) {
-    keys k = {0};
-    collect(s, &k);
-    check_model(s, &k);
-    check_cluster(s, &k);
-    check_batch(s, &k, options && options->need_lengths);
-    check_plan(s, &k);
-    sema_finish_arrays(s);
 }

@@ -289,7 +289,8 @@ static bool eval_file(sema *s, const expr *e, lengths *out) {
     if (!full) return false;
     size_t size = 0;
     char *bytes = sema_read_file(s, full, a->value->at, FILE_MAX, &size);
-    bool good = bytes && parse_file(s, full, bytes, size, a->value->at, out);
+    bool good = bytes && sema_plain_text(s, full, a->value->at, FCP_E_LENGTHS_FILE, bytes, &size) &&
+                parse_file(s, full, bytes, size, a->value->at, out);
     free(bytes);
     free(full);
     return good;

@@ -25,6 +25,12 @@ int sema_find_word(const char *const *names, int count, const char *name) {
     return -1;
 }
 
+void sema_free(sema *s) {
+    free(s->symbols);
+    free(s->memos);
+    free(s->places);
+}
+
 bool sema_no_memory(sema *s) {
     if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     s->failed = true;
@@ -184,6 +190,10 @@ const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
 }
 
 const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
+    static const struct { const char *theirs, *ours; } python[] = { /* FlexAttention's names, and Python's */
+        {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"}};
+    for (size_t i = 0; i < sizeof python / sizeof *python; i++)
+        if (!strcmp(name, python[i].theirs)) return python[i].ours;
     names n = {0};
     if (def)
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);

@@ -8,6 +8,7 @@
  *
  * Requires: the program parsed without an error. Cost: O(program) per override.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/sema/sema.h"
@@ -63,7 +64,7 @@ static entry *find_entry(const ast *a, section_id where, const char *key) {
     return NULL;
 }
 
-entry *sema_set_entry(sema *s, section_id where, key_id key, expr *value, span at) {
+static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at) {
     const char *name = ast_key_table[key].name;
     entry *e = find_entry(&s->program, where, name);
     if (e) {
@@ -343,7 +344,7 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
         if (!call) return;
         call->name = m ? m->name : "fcp";
         call->name_at = whole;
-        e = sema_set_entry(s, SECTION_PLAN, t->key, call, whole);
+        e = set_entry(s, SECTION_PLAN, t->key, call, whole);
         if (!e) return;
     }
     expr *call = e->value;
@@ -376,7 +377,7 @@ static mask *adopt(sema *s, const mask *m) {
             expr *e = sema_new_expr(s, EXPR_NAME, used->name_at);
             if (!e) return NULL;
             e->name = used->name;
-            if (!sema_set_entry(s, SECTION_PLAN, KEY_MASK, e, used->name_at)) return NULL;
+            if (!set_entry(s, SECTION_PLAN, KEY_MASK, e, used->name_at)) return NULL;
         }
         if (s->program.last_mask) s->program.last_mask->next = x;
         else s->program.masks = x;
@@ -386,7 +387,7 @@ static mask *adopt(sema *s, const mask *m) {
     return NULL;
 }
 
-void sema_apply_override(sema *s, uint32_t number) {
+static void apply(sema *s, uint32_t number) {
     const char *name, *bytes;
     size_t size;
     bool builtin;
@@ -415,7 +416,7 @@ void sema_apply_override(sema *s, uint32_t number) {
         return;
     }
     span whole = {number, 0, (uint32_t)size};
-    if (t.kind == TO_KEY) sema_set_entry(s, ast_key_table[t.key].section, t.key, value, t.at);
+    if (t.kind == TO_KEY) set_entry(s, ast_key_table[t.key].section, t.key, value, t.at);
     else if (t.kind == TO_ARRAY) {
         t.entry->value = value;
         t.entry->key_at = t.at;
@@ -424,4 +425,107 @@ void sema_apply_override(sema *s, uint32_t number) {
         if (t.mask->builtin) t.mask = adopt(s, t.mask);
         if (t.mask) set_arg(s, &t.mask->params, &t.mask->param_count, t.name, t.at, value);
     }
+}
+
+/* --- the options -------------------------------------------------------------------------------------------------- */
+
+/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory, reported. */
+static uint32_t option_source(sema *s, const char *label, const char *bytes) {
+    uint32_t number = diag_source(s->d, label, bytes, strlen(bytes), false);
+    if (number == UINT32_MAX) sema_no_memory(s);
+    return number;
+}
+
+static bool override_key(sema *s, const char *define) {
+    text label = {0};
+    text_printf(&label, "-D %.60s%s", define, strlen(define) > 60 ? "..." : "");
+    char *name = text_take(&label);
+    uint32_t number = name ? option_source(s, name, define) : UINT32_MAX;
+    if (!name) sema_no_memory(s);
+    free(name);
+    if (number == UINT32_MAX) return false;
+    apply(s, number);
+    return true;
+}
+
+/* The call file("PATH"), where the path stands at `file_at`; NULL: no memory, reported. */
+static expr *file_call(sema *s, const char *file, span file_at, span at) {
+    expr *call = sema_new_expr(s, EXPR_CALL, at), *string = sema_new_expr(s, EXPR_STRING, file_at);
+    arg *a = ARENA_ZNEW(s->scratch, arg, 1);
+    const char *copy = arena_copy(s->scratch, file, strlen(file));
+    if (!call || !string || !a || !copy) {
+        sema_no_memory(s);
+        return NULL;
+    }
+    string->name = copy;
+    *a = (arg){.value = string};
+    call->name = "file";
+    call->name_at = at;
+    call->args = a;
+    call->arg_count = 1;
+    return call;
+}
+
+/* --lengths FILE: as if the batch had said file("FILE"), seen from the current folder. */
+static bool override_lengths(sema *s, const char *file) {
+    uint32_t number = option_source(s, "--lengths", file);
+    if (number == UINT32_MAX) return false;
+    span at = {number, 0, (uint32_t)strlen(file)};
+    expr *call = file_call(s, file, at, at);
+    return call && set_entry(s, SECTION_BATCH, KEY_LENGTHS, call, at);
+}
+
+/* Gives a file(...) call the named arguments of another call: a field keeps its range and over. */
+static bool copy_named_args(sema *s, expr *call, const expr *from) {
+    arg *last = call->args;
+    for (const arg *old = from->kind == EXPR_CALL ? from->args : NULL; old; old = old->next) {
+        if (!old->name) continue;
+        arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
+        if (!copy) return sema_no_memory(s);
+        *copy = *old;
+        copy->next = NULL;
+        last = last->next = copy;
+        call->arg_count++;
+    }
+    return true;
+}
+
+/* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
+static bool override_field(sema *s, const char *typed) {
+    uint32_t number = option_source(s, "--field", typed);
+    if (number == UINT32_MAX) return false;
+    const char *equals = strchr(typed, '=');
+    size_t length = equals ? (size_t)(equals - typed) : 0;
+    const span whole = {number, 0, (uint32_t)strlen(typed)}, name_at = {number, 0, (uint32_t)length};
+    if (!length || !equals[1]) {
+        diag_error(s->d, FCP_E_SYNTAX, whole, "--field takes a name and a file: --field doc=doc.npy");
+        return true;
+    }
+    const char *names[CANDIDATES];
+    size_t count = 0;
+    for (section *x = s->program.sections; x; x = x->next)
+        for (entry *e = x->entries; e; e = e->next) {
+            if (e->as != IS_FIELD) continue;
+            if (count < CANDIDATES) names[count++] = e->key;
+            if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
+            expr *call = file_call(s, equals + 1, (span){number, (uint32_t)length + 1, whole.end}, whole);
+            if (!call || !copy_named_args(s, call, e->value)) return false;
+            e->value = call;
+            return true;
+        }
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, name_at, "the batch has no field '%.*s'", (int)length, typed);
+    const char *nearest = diag_nearest(typed, length, names, count);
+    if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    else if (!count) diag_hint(s->d, "declare it first: batch { field %.*s = given }", (int)length, typed);
+    return true;
+}
+
+bool sema_override(sema *s, const fcpc_options *options) {
+    if (!options) return true;
+    for (size_t i = 0; i < options->define_count; i++)
+        if (!override_key(s, options->defines[i])) return false;
+    if (options->lengths_file && !override_lengths(s, options->lengths_file)) return false;
+    for (size_t i = 0; i < options->field_count; i++)
+        if (!override_field(s, options->fields[i])) return false;
+    return true;
 }

@@ -93,6 +93,8 @@ struct fcpc_program {
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without its batch: what a plan stores (its lengths are a table) */
+    /* the files that it names, as seen from the current folder; also those that an option replaced or nothing reads */
+    struct program_file { struct program_file *next; const char *path; } *files;
     double parse_seconds;
     /* the sources its spans refer to, so that another diagnostics object can show them */
     const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;
@@ -103,4 +105,9 @@ struct fcpc_program {
 /* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
  * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */
 uint32_t program_attach(const fcpc_program *program, diags *d);
+
+/* An empty program; NULL: no memory. */
+fcpc_program *program_new(void);
+/* Frees a program, but not its workspace, which is fcpc_program_free's. */
+void program_free(fcpc_program *program);
 #endif

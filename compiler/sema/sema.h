@@ -1,6 +1,6 @@
-/* sema.h: what the rooms of sema share: sema.c (the pipeline), sema_override.c (-D), sema_keys.c (sections and keys),
- * names.c (names, constants, arguments), expr*.c (masks), score*.c and expr/derive.c (scores), files.c (what a program
- * reads), lengths.c (batches), arrays.c and array_values.c (fields and tables). */
+/* sema.h: the state of one parse, which front.c creates and hands from step to step, and what the files of this room
+ * offer: override.c (-D), names.c (names, constants, arguments), arrays.c and array_values.c (fields and tables),
+ * lengths.c (batches), files.c (files that a program names), unused.c (warnings). keys.c has a header of its own. */
 #ifndef FCPC_SEMA_SEMA_H
 #define FCPC_SEMA_SEMA_H
 #include "compiler/syntax/ast.h"
@@ -50,17 +50,11 @@ typedef struct sema {
     const struct figure *plan_numbers; /* of its parameters; a condition's as an integer, an array's number */
 } sema;
 
-/* sema.c: fcpc_parse_text, and then, if all went well, `use` (unless NULL), while the trees are there. The arrays of
- * `plan`, unless NULL, stand for the fields and tables of the same names. A code other than
- * FCP_OK that it returns, or an error that it reports, is the result's. */
-typedef fcp_code sema_use(sema *s, void *context);
-fcp_code sema_text(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                   fcpc_diagnostics *d, fcpc_program **out_program, sema_use *use, void *context);
+void sema_free(sema *s); /* names.c: frees what is malloc'd in it */
 
-/* sema_override.c: applies one -D to the tree. `number` is the option's text as a registered source. */
-void sema_apply_override(sema *s, uint32_t number);
-
-entry *sema_set_entry(sema *s, section_id where, key_id key, expr *value, span at);
+/* override.c: applies -D, --lengths and --field to the tree, in this order. False: no memory, reported; what is wrong
+ * with an option is reported too. */
+bool sema_override(sema *s, const fcpc_options *options);
 expr *sema_new_expr(sema *s, expr_kind kind, span at);
 
 /* names.c */
@@ -95,15 +89,6 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
  * definition, the definition or mask `target`, the array `index`. */
 enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE, REF_MODEL, REF_BUILTIN, REF_ARRAY,
        REF_WRONG };
-void expr_check_mask(sema *s, mask *m);
-/* The mask of a plan, its arguments constant, inlined. Fills mask, mask_spans, mask_name, mask_span of the program. */
-bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);
-
-/* score_plan.c: the score of a plan, its arguments constant, inlined, and its derivative; after the plan's mask and
- * passes. Fills score, slope, check and what goes with them. */
-bool expr_lower_score(sema *s, mask *m, const arg *args, span call);
-/* The sinks of a plan. */
-void expr_lower_sink(sema *s, const expr *value);
 
 /* arrays.c: fields and tables, declared and read. Numbers count declarations from 0. */
 #define ARRAY_ANY UINT32_MAX /* one that is not known yet, or none */
@@ -130,32 +115,37 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);
 bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
 /* Reads the values of an array, once. Fields are read after the lengths. False: reported. */
 bool sema_load_array(sema *s, uint32_t array);
-/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. */
+/* After lowering: numbers what the code reads in order of first use, and gives the program its arrays. Fields and
+ * tables that it does not read are checked and not kept. */
 void sema_finish_arrays(sema *s);
-/* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
-bool sema_override_field(sema *s, const char *typed);
 
 /* array_values.c: what a field or table is made of, read from its declaration or file. */
 /* Reads a table: numbers in one or two dimensions, from a list or file(...). Fills record, data and file of *out, in
- * the program's memory. `what` is what messages call it: "table 'bias'". False: reported. */
-bool sema_read_table(sema *s, const char *what, const expr *value, program_array *out);
+ * the program's memory; `keep` off: only checks them, and leaves data NULL. `what` is what messages call it: "table
+ * 'bias'". False: reported. */
+bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out);
 /* Reads a field of `tokens` integers (0: of any number) from a list or file(...); record.kind and the range are set. */
-bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, program_array *out);
+bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out);
 /* The starts of runs of a field, by sequence; without lengths its values are those of one sequence. */
 bool sema_read_runs(sema *s, const program_array *of, program_array *out);
 
-/* sema_unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
+/* program.c: gives the program its canonical text and the sources that its spans refer to, which are numbered from
+ * s->main_source on; its spans then count from the first of them. False: no memory, reported. */
+bool sema_finish_program(sema *s);
+
+/* unused.c: warns of definitions and parameters of the program's masks that nothing uses. */
 void sema_warn_unused(sema *s);
 
-/* sema_keys.c: every key's value into s->out, defaults where there is none. */
-void sema_check_keys(sema *s, const fcpc_options *options);
-
 /* files.c */
+/* Adds every file that the program names by file("...") to out->files, also those that nothing reads. */
+void sema_list_files(sema *s);
 /* The path of file("name"), a string of expression e: relative to what names it. malloc'd; NULL: no memory,
  * reported. */
 char *sema_path(sema *s, const expr *e);
-/* Reads a whole file of `most` bytes at most; malloc'd. NULL: reported at `at`. */
+/* Reads a whole file of `most` bytes at most, or 256 MiB if it is no regular file; malloc'd. NULL: reported at `at`. */
 char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size);
+/* Removes the byte-order mark at the beginning of a text file. False: it is no text in UTF-8, reported with `code`. */
+bool sema_plain_text(sema *s, const char *path, span at, fcp_code code, char *bytes, size_t *size);
 /* Registers a file's text so that an error in it can be shown, and gives the span of [begin, end). */
 span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end, span fallback);
 /* Is a file .npy: by its first bytes, or by its name? */

@@ -67,8 +67,45 @@ static int by_length(const void *a, const void *b) {
     return x->queries < y->queries ? 1 : x->queries > y->queries ? -1 : 0;
 }
 
-static bool are_alike(const fcp_sequence *a, const fcp_sequence *b) {
+static bool are_as_long(const fcp_sequence *a, const fcp_sequence *b) {
     return a->keys == b->keys && a->queries == b->queries;
+}
+
+/* Where a sequence's queries and keys begin in the batch. */
+typedef struct beginning {
+    uint64_t token[FCP_SIDES];
+} beginning;
+
+static void step_over(beginning *at, const fcp_sequence *s) {
+    at->token[FCP_QUERIES] += s->queries;
+    at->token[FCP_KEYS] += s->keys;
+}
+
+/* Do two sequences of the same length, which begin at x and y, have the same values in all fields? */
+static bool same_fields(const fcp_plan *plan, const fcp_sequence *s, const beginning *x, const beginning *y) {
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        if (a->kind == FCP_TABLE) continue;
+        const fcp_side side = fcp_array_side(a);
+        const uint64_t size = fcp_array_bytes(a) / a->count, count = side == FCP_KEYS ? s->keys : s->queries;
+        const uint8_t *values = plan->data + a->offset;
+        if (memcmp(values + x->token[side] * size, values + y->token[side] * size, count * size)) return false;
+    }
+    return true;
+}
+
+uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
+    const fcp_sequence *s = &plan->sequences[sequence];
+    const bool reads = plan->problem->mask_uses & MC_USES_DATA;
+    beginning from = {{0}}, at = {{0}};
+    uint64_t alike = 0;
+    for (uint64_t i = 0; i < sequence; i++) step_over(&from, &plan->sequences[i]);
+    for (uint64_t i = 0; i < plan->sequences_count; i++) {
+        const fcp_sequence *other = &plan->sequences[i];
+        alike += are_as_long(s, other) && (!reads || same_fields(plan, s, &from, &at));
+        step_over(&at, other);
+    }
+    return alike;
 }
 
 /* Chooses up to `most` lengths: the longest, the one at the middle of all keys, the shortest of at least SHORTEST;
@@ -84,7 +121,7 @@ static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *mem
     fcp_sequence lengths[SHOW_GRIDS] = {sorted[0]};
     for (uint64_t s = 0; s < count; s++) {
         sum += sorted[s].keys;
-        if (sum >= tokens / 2 && !are_alike(&sorted[s], &sorted[0])) {
+        if (sum >= tokens / 2 && !are_as_long(&sorted[s], &sorted[0])) {
             lengths[1] = sorted[s];
             break;
         }
@@ -97,13 +134,10 @@ static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *mem
             new &= out->grids[j].length != lengths[i].keys || out->grids[j].queries != lengths[i].queries;
         if (!new) continue;
         show_grid *g = &out->grids[out->grid_count++];
-        *g = (show_grid){.length = lengths[i].keys, .queries = lengths[i].queries, .q_first = lengths[i].q_first,
-                         .sequence = FCP_NONE};
-        for (uint64_t s = count; s-- > 0;)
-            if (are_alike(&plan->sequences[s], &lengths[i])) {
-                g->sequence = (uint32_t)s;
-                g->alike++;
-            }
+        *g = (show_grid){.length = lengths[i].keys, .queries = lengths[i].queries, .q_first = lengths[i].q_first};
+        g->sequence = 0; /* the first of this length */
+        while (!are_as_long(&plan->sequences[g->sequence], &lengths[i])) g->sequence++;
+        g->alike = show_alike(plan, g->sequence);
     }
     return FCP_OK;
 }

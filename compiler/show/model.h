@@ -23,7 +23,8 @@ typedef struct show_stretch {
 /* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]), counted
  * from the first, which is at position q_first. */
 typedef struct show_grid {
-    uint32_t sequence, alike; /* `alike` sequences have this many queries and keys */
+    uint32_t sequence;
+    uint64_t alike;           /* see show_alike */
     uint64_t length, queries; /* length: of keys */
     int64_t q_first;
     uint64_t cells[FCP_SIDES];
@@ -76,6 +77,10 @@ typedef struct show_model {
 } show_model;
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out);
+
+/* How many sequences of the batch have the same mask as this one, itself among them: as many queries and keys, and
+ * where the mask reads fields, the same values. */
+uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);
 
 /* Density of a grid's cell in steps of 1 / levels: 0 only without any pair, `levels` only when all are allowed. */
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels);

@@ -35,16 +35,11 @@ summary_figures summary_derive(const fcp_plan *plan) {
 }
 
 const char *summary_strategy(uint32_t strategy) {
-    static const char *const names[] = {
-        [FCP_STRATEGY_FCP] = "fcp", [FCP_STRATEGY_RING] = "ring", [FCP_STRATEGY_ZIGZAG] = "zigzag"};
-    return strategy < FCP_STRATEGY_COUNT ? names[strategy] : "?";
+    return strategy < FCP_STRATEGY_COUNT ? fcp_strategy_names[strategy] : "?";
 }
 
 const char *summary_layout(uint32_t layout) {
-    static const char *const names[] = {[FCP_LAYOUT_PLANNED] = "planned",
-                                        [FCP_LAYOUT_CONTIGUOUS] = "contiguous",
-                                        [FCP_LAYOUT_ZIGZAG] = "zigzag"};
-    return layout <= FCP_LAYOUT_ZIGZAG ? names[layout] : "?";
+    return layout < FCP_LAYOUTS ? fcp_layout_names[layout] : "?";
 }
 
 void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
@@ -122,35 +117,26 @@ static const char *milliseconds(char out[SUMMARY_NUMBER], double seconds) {
     return out;
 }
 
-void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times *times, const char *name,
-                  const char *written) {
+void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written) {
     const fcp_problem *p = plan->problem;
     const fcp_summary *s = plan->summary;
     summary_figures f = summary_derive(plan);
     char n[8][SUMMARY_NUMBER];
-    size_t used = 0;
-    out[0] = 0;
-#define LINE(...)                                                                                                      \
-    do {                                                                                                               \
-        int w_ = snprintf(out + used, SUMMARY_TEXT - used, __VA_ARGS__);                                               \
-        if (w_ < 0 || (size_t)w_ >= SUMMARY_TEXT - used) return; /* cut short, still terminated */                     \
-        used += (size_t)w_;                                                                                            \
-    } while (0)
     const char *base = strrchr(name, '/');
     bool split = fcp_plan_split(plan);
     char tokens[64];
     if (split) snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", p->tokens, p->key_tokens);
     else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", p->tokens);
-    LINE("%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
+    text_printf(out, "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
          " block%s of at most %" PRIu32 ", %s\n",
          base ? base + 1 : name, p->ranks, p->ranks == 1 ? "" : "s", p->nodes, p->nodes == 1 ? "" : "s", p->gpus,
          tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s",
          p->max_block > p->max_q_block ? p->max_block : p->max_q_block,
          summary_strategy(p->strategy));
-    LINE("  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
+    text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], (double)s->pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
-    LINE("  traffic %s, %s between nodes, reshuffle %s; %" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64
+    text_printf(out, "  traffic %s, %s between nodes, reshuffle %s; %" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64
          " dependent; send max/mean %.3f, receive %.3f\n",
          summary_number(n[0], (double)s->bytes_total, "B"), summary_number(n[1], (double)s->bytes_inter_node, "B"),
          summary_number(n[2], (double)s->bytes_reshuffle, "B"), s->rounds, s->rounds_lower_bound, s->rounds_dependent,
@@ -159,13 +145,12 @@ void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times
     if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
                         f.key_tokens_max_over_mean);
     else snprintf(balance, sizeof balance, "tokens max/mean %.4f", f.tokens_max_over_mean);
-    LINE("  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
+    text_printf(out, "  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
          summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
          summary_number(n[1], (double)s->state_bytes, "B"));
-    LINE("  plan    %s%s%.200s, verified; %s ms (parse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
+    text_printf(out, "  plan    %s%s%.200s, verified; %s ms (parse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
          summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",
          milliseconds(n[1], times->total), milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
          milliseconds(n[4], times->place), milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
          milliseconds(n[7], times->verify));
-#undef LINE
 }

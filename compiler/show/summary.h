@@ -20,11 +20,9 @@ const char *summary_layout(uint32_t layout);     /* "planned", "contiguous", "zi
 /* Adds the summary's members to the open object of `j`. */
 void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times);
 
-/* Five lines, each ended by a newline, into `out`, which is always NUL-terminated. `name` is what the first line begins
- * with; `written` is the path of the plan file, NULL when none was written. */
-enum { SUMMARY_TEXT = 2048 };
-void summary_text(char out[SUMMARY_TEXT], const fcp_plan *plan, const fcpc_times *times, const char *name,
-                  const char *written);
+/* Adds five lines, each ended by a newline. `name` is what the first line begins with (without its folder); `written` is
+ * the path of the plan file, NULL when none was written. Of names longer than 200 bytes the rest is left out. */
+void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written);
 /* A count or number of bytes as a person reads it: "1.25 GB", "3.1e12" style units of 1000. */
 enum { SUMMARY_NUMBER = 32 };
 const char *summary_number(char out[SUMMARY_NUMBER], double value, const char *unit);

@@ -87,9 +87,7 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
     z->n = plan->sequences[z->sequence].keys;
     z->queries = plan->sequences[z->sequence].queries;
     z->q_first = plan->sequences[z->sequence].q_first;
-    for (uint64_t s = 0; s < count; s++)
-        z->alike += plan->sequences[s].keys == z->n && plan->sequences[s].queries == z->queries;
-    if (plan->problem->mask_uses & MC_USES_DATA) z->alike = 1;
+    z->alike = show_alike(plan, z->sequence);
     const uint64_t asked[4] = {v->row, v->row_end, v->col, v->col_end};
     for (int i = 0; i < 2; i++) {
         uint64_t length = i ? z->n : z->queries;
@@ -356,4 +354,40 @@ fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err) 
         &t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
         LEFT - 7, TOP - 7);
     return hand_over(&t, emit, context, err);
+}
+
+/* --- as JSON -------------------------------------------------------------------------------------------------------- */
+
+void zoom_json(json *j, const zoom *z) {
+    double all = (double)z->n * (double)z->n * z->heads;
+    json_u64(j, "sequence", z->sequence);
+    json_u64(j, "tokens", z->n);
+    json_u64(j, "alike", z->alike);
+    json_u64(j, "pairs", z->all.pairs);
+    json_double(j, "density", (double)z->all.pairs / all);
+    json_double(j, "flops_forward", z->flops_forward);
+    json_double(j, "flops_backward", z->flops_backward);
+    json_u64(j, "cells_full", z->all.full);
+    json_u64(j, "cells_partial", z->all.partial);
+    json_u64(j, "cells_none", z->all.none);
+    const uint64_t *const cuts[] = {z->row_cut, z->col_cut};
+    const uint32_t ends[] = {z->rows, z->cols};
+    for (int i = 0; i < 2; i++) {
+        json_array(j, i ? "cols" : "rows");
+        json_u64(j, NULL, cuts[i][0]);
+        json_u64(j, NULL, cuts[i][ends[i]]);
+        json_end(j);
+    }
+    json_u64(j, "group", z->group);
+    json_u64(j, "pairs_drawn", z->pairs_drawn);
+    json_array(j, "grid");
+    for (uint32_t r = 0; r < z->rows; r++) {
+        json_array(j, NULL);
+        for (uint32_t c = 0; c < z->cols; c++) json_u64(j, NULL, z->pairs[(size_t)r * z->cols + c]);
+        json_end(j);
+    }
+    json_end(j);
+    json_array(j, "runs");
+    for (uint32_t r = 0; r < z->rows; r++) json_u64(j, NULL, z->runs[r]);
+    json_end(j);
 }

@@ -2,6 +2,7 @@
 #ifndef FCPC_SHOW_ZOOM_H
 #define FCPC_SHOW_ZOOM_H
 #include "compiler/base/arena.h"
+#include "compiler/base/json.h"
 #include "compiler/cells/cells.h"
 #include "compiler/show/terminal.h"
 
@@ -34,6 +35,8 @@ typedef struct zoom {
 fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err);
 fcp_code zoom_text(const zoom *z, const show_options *options, fcp_emit *emit, void *context, fcp_error *err);
 fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err);
+/* Adds what was counted to the open object. */
+void zoom_json(json *j, const zoom *z);
 /* Signs that fit across and down in a terminal of this width. */
 void zoom_room(uint32_t width, uint32_t *down, uint32_t *across);
 enum { ZOOM_SVG_SIDE = 160 }; /* signs a side of an image */

@@ -89,7 +89,6 @@ const char *parse_string(parse *p, span at, const char *word, size_t size) {
         p->no_memory = true;
         return "";
     }
-    if (memchr(word, 0, size)) diag_error(p->d, FCP_E_LEX, at, "a NUL byte in a string");
     size_t used = 0;
     for (size_t i = 1; i + 1 < size; i++) {
         char c = word[i];
@@ -621,6 +620,14 @@ bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tok
     *out = (ast){.end = {number, (uint32_t)end, (uint32_t)end}};
     if (size > SOURCE_MAX) {
         diag_error(d, FCP_E_TOO_LARGE, (span){number, 0, 0}, "a program of more than %d MiB", SOURCE_MAX >> 20);
+        return true;
+    }
+    size_t at;
+    const char *foreign = text_foreign(bytes, size, &at);
+    if (foreign) {
+        const span place = {number, (uint32_t)at, (uint32_t)at + 1};
+        diag_error(d, FCP_E_LEX, place, "this is not text: %s", foreign);
+        diag_hint(d, "a program is text in UTF-8");
         return true;
     }
     parse *p = calloc(1, sizeof *p);

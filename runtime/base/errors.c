@@ -21,15 +21,29 @@ int fcp_code_exit(fcp_code code) {
     return code == FCP_E_INTERNAL ? 3 : 1;
 }
 
+/* The arguments may be parts of *err itself, so the message is made before *err is overwritten. */
+__attribute__((format(printf, 4, 0)))
+static void fill(fcp_error *err, fcp_code code, fcp_where where, const char *format, va_list args) {
+    if (!err) return;
+    fcp_error made = {.code = code, .where = where};
+    vsnprintf(made.message, sizeof made.message, format, args);
+    *err = made;
+}
+
 fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) {
-    if (!err) return code;
-    *err = (fcp_error){.code = code};
     va_list args;
     va_start(args, format);
-    vsnprintf(err->message, sizeof err->message, format, args);
+    fill(err, code, FCP_WHERE_NONE, format, args);
+    va_end(args);
+    return code;
+}
+
+fcp_code fcp_fail_at(fcp_error *err, fcp_code code, fcp_where where, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fill(err, code, where, format, args);
     va_end(args);
     return code;
 }
 
 size_t fcp_dtype_size(fcp_dtype t) { return t == FCP_FP32 ? 4 : 2; }
-const char *fcp_dtype_name(fcp_dtype t) { return t == FCP_FP32 ? "fp32" : t == FCP_FP16 ? "fp16" : "bf16"; }

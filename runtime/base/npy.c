@@ -192,7 +192,7 @@ fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy 
     uint64_t begin, count;
     const char *wrong = read_header(bytes, size, &npy, &begin, &count);
     if (wrong) return fail_on(err, FCP_E_NPY, path, wrong);
-    npy.data = count ? (char *)bytes + begin : NULL;
+    npy.data = count ? (const char *)bytes + begin : NULL;
     *out = npy;
     return FCP_OK;
 }
@@ -200,7 +200,7 @@ fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy 
 /* Opens a file and reads its header. */
 static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_t *out_bytes, fcp_error *err) {
     struct stat about;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hang us */
     if (file < 0) return fail_errno(err, FCP_E_READ, path, "cannot be read");
     fcp_code code;
     uint64_t size = 0, begin = 0;
@@ -223,31 +223,17 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
     return code;
 }
 
-static fcp_code read_data(int file, const char *path, uint64_t bytes, fcp_npy *out, fcp_error *err) {
-    out->data = NULL;
-    if (bytes == 0) return FCP_OK;
-    if (bytes > SIZE_MAX / 2 || !(out->data = malloc(bytes)))
-        return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
-    if (read_all(file, out->data, bytes)) return FCP_OK;
-    fcp_npy_free(out);
-    return fail_errno(err, FCP_E_READ, path, "cannot be read");
-}
-
-fcp_code fcp_npy_read(const char *path, fcp_npy *out, fcp_error *err) {
-    fcp_npy npy = {0};
-    int file;
-    uint64_t bytes;
-    fcp_code code = open_file(path, &npy, &file, &bytes, err);
-    if (code != FCP_OK) return code;
-    code = read_data(file, path, bytes, &npy, err);
-    close(file);
-    if (code == FCP_OK) *out = npy;
-    return code;
-}
-
-void fcp_npy_free(fcp_npy *npy) {
-    free(npy->data);
-    npy->data = NULL;
+/* *out is malloc'd, also where there are no bytes. */
+static fcp_code read_data(int file, const char *path, uint64_t bytes, void **out, fcp_error *err) {
+    void *data = bytes <= SIZE_MAX / 2 ? malloc(bytes ? bytes : 1) : NULL;
+    if (!data) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
+    if (!read_all(file, data, bytes)) {
+        fcp_code code = fail_errno(err, FCP_E_READ, path, "cannot be read");
+        free(data);
+        return code;
+    }
+    *out = data;
+    return FCP_OK;
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
@@ -322,11 +308,9 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
         snprintf(text, sizeof text, "expected %s %.120s, found %s %.120s", types[type].name, expected,
                  types[npy.type].name, found);
         code = fail_on(err, FCP_E_TENSOR, path, text);
-    } else code = read_data(file, path, bytes, &npy, err);
+    } else code = read_data(file, path, bytes, out_data, err);
     close(file);
-    if (code != FCP_OK) return code;
-    *out_data = npy.data ? npy.data : malloc(1);
-    return *out_data ? FCP_OK : fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
+    return code;
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -370,15 +354,4 @@ fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const
     if (!why) why = fcp_write_all(file->fd, data, bytes);
     if (!why) why = fcp_beside_close(file);
     return why ? cannot_write(err, file->path, why) : FCP_OK;
-}
-
-fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
-                      fcp_error *err) {
-    fcp_beside file;
-    int why = fcp_beside_open(&file, path);
-    if (why) return cannot_write(err, path, why);
-    fcp_code code = fcp_npy_write(&file, type, dims, shape, data, err);
-    if (code == FCP_OK && (why = fcp_beside_commit(&file))) code = cannot_write(err, path, why);
-    fcp_beside_abandon(&file);
-    return code;
 }

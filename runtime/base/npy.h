@@ -24,15 +24,11 @@ typedef struct fcp_npy {
     uint32_t dims;                      /* 0 .. FCP_NPY_MAX_DIMS */
     uint64_t shape[FCP_NPY_MAX_DIMS];
     uint64_t elements;                  /* product of the shape */
-    void *data;                         /* malloc'd; NULL only when elements is 0 */
+    const void *data;                   /* NULL only when elements is 0 */
 } fcp_npy;
 
 /* The type a dtype is stored as: fp32 F4, fp16 F2, bf16 U2. */
 fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
-
-/* Reads any file of these types. *out is ended by fcp_npy_free. */
-fcp_code fcp_npy_read(const char *path, fcp_npy *out, fcp_error *err);
-void fcp_npy_free(fcp_npy *npy); /* frees the data; the struct is the caller's */
 
 /* The tensor that the bytes of a file hold; out->data points to its elements among them, of any alignment, and is not
  * to be freed. `path` is the file's name in messages. */
@@ -49,11 +45,8 @@ static inline bool fcp_npy_is_real(fcp_npy_type type) {
 /* Reads a file that must have exactly this type and shape; *out_data is malloc'd (the caller frees). */
 fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, void **out_data,
                       fcp_error *err);
-/* Writes a tensor, version 1.0. */
-fcp_code fcp_npy_save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
-                      fcp_error *err);
-/* The same into a file that is open; closes it, and leaves it to the caller to commit (so that several appear
- * together). */
+/* Writes a tensor, version 1.0, into a file that is open. Closes it, and leaves it to the caller to commit, so that several
+ * files can appear together. */
 fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                        fcp_error *err);
 #endif

@@ -12,19 +12,14 @@
  * Order:    with nccl the groups of early rounds follow all groups of the pass: the event is behind those. In host memory
  *           that is not pinned the results of a device's ranks go through one stage, which waits for all of these ranks.
  */
+#include "runtime/cuda/early.h"
+
 #include <stdlib.h>
 
-#include "runtime/cuda/parts.h"
-
-cuda_early_rounds fcp_cuda_early_rounds(const fcp_plan *plan, fcp_pass pass) {
-    const fcp_round *rounds = plan->rounds + plan->round_starts[pass];
-    uint32_t count = plan->round_starts[pass + 1] - plan->round_starts[pass], from = count;
-    uint64_t stages = pass == FCP_FORWARD ? plan->summary->stages : plan->summary->backward_stages;
-    while (from && rounds[from - 1].kind == FCP_ROUND_OUT) from--;
-    uint32_t to = from;
-    while (to < count && rounds[to].stage < stages) to++;
-    return (cuda_early_rounds){from, to};
-}
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/reshuffle.h"
+#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/work.h"
 
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err) {
     const fcp_plan *plan = s->plan;

@@ -3,10 +3,12 @@
  * Requires: an arena that lies where it will, its rows at multiples of 16 bytes. Gives: parts.h.
  * Cost:     five calls of the driver for each rank and pass, once per session; launches carry the maps as parameters.
  */
+#include "runtime/cuda/maps.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/device.h"
 
 static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64 out[16], fcp_error *err) {
     const fcp_problem *p = s->plan->problem;

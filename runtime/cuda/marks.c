@@ -12,10 +12,13 @@
  *           since a plan has no cycles. Of the ranks that wait for nobody the one in the earliest stage is named. If
  *           things still move the answer is who is behind, not who is to blame.
  */
+#include "runtime/cuda/marks.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/device.h"
+#include "runtime/exec/where.h"
 
 /* A word: the pass, and the instruction begun, counted from 1; one more than there are at the end; BEFORE: none. 0: there
  * has been no run. */
@@ -145,11 +148,14 @@ static bool all_are(const fcp_cuda_session *s, fcp_cuda_progress progress) {
     return true;
 }
 
+static fcp_where where_of(const fcp_cuda_session *s, const fcp_cuda_place *at) {
+    return fcp_where_instruction(s->plan, at->pass, at->rank, at->queue, at->instr);
+}
+
 void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, char text[FCP_CUDA_PLACE]) {
-    int n = snprintf(text, FCP_CUDA_PLACE, "rank %u, %s pass, stage %u, %sinstruction %u of the %s queue (%s)", at->rank,
-                     fcp_pass_names[at->pass], at->stage,
-                     at->progress == FCP_CUDA_IN ? "" : at->progress == FCP_CUDA_BEFORE ? "before " : "behind ", at->instr,
-                     fcp_queue_names[at->queue], fcp_op_names[at->op]);
+    const fcp_where where = where_of(s, at);
+    const char *before = at->progress == FCP_CUDA_IN ? "" : at->progress == FCP_CUDA_BEFORE ? "before " : "behind ";
+    int n = fcp_where_text(s->plan, &where, before, text, FCP_CUDA_PLACE);
     if (at->round == FCP_NONE) return;
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, at->pass, at->rank, at->queue)->first + at->instr];
     n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, ", round %u", at->round);
@@ -160,17 +166,22 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
 
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err) {
     fcp_cuda_place at;
+    fcp_where where = FCP_WHERE_NONE;
     char text[FCP_CUDA_PLACE];
-    if (!s->marks || !err || strncmp(err->message, "rank ", 5) == 0) return code;
-    fcp_error why = *err;
-    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) /* nothing has run */
-        return s->base.rank_count == 1 ? fcp_fail(err, code, "rank %u: %.500s", s->base.first_rank, why.message) : code;
-    if (s->base.rank_count == 1 && !fcp_cuda_furthest(s, &at)) fcp_cuda_place_text(s, &at, text); /* both queues have ended */
-    else if (s->base.rank_count > 1 && all_are(s, FCP_CUDA_BEFORE))
-        snprintf(text, sizeof text, "%s pass, before every instruction, while inputs are moved", fcp_pass_names[at.pass]);
-    else if (s->base.rank_count > 1 && all_are(s, FCP_CUDA_BEHIND))
-        snprintf(text, sizeof text, "%s pass, behind every instruction, while outputs are moved", fcp_pass_names[at.pass]);
-    else if (fcp_cuda_furthest(s, &at)) fcp_cuda_place_text(s, &at, text);
-    else return code;
-    return fcp_fail(err, code, "%s: %.300s", text, why.message);
+    if (!s->marks || !err || err->where.rank != FCP_NOWHERE) return code;
+    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has run */
+        if (s->base.rank_count != 1) return code;
+        return fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank, err->message);
+    }
+    bool one = s->base.rank_count == 1, before = !one && all_are(s, FCP_CUDA_BEFORE), behind = !one && all_are(s, FCP_CUDA_BEHIND);
+    if (before || behind) {
+        where.pass = (uint32_t)at.pass;
+        snprintf(text, sizeof text, before ? "%s pass, before every instruction, while inputs are moved"
+                                           : "%s pass, behind every instruction, while outputs are moved", fcp_pass_names[at.pass]);
+    } else {
+        if (!fcp_cuda_furthest(s, &at) && !one) return code; /* of one rank both queues have ended: the end is the place */
+        where = where_of(s, &at);
+        fcp_cuda_place_text(s, &at, text);
+    }
+    return fcp_fail_at(err, code, where, "%s: %.300s", text, err->message);
 }

@@ -10,23 +10,16 @@
  *           each other by events, a fill, a copy and a launch, the same captured with another stream as origin, and the graph
  *           replayed twice. Where the driver rounds a partition up to all multiprocessors, it holds nothing back.
  */
-#include <stdio.h>
-#include <string.h>
+#include "runtime/cuda/partition.h"
 
-#include "runtime/cuda/parts.h"
+#include <stdio.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/stage.h"
 
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
-
-static bool talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
-    const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
-    for (uint32_t i = 0; i < stream->count; i++) {
-        const fcp_instr *x = &plan->instrs[stream->first + i];
-        if (x->op != FCP_OP_LAUNCH || !x->b) continue;
-        uint32_t kind = plan->rounds[plan->round_starts[pass] + x->c].kind;
-        if (kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT) return true;
-    }
-    return false;
-}
 
 uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin) {
     return margin < multiprocessors ? multiprocessors - margin : 1;
@@ -167,7 +160,7 @@ static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool
             d->attention[pass] = (uint32_t)d->multiprocessors;
             if (!(p->passes >> pass & 1)) continue;
             for (uint32_t r = s->base.first_rank; !talking && r < fcp_cuda_end(s); r++)
-                talking = s->ranks[r].device == d && talks(s->plan, (fcp_pass)pass, r);
+                talking = s->ranks[r].device == d && fcp_cuda_talks(s->plan, (fcp_pass)pass, r);
             d->apart &= talking;
             any |= talking;
             if (talking && wanted != FCP_PARTITION_NONE)

@@ -3,14 +3,19 @@
  * Requires: tensors that session.c found to be there. Gives: parts.h.
  * Cost:     a few questions to the driver for each tensor of each rank, and for each run of tokens that is moved.
  * Order:    all of IN comes before the pass; OUT after it, but for what goes out early (early.c); each run in its
- *           home's communication stream, or in the stage of the home's device where the tensor lies in pageable memory. With nccl runs between ranks are groups
- *           of the communicator's, a round each.
+ *           home's communication stream, or in the stage of the home's device where the tensor lies in pageable memory. Runs between ranks
+ *           go as the transport moves them.
  */
-#include <string.h>
+#include "runtime/cuda/reshuffle.h"
 
-#include "runtime/cuda/parts.h"
+#include <stdlib.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/stage.h"
 #include "runtime/exec/segments.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/exec/where.h"
 
 enum { ROW_ALIGN = 16 };
 
@@ -20,6 +25,12 @@ struct named {
     uint64_t tokens;
     size_t row;      /* bytes of a token */
 };
+
+/* An error's message begins with a rank: the error names it in numbers too. */
+static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
+    if (code && err) err->where = fcp_where_rank(rank);
+    return code;
+}
 
 /* What the driver knows of memory: its kind, and the device it is on. 0: nothing, as of memory that is not pinned. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type, int *out_device,
@@ -31,9 +42,10 @@ static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint
     if (result == CU_ERROR_INVALID_VALUE) *out_type = 0;
     if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
     fcp_code code = fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
-    if (code || *out_type != CU_MEMORY_DEVICE) return code;
-    return fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
+    if (code || *out_type != CU_MEMORY_DEVICE) return at_rank(code, rank, err);
+    code = fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
                           "rank %u: the driver does not say which device tensor %s is on", rank, name);
+    return at_rank(code, rank, err);
 }
 
 /* The tensor lies in memory of that device as far as it goes. Memory may be several allocations next to each other, where a
@@ -51,9 +63,9 @@ static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, 
         if (there)
             code = fcp_cuda_check(s->cuda, s->cuda->call.address_range(&base, &size, at), err,
                                   "rank %u: the driver does not say how much memory tensor %s has", rank, x->name);
-        if (code) return code;
+        if (code) return at_rank(code, rank, err);
         if (!there || base + size <= at)
-            return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu",
+            return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu",
                             rank, x->name, (unsigned long long)x->tokens, (unsigned long long)(x->tokens * x->row), device,
                             (unsigned long long)(at - (uintptr_t)x->tensor));
         at = base + size;
@@ -72,19 +84,19 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
     *out_host |= type != CU_MEMORY_DEVICE;
     if (!type || type == CU_MEMORY_HOST) return FCP_OK;
     if (type != CU_MEMORY_DEVICE)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
     for (uint32_t i = 0; i < s->device_count; i++)
         if (s->devices[i].handle == ordinal) device = &s->devices[i];
     if (!device)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank,
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank,
                         x->name, ordinal, s->first_device, s->first_device + s->device_count - 1);
     /* memory that was mapped, not allocated, is of no context */
     cu_result result = s->cuda->call.pointer_attribute(&context, CU_POINTER_CONTEXT, (uintptr_t)x->tensor);
     if (!result && context && context != device->context)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s is of another context of device %d than its primary one, which the "
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is of another context of device %d than its primary one, which the "
                         "session uses", rank, x->name, ordinal);
     if ((uintptr_t)x->tensor % ROW_ALIGN)
-        return fcp_fail(err, FCP_E_TENSOR, "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
                         ROW_ALIGN);
     return fits(s, x, rank, ordinal, err);
 }
@@ -132,54 +144,67 @@ static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool i
         return in ? fcp_cuda_copy(s, r->device, at, device, theirs, inside->bytes, stream, err)
                   : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
     }
-    if (is_pinned(s, outside->data, outside->bytes))
-        return fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside->data, inside->bytes, stream)
+    if (is_pinned(s, outside->data, outside->bytes)) {
+        code = fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside->data, inside->bytes, stream)
                                           : call->copy_out(outside->data, at, inside->bytes, stream),
                               err, "rank %u: cannot copy %zu bytes between host and device %d", caller, inside->bytes,
                               r->device->handle);
+        return at_rank(code, caller, err);
+    }
     return in ? fcp_cuda_stage_in(s, r->device, at, outside->data, inside->bytes, err)
               : fcp_cuda_stage_out(s, r->device, outside->data, at, inside->bytes, err);
 }
 
-static fcp_round_kind round_of(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {
-    return (fcp_round_kind)plan->rounds[plan->round_starts[pass] + launch->c].kind;
+fcp_code fcp_cuda_move_runs(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
+                            const fcp_tensors *tensors, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = x->a; !code && i < x->a + x->b; i++) {
+        const fcp_transfer *t = &s->plan->transfers[i];
+        if (t->cls != cls || !fcp_at_caller(t)) continue;
+        uint32_t home = x->op == FCP_OP_COPY ? rank : t->peer;
+        fcp_segment outside[FCP_SEGMENTS], inside[FCP_SEGMENTS];
+        uint32_t count = fcp_segments_caller(&s->ranks[rank].arena[pass], tensors, t, outside);
+        fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
+        code = fcp_cuda_use(s, s->ranks[home].device, err);
+        if (!code) code = fcp_net_pace(s->base.net, count, err);
+        for (uint32_t k = 0; !code && k < count; k++)
+            code = move(s, rank, home, cls == FCP_IN, &outside[k], &inside[k], err);
+    }
+    return code;
+}
+
+/* A LAUNCH of inputs or outputs, by the transport. */
+static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x, const fcp_tensors *tensors,
+                            fcp_wires *wires, fcp_error *err) {
+    const fcp_transport *transport = s->base.net->transport;
+    if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);
+    fcp_code code = fcp_cuda_use(s, s->ranks[rank].device, err);
+    if (!code) code = fcp_net_pace(s->base.net, 1, err);
+    if (!code) code = fcp_wires_make(wires, &s->ranks[rank].arena[pass], tensors, x, err);
+    if (!code) code = fcp_net_launch(s->base.net, rank, pass, x->c, wires->list, x->b, err);
+    if (!code && fcp_net_wait(s->base.net, rank, 0, NULL, err) != FCP_WAIT_DONE)
+        code = fcp_fail(err, FCP_E_INTERNAL, "a launch of inputs or outputs waits for another");
+    return code;
 }
 
 fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
                             fcp_error *err) {
     const fcp_plan *plan = s->plan;
     const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
+    fcp_wires wires = {0};
     fcp_code code = FCP_OK;
-    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++) {
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)
+        for (int q = 0; !code && q < FCP_QUEUES; q++) {
             const fcp_stream *stream = fcp_stream_of(plan, pass, r, (fcp_queue)q);
-            for (uint32_t i = 0; i < stream->count; i++) {
+            const fcp_tensors *own = &tensors[r - s->base.first_rank];
+            for (uint32_t i = 0; !code && i < stream->count; i++) {
                 const fcp_instr *x = &plan->instrs[stream->first + i];
-                if (x->op != FCP_OP_LAUNCH && x->op != FCP_OP_COPY) continue;
-                if (early != (x->op == FCP_OP_LAUNCH && fcp_cuda_is_early(&rounds, x))) continue;
-                if (x->op == FCP_OP_LAUNCH && s->nccl) {
-                    if (round_of(plan, pass, x) != (cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT)) continue;
-                    code = fcp_cuda_use(s, s->ranks[r].device, err);
-                    if (!code) code = fcp_cuda_nccl_pace(s, 1, err);
-                    if (!code)
-                        code = fcp_cuda_nccl_group(s, &s->ranks[r], pass, x, &tensors[r - s->base.first_rank], err);
-                    if (code) return code;
-                    continue;
-                }
-                for (uint32_t j = x->a; !code && j < x->a + x->b; j++) {
-                    const fcp_transfer *t = &plan->transfers[j];
-                    if (t->cls != cls || !fcp_at_caller(t)) continue;
-                    uint32_t home = x->op == FCP_OP_COPY ? r : t->peer;
-                    fcp_segment outside[FCP_SEGMENTS], inside[FCP_SEGMENTS];
-                    uint32_t count = fcp_segments_caller(&s->ranks[r].arena[pass], &tensors[r - s->base.first_rank], t, outside);
-                    fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
-                    code = fcp_cuda_use(s, s->ranks[home].device, err);
-                    if (!code && s->nccl) code = fcp_cuda_nccl_pace(s, count, err);
-                    for (uint32_t k = 0; !code && k < count; k++)
-                        code = move(s, r, home, cls == FCP_IN, &outside[k], &inside[k], err);
-                }
-                if (code) return code;
+                bool launch = x->op == FCP_OP_LAUNCH;
+                if ((!launch && x->op != FCP_OP_COPY) || early != (launch && fcp_cuda_is_early(&rounds, x))) continue;
+                if (!launch) code = fcp_cuda_move_runs(s, r, pass, cls, x, own, err);
+                else if (fcp_cuda_moved_by(plan, pass, x) == cls) code = move_launch(s, r, pass, x, own, &wires, err);
             }
         }
+    free(wires.list);
     return code;
 }

@@ -3,9 +3,8 @@
 #define FCP_CUDA_SESSION_H
 #include "runtime/exec/session.h"
 
-/* As fcp_session_create with options->backend "cuda". Errors, all before anything runs: FCP_E_BACKEND: no driver, no
- * device, no NVRTC, a device too old; FCP_E_TENSOR, FCP_E_HEADS: a plan there are no kernels for; FCP_E_NO_MEMORY: with
- * what is needed and what there is; FCP_E_COMPILE; FCP_E_RUN: the driver refuses. */
-fcp_code fcp_cuda_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
-                                 fcp_error *err);
+/* "cuda". Errors of creating one, all before anything runs: FCP_E_BACKEND: no driver, no device, no NVRTC, a device too old;
+ * FCP_E_TENSOR, FCP_E_HEADS: a plan there are no kernels for; FCP_E_NO_MEMORY: with what is needed and what there is;
+ * FCP_E_COMPILE; FCP_E_RUN: the driver refuses. */
+extern const fcp_session_kind fcp_session_cuda;
 #endif

@@ -8,11 +8,13 @@
  * Order:    a stage's stream does what it is asked for in that order, behind what it was told to follow. A buffer is
  *           written again when the event behind its copies has come.
  */
+#include "runtime/cuda/stage.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/device.h"
 
 enum { DEFAULT_BYTES = 4 << 20, ALIGN = 16 };
 

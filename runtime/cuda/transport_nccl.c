@@ -1,7 +1,7 @@
 /* transport_nccl.c: the transport nccl: each rank of a plan a process with one device, its transfers groups of sends and receives.
  *
  * Requires: NCCL 2.19 or later; as many processes as ranks, each of which makes its session, runs and ends it as the others do.
- * Gives:    parts.h. A LAUNCH is one group on the rank's communication stream; groups are never merged, and go in the same
+ * Gives:    A LAUNCH is one group on the rank's communication stream; groups are never merged, and go in the same
  *           order at every rank: rounds of IN, then those of the pass, then those of OUT, each in increasing order. A rank
  *           without a transfer in a round issues nothing. Rounds are matchings, so no group waits for one that waits for it.
  * Method:   the communicator does not block: whatever is under way is asked after until it is done, failed or timeout_s is over.
@@ -20,25 +20,21 @@
 #include <time.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/cuda/parts.h"
+#include "runtime/cuda/run.h"
+#include "runtime/cuda/stage.h"
+#include "runtime/cuda/transports.h"
 #include "runtime/libraries/nccl.h"
-#include "runtime/exec/segments.h"
 #include "runtime/rendezvous/rendezvous.h"
-#include "runtime/exec/tensors.h"
 
 enum { MOST_CTAS = 64, PIECE = 4 << 20 };
 enum { PACE = 32, PACES = 2 }; /* instructions from one mark in the streams to the next, and how many such are under way at most */
 
-/* What ranks tell each other before the first pass. */
-typedef struct record {
-    uint8_t plan[FCP_DIGEST_BYTES];
-    uint32_t format, version, graph_from, made;
-    uint8_t pad[FCP_GATHER_BYTES - FCP_DIGEST_BYTES - 16];
-} record;
-enum { RECORD_FORMAT = 1 };
-_Static_assert(sizeof(record) == FCP_GATHER_BYTES, "what is gathered at once");
-
-struct cuda_nccl {
+typedef struct nccl_net {
+    fcp_net base;
+    fcp_cuda_session *session; /* NULL before connect */
     fcp_nccl *nccl;
     nccl_comm comm;
     fcp_place place;
@@ -48,56 +44,50 @@ struct cuda_nccl {
     size_t staged_bytes[FCP_TENSORS];
     cu_event paces[PACES][FCP_QUEUES]; /* behind every PACE-th instruction */
     uint32_t pace, unmarked;     /* the next of them; instructions behind the last one */
-    bool apart;                  /* ranks have told each other why they cannot go on: all of them know, and leave */
+    fcp_tensors inside;          /* the caller's, those in host memory replaced by staged ones */
     bool ended, stuck;           /* ended: destroyed or aborted; stuck: even that did not end */
-};
+} nccl_net;
 
 /* --- the communicator --------------------------------------------------------------------------------------------- */
 
-static fcp_code check(const fcp_cuda_session *s, nccl_result result, const char *what, fcp_error *err) {
-    return fcp_nccl_check(s->nccl->nccl, result, s->nccl->comm, err, "%s", what);
+static fcp_code check(const nccl_net *n, nccl_result result, const char *what, fcp_error *err) {
+    return fcp_nccl_check(n->nccl, result, n->comm, err, "%s", what);
 }
 
 /* Until what was begun is under way on the device; where it fails, the error. */
-static fcp_code settle(fcp_cuda_session *s, nccl_result result, const char *what, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
-    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_error *err) {
+    const uint32_t timeout_s = n->session->timeout_s;
+    fcp_patience patience = fcp_patience_of(timeout_s, 0.1);
     long pause = 2000;
-    fcp_code code = check(s, result, what, err);
+    fcp_code code = check(n, result, what, err);
     for (; !code; fcp_pause(&pause, 1000000)) {
         nccl_result state = NCCL_IN_PROGRESS;
-        code = check(s, n->nccl->call.async_error(n->comm, &state), what, err);
-        if (!code) code = check(s, state, what, err);
+        code = check(n, n->nccl->call.async_error(n->comm, &state), what, err);
+        if (!code) code = check(n, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
         if (fcp_patience_ends(&patience))
-            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, s->timeout_s);
+            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, timeout_s);
     }
     return code;
 }
 
-fcp_code fcp_cuda_nccl_place(fcp_cuda_session *s, const fcp_start *start, fcp_error *err) {
-    const fcp_problem *p = s->plan->problem;
-    struct cuda_nccl *n = s->nccl = calloc(1, sizeof *n);
+static void nccl_close(fcp_net *base);
+
+static fcp_code nccl_open(uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net, fcp_error *err) {
+    nccl_net *n = calloc(1, sizeof *n);
     if (!n) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a communicator");
-    fcp_code code = fcp_place_find(start, p->ranks, p->gpus, &n->place, err);
+    n->base = (fcp_net){.transport = &fcp_transport_nccl, .ranks = ranks, .rank_count = 1};
+    fcp_code code = fcp_place_find(start, ranks, gpus, &n->place, err);
     if (!code) code = fcp_nccl_open(&n->nccl, err);
-    if (code) return code;
-    uint32_t devices = (uint32_t)s->cuda->devices;
-    s->base.first_rank = n->place.rank;
-    s->base.rank_count = 1;
-    s->device_count = 1;
-    s->first_device = n->place.local % devices;
-    if (start && start->device) {
-        s->first_device = start->device - 1;
-        if (s->first_device >= devices)
-            return fcp_fail(err, FCP_E_ARGUMENT, "there is no device %u: there are %u", s->first_device, devices);
-    }
-    return FCP_OK;
+    n->base.first_rank = n->place.rank;
+    n->base.local = n->place.local;
+    if (code) nccl_close(&n->base);
+    else *out_net = &n->base;
+    return code;
 }
 
-static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
-    const fcp_problem *p = s->plan->problem;
+static fcp_code begin_comm(nccl_net *n, const nccl_id *id, fcp_error *err) {
+    const fcp_problem *p = n->session->plan->problem;
     nccl_config config = NCCL_CONFIG;
     fcp_error why = {0};
     config.blocking = 0;
@@ -105,7 +95,7 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
     if (p->margin) config.max_ctas = p->margin < MOST_CTAS ? (int)p->margin : MOST_CTAS;
     nccl_result result = n->nccl->call.init(&n->comm, (int)n->place.ranks, *id, (int)n->place.rank, &config);
     if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
-        fcp_code code = settle(s, result, "joining the other ranks", &why);
+        fcp_code code = settle(n, result, "joining the other ranks", &why);
         bool twice = code && strstr(why.message, "uplicate GPU"); /* later ones name their switch themselves */
         if (code) fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
         return code;
@@ -113,18 +103,19 @@ static fcp_code begin_comm(fcp_cuda_session *s, const nccl_id *id, fcp_error *er
     return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");
 }
 
-size_t fcp_cuda_nccl_scratch(const fcp_cuda_session *s) { return ((size_t)s->nccl->place.ranks + 1) * FCP_GATHER_BYTES + PIECE; }
+static size_t scratch_bytes(const nccl_net *n) { return ((size_t)n->place.ranks + 1) * FCP_GATHER_BYTES + PIECE; }
 
-fcp_code fcp_cuda_nccl_connect(fcp_cuda_session *s, const fcp_start *start, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_connect(fcp_net *base, fcp_session *session, const fcp_start *start, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    fcp_cuda_session *s = n->session = (fcp_cuda_session *)session;
     nccl_id id;
     memset(&id, 0, sizeof id);
     fcp_code code = FCP_OK;
-    if (n->place.rank == 0 && !(start && start->id)) code = check(s, n->nccl->call.unique_id(&id), "making an id", err);
+    if (n->place.rank == 0 && !(start && start->id)) code = check(n, n->nccl->call.unique_id(&id), "making an id", err);
     if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
-    if (!code) code = begin_comm(s, &id, err);
-    return code ? code : fcp_cuda_memory(s, &s->devices[0], fcp_cuda_nccl_scratch(s), NULL, "what ranks tell each other", &n->scratch, err);
+    if (!code) code = begin_comm(n, &id, err);
+    return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other", &n->scratch, err);
 }
 
 fcp_code fcp_start_id(void *out_id, fcp_error *err) {
@@ -138,11 +129,12 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err) {
     return code;
 }
 
-fcp_code fcp_cuda_nccl_watch(fcp_cuda_session *s, const char *what, fcp_error *err) {
+static fcp_code nccl_watch(fcp_net *base, const char *what, fcp_error *err) {
+    const nccl_net *n = (const nccl_net *)base;
     nccl_result state = NCCL_SUCCESS;
-    if (s->nccl->ended || !s->nccl->comm) return FCP_OK;
-    fcp_code code = check(s, s->nccl->nccl->call.async_error(s->nccl->comm, &state), what, err);
-    return code ? code : check(s, state, what, err);
+    if (n->ended || !n->comm) return FCP_OK;
+    fcp_code code = check(n, n->nccl->call.async_error(n->comm, &state), what, err);
+    return code ? code : check(n, state, what, err);
 }
 
 /* --- ending ------------------------------------------------------------------------------------------------------- */
@@ -208,64 +200,62 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
 
 /* Leaves the others; false: it does not come to an end. Whoever aborts in place of it takes away from slower ranks what they
  * have not yet been told. */
-static bool leave_others(fcp_cuda_session *s) {
-    struct cuda_nccl *n = s->nccl;
+static bool leave_others(nccl_net *n) {
     fcp_error ignored;
     if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
     n->enrolled = NULL;
-    n->apart = false;
-    if (settle(s, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) return false;
+    n->base.apart = false;
+    if (settle(n, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) return false;
     n->ended = true;
-    n->stuck = !call_within(n->nccl->call.destroy, n->comm, s->timeout_s);
+    n->stuck = !call_within(n->nccl->call.destroy, n->comm, n->session->timeout_s);
     return true;
 }
 
-void fcp_cuda_nccl_abort(fcp_cuda_session *s) {
-    struct cuda_nccl *n = s->nccl;
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (s->graphs[pass]) s->cuda->call.graph_exec_destroy(s->graphs[pass]);
-        s->graphs[pass] = NULL;
-    }
-    if (n->ended || !n->comm || (n->apart && leave_others(s))) return;
+static void nccl_abort(fcp_net *base) {
+    nccl_net *n = (nccl_net *)base;
+    if (!n->session) return;
+    fcp_cuda_graphs_destroy(n->session);
+    if (n->ended || !n->comm || (n->base.apart && leave_others(n))) return;
     n->ended = true;
-    n->stuck = !call_within(n->nccl->call.abort, n->comm, s->timeout_s);
+    n->stuck = !call_within(n->nccl->call.abort, n->comm, n->session->timeout_s);
 }
 
-void fcp_cuda_nccl_close(fcp_cuda_session *s) {
-    struct cuda_nccl *n = s->nccl;
-    if (!n) return;
-    if (n->comm && !n->ended && !leave_others(s)) fcp_cuda_nccl_abort(s);
-    bool stays = n->stuck || s->hung; /* giving memory up would wait for what does not end */
-    for (int t = 0; t < FCP_TENSORS; t++)
-        if (n->staged[t] && !stays) s->cuda->call.release(n->staged[t]);
-    if (n->scratch && !stays) s->cuda->call.release(n->scratch);
-    if (n->memory && !stays) n->nccl->call.release(n->memory);
+static void nccl_close(fcp_net *base) {
+    nccl_net *n = (nccl_net *)base;
+    if (n->comm && !n->ended && !leave_others(n)) nccl_abort(base);
+    if (n->session && !n->stuck && !n->session->hung) { /* else giving memory up would wait for what does not end */
+        const fcp_cuda_table *call = &n->session->cuda->call;
+        for (int t = 0; t < FCP_TENSORS; t++)
+            if (n->staged[t]) call->release(n->staged[t]);
+        if (n->scratch) call->release(n->scratch);
+        if (n->memory) n->nccl->call.release(n->memory);
+    }
     fcp_nccl_close(n->nccl);
     free(n);
-    s->nccl = NULL;
 }
 
 /* --- before the first pass ---------------------------------------------------------------------------------------- */
 
-fcp_code fcp_cuda_nccl_memory(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
-    size_t bytes = fcp_cuda_allocated(rank->arena_bytes);
-    fcp_code code = fcp_cuda_use(s, rank->device, err);
+static fcp_code nccl_allocate(fcp_net *base, uint32_t rank, size_t bytes, void **out_memory, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    const cuda_device *device = n->session->ranks[rank].device;
+    fcp_code code = fcp_cuda_use(n->session, device, err);
     if (code) return code;
-    if (n->enrolled) code = check(s, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
+    if (n->enrolled) code = check(n, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
     n->enrolled = NULL;
     if (code) return code;
     if (n->memory) n->nccl->call.release(n->memory);
     n->memory = NULL;
     if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
-                       "device %d has no %zu bytes for an arena", rank->device->handle, bytes))
+                       "device %d has no %zu bytes for an arena", device->handle, bytes))
         return err ? (err->code = FCP_E_NO_MEMORY) : FCP_E_NO_MEMORY;
-    rank->memory = (uintptr_t)n->memory;
-    return check(s, n->nccl->call.enroll(n->comm, n->memory, bytes, &n->enrolled), "registering the arena", err);
+    *out_memory = n->memory;
+    return check(n, n->nccl->call.enroll(n->comm, n->memory, bytes, &n->enrolled), "registering the arena", err);
 }
 
-fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t bytes, void *all, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void *all, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    fcp_cuda_session *s = n->session;
     const fcp_cuda_table *call = &s->cuda->call;
     cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
@@ -274,41 +264,11 @@ fcp_code fcp_cuda_nccl_gather(fcp_cuda_session *s, const void *mine, size_t byte
     if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
     if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code)
-        code = settle(s, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
+        code = settle(n, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
                                                   s->origin), "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
     if (!code) code = fcp_cuda_stage_out(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
-}
-
-/* What names a plan: as many digits of its digest as tell plans apart. */
-enum { NAME_BYTES = 8 };
-static void name_plan(const uint8_t *digest, char out[2 * NAME_BYTES + 1]) {
-    for (int i = 0; i < NAME_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
-}
-
-/* The first rank that is not as rank 0 is, or that failed. */
-static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
-    for (uint32_t r = 0; r < ranks; r++) {
-        const record *x = &all[r];
-        if (x->format != all->format || x->version != all->version)
-            return fcp_fail(err, FCP_E_START, "rank %u runs another version of the runtime than rank 0", r);
-        if (memcmp(x->plan, all->plan, sizeof x->plan) != 0) {
-            char theirs[2 * NAME_BYTES + 1], first[2 * NAME_BYTES + 1];
-            name_plan(x->plan, theirs);
-            name_plan(all->plan, first);
-            return fcp_fail(err, FCP_E_START, "rank %u has another plan than rank 0 (SHA-256 %s... and %s...): all need the same one",
-                            r, theirs, first);
-        }
-        if (x->graph_from != all->graph_from)
-            return fcp_fail(err, FCP_E_START, "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
-                            "options", r, x->graph_from, all->graph_from);
-    }
-    for (uint32_t r = 0; r < ranks; r++)
-        if (all[r].made)
-            return fcp_fail(err, FCP_E_START, "rank %u cannot begin: %s, %s", r, fcp_code_name((fcp_code)all[r].made),
-                            fcp_code_text((fcp_code)all[r].made));
-    return FCP_OK;
 }
 
 /* Marks whom a rank sends to and receives from, in all passes. */
@@ -324,74 +284,39 @@ static void find_peers(const fcp_plan *plan, uint32_t rank, uint8_t *peers) {
 }
 
 /* Every pair that will talk does so once, in one group; one rank alone talks to itself. */
-static fcp_code greet(fcp_cuda_session *s, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_meet(fcp_net *base, const fcp_plan *plan, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    fcp_cuda_session *s = n->session;
     const fcp_nccl_table *call = &n->nccl->call;
     uint32_t ranks = n->place.ranks, rank = n->place.rank;
     uint8_t *peers = calloc(ranks, 1);
     cu_ptr own = n->scratch + (cu_ptr)ranks * FCP_GATHER_BYTES;
     cu_stream stream = s->ranks[rank].streams[FCP_COMM];
     if (!peers) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
-    find_peers(s->plan, rank, peers);
+    find_peers(plan, rank, peers);
     if (ranks == 1) peers[0] = 1 << FCP_SEND | 1 << FCP_RECV;
     bool any = memchr(peers, 1, ranks) || memchr(peers, 2, ranks) || memchr(peers, 3, ranks);
-    fcp_code code = any ? check(s, call->group_start(), "beginning a group", err) : FCP_OK;
+    fcp_code code = any ? check(n, call->group_start(), "beginning a group", err) : FCP_OK;
     bool open = any && !code;
     for (uint32_t p = 0; !code && p < ranks; p++) {
         if (peers[p] >> FCP_SEND & 1)
-            code = check(s, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
+            code = check(n, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
-            code = check(s, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p,
+            code = check(n, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p,
                                           n->comm, stream), "receiving", err);
     }
     free(peers);
     if (!open) return code;
     nccl_result ended = call->group_end();
-    if (!code) code = settle(s, ended, "connecting to the other ranks", err);
+    if (!code) code = settle(n, ended, "connecting to the other ranks", err);
     return code ? code : fcp_cuda_wait(s, stream, "connecting to the other ranks", err);
-}
-
-/* All ranks' records; malloc'd, NULL: *err says why. */
-static record *exchange(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
-    record mine = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = s->graph_from, .made = (uint32_t)made};
-    record *all = calloc(s->nccl->place.ranks, sizeof *all);
-    fcp_code code = all ? fcp_plan_digest(plan, mine.plan, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (!code) code = fcp_cuda_nccl_gather(s, &mine, sizeof mine, all, err);
-    if (!code) return all;
-    free(all);
-    return NULL;
-}
-
-fcp_code fcp_cuda_nccl_agree(fcp_cuda_session *s, const fcp_plan *plan, fcp_code made, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
-    fcp_error why = {0};
-    record *all = exchange(s, plan, made, &why);
-    fcp_code code = why.code;
-    if (all) {
-        code = compare(all, n->place.ranks, &why);
-        n->apart = code;
-    }
-    free(all);
-    if (!made && !code) code = greet(s, &why);
-    if (made) return made;
-    if (code && err) *err = why;
-    return code;
-}
-
-bool fcp_cuda_nccl_refuse(fcp_cuda_session *s, const fcp_plan *plan, fcp_code code) {
-    fcp_error ignored;
-    record *all = exchange(s, plan, code, &ignored);
-    bool together = all;
-    for (uint32_t r = 0; all && r < s->nccl->place.ranks; r++) together &= all[r].made != 0;
-    s->nccl->apart = all && !together;
-    free(all);
-    return together;
 }
 
 /* --- how far ahead of the device ---------------------------------------------------------------------------------- */
 
-fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_pace(fcp_net *base, uint32_t instructions, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    fcp_cuda_session *s = n->session;
     cuda_rank *r = &s->ranks[s->base.first_rank];
     fcp_code code = FCP_OK;
     if (s->capturing) return FCP_OK;
@@ -408,62 +333,67 @@ fcp_code fcp_cuda_nccl_pace(fcp_cuda_session *s, uint32_t instructions, fcp_erro
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
-fcp_code fcp_cuda_nccl_group(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_instr *launch,
-                             const fcp_tensors *tensors, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
+                            uint32_t count, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
     const fcp_nccl_table *call = &n->nccl->call;
-    cu_stream stream = rank->streams[FCP_COMM];
+    cu_stream stream = n->session->ranks[rank].streams[FCP_COMM];
     char what[60];
-    if (!launch->b) return FCP_OK;
-    snprintf(what, sizeof what, "the transfers of round %u", launch->c);
-    fcp_code code = check(s, call->group_start(), what, err);
+    (void)pass;
+    if (!count) return FCP_OK;
+    snprintf(what, sizeof what, "the transfers of round %u", round);
+    fcp_code code = check(n, call->group_start(), what, err);
     if (code) return code;
-    for (uint32_t i = launch->a; !code && i < launch->a + launch->b; i++) {
-        const fcp_transfer *t = &s->plan->transfers[i];
-        fcp_segment parts[FCP_SEGMENTS];
-        uint32_t count = fcp_at_caller(t) ? fcp_segments_caller(&rank->arena[pass], tensors, t, parts)
-                                          : fcp_segments_block(&rank->arena[pass], t, parts);
-        for (uint32_t j = 0; !code && j < count; j++) {
-            if (!parts[j].bytes) continue;
-            nccl_result result = t->dir == FCP_SEND
-                                     ? call->send(parts[j].data, parts[j].bytes, NCCL_INT8, (int)t->peer, n->comm, stream)
-                                     : call->receive(parts[j].data, parts[j].bytes, NCCL_INT8, (int)t->peer, n->comm, stream);
-            code = check(s, result, what, err);
+    for (uint32_t i = 0; !code && i < count; i++)
+        for (uint32_t j = 0; !code && j < wires[i].segments; j++) {
+            const fcp_wire *w = &wires[i];
+            const fcp_segment *part = &w->segment[j];
+            if (!part->bytes) continue;
+            nccl_result result = w->dir == FCP_SEND
+                                     ? call->send(part->data, part->bytes, NCCL_INT8, (int)w->peer, n->comm, stream)
+                                     : call->receive(part->data, part->bytes, NCCL_INT8, (int)w->peer, n->comm, stream);
+            code = check(n, result, what, err);
         }
-    }
     nccl_result ended = call->group_end(); /* what was begun is ended, whatever became of it */
-    return code ? code : settle(s, ended, what, err);
+    return code ? code : settle(n, ended, what, err);
+}
+
+/* A group is in the stream when it has been launched, and the stream goes on behind it. */
+static fcp_wait nccl_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err) {
+    (void)base, (void)rank, (void)milliseconds, (void)out_wire, (void)err;
+    return FCP_WAIT_DONE;
 }
 
 /* One piece of it, by way of `piece` on the device. */
-static fcp_code collect_piece(fcp_cuda_session *s, uint32_t from, char *memory, size_t bytes, cu_ptr piece, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code collect_piece(nccl_net *n, uint32_t from, char *memory, size_t bytes, cu_ptr piece, fcp_error *err) {
+    fcp_cuda_session *s = n->session;
     const fcp_nccl_table *call = &n->nccl->call;
     void *at = (void *)(uintptr_t)piece;
     bool sends = n->place.rank == from;
     fcp_code code = FCP_OK;
     if (sends) code = fcp_cuda_stage_in(s, &s->devices[0], piece, memory, bytes, err);
     if (sends && !code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
-    if (!code) code = check(s, call->group_start(), "beginning a group", err);
+    if (!code) code = check(n, call->group_start(), "beginning a group", err);
     if (code) return code;
-    code = check(s, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
+    code = check(n, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
                           : call->receive(at, bytes, NCCL_INT8, (int)from, n->comm, s->origin), "collecting", err);
     nccl_result ended = call->group_end();
-    if (!code) code = settle(s, ended, "collecting", err);
+    if (!code) code = settle(n, ended, "collecting", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "collecting", err);
     if (code || sends) return code;
     code = fcp_cuda_stage_out(s, &s->devices[0], memory, piece, bytes, err);
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
-fcp_code fcp_cuda_nccl_collect(fcp_cuda_session *s, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
-    const struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_collect(fcp_net *base, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    fcp_cuda_session *s = n->session;
     cu_ptr piece = n->scratch + ((cu_ptr)n->place.ranks + 1) * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished)
         code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
     for (size_t at = 0; !code && at < bytes; at += PIECE)
-        code = collect_piece(s, from, (char *)memory + at, bytes - at < PIECE ? bytes - at : PIECE, piece, err);
+        code = collect_piece(n, from, (char *)memory + at, bytes - at < PIECE ? bytes - at : PIECE, piece, err);
     return code;
 }
 
@@ -493,17 +423,30 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
-size_t fcp_cuda_nccl_staged(const fcp_cuda_session *s, fcp_tensor t, size_t *out_held) {
+/* Bytes of a tensor that is to be staged, in whatever pass it is moved; 0: it need not be. */
+static size_t staged_bytes(const nccl_net *n, fcp_tensor t) {
+    const fcp_cuda_session *s = n->session;
     bool moved = false;
-    *out_held = s->nccl->staged_bytes[t];
     for (int pass = 0; pass < FCP_PASSES; pass++)
         moved |= s->plan->problem->passes >> pass & 1 && (fcp_pass_inputs((fcp_pass)pass) | fcp_pass_outputs((fcp_pass)pass)) >> t & 1 &&
                  moves(s, (fcp_pass)pass);
     return moved ? tensor_bytes(s, t) : 0;
 }
 
-static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes, fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static void nccl_need(const fcp_net *base, size_t *out_bytes, size_t *out_held) {
+    const nccl_net *n = (const nccl_net *)base;
+    *out_bytes = *out_held = scratch_bytes(n);
+    for (int t = 0; n->session->host_tensors && t < FCP_TENSORS; t++) {
+        size_t bytes = staged_bytes(n, (fcp_tensor)t), held = n->staged_bytes[t];
+        *out_bytes += bytes > held ? bytes : held;
+        *out_held += held;
+    }
+}
+
+/* Memory for one tensor, in place of what it had. */
+static fcp_code make_staged(nccl_net *n, int t, size_t bytes, fcp_error *err) {
+    fcp_cuda_session *s = n->session;
+    cuda_rank *rank = &s->ranks[s->base.first_rank];
     /* the driver would wait for earlier runs itself, without a timeout */
     fcp_code code = n->staged[t] ? fcp_cuda_wait(s, rank->streams[FCP_COMM], "what ran before", err) : FCP_OK;
     if (code) return code;
@@ -515,44 +458,49 @@ static fcp_code stage(fcp_cuda_session *s, cuda_rank *rank, int t, size_t bytes,
     return code;
 }
 
-fcp_code fcp_cuda_nccl_stage_open(fcp_cuda_session *s, fcp_error *err) {
-    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+static fcp_code nccl_reserve(fcp_net *base, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    if (!n->session->host_tensors) return FCP_OK;
+    fcp_code code = fcp_cuda_use(n->session, &n->session->devices[0], err);
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
-        size_t held, bytes = fcp_cuda_nccl_staged(s, (fcp_tensor)t, &held);
-        if (bytes > held) code = stage(s, &s->ranks[s->base.first_rank], t, bytes, err);
+        size_t bytes = staged_bytes(n, (fcp_tensor)t);
+        if (bytes > n->staged_bytes[t]) code = make_staged(n, t, bytes, err);
     }
     return code;
 }
 
-fcp_code fcp_cuda_nccl_stage_in(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_tensors *out,
-                                fcp_error *err) {
-    struct cuda_nccl *n = s->nccl;
+static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside,
+                              fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    fcp_cuda_session *s = n->session;
     cuda_rank *rank = &s->ranks[s->base.first_rank];
     unsigned inputs = fcp_pass_inputs(pass), all = inputs | fcp_pass_outputs(pass);
     fcp_code code = FCP_OK;
     bool any = false;
-    *out = *tensors;
+    n->inside = *tensors;
+    *out_inside = &n->inside;
     if (!moves(s, pass)) return FCP_OK;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
         size_t bytes = tensor_bytes(s, (fcp_tensor)t);
         const void *from = fcp_tensors_get(tensors, (fcp_tensor)t);
         if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
-        if (n->staged_bytes[t] < bytes) code = stage(s, rank, t, bytes, err);
+        if (n->staged_bytes[t] < bytes) code = make_staged(n, t, bytes, err);
         if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
-        if (!code) fcp_tensors_set(out, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
+        if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = s->host_tensors = true;
     }
     return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
 }
 
-fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *staged,
-                                 fcp_error *err) {
+static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,
+                               fcp_error *err) {
+    fcp_cuda_session *s = ((nccl_net *)base)->session;
     cuda_rank *rank = &s->ranks[s->base.first_rank];
     fcp_code code = FCP_OK;
     bool any = false;
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
         void *to = fcp_tensors_get(tensors, (fcp_tensor)t);
-        const void *from = fcp_tensors_get(staged, (fcp_tensor)t);
+        const void *from = fcp_tensors_get(inside, (fcp_tensor)t);
         size_t bytes = tensor_bytes(s, (fcp_tensor)t);
         if (!(fcp_pass_outputs(pass) >> t & 1) || to == from || !bytes) continue;
         if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
@@ -561,3 +509,22 @@ fcp_code fcp_cuda_nccl_stage_out(fcp_cuda_session *s, fcp_pass pass, const fcp_t
     }
     return code;
 }
+
+const fcp_transport fcp_transport_nccl = {.name = "nccl",
+                                          .processes = true,
+                                          .open = nccl_open,
+                                          .connect = nccl_connect,
+                                          .close = nccl_close,
+                                          .launch = nccl_launch,
+                                          .wait = nccl_wait,
+                                          .abort = nccl_abort,
+                                          .watch = nccl_watch,
+                                          .pace = nccl_pace,
+                                          .need = nccl_need,
+                                          .reserve = nccl_reserve,
+                                          .allocate = nccl_allocate,
+                                          .stage_in = nccl_stage_in,
+                                          .stage_out = nccl_stage_out,
+                                          .gather = nccl_gather,
+                                          .collect = nccl_collect,
+                                          .meet = nccl_meet};

@@ -6,10 +6,14 @@
  * Method:   grids are what the device's multiprocessors hold at once, of attention those that partition.c gives it, or
  *           less where there is less to do; no bit depends on them.
  */
+#include "runtime/cuda/work.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/maps.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/kernels/work.h"
 
 enum { ALIGN = 64 };
@@ -181,7 +185,7 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     float *from[2], *to[2];
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
-    bool first = x->c >= a->homes && !rank->filled[x->c - a->homes];
+    bool first = fcp_partials_reduce(&rank->partials, x);
     fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
     for (int i = 0; !code && i < 2; i++) {
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
@@ -189,28 +193,22 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
                                      rank->streams[FCP_COMPUTE], err)
                      : support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
     }
-    if (x->c >= a->homes) rank->filled[x->c - a->homes] = 1;
-    if (x->b >= a->homes) rank->filled[x->b - a->homes] = 0;
     return code;
 }
 
 /* Adds to transient DKV slots need a sum to add to. */
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
-    const fcp_plan *plan = s->plan;
-    const fcp_problem *p = plan->problem;
-    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    const fcp_problem *p = s->plan->problem;
+    fcp_partials_walk walk = {0};
+    uint32_t slot, tokens;
     fcp_code code = FCP_OK;
-    for (uint32_t i = x->a; i < x->a + x->b; i++)
-        for (uint32_t j = plan->visits[i].first_tile; !code && j < plan->visits[i].first_tile + plan->visits[i].tiles; j++) {
-            const fcp_tile *t = &plan->tiles[j];
-            if (t->dkv_slot < a->homes || rank->filled[t->dkv_slot - a->homes]) continue;
-            float *dk, *dv;
-            size_t bytes = (size_t)plan->blocks[t->k_block].tokens * p->kv_heads * p->head_dim * sizeof(float);
-            fcp_arena_dkv(a, t->dkv_slot, &dk, &dv);
-            code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
-            if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
-            rank->filled[t->dkv_slot - a->homes] = 1;
-        }
+    while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &slot, &tokens)) {
+        float *dk, *dv;
+        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
+        fcp_arena_dkv(&rank->arena[FCP_BACKWARD], slot, &dk, &dv);
+        code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
+        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
+    }
     return code;
 }
 

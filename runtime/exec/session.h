@@ -1,38 +1,45 @@
-/* session.h: what a session is to the functions of fcp.h: one of a few kinds, each a constant table. */
+/* session.h: what a session is to the functions of fcp.h: one of a few kinds ("host", "cuda"), each a table of functions.
+ *
+ * The public functions (runtime/session.c) check what is asked and call the table. They do not check twice: a kind's
+ * functions get a plan that was verified and arguments that were checked.
+ */
 #ifndef FCP_EXEC_SESSION_H
 #define FCP_EXEC_SESSION_H
+#include "runtime/exec/transport.h"
 #include "runtime/plan/plan.h"
 
 typedef struct fcp_session_kind {
-    const char *name; /* what options->backend says */
-    /* `stream`: the caller's, of the kind's device; NULL: one of the session's own, waited for. */
-    fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
-    fcp_code (*wait)(fcp_session *session, fcp_error *err); /* NULL: runs have ended when they return */
-    /* NULL: there is one process */
-    fcp_code (*gather)(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
-    /* To another plan of the same model and ranks, which was compared. An error leaves the session with the plan it had, or
-     * refusing runs. */
-    fcp_code (*rebind)(fcp_session *session, const fcp_plan *plan, fcp_error *err);
-    /* The new plan is not of the same model, or cannot be: where processes rebind together the others are told. NULL: there is
-     * nobody to tell. */
-    void (*refuse)(fcp_session *session, const fcp_plan *plan, fcp_code code, const fcp_error *why);
-    /* `bytes` of rank `from` to rank 0's process; the others have nothing to do. NULL: there is one process */
-    fcp_code (*collect)(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err);
+    const char *name;                        /* what options->backend says */
+    const fcp_transport *const *transports;  /* those it can use, the usual one first; NULL ends the list */
+    bool streams;                            /* a caller may name a stream to run on */
+
+    fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
+                       fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);
-    const char *(*backend)(const fcp_session *session);
-    const char *(*transport)(const fcp_session *session);
-    fcp_partition (*partition)(const fcp_session *session, const char **out_why); /* NULL: nothing to share */
-    const char *(*warning)(const fcp_session *session); /* NULL: it has none */
-    bool streams; /* it has streams that a caller may name */
+    /* A pass over this process's ranks; tensors has one entry for each of them. `stream`: the caller's; NULL: the session uses
+     * its own, and the run has ended when this returns. */
+    fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
+    /* Waits for all runs. NULL: runs have ended when they return. */
+    fcp_code (*wait)(fcp_session *session, fcp_error *err);
+    /* Goes on with another plan of the same model and ranks. An error leaves the session with the plan it had, or refusing
+     * all further runs. */
+    fcp_code (*rebind)(fcp_session *session, const fcp_plan *plan, fcp_error *err);
+    /* This process refuses the plan to rebind to, with that error; where ranks are processes the others are told. */
+    void (*refuse)(fcp_session *session, const fcp_plan *plan, const fcp_error *why);
+    /* As the transport's, while no run is under way. */
+    fcp_code (*gather)(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
+    fcp_code (*collect)(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err);
+    /* How attention and communication share a device, and why so. NULL: there is no device to share. */
+    fcp_partition (*partition)(const fcp_session *session, const char **out_why);
+    /* As fcp_session_warning. NULL: there is never one. */
+    const char *(*warning)(const fcp_session *session);
 } fcp_session_kind;
 
 /* The base of every session. */
 struct fcp_session {
     const fcp_session_kind *kind;
     const fcp_plan *plan;
-    uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's */
+    fcp_net *net;
+    uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
 };
-
-/* "forward", "backward"; "compute", "communication"; "wait", "copy", ... */
-extern const char *const fcp_pass_names[FCP_PASSES], *const fcp_queue_names[FCP_QUEUES], *const fcp_op_names[FCP_OP_COUNT];
 #endif

@@ -1,4 +1,4 @@
-/* tensors.c: packed tensors: sizes, drawing, cutting by a plan's layout and putting together again.
+/* tensors.c: packed tensors: sizes, drawing.
  *
  * Requires: a checked plan; tensors of the plan's shape. Cost: linear in the tensors.
  * The generator is splitmix64 (Steele, Lea, Flood) on a counter, so that every number can be made on its own.
@@ -7,9 +7,7 @@
 
 #include <stdlib.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/base/numeric.h"
-#include "runtime/exec/session.h"
 
 static const char *const names[FCP_TENSORS] = {
     [FCP_TENSOR_Q] = "q",   [FCP_TENSOR_K] = "k",     [FCP_TENSOR_V] = "v",
@@ -82,17 +80,19 @@ unsigned fcp_pass_inputs(fcp_pass pass) {
 }
 unsigned fcp_pass_outputs(fcp_pass pass) { return pass == FCP_FORWARD ? BIT_OUT : BIT_GRADIENTS; }
 
-static size_t packed_bytes(const fcp_shape *shape, fcp_tensor t) {
+size_t fcp_packed_bytes(const fcp_shape *shape, fcp_tensor t) {
     size_t bytes;
     uint64_t dims[3];
     fcp_tensor_shape(shape, t, dims);
     return __builtin_mul_overflow((size_t)dims[0], fcp_tensor_token_bytes(shape, t), &bytes) ? SIZE_MAX : bytes;
 }
 
+bool fcp_tensor_of_keys(fcp_tensor t) { return kinds[t] == 'k'; }
+
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err) {
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!(set >> t & 1) || packed->t[t]) continue;
-        size_t bytes = packed_bytes(shape, (fcp_tensor)t);
+        size_t bytes = fcp_packed_bytes(shape, (fcp_tensor)t);
         packed->t[t] = bytes < SIZE_MAX / 2 ? malloc(bytes ? bytes : 1) : NULL;
         if (!packed->t[t])
             return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: tensor %s has %zu bytes", names[t], bytes);
@@ -127,7 +127,7 @@ void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_pa
     size_t e = fcp_dtype_size(shape->dtype);
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!(set >> t & 1) || !packed->t[t] || kinds[t] == 'l') continue;
-        uint64_t key = mix(seed) ^ mix((uint64_t)t + 1), count = packed_bytes(shape, (fcp_tensor)t) / e;
+        uint64_t key = mix(seed) ^ mix((uint64_t)t + 1), count = fcp_packed_bytes(shape, (fcp_tensor)t) / e;
         for (uint64_t i = 0; i < count; i += CHUNK) {
             float chunk[CHUNK];
             uint32_t n = count - i < CHUNK ? (uint32_t)(count - i) : CHUNK;
@@ -135,115 +135,4 @@ void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_pa
             fcp_from_float(shape->dtype, chunk, (char *)packed->t[t] + i * e, n);
         }
     }
-}
-
-/* Fills the allocated tensors of `set` with NaNs, so that what a run does not write cannot pass for a result. */
-static void poison(const fcp_shape *shape, unsigned set, fcp_packed *packed) {
-    for (int t = 0; t < FCP_TENSORS; t++) /* all bits set is a NaN in every dtype */
-        if (set >> t & 1 && packed->t[t]) memset(packed->t[t], 0xff, packed_bytes(shape, (fcp_tensor)t));
-}
-
-/* Copies a rank's part of a packed tensor to `local`, or back. */
-static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, char *packed, char *local, bool back) {
-    const fcp_span *spans;
-    uint32_t count;
-    if (keys) fcp_plan_layout_keys(plan, rank, &spans, &count);
-    else fcp_plan_layout(plan, rank, &spans, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t first = keys ? fcp_plan_key_offset(plan, spans[i].sequence, NULL)
-                              : fcp_plan_sequence_offset(plan, spans[i].sequence, NULL);
-        char *at = packed + (first + spans[i].start) * token;
-        size_t bytes = spans[i].length * token;
-        if (back) memcpy(at, local, bytes);
-        else memcpy(local, at, bytes);
-        local += bytes;
-    }
-}
-
-struct local {
-    fcp_tensors *tensors; /* per rank of this process */
-    char **memory;        /* likewise: all of its tensors */
-};
-
-/* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
-static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
-                           size_t out_at[FCP_TENSORS]) {
-    size_t at = 0;
-    for (int t = 0; t < FCP_TENSORS; t++) {
-        if (!(set >> t & 1)) continue;
-        out_at[t] = at;
-        at += (fcp_tensors_tokens(plan, rank, (fcp_tensor)t) * fcp_tensor_token_bytes(shape, (fcp_tensor)t) + 63) / 64 * 64;
-    }
-    return at;
-}
-
-/* Copies a rank's parts of all tensors of `set` to `local`, or back. */
-static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set, const size_t at[FCP_TENSORS],
-                     fcp_packed *packed, char *local, bool back) {
-    for (int t = 0; t < FCP_TENSORS; t++)
-        if (set >> t & 1)
-            move(plan, rank, kinds[t] == 'k', fcp_tensor_token_bytes(shape, (fcp_tensor)t), packed->t[t], local + at[t], back);
-}
-
-fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
-                                double *out_seconds, fcp_error *err) {
-    fcp_shape shape;
-    fcp_plan_shape(plan, &shape);
-    unsigned inputs = fcp_pass_inputs(pass), outputs = fcp_pass_outputs(pass);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        if ((inputs | outputs) >> t & 1 && !packed->t[t])
-            return fcp_fail(err, FCP_E_TENSOR, "tensor %s is missing", names[t]);
-    uint32_t first, count = fcp_session_ranks(session, &first);
-    struct local local = {calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory)};
-    fcp_code code = FCP_OK;
-    if (!local.tensors || !local.memory)
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", count);
-    for (uint32_t r = 0; code == FCP_OK && r < count; r++) {
-        size_t at[FCP_TENSORS] = {0}, bytes;
-        bytes = local_places(plan, &shape, first + r, inputs | outputs, at);
-        void *memory = NULL;
-        if (posix_memalign(&memory, 64, bytes ? bytes : 1)) {
-            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, first + r);
-            break;
-        }
-        local.memory[r] = memory;
-        memset(memory, 0xff, bytes);
-        for (int t = 0; t < FCP_TENSORS; t++)
-            if ((inputs | outputs) >> t & 1) fcp_tensors_set(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
-        move_all(plan, &shape, first + r, inputs, at, packed, local.memory[r], false);
-    }
-    double begin = fcp_clock();
-    if (code == FCP_OK) code = fcp_session_run(session, pass, local.tensors, err);
-    if (code == FCP_OK && out_seconds) *out_seconds = fcp_clock() - begin;
-    if (code == FCP_OK) poison(&shape, outputs, packed);
-    for (uint32_t r = 0; local.memory && r < count; r++) {
-        size_t at[FCP_TENSORS] = {0};
-        local_places(plan, &shape, first + r, inputs | outputs, at);
-        if (code == FCP_OK) move_all(plan, &shape, first + r, outputs, at, packed, local.memory[r], true);
-        free(local.memory[r]);
-    }
-    free(local.memory);
-    free(local.tensors);
-    return code;
-}
-
-fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, unsigned set, fcp_packed *packed,
-                                    fcp_error *err) {
-    fcp_shape shape;
-    uint32_t own;
-    fcp_plan_shape(plan, &shape);
-    fcp_session_ranks(session, &own);
-    if (fcp_session_processes(session) == 1) return FCP_OK;
-    fcp_code code = FCP_OK;
-    for (uint32_t r = 1; code == FCP_OK && r < shape.ranks; r++) {
-        size_t at[FCP_TENSORS] = {0}, bytes = local_places(plan, &shape, r, set, at);
-        if (!bytes || (own != 0 && own != r)) continue;
-        char *local = calloc(1, bytes);
-        if (!local) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, r);
-        if (own == r) move_all(plan, &shape, r, set, at, packed, local, false);
-        code = session->kind->collect(session, r, local, bytes, err);
-        if (own == 0 && code == FCP_OK) move_all(plan, &shape, r, set, at, packed, local, true);
-        free(local);
-    }
-    return code;
 }

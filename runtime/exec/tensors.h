@@ -47,13 +47,8 @@ void fcp_packed_free(fcp_packed *packed);
  * mean 0, variance about 1, rounded to the dtype. A number depends on seed, tensor and index alone. */
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
 
-/* Runs a pass on packed tensors: cuts the inputs by the plan's layout, poisons the outputs, runs, puts the outputs
- * together, those of this process's ranks. All tensors of the pass must be there. *out_seconds (may be NULL): the run alone, without cutting. */
-fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
-                                double *out_seconds, fcp_error *err);
-
-/* Of several processes, each of which has the rows of its own ranks: rank 0's gets the rows of all of the tensors of `set`, which
- * are there in all. All processes do it at the same point. With one process there is nothing to do. */
-fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, unsigned set, fcp_packed *packed,
-                                    fcp_error *err);
+/* Bytes of a packed tensor; SIZE_MAX where they cannot be counted. */
+size_t fcp_packed_bytes(const fcp_shape *shape, fcp_tensor t);
+/* Whether a tensor has the KV side's tokens and heads (k, v, dk, dv), not the Q side's. */
+bool fcp_tensor_of_keys(fcp_tensor t);
 #endif

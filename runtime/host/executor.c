@@ -17,9 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/host/blas.h"
+#include "runtime/exec/agree.h"
 #include "runtime/exec/segments.h"
-#include "runtime/exec/session.h"
+#include "runtime/exec/where.h"
+#include "runtime/host/blas.h"
+#include "runtime/host/threads.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
@@ -46,7 +48,6 @@ struct fcp_exec {
     fcp_session base;
     const fcp_plan *plan;
     fcp_device *device;
-    fcp_net *net;
     uint32_t timeout_s, workers, team_size; /* team_size > 1: workers belong to ranks, team_size each */
     fcp_rank *ranks;
     fcp_homes *homes; /* of every rank */
@@ -66,15 +67,10 @@ struct fcp_exec {
     fcp_error error; /* the first, under lock */
 };
 
-static const char *const class_names[FCP_CLASSES] = {[FCP_KV] = "KV", [FCP_Q] = "Q", [FCP_DKV] = "dKV",
-                                                     [FCP_STATE] = "state", [FCP_IN] = "inputs", [FCP_OUT] = "outputs"};
-
-static const fcp_session_kind exec_kind;
-
 /* --- failure ------------------------------------------------------------------------------------------------------ */
 
 static void wake_everyone(fcp_exec *s) {
-    fcp_net_abort(s->net);
+    fcp_net_abort(s->base.net);
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
         pthread_mutex_lock(&s->ranks[r].lock);
         pthread_cond_broadcast(&s->ranks[r].changed);
@@ -86,11 +82,11 @@ static void wake_everyone(fcp_exec *s) {
 }
 
 /* Keeps the first error and ends the pass. */
-static void fail(fcp_exec *s, fcp_code code, const char *text) {
+static void fail(fcp_exec *s, fcp_code code, fcp_where where, const char *text) {
     pthread_mutex_lock(&s->lock);
     bool first = !s->failed;
     if (first) {
-        fcp_fail(&s->error, code, "%s", text);
+        fcp_fail_at(&s->error, code, where, "%s", text);
         s->failed = true;
     }
     pthread_mutex_unlock(&s->lock);
@@ -99,11 +95,11 @@ static void fail(fcp_exec *s, fcp_code code, const char *text) {
 
 static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code code, const char *why) {
     fcp_exec *s = rank->session;
-    const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, s->pass, rank->index, queue)->first + index];
+    const fcp_where where = fcp_where_instruction(s->plan, s->pass, rank->index, queue, index);
     char text[sizeof s->error.message];
-    snprintf(text, sizeof text, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s): %s", rank->index,
-             fcp_pass_names[s->pass], x->stage, index, fcp_queue_names[queue], fcp_op_names[x->op], why);
-    fail(s, code, text);
+    int used = fcp_where_text(s->plan, &where, "", text, sizeof text);
+    snprintf(text + used, sizeof text - (size_t)used, ": %s", why);
+    fail(s, code, where, text);
 }
 
 /* How long a wait may still go on, asked after each slice of it: the limit starts anew whenever somebody gets on or computes. Where many wait for one
@@ -210,21 +206,16 @@ static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x,
 
 /* Adds to transient DKV slots need a sum to add to. */
 static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
-    const fcp_plan *plan = rank->arena.plan;
-    const fcp_problem *p = plan->problem;
+    const fcp_problem *p = rank->arena.plan->problem;
     fcp_device *device = rank->session->device;
-    for (uint32_t i = x->a; i < x->a + x->b; i++) {
-        const fcp_visit *v = &plan->visits[i];
-        for (uint32_t j = v->first_tile; j < v->first_tile + v->tiles; j++) {
-            const fcp_tile *t = &plan->tiles[j];
-            if (t->dkv_slot < rank->homes || rank->filled[t->dkv_slot - rank->homes]) continue;
-            float *dk, *dv;
-            size_t bytes = (size_t)plan->blocks[t->k_block].tokens * p->kv_heads * p->head_dim * sizeof(float);
-            fcp_arena_dkv(&rank->arena, t->dkv_slot, &dk, &dv);
-            device->backend->clear(device, dk, bytes);
-            device->backend->clear(device, dv, bytes);
-            rank->filled[t->dkv_slot - rank->homes] = 1;
-        }
+    fcp_partials_walk walk = {0};
+    uint32_t slot, tokens;
+    while (fcp_partials_next(&rank->partials, rank->arena.plan, x, &walk, &slot, &tokens)) {
+        float *dk, *dv;
+        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
+        fcp_arena_dkv(&rank->arena, slot, &dk, &dv);
+        device->backend->clear(device, dk, bytes);
+        device->backend->clear(device, dv, bytes);
     }
 }
 
@@ -236,11 +227,9 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
     float *from_k, *from_v, *to_k, *to_v;
     fcp_arena_dkv(&rank->arena, x->b, &from_k, &from_v);
     fcp_arena_dkv(&rank->arena, x->c, &to_k, &to_v);
-    bool first = x->c >= rank->homes && !rank->filled[x->c - rank->homes];
+    bool first = fcp_partials_reduce(&rank->partials, x);
     device->backend->reduce(device, to_k, from_k, count, first);
     device->backend->reduce(device, to_v, from_v, count, first);
-    if (x->c >= rank->homes) rank->filled[x->c - rank->homes] = 1;
-    if (x->b >= rank->homes) rank->filled[x->b - rank->homes] = 0;
 }
 
 /* Home tokens that a transfer is about to take out must be in their output type. */
@@ -289,27 +278,15 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
 static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
     fcp_exec *s = rank->session;
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
-    if (x->b > rank->wire_capacity) {
-        fcp_wire *bigger = realloc(rank->wires, x->b * sizeof *bigger);
-        if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a group of %u", x->b);
-        rank->wires = bigger;
-        rank->wire_capacity = x->b;
-    }
-    for (uint32_t i = 0; i < x->b; i++) {
-        const fcp_transfer *t = &transfers[i];
-        fcp_wire *w = &rank->wires[i];
-        *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        bool caller = fcp_at_caller(t);
-        if (!caller && t->dir == FCP_SEND) finish_outputs(rank, t);
-        w->segments =
-            (uint16_t)(caller ? fcp_segments_caller(&rank->arena, rank->tensors, t, w->segment) : fcp_segments_block(&rank->arena, t, w->segment));
-    }
-    fcp_code code = fcp_net_launch(s->net, rank->index, s->pass, x->c, rank->wires, x->b, err);
+    for (uint32_t i = 0; i < x->b; i++)
+        if (!fcp_at_caller(&transfers[i]) && transfers[i].dir == FCP_SEND) finish_outputs(rank, &transfers[i]);
+    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, rank->tensors, x, err);
+    if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
     struct patience patience = patience_begin(s);
     rank->waiting = x->c;
     while (code == FCP_OK) {
         uint32_t wire = 0;
-        fcp_wait state = fcp_net_wait(s->net, rank->index, slice(s), &wire, err);
+        fcp_wait state = fcp_net_wait(s->base.net, rank->index, slice(s), &wire, err);
         if (state == FCP_WAIT_ABORTED) return FCP_OK;
         if (state == FCP_WAIT_FAILED) return err->code;
         if (state == FCP_WAIT_DONE) break;
@@ -318,17 +295,12 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         char why[240];
         snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s of block %u, tokens %u to %u)", x->c,
                  t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->timeout_s,
-                 class_names[t->cls], t->block, t->first, t->first + t->tokens);
+                 fcp_class_texts[t->cls], t->block, t->first, t->first + t->tokens);
         fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
         return FCP_OK;
     }
     rank->waiting = FCP_NONE;
-    for (uint32_t i = 0; code == FCP_OK && i < x->b; i++) {
-        const fcp_transfer *t = &transfers[i];
-        if (t->cls != FCP_DKV || t->slot < rank->homes) continue;
-        if (t->dir == FCP_RECV) rank->filled[t->slot - rank->homes] = 1;
-        else if (t->first + t->tokens == s->plan->blocks[t->block].tokens) rank->filled[t->slot - rank->homes] = 0;
-    }
+    if (code == FCP_OK) fcp_partials_launched(&rank->partials, s->plan, x);
     return code;
 }
 
@@ -348,7 +320,7 @@ static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t c
     if (done >= count || s->failed) return;
     char why[160];
     snprintf(why, sizeof why, "the %s queue has completed %u of %u instructions, and nothing went on for %u s",
-             fcp_queue_names[other], done, count, s->timeout_s);
+             fcp_queue_texts[other], done, count, s->timeout_s);
     fail_at(rank, queue, index, FCP_E_RUN, why);
 }
 
@@ -448,9 +420,7 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
         if (bytes > most) most = bytes;
         if (rank->slots[pass].dkv > dkv) dkv = rank->slots[pass].dkv;
     }
-    free(rank->filled);
-    rank->filled = calloc(dkv + 1, 1);
-    fcp_code code = rank->filled ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = fcp_partials_make(&rank->partials, rank->homes, dkv);
     if (!code && (!rank->memory || most > rank->memory_held)) {
         if (rank->memory) s->device->backend->release(s->device, rank->memory);
         rank->memory = NULL;
@@ -482,8 +452,8 @@ static void exec_free(fcp_session *session) {
     for (uint32_t r = 0; r < ranks; r++) {
         fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
         if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
-        if (rank) free(rank->filled);
-        if (rank) free(rank->wires);
+        if (rank) fcp_partials_free(&rank->partials);
+        if (rank) free(rank->wires.list);
         if (rank && rank->locks) {
             pthread_cond_destroy(&rank->changed);
             pthread_mutex_destroy(&rank->lock);
@@ -497,8 +467,8 @@ static void exec_free(fcp_session *session) {
         pthread_cond_destroy(&s->changed);
         pthread_mutex_destroy(&s->lock);
     }
-    fcp_net_close(s->net);
-    fcp_device_close(s->device);
+    fcp_net_close(s->base.net);
+    if (s->device) s->device->backend->close(s->device);
     free(s->ranks);
     free(s->homes);
     free(s->teams);
@@ -507,28 +477,30 @@ static void exec_free(fcp_session *session) {
     free(s);
 }
 
-fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
-                               fcp_session **out_session, fcp_error *err) {
-    uint32_t ranks = plan->problem->ranks;
+static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
+                       const fcp_session_options *options, fcp_session **out_session, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    const fcp_start *start = options ? options->start : NULL;
     fcp_exec *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){&exec_kind, plan, 0, plan->problem->ranks};
+    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .rank_count = p->ranks};
     s->plan = plan;
     s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     choose_workers(s, options ? options->compute_threads : 0);
-    s->ranks = calloc(ranks, sizeof *s->ranks);
-    s->teams = calloc(ranks, sizeof *s->teams);
-    s->members = calloc((size_t)ranks * (s->team_size - 1) + 1, sizeof *s->members);
+    s->ranks = calloc(p->ranks, sizeof *s->ranks);
+    s->teams = calloc(p->ranks, sizeof *s->teams);
+    s->members = calloc((size_t)p->ranks * (s->team_size - 1) + 1, sizeof *s->members);
     s->free_workers = calloc(s->workers, sizeof *s->free_workers);
     s->homes = fcp_homes_of(plan);
     fcp_code code = FCP_OK;
     if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", p->ranks);
     if (code == FCP_OK) code = init_locks(s, err);
-    if (code == FCP_OK) code = fcp_device_open(backend, plan, s->workers, &s->device, err);
-    if (code == FCP_OK) code = fcp_net_open(&fcp_transport_threads, ranks, &s->net, err);
+    if (code == FCP_OK) code = backend->open(plan, s->workers, &s->device, err);
+    if (code == FCP_OK) code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
+    if (code == FCP_OK) code = fcp_net_connect(s->base.net, &s->base, start, err);
     if (code == FCP_OK) count_homes(s);
-    for (uint32_t r = 0; code == FCP_OK && r < ranks; r++) {
+    for (uint32_t r = 0; code == FCP_OK && r < p->ranks; r++) {
         s->ranks[r].session = s;
         s->ranks[r].index = r;
         s->teams[r].rank = &s->ranks[r];
@@ -542,6 +514,16 @@ fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend,
     return FCP_OK;
 }
 
+fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
+                               fcp_session **out_session, fcp_error *err) {
+    return create(plan, backend, &fcp_transport_threads, options, out_session, err);
+}
+
+static fcp_code exec_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
+                            fcp_session **out_session, fcp_error *err) {
+    return create(plan, &fcp_backend_host, transport, options, out_session, err);
+}
+
 static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     s->pass = pass;
     s->failed = false;
@@ -553,7 +535,7 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
         fcp_rank *rank = &s->ranks[r];
         fcp_arena_lay(s->plan, pass, r, &rank->slots[pass], rank->home_first, rank->memory, &rank->arena);
-        memset(rank->filled, 0, rank->slots[pass].dkv);
+        fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
         rank->prepared = false;
         rank->waiting = FCP_NONE;
@@ -561,7 +543,7 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
         s->teams[r].stop = false;
         s->teams[r].call = 0;
     }
-    fcp_net_reset(s->net);
+    fcp_net_reset(s->base.net);
 }
 
 /* Arenas are the backend's, whichever device it gave them for: those that are large enough stay. */
@@ -571,12 +553,12 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
     fcp_homes *homes = fcp_homes_of(plan);
     if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
-    fcp_code code = fcp_device_open(s->device->backend, plan, s->workers, &device, err);
+    fcp_code code = s->device->backend->open(plan, s->workers, &device, err);
     if (code != FCP_OK) {
         free(homes);
         return code;
     }
-    fcp_device_close(s->device);
+    s->device->backend->close(s->device);
     free(s->homes);
     s->device = device;
     s->homes = homes;
@@ -604,7 +586,7 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
         m->team = &s->teams[rank];
         m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
         if (start(&m->thread, COMPUTE_STACK, run_member, m)) helping++;
-        else fail(s, FCP_E_RUN, "no thread for a helper could be started");
+        else fail(s, FCP_E_RUN, fcp_where_rank(rank), "no thread for a helper could be started");
     }
     for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
         fcp_rank *rank = &s->ranks[i / 2];
@@ -613,7 +595,7 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
         char text[120];
         snprintf(text, sizeof text, "rank %u, %s pass: no thread could be started for it", i / 2, fcp_pass_names[s->pass]);
         if (ok) started++;
-        else fail(s, FCP_E_RUN, text);
+        else fail(s, FCP_E_RUN, fcp_where_rank(i / 2), text);
     }
     for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (uint32_t r = 0; helping && r < ranks; r++) {
@@ -641,8 +623,28 @@ static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
     return s->error.code;
 }
 
-static const char *exec_backend(const fcp_session *s) { return ((const fcp_exec *)s)->device->backend->name; }
-static const char *exec_transport(const fcp_session *s) { return ((const fcp_exec *)s)->net->transport->name; }
+static void exec_refuse(fcp_session *session, const fcp_plan *plan, const fcp_error *why) {
+    fcp_exec *s = (fcp_exec *)session;
+    const fcp_promise promise = {.plan = plan, .made = why->code};
+    if (!s->broken && !fcp_agree_to_refuse(session->net, &promise)) s->broken = true;
+}
 
-static const fcp_session_kind exec_kind = {
-    .name = "host", .run = exec_run, .rebind = exec_rebind, .free = exec_free, .backend = exec_backend, .transport = exec_transport};
+static fcp_code exec_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
+    return fcp_net_gather(session->net, mine, bytes, out_all, err);
+}
+
+static fcp_code exec_collect(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    return fcp_net_collect(session->net, from, memory, bytes, err);
+}
+
+static const fcp_transport *const transports[] = {&fcp_transport_threads, NULL};
+
+const fcp_session_kind fcp_session_host = {.name = "host",
+                                           .transports = transports,
+                                           .create = exec_create,
+                                           .free = exec_free,
+                                           .run = exec_run,
+                                           .rebind = exec_rebind,
+                                           .refuse = exec_refuse,
+                                           .gather = exec_gather,
+                                           .collect = exec_collect};

@@ -5,7 +5,8 @@
 
 #include "runtime/host/backend.h"
 #include "runtime/base/clock.h"
-#include "runtime/host/transport.h"
+#include "runtime/exec/partials.h"
+#include "runtime/exec/session.h"
 
 typedef struct fcp_exec fcp_exec;
 
@@ -18,7 +19,7 @@ typedef struct fcp_rank {
     fcp_slots slots[FCP_PASSES];
     void *memory;                    /* of the arena; serves every pass */
     size_t memory_held;
-    uint8_t *filled;                 /* per transient DKV slot: it holds a partial sum */
+    fcp_partials partials;
     fcp_arena arena;                 /* of the pass that runs */
     const fcp_tensors *tensors;      /* the caller's */
     pthread_mutex_t lock;
@@ -26,12 +27,14 @@ typedef struct fcp_rank {
     bool locks;                      /* lock and condition exist */
     bool prepared;
     uint32_t completed[FCP_QUEUES];  /* instructions */
-    fcp_wire *wires;                 /* of the group under way */
-    uint32_t wire_capacity;
+    fcp_wires wires;                 /* of the group under way */
     _Atomic uint32_t waiting;        /* the round whose group is not complete; FCP_NONE: none */
 } fcp_rank;
 
-/* As fcp_session_create, on a backend that need not be among those fcp_backend_find knows; options->backend is not read. */
+/* "host". */
+extern const fcp_session_kind fcp_session_host;
+/* As fcp_session_create, on any backend and with the transport threads: of the options the backend and the transport are not
+ * read. Tests run plans on machines of their own in this way. */
 fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                fcp_session **out_session, fcp_error *err);
 #endif

@@ -6,7 +6,7 @@
  * Requires: see transport.h. Cost: two copies of the data; an inbox holds at most a message per peer and fabric, so
  *           looking through it is short. Memory: what is on its way. Locks: one per rank, never two at once.
  */
-#include "runtime/host/transport.h"
+#include "runtime/host/threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,10 +60,11 @@ static void close_ends(struct threads_net *net, uint32_t count) {
 
 static void threads_close(fcp_net *base) { close_ends((struct threads_net *)base, base->ranks); }
 
-static fcp_code threads_open(uint32_t ranks, fcp_net **out_net, fcp_error *err) {
+static fcp_code threads_open(uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net, fcp_error *err) {
+    (void)gpus, (void)start; /* all ranks are here, however many a node has */
     struct threads_net *net = calloc(1, sizeof *net + ranks * sizeof *net->ends);
     if (!net) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the inboxes of %u ranks", ranks);
-    net->base = (fcp_net){&fcp_transport_threads, ranks};
+    net->base = (fcp_net){.transport = &fcp_transport_threads, .ranks = ranks, .rank_count = ranks};
     for (uint32_t i = 0; i < ranks; i++) {
         struct endpoint *e = &net->ends[i];
         e->inbox_end = &e->inbox;
@@ -116,7 +117,7 @@ static void unpack(const struct message *m, const fcp_wire *w) {
     }
 }
 
-static fcp_code threads_launch(fcp_net *base, uint32_t rank, uint32_t pass, uint32_t round, const fcp_wire *wires,
+static fcp_code threads_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
                                uint32_t count, fcp_error *err) {
     struct threads_net *net = (struct threads_net *)base;
     struct endpoint *own = &net->ends[rank];

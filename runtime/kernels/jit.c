@@ -1,9 +1,12 @@
-/* jit.c: compiling kernels once: the disk cache before NVRTC.
+/* jit.c: compiles a kernel once and keeps the cubin in a folder, so that the next run reads it instead of compiling.
  *
- * Requires: sources without includes, so that a source's text is all it depends on.
- * Gives: jit.h. Cost: a hit reads and hashes the entry; a miss is NVRTC's time, of several the longest where there are as many
- *        cores (before CUDA 12.3 NVRTC optimises one program at a time). Hashing NVRTC's file (100 MB) is done once a file: the
- *        cache remembers it by path, inode, size and time. Only NVRTC runs in threads: the cache and warnings are the caller's.
+ * Requires: sources without #include, so that the text of a source is all that its cubin depends on.
+ * Gives:    jit.h.
+ * Cost:     a hit reads the entry and hashes it. A miss takes as long as NVRTC does: of several sources the longest,
+ *           if there are as many cores and NVRTC is of CUDA 12.3 or later (older ones optimise one program at a time).
+ *           NVRTC's own file (100 MB) is hashed once: the cache remembers the hash with the file's path, inode, size
+ *           and time.
+ * Threads:  only NVRTC runs in threads of its own. The cache and the warning are touched by the caller's thread alone.
  */
 #include "runtime/kernels/jit.h"
 
@@ -18,37 +21,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <openssl/evp.h>
-
+#include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 
-enum { CACHE_VERSION = 2, HASH = 32, ENTRY_MAX = 1 << 28 };
+enum { CACHE_VERSION = 2, HASH = FCP_SHA256_BYTES, ENTRY_MAX = 1 << 28 };
 
 struct fcp_jit {
-    char *folder; /* NULL: no disk cache */
+    char *folder; /* NULL: nothing is kept on disk */
     char warning[300];
-    fcp_nvrtc *nvrtc; /* once loaded */
+    fcp_nvrtc *nvrtc; /* NULL until something has to be compiled */
 };
 
-/* The compiler that entries are made with. */
+/* Which NVRTC compiles. It is part of every entry's key: another NVRTC may make other code. */
 typedef struct compiler {
     int32_t major, minor;
-    uint8_t hash[HASH]; /* of its file */
+    uint8_t hash[HASH]; /* SHA-256 of the library's file */
 } compiler;
 
+/* An entry of the cache is this header, and then the cubin. */
 typedef struct entry_header {
     char magic[8];
-    uint8_t key[HASH], digest[HASH]; /* digest: of the cubin */
+    uint8_t key[HASH], digest[HASH]; /* digest: SHA-256 of the cubin */
     uint64_t size;
     uint32_t kernel_count, notes;
     fcp_kernel_cost kernels[FCP_KERNELS_MAX];
 } entry_header;
-static const char magic[8] = "fcpjit1";
+static const char magic[8] = "fcpjit1"; /* begins every file of the cache */
 
 static void warn(fcp_jit *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void warn(fcp_jit *j, const char *format, ...) {
     va_list args;
-    if (j->warning[0]) return; /* the first one says it */
+    if (j->warning[0]) return; /* the first warning is the cause of later ones */
     va_start(args, format);
     vsnprintf(j->warning, sizeof j->warning, format, args);
     va_end(args);
@@ -56,8 +59,8 @@ static void warn(fcp_jit *j, const char *format, ...) {
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
-/* Whether the folder is ours alone; makes it where it is not there. */
-static bool usable(fcp_jit *j, const char *path) {
+/* Makes the folder if it is not there. False, with a warning: somebody else could put a file into it. */
+static bool folder_usable(fcp_jit *j, const char *path) {
     struct stat s;
     if (mkdir(path, 0700) && errno != EEXIST) {
         warn(j, "no kernel cache: cannot make '%.150s': %s", path, strerror(errno));
@@ -76,24 +79,24 @@ static bool usable(fcp_jit *j, const char *path) {
     return !why;
 }
 
-static char *joined(const char *a, const char *b) {
+static char *path_join(const char *a, const char *b) {
     size_t room = strlen(a) + strlen(b) + 2;
     char *path = malloc(room);
     if (path) snprintf(path, room, "%s/%s", a, b);
     return path;
 }
 
-/* ~/.cache may have to be made; what is above it not. */
+/* The folder that jit.h names; malloc'd. Makes ~/.cache if it is not there, but nothing above it. */
 static char *default_folder(fcp_jit *j) {
     const char *own = getenv("FCP_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (own && *own) return strdup(own);
-    if (xdg && xdg[0] == '/') return joined(xdg, "fcpc");
+    if (xdg && xdg[0] == '/') return path_join(xdg, "fcpc");
     if (!home || home[0] != '/') {
         warn(j, "no kernel cache: neither FCP_CACHE, XDG_CACHE_HOME nor HOME names a folder");
         return NULL;
     }
-    char *above = joined(home, ".cache"), *path = above ? joined(above, "fcpc") : NULL;
-    if (above) mkdir(above, 0700); /* if it cannot be made, nor can what is in it */
+    char *above = path_join(home, ".cache"), *path = above ? path_join(above, "fcpc") : NULL;
+    if (above) mkdir(above, 0700); /* if this fails, folder_usable fails on the folder inside it and says why */
     free(above);
     return path;
 }
@@ -102,7 +105,7 @@ fcp_code fcp_jit_open(const char *folder, fcp_jit **out_jit, fcp_error *err) {
     fcp_jit *j = calloc(1, sizeof *j);
     if (!j) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     char *path = folder ? strdup(folder) : default_folder(j);
-    if (path && usable(j, path)) j->folder = path;
+    if (path && folder_usable(j, path)) j->folder = path;
     else free(path);
     *out_jit = j;
     return FCP_OK;
@@ -119,7 +122,8 @@ const char *fcp_jit_warning(const fcp_jit *j) { return j->warning; }
 
 /* --- files of the cache ------------------------------------------------------------------------------------------- */
 
-/* A whole file of the cache, which must be a plain file of ours; malloc'd. NULL: it is not there, or not as it must be. */
+/* Reads a whole file of the cache; malloc'd. NULL: it is not there, it is no regular file of ours, or its size is not
+ * between `least` and ENTRY_MAX. */
 static void *read_own(const char *path, size_t least, size_t *out_size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat s;
@@ -141,7 +145,9 @@ static void *read_own(const char *path, size_t least, size_t *out_size) {
     return bytes;
 }
 
-static void write_own(fcp_jit *j, const char *path, const void *head, size_t head_size, const void *bytes, size_t size) {
+/* Writes `head` and then `bytes` to a file of the cache, whole or not at all. A failure becomes the warning. */
+static void write_own(fcp_jit *j, const char *path, const void *head, size_t head_size, const void *bytes,
+                      size_t size) {
     fcp_beside f;
     struct stat s;
     if (!lstat(path, &s) && !S_ISREG(s.st_mode)) {
@@ -157,10 +163,6 @@ static void write_own(fcp_jit *j, const char *path, const void *head, size_t hea
     if (why) warn(j, "the kernel cache cannot be written: '%.150s': %s", path, strerror(why));
 }
 
-static bool digest_of(const void *bytes, size_t size, uint8_t out[HASH]) {
-    return EVP_Digest(bytes, size, out, NULL, EVP_sha256(), NULL) == 1;
-}
-
 static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *suffix) {
     size_t room = strlen(j->folder) + 2 * HASH + strlen(suffix) + 2;
     char *path = malloc(room);
@@ -173,18 +175,15 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
-static bool add_text(EVP_MD_CTX *md, const char *text) { /* with its length, so that texts cannot run together */
-    uint64_t size = strlen(text);
-    return EVP_DigestUpdate(md, &size, sizeof size) == 1 && EVP_DigestUpdate(md, text, size) == 1;
-}
-
-/* What the cache remembers of the compiler's file: nothing of it is believed unless the file is still that one. */
+/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file, so that a run whose kernels are all in
+ * the cache neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if
+ * the search for NVRTC would go through the same places. */
 typedef struct compiler_record {
     char magic[8], path[400];
-    uint8_t search[HASH]; /* of what decides which file is found, beside the machine's own folders */
+    uint8_t search[HASH]; /* of the environment variables that decide which file is found */
     uint64_t device, inode, size, seconds, nanoseconds;
     compiler compiler;
-    uint8_t digest[HASH]; /* of what is above */
+    uint8_t digest[HASH]; /* of the fields above */
 } compiler_record;
 
 static bool fill_stat(compiler_record *r) {
@@ -198,42 +197,24 @@ static bool fill_stat(compiler_record *r) {
     return true;
 }
 
-static bool hash_file(const char *path, uint8_t out[HASH]) {
-    FILE *f = fopen(path, "rbe");
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    char *chunk = malloc(1 << 20);
-    bool good = f && md && chunk && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (size_t got = 1; good && got;) {
-        got = fread(chunk, 1, 1 << 20, f);
-        good = !ferror(f) && (!got || EVP_DigestUpdate(md, chunk, got) == 1);
-    }
-    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
-    EVP_MD_CTX_free(md);
-    free(chunk);
-    if (f) fclose(f);
-    return good;
-}
-
 static bool hash_search(uint8_t out[HASH]) {
     static const char *const variables[] = {"FCP_NVRTC", "CUDA_HOME", "LD_LIBRARY_PATH"};
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool good = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (size_t i = 0; i < sizeof variables / sizeof *variables && good; i++) {
+    fcp_sha256 h = fcp_sha256_begin();
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *value = getenv(variables[i]);
-        good = add_text(md, value ? value : "");
+        fcp_sha256_add_text(&h, value ? value : "");
     }
-    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
-    EVP_MD_CTX_free(md);
-    return good;
+    return fcp_sha256_end(&h, out);
 }
 
-/* What is remembered of the compiler that would be found; once one is loaded, only if it is that file's. */
-static bool remembered(const fcp_jit *j, const char *path, compiler *out) {
+/* Reads the compiler_record at `path`. False: it cannot be believed, or NVRTC is loaded already and was another
+ * file. */
+static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     uint8_t digest[HASH], search[HASH];
     size_t size;
     compiler_record *r = read_own(path, sizeof *r, &size), now;
     bool good = r && size == sizeof *r && !memcmp(r->magic, magic, sizeof magic) &&
-                digest_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
+                fcp_sha256_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
                 memchr(r->path, 0, sizeof r->path) && hash_search(search) && !memcmp(search, r->search, HASH) &&
                 (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
     if (good) {
@@ -249,13 +230,15 @@ static fcp_code load_nvrtc(fcp_jit *j, fcp_error *err) {
     return j->nvrtc ? FCP_OK : fcp_nvrtc_open(&j->nvrtc, err);
 }
 
-static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
-    char *path = joined(j->folder, "nvrtc");
+/* Says which NVRTC compiles: from the record, or by loading it, hashing its file and writing the record. If the file
+ * cannot be read, the disk cache is given up with a warning. */
+static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
+    char *path = path_join(j->folder, "nvrtc");
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     fcp_code code = FCP_OK;
-    if (!remembered(j, path, out)) {
+    if (!compiler_recall(j, path, out)) {
         compiler_record r;
-        memset(&r, 0, sizeof r); /* padding too: it is hashed */
+        memset(&r, 0, sizeof r); /* the padding too, because it is hashed */
         code = load_nvrtc(j, err);
         if (!code) {
             memcpy(r.magic, magic, sizeof magic);
@@ -264,14 +247,14 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
             size_t length = strlen(j->nvrtc->path);
             bool fits = length < sizeof r.path;
             if (fits) memcpy(r.path, j->nvrtc->path, length);
-            bool hashed = hash_file(j->nvrtc->path, r.compiler.hash);
+            bool hashed = fcp_sha256_file(j->nvrtc->path, r.compiler.hash) == 0;
             *out = r.compiler;
             if (!hashed) {
                 warn(j, "no kernel cache: cannot read NVRTC's file '%.150s'", j->nvrtc->path);
                 free(j->folder);
                 j->folder = NULL;
             } else if (fits && hash_search(r.search) && fill_stat(&r) &&
-                       digest_of(&r, offsetof(compiler_record, digest), r.digest))
+                       fcp_sha256_of(&r, offsetof(compiler_record, digest), r.digest))
                 write_own(j, path, &r, sizeof r, NULL, 0);
         }
     }
@@ -281,20 +264,21 @@ static fcp_code which_compiler(fcp_jit *j, compiler *out, fcp_error *err) {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-static bool key_of(const compiler *c, const char *name, const char *source, const char *arch, const char *const *options,
-                   uint8_t out[HASH]) {
+static bool entry_key(const compiler *c, const char *name, const char *source, const char *arch,
+                      const char *const *options, uint8_t out[HASH]) {
     const int32_t version[3] = {CACHE_VERSION, c->major, c->minor};
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool good = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(md, version, sizeof version) == 1 &&
-                EVP_DigestUpdate(md, c->hash, HASH) == 1 && add_text(md, name) && add_text(md, arch) && add_text(md, source);
-    for (; good && options && *options; options++) good = add_text(md, *options);
-    good = good && EVP_DigestFinal_ex(md, out, NULL) == 1;
-    EVP_MD_CTX_free(md);
-    return good;
+    fcp_sha256 h = fcp_sha256_begin();
+    fcp_sha256_add(&h, version, sizeof version);
+    fcp_sha256_add(&h, c->hash, HASH);
+    fcp_sha256_add_text(&h, name);
+    fcp_sha256_add_text(&h, arch);
+    fcp_sha256_add_text(&h, source);
+    for (; options && *options; options++) fcp_sha256_add_text(&h, *options);
+    return fcp_sha256_end(&h, out);
 }
 
-/* The entry, if it is there and holds. */
-static bool find(const char *path, const uint8_t key[HASH], fcp_cubin *out) {
+/* Reads an entry. False: it is not there, or its key, its length or its digest is not what it should be. */
+static bool entry_read(const char *path, const uint8_t key[HASH], fcp_cubin *out) {
     size_t size;
     uint8_t digest[HASH];
     char *bytes = read_own(path, sizeof(entry_header), &size);
@@ -302,7 +286,7 @@ static bool find(const char *path, const uint8_t key[HASH], fcp_cubin *out) {
     entry_header h;
     memcpy(&h, bytes, sizeof h);
     bool good = !memcmp(h.magic, magic, sizeof magic) && !memcmp(h.key, key, HASH) && h.size == size - sizeof h &&
-                h.kernel_count <= FCP_KERNELS_MAX && digest_of(bytes + sizeof h, (size_t)h.size, digest) &&
+                h.kernel_count <= FCP_KERNELS_MAX && fcp_sha256_of(bytes + sizeof h, (size_t)h.size, digest) &&
                 !memcmp(digest, h.digest, HASH);
     *out = (fcp_cubin){0};
     if (good) {
@@ -320,7 +304,7 @@ static bool find(const char *path, const uint8_t key[HASH], fcp_cubin *out) {
     return good;
 }
 
-static void keep(fcp_jit *j, const char *path, const uint8_t key[HASH], const fcp_cubin *c) {
+static void entry_write(fcp_jit *j, const char *path, const uint8_t key[HASH], const fcp_cubin *c) {
     entry_header h;
     memset(&h, 0, sizeof h);
     memcpy(h.magic, magic, sizeof magic);
@@ -329,57 +313,61 @@ static void keep(fcp_jit *j, const char *path, const uint8_t key[HASH], const fc
     h.kernel_count = c->kernel_count;
     h.notes = c->notes;
     memcpy(h.kernels, c->kernels, sizeof h.kernels);
-    if (digest_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
+    if (fcp_sha256_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
 }
 
-/* Where the source's entry would be, and its key. */
-static fcp_code locate(fcp_jit *j, const char *name, const char *source, const char *arch, const char *const *options,
-                       uint8_t key[HASH], char **path, fcp_error *err) {
+/* Says the key of a source's entry, and its path (malloc'd; NULL: there is no disk cache). */
+static fcp_code entry_locate(fcp_jit *j, const char *name, const char *source, const char *arch,
+                             const char *const *options, uint8_t key[HASH], char **path, fcp_error *err) {
     compiler c;
-    fcp_code code = which_compiler(j, &c, err);
+    fcp_code code = compiler_find(j, &c, err);
     free(*path);
     *path = NULL;
-    if (!code && j->folder && (!key_of(&c, name, source, arch, options, key) || !(*path = entry_path(j, key, ".cubin"))))
+    if (!code && j->folder &&
+        (!entry_key(&c, name, source, arch, options, key) || !(*path = entry_path(j, key, ".cubin"))))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
     return code;
 }
 
-/* A source on its way. Threads have one each, and share only what none of them changes. */
+/* One source to compile. Each thread has its own; what several point to, none of them changes. */
 typedef struct task {
     const fcp_nvrtc *nvrtc;
     const char *name, *arch;
     const char *const *options;
     fcp_jit_part *part;
     uint8_t key[HASH];
-    char *path; /* where its entry goes; NULL: nowhere */
+    char *path; /* of its entry in the cache; NULL: there is no disk cache */
     pthread_t thread;
     bool started;
     fcp_code code;
     fcp_error err;
 } task;
 
-static void *compile(void *argument) {
+static void *task_compile(void *argument) {
     task *t = argument;
     t->code = fcp_nvrtc_compile(t->nvrtc, t->name, t->part->source, t->arch, t->options, &t->part->cubin, &t->err);
     return NULL;
 }
 
-static fcp_code look_up(fcp_jit *j, task *t, fcp_error *err) {
+/* Looks for a source's entry in the cache. A miss loads NVRTC; the file that is loaded need not be the one that the
+ * record names, and with another one the entry has another key: so after loading it looks once more. */
+static fcp_code task_look_up(fcp_jit *j, task *t, fcp_error *err) {
     fcp_jit_part *p = t->part;
     bool loaded = j->nvrtc != NULL;
     if (!j->folder) return FCP_OK;
-    fcp_code code = locate(j, t->name, p->source, t->arch, t->options, t->key, &t->path, err);
-    if (!code && t->path) p->cached = find(t->path, t->key, &p->cubin);
-    if (!code && !p->cached && !loaded) { /* what is loaded now need not be the file that was remembered */
+    fcp_code code = entry_locate(j, t->name, p->source, t->arch, t->options, t->key, &t->path, err);
+    if (!code && t->path) p->cached = entry_read(t->path, t->key, &p->cubin);
+    if (!code && !p->cached && !loaded) {
         code = load_nvrtc(j, err);
-        if (!code) code = locate(j, t->name, p->source, t->arch, t->options, t->key, &t->path, err);
-        if (!code && t->path) p->cached = find(t->path, t->key, &p->cubin);
+        if (!code) code = entry_locate(j, t->name, p->source, t->arch, t->options, t->key, &t->path, err);
+        if (!code && t->path) p->cached = entry_read(t->path, t->key, &p->cubin);
     }
     return code;
 }
 
-/* What no entry was found of: the first in this thread, the others beside it. */
-static fcp_code compile_missing(fcp_jit *j, task *tasks, uint32_t count, fcp_error *err) {
+/* Compiles the sources that the cache did not have: the first in this thread, the others in threads beside it. If a
+ * thread cannot be made, its source is compiled in this one. */
+static fcp_code tasks_compile(fcp_jit *j, task *tasks, uint32_t count, fcp_error *err) {
     uint32_t missing = 0;
     for (uint32_t i = 0; i < count; i++) missing += !tasks[i].part->cached;
     fcp_code code = missing ? load_nvrtc(j, err) : FCP_OK;
@@ -388,14 +376,15 @@ static fcp_code compile_missing(fcp_jit *j, task *tasks, uint32_t count, fcp_err
     for (uint32_t i = 0; i < count; i++) {
         task *t = &tasks[i];
         t->nvrtc = j->nvrtc;
-        if (!t->part->cached && missing++) t->started = pthread_create(&t->thread, NULL, compile, t) == 0;
+        if (!t->part->cached && missing++) t->started = pthread_create(&t->thread, NULL, task_compile, t) == 0;
     }
     for (uint32_t i = 0; i < count; i++)
-        if (!tasks[i].part->cached && !tasks[i].started) compile(&tasks[i]);
+        if (!tasks[i].part->cached && !tasks[i].started) task_compile(&tasks[i]);
     for (uint32_t i = 0; i < count; i++)
         if (tasks[i].started) pthread_join(tasks[i].thread, NULL);
     for (uint32_t i = 0; i < count; i++)
-        if (!tasks[i].part->cached && !tasks[i].code && tasks[i].path) keep(j, tasks[i].path, tasks[i].key, &tasks[i].part->cubin);
+        if (!tasks[i].part->cached && !tasks[i].code && tasks[i].path)
+            entry_write(j, tasks[i].path, tasks[i].key, &tasks[i].part->cubin);
     for (uint32_t i = 0; i < count; i++)
         if (tasks[i].code) {
             *err = tasks[i].err;
@@ -413,9 +402,9 @@ fcp_code fcp_jit_compile_parts(fcp_jit *j, const char *name, const char *arch, c
     if (!tasks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %" PRIu32 " compilations", count);
     for (uint32_t i = 0; !code && i < count; i++) {
         tasks[i] = (task){.name = name, .arch = arch, .options = options, .part = &parts[i]};
-        code = look_up(j, &tasks[i], err);
+        code = task_look_up(j, &tasks[i], err);
     }
-    if (!code) code = compile_missing(j, tasks, count, err);
+    if (!code) code = tasks_compile(j, tasks, count, err);
     for (uint32_t i = 0; i < count; i++) free(tasks[i].path);
     free(tasks);
     return code;

@@ -1,7 +1,10 @@
-/* nvrtc.c: NVRTC by its symbols: compile a source to a cubin, and read what ptxas says of it.
+/* nvrtc.c: compiles CUDA source with NVRTC, and reads in the log what registers and memory each kernel takes.
  *
- * Requires: a source without includes. Gives: nvrtc.h. Cost: 60 to 1000 ms a compilation.
- * NVRTC is declared here, not included: the machine that builds need not have CUDA.
+ * Requires: a source without #include.
+ * Gives:    nvrtc.h.
+ * Cost:     60 to 1000 ms a compilation.
+ * NVRTC's functions are declared in nvrtc_symbols.h rather than included, so that a machine without CUDA can build
+ * this.
  */
 #include "runtime/kernels/nvrtc.h"
 
@@ -18,7 +21,8 @@ static const char *const symbols[] = {
 #undef X
 };
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
-_Static_assert(sizeof(struct fcp_nvrtc_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "a table of pointers");
+_Static_assert(sizeof(struct fcp_nvrtc_table) == SYMBOL_COUNT * sizeof(void (*)(void)),
+               "the table holds pointers and nothing else");
 
 static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
 static const fcp_library library = {"NVRTC", "FCP_NVRTC", names, symbols, SYMBOL_COUNT,
@@ -69,7 +73,7 @@ fcp_code fcp_arch_check(const char *arch, fcp_error *err) {
 
 /* --- what ptxas says ---------------------------------------------------------------------------------------------- */
 
-/* The number before `what` in a line; 0 if it is not there. */
+/* The number that stands before `what` in a line, as the 40 in "Used 40 registers"; 0 if there is none. */
 static uint32_t number_before(const char *line, const char *what) {
     const char *at = strstr(line, what);
     if (!at) return 0;
@@ -79,8 +83,9 @@ static uint32_t number_before(const char *line, const char *what) {
     return begin < at ? (uint32_t)strtoul(begin, NULL, 10) : 0;
 }
 
-/* Lines of `ptxas info`: "Compiling entry function 'f' for 'sm_80'", then its stack and spills, then its registers. */
-static void read_log(fcp_cubin *c) {
+/* Fills c->kernels from the log. For each kernel ptxas prints a line "Compiling entry function 'f' for 'sm_80'", then
+ * one with its stack and spills, then one with its registers, barriers and shared memory. */
+static void read_costs(fcp_cubin *c) {
     char *line = c->log;
     fcp_kernel_cost *k = NULL;
     while (line && *line) {
@@ -114,9 +119,10 @@ static void read_log(fcp_cubin *c) {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-enum { OPTIONS_MAX = 24, FIXED = 4 };
+enum { OPTIONS_MAX = 24, OWN_OPTIONS = 4 };
 
-static char *take_log(const struct fcp_nvrtc_table *t, nvrtc_program program) {
+/* The log of a compilation; malloc'd, "" if it is empty. NULL: out of memory. */
+static char *read_log(const struct fcp_nvrtc_table *t, nvrtc_program program) {
     size_t size = 0;
     if (t->log_size(program, &size) || size == 0) size = 1;
     char *log = calloc(size + 1, 1);
@@ -124,6 +130,8 @@ static char *take_log(const struct fcp_nvrtc_table *t, nvrtc_program program) {
     return log;
 }
 
+/* Words the error of a failed compilation: with the first line of the log that has an error in it, else with NVRTC's
+ * text. */
 static fcp_code compile_failed(const fcp_nvrtc *n, int result, const char *arch, fcp_cubin *out, fcp_error *err) {
     const char *first = out->log ? strstr(out->log, "error") : NULL;
     size_t back = 0;
@@ -143,17 +151,17 @@ fcp_code fcp_nvrtc_compile(const fcp_nvrtc *n, const char *name, const char *sou
     snprintf(target, sizeof target, "--gpu-architecture=%s", arch);
     const char *all[OPTIONS_MAX] = {target, "--std=c++17", "--ptxas-options=--verbose",
                                     "--ptxas-options=--warn-on-spills"};
-    int count = FIXED;
-    for (; options && options[count - FIXED]; count++) {
+    int count = OWN_OPTIONS;
+    for (; options && options[count - OWN_OPTIONS]; count++) {
         if (count == OPTIONS_MAX)
-            return fcp_fail(err, FCP_E_COMPILE, "more than %d options for NVRTC", OPTIONS_MAX - FIXED);
-        all[count] = options[count - FIXED];
+            return fcp_fail(err, FCP_E_COMPILE, "more than %d options for NVRTC", OPTIONS_MAX - OWN_OPTIONS);
+        all[count] = options[count - OWN_OPTIONS];
     }
     nvrtc_program program = NULL;
     int result = t->create(&program, source, name, 0, NULL, NULL);
     if (result) return fcp_fail(err, FCP_E_COMPILE, "NVRTC makes no program: %s", t->error(result));
     result = t->compile(program, count, all);
-    out->log = take_log(t, program);
+    out->log = read_log(t, program);
     if (!out->log) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for NVRTC's log");
     if (!code && result) code = compile_failed(n, result, arch, out, err);
     if (!code && (result = t->cubin_size(program, &out->size)))
@@ -162,7 +170,7 @@ fcp_code fcp_nvrtc_compile(const fcp_nvrtc *n, const char *name, const char *sou
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a cubin of %zu bytes", out->size);
     if (!code && (result = t->cubin(program, out->bytes)))
         code = fcp_fail(err, FCP_E_COMPILE, "NVRTC has no cubin: %s", t->error(result));
-    if (!code) read_log(out);
+    if (!code) read_costs(out);
     t->destroy(&program);
     return code;
 }

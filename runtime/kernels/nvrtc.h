@@ -1,4 +1,4 @@
-/* nvrtc.h: CUDA source to a cubin, by NVRTC, which is loaded when first needed. No GPU is needed. */
+/* nvrtc.h: compiles CUDA source to a cubin with NVRTC, which is loaded when it is first needed. No GPU is needed. */
 #ifndef FCP_KERNELS_NVRTC_H
 #define FCP_KERNELS_NVRTC_H
 #include "runtime/fcp.h"
@@ -9,11 +9,12 @@ typedef struct fcp_nvrtc {
     const struct fcp_nvrtc_table *table;
 } fcp_nvrtc;
 
-/* Loads NVRTC. FCP_E_BACKEND: not there, or older than 12.0. The caller closes it. */
+/* Loads NVRTC; the caller closes it. FCP_E_BACKEND: it is not installed, or older than 12.0. */
 fcp_code fcp_nvrtc_open(fcp_nvrtc **out, fcp_error *err);
 void fcp_nvrtc_close(fcp_nvrtc *n);
 
-/* What ptxas says of one kernel. Bytes; `shared` is the static part. */
+/* What one kernel takes, as ptxas says. Registers and barriers are counts, the others bytes; `shared` is static shared
+ * memory. */
 typedef struct fcp_kernel_cost {
     char name[64];
     uint32_t registers, spill_stores, spill_loads, stack, shared, barriers;
@@ -25,17 +26,18 @@ typedef struct fcp_cubin {
     size_t size;
     fcp_kernel_cost kernels[FCP_KERNELS_MAX];
     uint32_t kernel_count;
-    uint32_t notes;  /* ptxas notes C75xx: wgmma serialised, setmaxnreg ignored */
+    uint32_t notes;  /* how many notes C75xx ptxas wrote: it serialised a wgmma, or ignored a setmaxnreg */
     char *log;       /* malloc'd; "" if empty */
 } fcp_cubin;
 
-/* Compiles. `arch`: "sm_80", "sm_90a", ...; `options`: further ones, NULL-terminated (may be NULL). On FCP_E_COMPILE the
- * message has the log's first error, and out->log all of it. In any case
- * fcp_cubin_free ends *out. */
+/* Compiles a source. `name` stands in NVRTC's messages; `arch` is "sm_80", "sm_90a", ...; `options` are further
+ * options, ended by NULL, or NULL. On FCP_E_COMPILE the message has the first error of the log, and out->log has all
+ * of it. After success and after any error the caller ends *out with fcp_cubin_free. */
 fcp_code fcp_nvrtc_compile(const fcp_nvrtc *n, const char *name, const char *source, const char *arch,
                            const char *const *options, fcp_cubin *out, fcp_error *err);
 void fcp_cubin_free(fcp_cubin *cubin);
 
-/* Is it an architecture we compile for: sm_80 or later, an `a` or `f` suffix allowed? FCP_E_ARCH otherwise. */
+/* Checks that kernels can be compiled for an architecture: it must be sm_80 or later; a suffix `a` or `f` is allowed.
+ * FCP_E_ARCH: it is not. */
 fcp_code fcp_arch_check(const char *arch, fcp_error *err);
 #endif

@@ -1,6 +1,8 @@
-/* source.c: from a plan to what codegen prints kernels from.
+/* source.c: describes a plan to codegen, which prints its kernels.
  *
- * Requires: a plan that passed fcp_plan_check. Gives: source.h. Cost: the text's length.
+ * Requires: a plan that passed fcp_plan_check.
+ * Gives:    source.h.
+ * Cost:     linear in the text, about 50 KB.
  */
 #include "runtime/kernels/source.h"
 
@@ -8,16 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Positions that a kernel computes with, though it does not use what comes of it: rows and keys to the end of a tile. */
+/* A kernel works on whole tiles. So it computes positions past the end of a sequence too, up to this many, and then
+ * ignores what comes of them; they must not overflow. */
 enum { BEYOND = 2 * FCP_CELL };
 
+/* Text that grows as it is printed. */
 typedef struct sheet {
     char *text;
     size_t size, room;
     bool failed;
 } sheet;
 
-static void add_text(void *context, const char *text, size_t size) {
+static void sheet_append(void *context, const char *text, size_t size) {
     sheet *s = context;
     if (s->failed) return;
     if (s->room - s->size <= size) {
@@ -45,8 +49,9 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-/* The largest position, of either sign, that any sequence has. */
-static uint64_t farthest(const fcp_plan *plan) {
+/* The largest distance from position 0 at which any sequence has a query or a key. Queries stand before 0 where a
+ * sequence has more queries than keys. */
+static uint64_t farthest_position(const fcp_plan *plan) {
     uint64_t most = 0;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *s = &plan->sequences[i];
@@ -57,13 +62,15 @@ static uint64_t farthest(const fcp_plan *plan) {
     return most;
 }
 
-static bool below_zero(const fcp_plan *plan) {
+static bool has_negative_positions(const fcp_plan *plan) {
     bool any = false;
     for (uint64_t i = 0; i < plan->sequences_count; i++) any = any || plan->sequences[i].q_first < 0;
     return any;
 }
 
-static fcp_code describe(const fcp_plan *plan, emit_program *out, emit_array **out_arrays, fcp_error *err) {
+/* Fills what codegen prints from. *out_arrays is malloc'd, after an error too; *out points into it and into the
+ * plan. */
+static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_array **out_arrays, fcp_error *err) {
     emit_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
     *out_arrays = arrays;
     if (!arrays) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %" PRIu64 " arrays", plan->arrays_count);
@@ -81,8 +88,8 @@ static fcp_code describe(const fcp_plan *plan, emit_program *out, emit_array **o
                           .arrays = arrays,
                           .array_count = (uint32_t)plan->arrays_count,
                           .band_count = (uint32_t)plan->slices_count,
-                          .positions = emit_positions(farthest(plan) + BEYOND),
-                          .negative = below_zero(plan),
+                          .positions = emit_positions(farthest_position(plan) + BEYOND),
+                          .negative = has_negative_positions(plan),
                           .heads = plan->problem->heads};
     return FCP_OK;
 }
@@ -110,13 +117,13 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
         code = fcp_fail(err, FCP_E_HEADS,
                         "the backward pass for sm_90a has a head_dim of 64 or 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
-    if (!code) code = describe(plan, &program, &arrays, err);
+    if (!code) code = describe_plan(plan, &program, &arrays, err);
     if (!code && !program.positions)
         code = fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
     if (!code) {
         const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16, skeletons};
         uint32_t node;
-        const char *wrong = emit_kernels(&source, add_text, &s, &node);
+        const char *wrong = emit_kernels(&source, sheet_append, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;
         else if (wrong) code = fcp_fail(err, FCP_E_PLAN_FORMAT, "mask code, node %" PRIu32 ": %s", node, wrong);
         if (!code && s.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a kernel's source");

@@ -1,17 +1,20 @@
-/* source.h: the CUDA source of a plan's kernels.
+/* source.h: prints the CUDA source of a plan's kernels.
  *
- * It depends on the mask, the score, the model and the passes, and on the batch only by how wide positions are: batches
- * of up to 64 K, 1 M, 16 M, ... tokens a sequence have the same text.
+ * The text depends on the plan's mask, score, model and passes. Of the batch it depends only on how wide positions
+ * are: two batches whose longest sequences both have up to 64 K tokens (or up to 1 M, 16 M, ...) have the same text,
+ * and so the same compiled kernels.
  */
 #ifndef FCP_KERNELS_SOURCE_H
 #define FCP_KERNELS_SOURCE_H
 #include "codegen/source.h"
 #include "runtime/plan/plan.h"
 
-/* Are there kernels for the plan's model? FCP_E_TENSOR: its tensors are fp32; FCP_E_HEADS: no skeleton has its head_dim. */
+/* Checks that there are kernels for the plan's model. FCP_E_TENSOR: its tensors are fp32; FCP_E_HEADS: no kernel has
+ * its head_dim. */
 fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err);
-/* The source of skeletons (EMIT_*, at least one), NUL-terminated, malloc'd. Errors: as above; FCP_E_HEADS: a skeleton that
- * has not this head_dim; FCP_E_PASS: one of a pass that the plan does not have; FCP_E_PLAN_SIZE: a sequence of more
- * than 2^40 tokens; FCP_E_PLAN_FORMAT: mask code that does not check, which no loaded plan has; FCP_E_NO_MEMORY. */
+/* Prints the source of the kernels that `skeletons` names (EMIT_*, at least one); *out_text is NUL-terminated and
+ * malloc'd, the caller frees it. Errors: those of fcp_kernel_check; FCP_E_HEADS: a skeleton does not have this
+ * head_dim; FCP_E_PASS: a skeleton is of a pass that the plan does not have; FCP_E_PLAN_SIZE: a sequence has more than
+ * 2^40 tokens; FCP_E_PLAN_FORMAT: the mask code is invalid, which cannot happen with a loaded plan; FCP_E_NO_MEMORY. */
 fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err);
 #endif

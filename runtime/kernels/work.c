@@ -1,11 +1,13 @@
-/* work.c: the kernels' work lists, from a plan's visits.
+/* work.c: makes the kernels' work lists from the visits of a plan.
  *
  * Requires: a verified plan; an arena as fcp_arena_lay gives it.
- * Cost:     rows: linear in the runs of the visits' tiles and their rows of cells. Keys: linear in their cells, and a
- *           table over all blocks. Both: a sort of the items. Memory: what is made, and as much again while it is made.
- * Method:   rows go visit by visit, piece by piece, a row of cells at a time, over the tiles in order. Keys are found by
- *           two passes over the same cells: how many each column of cells meets, and then which; cells of one class below
- *           each other become one run.
+ * Gives:    work.h.
+ * Method:   rows go visit by visit and piece by piece, one row of cells at a time, over the tiles in their order. Keys
+ *           need two passes over the same cells: the first counts how many cells each column has, the second puts them
+ *           there. Then cells of one class that stand below each other become one run.
+ * Cost:     rows: linear in the runs of the visits' tiles and in their rows of cells. Keys: linear in the cells, and a
+ *           table over all blocks of the plan. Both sort their items. Memory: the lists, and as much again while they
+ *           are made.
  */
 #include "runtime/kernels/work.h"
 
@@ -23,6 +25,7 @@ _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(f
                    sizeof(fk_support) == 48,
                "records are the same on host and device");
 
+/* What each scratch array is for. */
 enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };
 
 static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a work list"); }
@@ -30,6 +33,7 @@ static fcp_code too_long(fcp_error *err) {
     return fcp_fail(err, FCP_E_RUN, "a stage's work list does not fit in 32 bits");
 }
 
+/* Makes room for `need` elements of `size` bytes each, and keeps those that are there. */
 static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
     if (need <= *capacity) return true;
     uint32_t wanted = need < 64 ? 64 : need > UINT32_MAX / 2 ? UINT32_MAX : need + need / 2;
@@ -40,7 +44,7 @@ static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
     return true;
 }
 
-/* Scratch memory by number, of which nothing is kept. */
+/* Scratch memory for `count` elements; its contents are undefined. NULL: out of memory. It belongs to the work list. */
 static void *scratch(fcp_kernel_work *w, int which, size_t count, size_t size) {
     if (count > SIZE_MAX / size - 1) return NULL;
     size_t bytes = (count + 1) * size;
@@ -64,21 +68,23 @@ static fk_u64 offset_of(const fcp_arena *a, const void *place) {
     return (fk_u64)((const char *)place - (const char *)a->q);
 }
 
-/* Where keys lie for the copy engine: `at` of a slot. */
-struct rows {
+/* Where the copy engine finds the K and V of token `at` of a KV slot: in which tensor, and in which rows of it. False:
+ * the number of a row does not fit in the copy engine's 32-bit coordinates. */
+struct key_rows {
     uint32_t place, k, v;
 };
-static bool rows_of(const fcp_arena *a, uint32_t slot, uint64_t at, struct rows *out) {
+static bool find_key_rows(const fcp_arena *a, uint32_t slot, uint64_t at, struct key_rows *out) {
     uint64_t size = a->plan->problem->max_block, first;
     bool home = slot < a->homes;
     first = home ? a->home_first[FCP_KEYS][slot] + at : (slot - a->homes) * 2 * size + at;
     if (first + size > INT32_MAX) return false;
-    *out = (struct rows){home ? FK_AT_HOME : FK_MOVED, (uint32_t)first, (uint32_t)(home ? first : first + size)};
+    *out = (struct key_rows){home ? FK_AT_HOME : FK_MOVED, (uint32_t)first, (uint32_t)(home ? first : first + size)};
     return true;
 }
 
 /* --- longest first ------------------------------------------------------------------------------------------------ */
 
+/* How much work an item is, and where it stands. */
 struct size {
     uint64_t size;
     uint32_t index;
@@ -90,7 +96,7 @@ static int longer(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Puts `count` items of `bytes` each in order of their sizes. */
+/* Sorts `count` items of `bytes` bytes each, longest first. */
 static bool sort_items(fcp_kernel_work *w, void *items, uint32_t count, size_t bytes, struct size *sizes) {
     char *permuted = scratch(w, PERMUTED, count, bytes);
     if (!permuted) return false;
@@ -103,9 +109,9 @@ static bool sort_items(fcp_kernel_work *w, void *items, uint32_t count, size_t b
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* The keys of one part that row of cells `row` meets. */
+/* Adds the runs of keys that one row of cells meets in one part of a tile. */
 static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
-                             uint32_t row, uint64_t *total, fcp_error *err) {
+                             uint32_t row, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
     const fcp_shape_rec *shape = &plan->shapes[part->shape];
@@ -113,7 +119,8 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     size_t stride = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
     fcp_arena_kv(a, tile->kv_slot, &k, &v);
-    for (uint32_t i = fcp_run_of_row(plan, shape, row); i < shape->first_run + shape->runs && plan->runs[i].row == row; i++) {
+    uint32_t end_run = shape->first_run + shape->runs;
+    for (uint32_t i = fcp_run_of_row(plan, shape, row); i < end_run && plan->runs[i].row == row; i++) {
         const fcp_run *run = &plan->runs[i];
         uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
         if (end > piece->length) end = piece->length;
@@ -121,8 +128,8 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
         if (!grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
             return no_memory(err);
         size_t at = (piece->offset + begin) * stride;
-        struct rows rows;
-        if (!rows_of(a, tile->kv_slot, piece->offset + begin, &rows)) return too_long(err);
+        struct key_rows rows;
+        if (!find_key_rows(a, tile->kv_slot, piece->offset + begin, &rows)) return too_long(err);
         w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
                                                        .k = offset_of(a, k + at),
                                                        .v = offset_of(a, v + at),
@@ -131,14 +138,13 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
                                                        .place = rows.place,
                                                        .k_row = rows.k,
                                                        .v_row = rows.v};
-        *total += end - begin;
     }
     return FCP_OK;
 }
 
-/* The rows of cells of one piece of a visit. `cursors`: per tile of the visit, its first part that is not done. */
+/* Adds the items of one Q piece of a visit. cursors[i] is the first part of the visit's i-th tile that is not done. */
 static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece,
-                              uint32_t *cursors, struct size **sizes, fcp_error *err) {
+                              uint32_t *cursors, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_piece *piece = &plan->pieces[q_piece];
     const fcp_block *block = &plan->blocks[piece->block];
@@ -149,29 +155,21 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
     }
     for (uint32_t row = 0; row < piece->length; row += FCP_CELL) {
         uint32_t first = w->key_run_count, block_token = piece->offset + row;
-        uint64_t total = 0;
         for (uint32_t i = 0; i < visit->tiles; i++) {
             const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
             uint32_t end = tile->first_part + tile->parts;
             for (uint32_t j = cursors[i]; j < end && plan->parts[j].q_piece == q_piece; j++) {
-                fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], row / FCP_CELL, &total, err);
+                fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], row / FCP_CELL, err);
                 if (code) return code;
             }
         }
-        /* without keys: on a first and last visit what was prepared stands, unless there is a sink; dQ adds nothing */
+        /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit, the
+         * outputs hold what they were prepared with, and that is right unless there is a sink. */
         bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
         bool idle = a->pass == FCP_BACKWARD || (single && !plan->sink_count);
-        if (!total && idle) continue;
+        if (first == w->key_run_count && idle) continue;
         if (w->row_count == UINT32_MAX) return too_long(err);
         if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
-        if ((w->row_count + 1) * sizeof **sizes > w->scratch_bytes[SIZES]) { /* keeps what is there */
-            size_t bytes = 2 * (w->row_count + 32) * sizeof **sizes;
-            struct size *bigger = realloc(w->scratch[SIZES], bytes);
-            if (!bigger) return no_memory(err);
-            w->scratch[SIZES] = *sizes = bigger;
-            w->scratch_bytes[SIZES] = bytes;
-        }
-        (*sizes)[w->row_count] = (struct size){total, w->row_count};
         fk_row_item *item = &w->rows[w->row_count++];
         *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
                               .token = a->home_first[FCP_QUERIES][block->home_slot] + block_token,
@@ -191,8 +189,6 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
 
 fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
     const fcp_plan *plan = a->plan;
-    struct size *sizes = scratch(w, SIZES, 64, sizeof *sizes);
-    if (!sizes) return no_memory(err);
     w->row_count = w->key_run_count = 0;
     for (uint32_t v = first; v < first + count; v++) {
         const fcp_visit *visit = &plan->visits[v];
@@ -201,28 +197,35 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
         if (!cursors) return no_memory(err);
         for (uint32_t i = 0; i < visit->tiles; i++) cursors[i] = plan->tiles[visit->first_tile + i].first_part;
         for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
-            fcp_code code = add_row_items(w, a, visit, i, cursors, &sizes, err);
+            fcp_code code = add_row_items(w, a, visit, i, cursors, err);
             if (code) return code;
         }
+    }
+    struct size *sizes = scratch(w, SIZES, w->row_count, sizeof *sizes);
+    if (!sizes) return no_memory(err);
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        const fk_row_item *item = &w->rows[i];
+        sizes[i] = (struct size){0, i};
+        for (uint32_t j = item->first; j < item->first + item->runs; j++) sizes[i].size += w->key_runs[j].count;
     }
     return sort_items(w, w->rows, w->row_count, sizeof *w->rows, sizes) ? FCP_OK : no_memory(err);
 }
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
-/* One walk over all cells of the visits. The first one counts: items of KV blocks, in order of their first tiles, and
- * cells of each item. The second one fills them in. */
+/* A walk over all cells of the visits. There are two: the first makes the items of each KV block when it comes to the
+ * block's first tile, and counts the cells of each item; the second (`fill`) writes each cell into its item's list. */
 struct columns {
     fcp_kernel_work *w;
     const fcp_arena *a;
-    uint32_t *first_item; /* per KV block of the plan: FCP_NONE, or its items' first */
-    uint32_t *cells;      /* per item: how many; then where its next one goes */
+    uint32_t *first_item; /* of each KV block of the plan; FCP_NONE: it has no items yet */
+    uint32_t *cells;      /* of each item: their count in the first walk, where the next one goes in the second */
     uint32_t cells_capacity;
     bool fill;
     fcp_kernel_order order;
 };
 
-/* The items of a KV block, made. */
+/* Makes the items of a KV block. */
 static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     const fcp_plan *plan = x->a->plan;
@@ -242,8 +245,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
             if (!grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
                 !grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
                 return no_memory(err);
-            struct rows rows;
-            if (!rows_of(x->a, tile->kv_slot, at, &rows)) return too_long(err);
+            struct key_rows rows;
+            if (!find_key_rows(x->a, tile->kv_slot, at, &rows)) return too_long(err);
             x->cells[w->key_count] = 0;
             w->keys[w->key_count++] = (fk_key_item){
                 .position = (fk_i64)(piece->start + key),
@@ -262,7 +265,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
     return FCP_OK;
 }
 
-/* One row of a run of cells goes to the items of its columns, from item `item` on. */
+/* Counts the cells of a run, or writes them: one to each item from `item` on, since neighbouring columns are
+ * neighbouring items. */
 static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint64_t token) {
     fcp_kernel_work *w = x->w;
     uint32_t row = run->row * FCP_CELL;
@@ -303,7 +307,7 @@ static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error 
     return FCP_OK;
 }
 
-/* Joins an item's neighbouring runs of one class; returns how many are left, and adds up their rows. */
+/* Joins runs of one class that follow each other; returns how many are left, and adds their rows to *out_rows. */
 static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -317,29 +321,31 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
     return kept;
 }
 
-/* The runs of an ordered item, from its last row to its first. Items are longest first and, where that says nothing, in the
- * order of their keys. The next item of a causal mask, a window or a document then begins where the one before it is or has
- * been, and follows it a step behind; from the first row on it would begin ahead of it and wait. */
+/* Turns an ordered item's runs round, from the last row to the first, because then items wait less for their turns. An
+ * example, a causal mask with items A and B of neighbouring keys: both see the last rows, but A begins one row of
+ * cells earlier than B. From the last row on, B follows A one step behind. From the first row on, B would begin ahead
+ * of A, and wait for it. */
 static int later(const void *a, const void *b) {
     const fk_row_run *x = a, *y = b;
     return x->position > y->position ? -1 : x->position < y->position;
 }
-static void turn_round(fk_row_run *runs, uint32_t count) {
-    bool good = true;
+static void reverse_runs(fk_row_run *runs, uint32_t count) {
+    bool sorted = true;
     for (uint32_t i = 0; i < count / 2; i++) {
         fk_row_run run = runs[i];
         runs[i] = runs[count - 1 - i];
         runs[count - 1 - i] = run;
     }
-    for (uint32_t i = 1; i < count; i++) good = good && runs[i - 1].position > runs[i].position;
-    if (!good) qsort(runs, count, sizeof *runs, later);
+    for (uint32_t i = 1; i < count; i++) sorted = sorted && runs[i - 1].position > runs[i].position;
+    if (!sorted) qsort(runs, count, sizeof *runs, later);
 }
 
-/* Leaves out items without runs; then those of more than four times as many runs as there are on average become several items of some
- * half as many, because one long item keeps the last block busy, or all that wait for its turns: of the keys that every row
- * sees, say. They are cut at the same numbers of runs, so that of items beside each other parts meet the same rows. `lock` is
- * then the item's number before. */
-enum { LEAST = 4 }; /* runs of a part: what it adds to dK and dV should be little beside them */
+/* Removes items without runs. Then, if `cut`, divides items that are much too long: the keys that every row sees, say,
+ * would keep one block busy when all others have ended, and in an ordered list the others would wait for its turns. An
+ * item with more than four times the average number of runs is divided into items of about half the average. Cuts are
+ * made at the same numbers of runs in every item, so that parts of neighbouring items meet the same rows. The parts
+ * add to the same dK and dV: until order_runs numbers the locks, `lock` is the number that the whole item had. */
+enum { LEAST = 4 }; /* runs of a part: fewer, and adding to dK and dV would take longer than computing what is added */
 static uint32_t parts_of(const fk_key_item *item, uint32_t part) {
     return item->runs > 8 * (uint64_t)part ? (uint32_t)(((uint64_t)item->runs + part / 2) / part) : 1;
 }
@@ -355,7 +361,7 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
     if (!cut || items == kept) return true;
     if (items > UINT32_MAX || !grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys)) return false;
     w->key_count = (uint32_t)items;
-    for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last on, so that none is written over before it is read */
+    for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
         fk_key_item item = w->keys[i];
         uint32_t parts = parts_of(&item, part), end = item.runs;
         for (uint32_t j = parts; j-- > 0; end = j * part) {
@@ -369,8 +375,9 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
     return true;
 }
 
-/* Locks and turns, in order of the items. A row of cells is known by its first token, keys that several items have by the
- * number in `lock`. */
+/* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
+ * sum of dQ is known by the first token of its row of cells, the sums of divided items by the number that cut_items
+ * left in `lock`. */
 struct turn {
     uint32_t lock, next;
 };
@@ -394,6 +401,7 @@ static bool order_runs(struct columns *x) {
     return true;
 }
 
+/* Makes the items and their runs, from both walks to locks and turns. */
 static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     fcp_code code = FCP_OK;
@@ -413,7 +421,7 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
     if (code) return code;
     bool ordered = x->order == FCP_KEYS_ORDERED;
-    for (uint32_t i = 0; ordered && i < w->key_count; i++) turn_round(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    for (uint32_t i = 0; ordered && i < w->key_count; i++) reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
     if (!cut_items(w, total, x->order != FCP_KEYS_ALONE)) return no_memory(err);
     struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
     if (!sizes) return no_memory(err);

@@ -1,13 +1,20 @@
-/* work.h: from an ATTEND instruction to the work lists of the kernels (codegen/kernels/abi.h).
+/* work.h: turns one ATTEND instruction of a plan into the work lists that the kernels read (codegen/kernels/abi.h).
  *
- * Offsets count from the arena's beginning (fcp_arena.q). The order of items is longest first, ties by their order in the
- * plan; an output belongs to one item of a launch, or items add to it in turn, in their order; an item's runs are in the plan's
- * order, but for those of an ordered list, which go from the last row to the first: no bit depends on which blocks run when.
+ * The forward pass and dQ want rows of queries, each with the runs of keys that it meets; dK and dV want it the other
+ * way round. An item is one row or one column of cells, 128 positions, and one thread block works on it. Items stand
+ * in the list longest first, and items of one length in the order of the plan: blocks take items from the front, so
+ * the long ones do not start last.
+ *
+ * The bits of a result do not depend on which block runs when. Either a sum belongs to a single item of the launch,
+ * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
+ * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
+ *
+ * Offsets are bytes from the beginning of the arena (fcp_arena.q).
  */
 #ifndef FCP_KERNELS_WORK_H
 #define FCP_KERNELS_WORK_H
 #include "codegen/kernels/abi.h"
-#include "runtime/host/backend.h"
+#include "runtime/exec/arena.h"
 
 typedef struct fcp_kernel_work {
     /* what fcp_kernel_rows makes */
@@ -17,44 +24,48 @@ typedef struct fcp_kernel_work {
     /* what fcp_kernel_keys makes */
     fk_key_item *keys;
     fk_row_run *row_runs;
-    uint32_t key_count, row_run_count, lock_count; /* lock_count: if ordered */
-    /* inside */
+    uint32_t key_count, row_run_count, lock_count; /* lock_count: how many locks the turns of an ordered list need */
+    /* private: memory that the next call uses again */
     uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
     void *scratch[5];
     size_t scratch_bytes[5];
 } fcp_kernel_work;
 
 void fcp_kernel_work_free(fcp_kernel_work *work);
-/* The rows of visits [first, first + count), with the keys they meet: of the forward pass in an arena of that pass, of dQ
- * in one of the backward pass. Rows that meet nothing have an item only where something is to be written for them.
- * Errors: FCP_E_NO_MEMORY; FCP_E_RUN when the lists are too long to count in 32 bits. */
+/* Lists the rows of visits [first, first + count) with the keys that they meet: for attention if the arena is of the
+ * forward pass, for dQ if it is of the backward pass. Rows that meet no key get an item only if something has to be
+ * written for them. Errors: FCP_E_NO_MEMORY; FCP_E_RUN if a list is too long to be counted in 32 bits. */
 fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
-/* The keys of the same visits, with the rows that meet them. ALONE: of dK and dV, whose sums are of one item each. JOINT: of dQ as
- * well; items that are much longer than others are several, of the same keys. ORDERED: the same, with locks and turns; runs
- * are then of one row of cells each. */
+/* How items share sums. ALONE: for dK and dV only; each sum belongs to one item. JOINT: for dK, dV and dQ, all added
+ * by atomics; an item that is much longer than the others is cut into several of the same keys. ORDERED: as JOINT, but
+ * items take turns by locks, and each run is of a single row of cells. */
 typedef enum fcp_kernel_order { FCP_KEYS_ALONE, FCP_KEYS_JOINT, FCP_KEYS_ORDERED } fcp_kernel_order;
-fcp_kernel_order fcp_kernel_order_of(unsigned backward); /* as the skeleton EMIT_* of a backward pass has them */
+/* The order that a backward kernel (a skeleton EMIT_*) needs. */
+fcp_kernel_order fcp_kernel_order_of(unsigned backward);
+/* Lists the keys of the same visits with the rows that meet them. Errors: as fcp_kernel_rows. */
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 
-/* The parameters that follow from arena and plan: for all heads, without work list and environment. */
+/* Fills the launch parameters that follow from arena and plan, for all heads. The work list and the environment are
+ * left 0. */
 void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);
-/* The tensors of rows in an arena that the copy engine is told of, in the order of fk_launch_maps: where each begins, how
- * many rows of how many heads of head_dim numbers it has; no rows, where the pass or the rank has none of it. */
+/* The tensors of an arena that the copy engine has to know, in the order of fk_launch_maps: where each begins, how
+ * many rows it has, and of how many heads of head_dim numbers a row consists. Rows are 0 if the pass or the rank has
+ * no such tensor. */
 typedef struct fcp_kernel_tensor {
     uint64_t address, rows;
     uint32_t heads;
 } fcp_kernel_tensor;
 enum { FCP_KERNEL_TENSORS = 5 };
 void fcp_kernel_tensors(const fcp_arena *arena, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]);
-/* Parameters with their maps, as tensors are in order. */
+/* Joins launch parameters and the maps of those tensors, which are in the same order. */
 void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out);
-/* The environment: sequences_count, arrays_count and slices_count records, for a plan whose DATA, BAND_ROWS and BANDS lie
- * at these addresses. */
+/* The environment of the mask: what fk_env points to. These fill sequences_count, arrays_count and slices_count
+ * records, for a plan whose sections DATA, BAND_ROWS and BANDS stand at the given addresses of the device. */
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out);
 void fcp_kernel_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out);
-/* DATA as kernels read it, data_count bytes, aligned to 8: as in the plan, but that a table of reals is of float, at the same
- * place: rounded here once, rather than with every use. */
+/* The DATA section as kernels read it: data_count bytes, aligned to 8. It is that of the plan, but tables of reals
+ * become float, at the same place, so that a number is rounded once here and not with every use. */
 void fcp_kernel_data(const fcp_plan *plan, void *out);
 void fcp_kernel_bands(const fcp_plan *plan, uint64_t band_rows, uint64_t bands, fk_bands *out);
 #endif

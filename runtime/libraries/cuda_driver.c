@@ -1,4 +1,4 @@
-/* cuda_driver.c: see cuda_driver.h. Cost: loading the driver and creating nothing: some milliseconds. */
+/* cuda_driver.c: loads the CUDA driver and words its errors. Cost: some milliseconds; no context is created. */
 #include "runtime/libraries/cuda_driver.h"
 
 #include <stdarg.h>
@@ -19,8 +19,8 @@ static const char *const symbols[] = {
 #define X(name, type) +1
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols, OPTIONAL_COUNT = 0 FCP_CUDA_OPTIONAL(X) };
 #undef X
-_Static_assert(sizeof(cu_resource) == 144, "the driver writes as much");
-_Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "a table of pointers");
+_Static_assert(sizeof(cu_resource) == 144, "the size that the driver writes");
+_Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "the table holds pointers and nothing else");
 
 static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
 static const fcp_library library = {"the CUDA driver", "FCP_CUDA_DRIVER", names, symbols, SYMBOL_COUNT,

@@ -1,5 +1,9 @@
-/* cuda_driver.h: the CUDA driver by its symbols, loaded when first needed, and the one place that turns its errors into
- * ours. Declared here, not included: the machine that builds need not have CUDA. Types and numbers are the driver's. */
+/* cuda_driver.h: the functions of the CUDA driver that are used, how it is loaded, and how its results become our
+ * errors.
+ *
+ * Nothing of CUDA is included, so that a machine without it can build. Types and numbers are those of the driver;
+ * tests/headers compares them with CUDA's own headers where those are installed.
+ */
 #ifndef FCP_LIBRARIES_CUDA_DRIVER_H
 #define FCP_LIBRARIES_CUDA_DRIVER_H
 #include "runtime/fcp.h"
@@ -15,10 +19,11 @@ typedef struct cu_graph_exec_ *cu_graph_exec;
 typedef struct cu_green_ *cu_green;
 typedef struct cu_resource_text_ *cu_resource_text;
 typedef int cu_device, cu_result;
-/* What are enumerations in CUDA's header: by their names, so that tests/headers can hold each to its own. */
+/* These are enumerations in CUDA's headers. Each has its own name here, so that tests/headers can compare each with
+ * CUDA's. */
 typedef int cu_device_attribute, cu_function_attribute, cu_pointer_attribute, cu_capture_mode, cu_capture_status, cu_resource_type;
 typedef int cu_map_type, cu_map_interleave, cu_map_swizzle, cu_map_promotion, cu_map_fill;
-typedef void cu_map; /* CUtensorMap: 128 bytes at a multiple of 64 */
+typedef void cu_map; /* CUtensorMap: 128 bytes, aligned to 64 */
 
 enum {
     CU_SUCCESS = 0,
@@ -30,7 +35,7 @@ enum {
     CU_ERROR_TOO_MANY_PEERS = 711
 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
-/* Streams that are there in every context: such a handle means the one of the context that is current. */
+/* Stream handles that mean the default streams of whichever context is current. */
 enum { CU_DEFAULT_LEGACY = 1, CU_DEFAULT_PER_THREAD = 2 };
 enum cu_device_attribute {
     CU_SHARED_MEMORY_PER_SM = 81,
@@ -41,21 +46,21 @@ enum cu_device_attribute {
 };
 enum cu_function_attribute { CU_FUNC_MAX_THREADS = 0, CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
 enum { CU_RESOURCE_SM = 1, CU_GREEN_DEFAULT_STREAM = 1 };
-/* Multiprocessors that can be set apart, as the driver lays it out. */
+/* CUdevResource: a set of multiprocessors; kernels of a green context run on such a set and nowhere else. */
 typedef struct cu_resource {
     unsigned type;
     unsigned char padding[92];
     unsigned count, least, alignment;
     unsigned char more[28];
-    struct cu_resource *next; /* from CUDA 13.1 on; before that nothing: NULL is right in both */
+    struct cu_resource *next; /* since CUDA 13.1; older drivers ignore it, so NULL is right for both */
 } cu_resource;
 enum { CU_HOST_PORTABLE = 1, CU_HOST_DEVICEMAP = 2 };
-/* Of tensor maps: types; 128-byte swizzle; what L2 takes at once. */
+/* For tensor maps: the types of numbers, the swizzle by 128 bytes, and how many bytes L2 fetches at once. */
 enum { CU_TENSOR_FP16 = 6, CU_TENSOR_BF16 = 9, CU_TENSOR_SWIZZLE_128 = 3, CU_TENSOR_L2_256 = 3 };
 enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, CU_POINTER_DEVICE = 9 };
 
-/* symbol, type of the pointer */
+/* X(symbol, type of the pointer) */
 #define FCP_CUDA_SYMBOLS(X)                                                                                            \
     X(cuInit, cu_result (*init)(unsigned))                                                                             \
     X(cuDriverGetVersion, cu_result (*version)(int *))                                                                 \
@@ -116,7 +121,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuGraphDestroy, cu_result (*graph_destroy)(cu_graph))                                                            \
     X(cuGraphExecDestroy, cu_result (*graph_exec_destroy)(cu_graph_exec))
 
-/* The same, which a driver need not have: of CUDA 12.5 */
+/* The same for functions that came with CUDA 12.5. In older drivers their pointers are NULL. */
 #define FCP_CUDA_OPTIONAL(X)                                                                                           \
     X(cuDeviceGetDevResource, cu_result (*device_resource)(cu_device, cu_resource *, cu_resource_type))                \
     X(cuDevSmResourceSplitByCount, cu_result (*resource_split)(cu_resource *, unsigned *, const cu_resource *,         \
@@ -135,18 +140,19 @@ typedef struct fcp_cuda_table {
 
 typedef struct fcp_cuda {
     fcp_cuda_table call;
-    int version; /* 12040: 12.4 */
+    int version; /* 12040 is 12.4 */
     int devices;
     char *path;
 } fcp_cuda;
 
-/* Loads the driver, initialises it, and counts devices. FCP_E_BACKEND: no driver, too old (12.0 is needed), or no device;
- * the message says what was looked for and what would do. */
+/* Loads and initialises the driver, and counts its devices. The caller closes it. FCP_E_BACKEND: there is no driver,
+ * it is older than 12.0, or it sees no device; the message says where it was looked for and what to do. */
 fcp_code fcp_cuda_open(fcp_cuda **out_cuda, fcp_error *err);
 void fcp_cuda_close(fcp_cuda *cuda);
 
-/* A driver's result as ours: FCP_OK, FCP_E_NO_MEMORY where the device has too little, else FCP_E_RUN with the driver's
- * name and text after `what` ("cannot copy 64 bytes to the device"). */
+/* Turns a result of the driver into ours: FCP_OK; FCP_E_NO_MEMORY if the device has too little memory; else
+ * FCP_E_RUN. The message is `what` ("cannot copy 64 bytes to the device") and then the driver's name and text of the
+ * error. */
 fcp_code fcp_cuda_check(const fcp_cuda *cuda, cu_result result, fcp_error *err, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
 #endif

@@ -1,9 +1,13 @@
-/* mpi_symbols.h: MPI by its symbols. What handles are differs: in Open MPI pointers to objects that have symbols of their own, in
- * MPICH and its kin integers of fixed value. */
+/* mpi_symbols.h: the functions of MPI that are used, declared here so that no MPI is needed to build.
+ *
+ * The two kinds of MPI have different handles. In Open MPI a communicator or a type is a pointer to an object with a
+ * symbol of its own; in MPICH and its relatives it is an integer with a fixed value. So there is a table of functions
+ * for each.
+ */
 #ifndef FCP_LIBRARIES_MPI_SYMBOLS_H
 #define FCP_LIBRARIES_MPI_SYMBOLS_H
 
-/* symbol, type of the pointer; COMM, TYPE: what handles of communicators and of types of data are */
+/* X(symbol, type of the pointer). COMM and TYPE are the C types of the handles of communicators and of data types. */
 #define FCP_MPI_SYMBOLS(X, COMM, TYPE)                                                                                 \
     X(MPI_Init, int (*init)(int *, char ***))                                                                          \
     X(MPI_Initialized, int (*initialized)(int *))                                                                      \

@@ -1,4 +1,5 @@
-/* nccl.c: see nccl.h. Cost: loading a library of some hundred megabytes: up to a second from a cold disk. */
+/* nccl.c: loads NCCL and words its errors. Cost: the library has some hundred megabytes, up to a second from a cold
+ * disk. */
 #include "runtime/libraries/nccl.h"
 
 #include <stdarg.h>
@@ -14,8 +15,8 @@ static const char *const symbols[] = {
 #undef X
 };
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
-_Static_assert(sizeof(fcp_nccl_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "a table of pointers");
-_Static_assert(sizeof(nccl_config) == 48, "NCCL's layout");
+_Static_assert(sizeof(fcp_nccl_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "the table holds pointers and nothing else");
+_Static_assert(sizeof(nccl_config) == 48, "the size of NCCL's structure");
 
 static const char *const names[] = {"libnccl.so.2", "libnccl.so", NULL};
 static const fcp_library library = {"NCCL", "FCP_NCCL", names, symbols, SYMBOL_COUNT,

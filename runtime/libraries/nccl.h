@@ -1,6 +1,9 @@
-/* nccl.h: NCCL by its symbols, loaded when first needed, and the one place that turns its results into ours. Declared here,
- * not included: the machine that builds need not have it. Types and numbers are NCCL's, as 2.19 has them: the oldest version
- * with everything that is used, and later ones take its configuration as it is. */
+/* nccl.h: the functions of NCCL that are used, how it is loaded, and how its results become our errors.
+ *
+ * Nothing of NCCL is included, so that a machine without it can build. Types and numbers are those of NCCL 2.19, the
+ * oldest version that has everything that is used here. Later versions accept the configuration structure of 2.19 as
+ * it is.
+ */
 #ifndef FCP_LIBRARIES_NCCL_H
 #define FCP_LIBRARIES_NCCL_H
 #include "runtime/libraries/cuda_driver.h"
@@ -18,7 +21,7 @@ enum {
 };
 enum { NCCL_INT8 = 0 }; /* ncclDataType_t */
 
-/* ncclConfig_t of 2.19. NCCL reads `size` bytes of it, and of them what version `version` had. */
+/* ncclConfig_t of 2.19. NCCL reads `size` bytes of it, and takes them for the fields that version `version` had. */
 typedef struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -35,7 +38,7 @@ enum { NCCL_OLDEST = 21900 };
         .net_name = NULL, .split_share = NCCL_UNDEFINED                                                                \
     }
 
-/* symbol, type of the pointer */
+/* X(symbol, type of the pointer) */
 #define FCP_NCCL_SYMBOLS(X)                                                                                            \
     X(ncclGetVersion, nccl_result (*version)(int *))                                                                   \
     X(ncclGetErrorString, const char *(*error_text)(nccl_result))                                                      \
@@ -64,16 +67,17 @@ typedef struct fcp_nccl_table {
 
 typedef struct fcp_nccl {
     fcp_nccl_table call;
-    int version; /* 22809: 2.28.9 */
+    int version; /* 22809 is 2.28.9 */
     char *path;
 } fcp_nccl;
 
-/* Loads NCCL. FCP_E_BACKEND: it is not there, or older than 2.19; the message says what was looked for and what would do. */
+/* Loads NCCL; the caller closes it. FCP_E_BACKEND: it was not found, or is older than 2.19; the message says where it
+ * was looked for and what to do. */
 fcp_code fcp_nccl_open(fcp_nccl **out_nccl, fcp_error *err);
 void fcp_nccl_close(fcp_nccl *nccl);
 
-/* A result of NCCL's as ours: FCP_OK for success and, of a communicator that does not block, for what is still under way;
- * else FCP_E_RUN with NCCL's own texts after `what`. */
+/* Turns a result of NCCL into ours: FCP_OK if it succeeded or, since our communicators do not block, is still in
+ * progress; else FCP_E_RUN. The message is `what` and then NCCL's own texts. */
 fcp_code fcp_nccl_check(const fcp_nccl *nccl, nccl_result result, nccl_comm comm, fcp_error *err, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 #endif

@@ -1,13 +1,14 @@
-/* nvrtc_symbols.h: NVRTC by its symbols: for nvrtc.c, which loads them, and for tests whose libraries have the same ones. */
+/* nvrtc_symbols.h: the functions of NVRTC that are used, declared here so that no CUDA is needed to build. nvrtc.c
+ * loads them; the libraries that stand in for NVRTC in tests define the same ones. */
 #ifndef FCP_LIBRARIES_NVRTC_SYMBOLS_H
 #define FCP_LIBRARIES_NVRTC_SYMBOLS_H
 #include <stddef.h>
 
 typedef struct nvrtc_program_ *nvrtc_program;
-typedef int nvrtc_result; /* 0: done */
+typedef int nvrtc_result; /* 0: success */
 enum { NVRTC_DONE = 0, NVRTC_OUT_OF_MEMORY = 1, NVRTC_INTERNAL_ERROR = 11 };
 
-/* symbol, type of the pointer */
+/* X(symbol, type of the pointer) */
 #define FCP_NVRTC_SYMBOLS(X)                                                                                           \
     X(nvrtcVersion, nvrtc_result (*version)(int *, int *))                                                             \
     X(nvrtcGetErrorString, const char *(*error)(nvrtc_result))                                                         \

@@ -1,7 +1,9 @@
-/* shared_library.c: loading a library of which no header and no stub is linked.
+/* shared_library.c: dlopen and dlsym, with a message that says where a library was looked for.
  *
- * Requires: names and symbols that outlive the call. Cost: one dlopen per place tried.
- * A library is never unloaded: what it left running (threads, contexts) would not survive that.
+ * Requires: a description of the library that outlives the call.
+ * Gives:    shared_library.h.
+ * Cost:     one dlopen for each place.
+ * A library is never unloaded, because CUDA, NCCL and MPI leave threads running that would not survive it.
  */
 #define _GNU_SOURCE
 #include "runtime/libraries/shared_library.h"
@@ -12,14 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where it was looked for, as the message will say it. */
+/* The places that were tried, as the error will list them. */
 typedef struct tried {
     char text[360];
     size_t used;
     int flags; /* dlopen's */
 } tried;
 
-static void note(tried *t, const char *place) {
+static void tried_add(tried *t, const char *place) {
     int size = snprintf(t->text + t->used, sizeof t->text - t->used, "%s%s", t->used ? ", " : "", place);
     if (size > 0) t->used += (size_t)size;
     if (t->used >= sizeof t->text) t->used = sizeof t->text - 1;
@@ -27,7 +29,7 @@ static void note(tried *t, const char *place) {
 
 static void *open_one(const char *path, tried *t) {
     void *handle = dlopen(path, t->flags);
-    if (!handle) note(t, path);
+    if (!handle) tried_add(t, path);
     return handle;
 }
 
@@ -39,7 +41,7 @@ static void *open_in(const char *folder, const char *name, tried *t) {
 
 static void *open_any(const fcp_library *l, tried *t) {
     const char *only = getenv(l->variable), *home = getenv("CUDA_HOME");
-    if (home && !strcmp(home, "/usr/local/cuda")) home = NULL; /* looked into anyway */
+    if (home && !strcmp(home, "/usr/local/cuda")) home = NULL; /* it is among the usual folders */
     if (only && *only) return open_one(only, t);
     void *handle = NULL;
     for (size_t i = 0; l->names[i] && !handle; i++) handle = open_one(l->names[i], t);
@@ -58,7 +60,7 @@ static void *open_any(const fcp_library *l, tried *t) {
     return handle;
 }
 
-/* The file a handle was loaded from. */
+/* The name of the file that a library was loaded from; malloc'd. */
 static char *path_of(void *handle) {
     struct link_map *map = NULL;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) || !map || !map->l_name) return strdup("");

@@ -1,8 +1,9 @@
-/* shared_library.h: a library that is loaded when first needed, with the symbols that are used of it.
+/* shared_library.h: loads a library such as NVRTC when it is first needed, and finds the functions that are used of
+ * it.
  *
- * A library is one table: pointers to functions, in the order of the names. Loading tries, in order: the file that the
- * environment variable names (and then nothing else); the names, as the loader finds them; the names in the usual
- * folders of the CUDA toolkit. What was tried is in the error.
+ * The functions become a table of pointers, in the order of their names. The library is looked for in this order: the
+ * file that its environment variable names, and then nowhere else; its file names, as the dynamic loader finds them;
+ * its file names in the usual folders of the CUDA toolkit. If it is nowhere, the error lists the places.
  */
 #ifndef FCP_LIBRARIES_SHARED_LIBRARY_H
 #define FCP_LIBRARIES_SHARED_LIBRARY_H
@@ -12,14 +13,14 @@ typedef struct fcp_library {
     const char *what;          /* "NVRTC", for messages */
     const char *variable;      /* environment variable that names the file */
     const char *const *names;  /* file names, newest first; NULL ends */
-    const char *const *symbols;
-    size_t count;
-    const char *remedy;        /* what would do: the rest of a sentence */
-    size_t optional;           /* the last `optional` symbols may be missing: NULL in the table */
-    bool global;               /* its symbols are for libraries that it loads itself, too */
+    const char *const *symbols; /* names of the functions */
+    size_t count;              /* how many symbols there are */
+    const char *remedy;        /* what the user can do; it ends the sentence of the error */
+    size_t optional;           /* so many of the last symbols may be missing; their pointers are then NULL */
+    bool global;               /* libraries that it loads later may use its symbols (RTLD_GLOBAL) */
 } fcp_library;
 
-/* Fills `table` (count pointers) and *out_path (malloc'd, caller frees: the file that was loaded). The library stays
- * loaded. FCP_E_BACKEND: it is not there, or lacks a symbol. */
+/* Fills `table`, `count` pointers, and *out_path, the name of the file that was loaded (malloc'd, the caller frees
+ * it). The library is never unloaded. FCP_E_BACKEND: it was not found, or lacks a symbol. */
 fcp_code fcp_library_load(const fcp_library *library, void (**table)(void), char **out_path, fcp_error *err);
 #endif

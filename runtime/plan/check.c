@@ -203,8 +203,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
          "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads, p->head_dim);
     NEED(p->ranks <= FCP_MAX_RANKS, "%u ranks", p->ranks);
     NEED(p->head_groups == 1, "%u head groups", p->head_groups);
-    NEED(p->dtype <= FCP_BF16 && p->layout <= FCP_LAYOUT_ZIGZAG && p->strategy < FCP_STRATEGY_COUNT &&
-             p->topology <= FCP_RAIL && p->align <= FCP_TOP_LEFT,
+    NEED(p->dtype < FCP_DTYPES && p->layout < FCP_LAYOUTS && p->strategy < FCP_STRATEGY_COUNT &&
+             p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT,
          "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype, p->layout, p->strategy, p->topology,
          p->align);
     NEED(p->block > 0 && p->block % FCP_CELL == 0, "a block size of %u tokens", p->block);
@@ -404,7 +404,7 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
              "rounds of pass %d, which is not there", pass);
     }
     for (uint64_t i = 0; i < plan->rounds_count; i++)
-        NEED(plan->rounds[i].kind <= FCP_ROUND_OUT && plan->rounds[i].stage <= FCP_MAX_STAGES,
+        NEED(plan->rounds[i].kind < FCP_ROUND_KIND_COUNT && plan->rounds[i].stage <= FCP_MAX_STAGES,
              "round %llu: kind %u, stage %u", (ull)i, plan->rounds[i].kind, plan->rounds[i].stage);
     return FCP_OK;
 }

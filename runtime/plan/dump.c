@@ -84,26 +84,9 @@ static void put_escaped(out *o, const char *text, size_t size) {
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
 #define NAME(array, value) ((value) < sizeof(array) / sizeof *(array) ? (array)[value] : "?")
-static const char *const dtype_names[] = {"fp32", "fp16", "bf16"};
-static const char *const layout_names[] = {"planned", "contiguous", "zigzag"};
-static const char *const strategy_names[] = {"fcp", "ring", "zigzag"};
-static const char *const topology_names[] = {"fat_tree", "rail"};
 static const char *const pass_set_names[] = {"", "forward", "backward", "forward,backward"};
-static const char *const cell_names[] = {"none", "full", "partial"};
 static const char *const visit_names[] = {"-", "first", "last", "single"};
-static const char *const kind_names[] = {"in", "independent", "dependent", "out"};
-static const char *const class_names[] = {"kv", "q", "dkv", "state", "in", "out"};
-static const char *const fabric_names[] = {"net", "local"};
-static const char *const dir_names[] = {"send", "recv"};
-static const char *const pass_names[] = {"forward", "backward"};
-static const char *const align_names[] = {"bottom_right", "top_left"};
 static const char *const holds_names[] = {"nothing", "q", "kv", "both"};
-static const char *const queue_names[] = {"compute", "comm"};
-static const char *const op_names[] = {
-#define X(id, name) [FCP_OP_##id] = name,
-    FCP_OPS(X)
-#undef X
-};
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
 
@@ -131,10 +114,10 @@ static const field problem_fields[] = {
     P(kv_heads),
     P(head_dim),
     P(head_groups),
-    E(fcp_problem, dtype, dtype_names),
-    E(fcp_problem, layout, layout_names),
-    E(fcp_problem, strategy, strategy_names),
-    E(fcp_problem, topology, topology_names),
+    E(fcp_problem, dtype, fcp_dtype_names),
+    E(fcp_problem, layout, fcp_layout_names),
+    E(fcp_problem, strategy, fcp_strategy_names),
+    E(fcp_problem, topology, fcp_topology_names),
     P(block),
     P(max_block),
     P(max_q_block),
@@ -145,7 +128,7 @@ static const field problem_fields[] = {
     E(fcp_problem, passes, pass_set_names),
     P(deterministic),
     P(mask_uses),
-    E(fcp_problem, align, align_names),
+    E(fcp_problem, align, fcp_align_names),
     F(fcp_problem, tokens, U64),
     F(fcp_problem, key_tokens, U64),
     F(fcp_problem, memory_cap, U64),
@@ -208,7 +191,7 @@ static const field shape_fields[] = {F(fcp_shape_rec, first_run, U32), F(fcp_sha
 static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, first_tile, U32),
                                      F(fcp_visit, tiles, U32), F(fcp_visit, group, U32), F(fcp_visit, q_slot, U32),
                                      F(fcp_visit, state_slot, INDEX), E(fcp_visit, flags, visit_names)};
-static const field round_fields[] = {E(fcp_round, kind, kind_names), F(fcp_round, stage, U32)};
+static const field round_fields[] = {E(fcp_round, kind, fcp_round_names), F(fcp_round, stage, U32)};
 static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, start, U64), F(fcp_span, length, U32)};
 
 static const field slices_fields[] = {F(fcp_slices, first_row, U32), F(fcp_slices, rows, U32),
@@ -387,7 +370,7 @@ static void put_runs(out *o, const fcp_plan *plan) {
         put_number(o, "row", r->row);
         put_number(o, "col", r->col);
         put_number(o, "count", r->count);
-        put_word(o, "cls", NAME(cell_names, r->cls));
+        put_word(o, "cls", NAME(fcp_cell_names, r->cls));
         end_record(o);
     }
     end_table(o);
@@ -399,9 +382,9 @@ static void put_transfers(out *o, const fcp_plan *plan) {
         const fcp_transfer *t = &plan->transfers[i];
         bool caller = fcp_at_caller(t);
         begin_record(o, "transfer", i);
-        put_word(o, "dir", NAME(dir_names, t->dir));
-        put_word(o, "cls", NAME(class_names, t->cls));
-        put_word(o, "fabric", NAME(fabric_names, t->fabric));
+        put_word(o, "dir", NAME(fcp_direction_names, t->dir));
+        put_word(o, "cls", NAME(fcp_class_names, t->cls));
+        put_word(o, "fabric", NAME(fcp_fabric_names, t->fabric));
         put_number(o, "peer", t->peer);
         put_number(o, "block", t->block);
         put_number(o, "first", t->first);
@@ -418,7 +401,7 @@ static void put_rounds(out *o, const fcp_plan *plan) {
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (uint32_t i = plan->round_starts[pass]; i < plan->round_starts[pass + 1]; i++) {
             begin_record(o, "round", i);
-            put_word(o, "pass", pass_names[pass]);
+            put_word(o, "pass", fcp_pass_names[pass]);
             put_number(o, "round", i - plan->round_starts[pass]);
             put_fields(o, round_fields, COUNT(round_fields), &plan->rounds[i]);
             end_record(o);
@@ -431,9 +414,9 @@ static void put_streams(out *o, const fcp_plan *plan) {
     begin_table(o, "streams");
     for (uint64_t i = 0; i < plan->streams_count; i++) {
         begin_record(o, "stream", i);
-        put_word(o, "pass", NAME(pass_names, i / FCP_QUEUES / ranks));
+        put_word(o, "pass", NAME(fcp_pass_names, i / FCP_QUEUES / ranks));
         put_number(o, "rank", i / FCP_QUEUES % ranks);
-        put_word(o, "queue", queue_names[i % FCP_QUEUES]);
+        put_word(o, "queue", fcp_queue_names[i % FCP_QUEUES]);
         put_number(o, "first", plan->streams[i].first);
         put_number(o, "count", plan->streams[i].count);
         end_record(o);
@@ -453,10 +436,10 @@ static void put_instrs(out *o, const fcp_plan *plan) {
         const fcp_instr *x = &plan->instrs[i];
         while (i - plan->streams[stream].first >= plan->streams[stream].count) stream++; /* streams partition them */
         begin_record(o, "instr", i);
-        put_word(o, "pass", NAME(pass_names, stream / FCP_QUEUES / ranks));
+        put_word(o, "pass", NAME(fcp_pass_names, stream / FCP_QUEUES / ranks));
         put_number(o, "rank", stream / FCP_QUEUES % ranks);
-        put_word(o, "queue", queue_names[stream % FCP_QUEUES]);
-        put_word(o, "op", NAME(op_names, x->op));
+        put_word(o, "queue", fcp_queue_names[stream % FCP_QUEUES]);
+        put_word(o, "op", NAME(fcp_op_names, x->op));
         put_number(o, "stage", x->stage);
         switch (x->op) {
         case FCP_OP_WAIT: put_number(o, "complete", x->a); break;

@@ -75,18 +75,41 @@ enum { FCP_PLAN_VERSION = 2 };
 /* The sides of a sequence, and the bits that say which of them a block holds. */
 typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
 enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_BOTH = FCP_HOLDS_Q | FCP_HOLDS_KV };
-typedef enum fcp_align { FCP_BOTTOM_RIGHT, FCP_TOP_LEFT } fcp_align;
 
-typedef enum fcp_strategy { FCP_STRATEGY_FCP, FCP_STRATEGY_RING, FCP_STRATEGY_ZIGZAG, FCP_STRATEGY_COUNT } fcp_strategy;
-typedef enum fcp_fabric { FCP_NET, FCP_LOCAL, FCP_FABRICS } fcp_fabric;
-typedef enum fcp_queue { FCP_COMPUTE, FCP_COMM, FCP_QUEUES } fcp_queue;
-typedef enum fcp_topology { FCP_FAT_TREE, FCP_RAIL } fcp_topology;
-
+/* Enums with names. Each list gives the values in order; the enum is made of it here, and its table of names in names.c.
+ * A name is the word that programs, dumps and JSON use. Queues and classes have a second one, for sentences. */
+#define FCP_ID(id, ...) id,
+#define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")
+#define FCP_STRATEGY_LIST(X) X(FCP_STRATEGY_FCP, "fcp") X(FCP_STRATEGY_RING, "ring") X(FCP_STRATEGY_ZIGZAG, "zigzag")
+#define FCP_FABRIC_LIST(X) X(FCP_NET, "net") X(FCP_LOCAL, "local")
+#define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
+#define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
 /* What a transfer carries. IN and OUT move between the caller's layout and home blocks:
  * forward IN = Q K V, OUT = O LSE; backward IN = Q K V O LSE dO, OUT = dQ dK dV. */
-typedef enum fcp_class { FCP_KV, FCP_Q, FCP_DKV, FCP_STATE, FCP_IN, FCP_OUT, FCP_CLASSES } fcp_class;
+#define FCP_CLASS_LIST(X)                                                                                              \
+    X(FCP_KV, "kv", "KV")                                                                                              \
+    X(FCP_Q, "q", "Q")                                                                                                 \
+    X(FCP_DKV, "dkv", "dKV")                                                                                           \
+    X(FCP_STATE, "state", "state")                                                                                     \
+    X(FCP_IN, "in", "inputs")                                                                                          \
+    X(FCP_OUT, "out", "outputs")
+#define FCP_CELL_LIST(X) X(FCP_CELL_NONE, "none") X(FCP_CELL_FULL, "full") X(FCP_CELL_PARTIAL, "partial")
+#define FCP_DIRECTION_LIST(X) X(FCP_SEND, "send") X(FCP_RECV, "recv")
+#define FCP_ROUND_LIST(X)                                                                                             \
+    X(FCP_ROUND_IN, "in")                                                                                              \
+    X(FCP_ROUND_INDEPENDENT, "independent")                                                                            \
+    X(FCP_ROUND_DEPENDENT, "dependent")                                                                                \
+    X(FCP_ROUND_OUT, "out")
 
-typedef enum fcp_cell_class { FCP_CELL_FULL = 1, FCP_CELL_PARTIAL = 2 } fcp_cell_class;
+typedef enum fcp_align { FCP_ALIGN_LIST(FCP_ID) FCP_ALIGN_COUNT } fcp_align;
+typedef enum fcp_strategy { FCP_STRATEGY_LIST(FCP_ID) FCP_STRATEGY_COUNT } fcp_strategy;
+typedef enum fcp_fabric { FCP_FABRIC_LIST(FCP_ID) FCP_FABRICS } fcp_fabric;
+typedef enum fcp_queue { FCP_QUEUE_LIST(FCP_ID) FCP_QUEUES } fcp_queue;
+typedef enum fcp_topology { FCP_TOPOLOGY_LIST(FCP_ID) FCP_TOPOLOGY_COUNT } fcp_topology;
+typedef enum fcp_class { FCP_CLASS_LIST(FCP_ID) FCP_CLASSES } fcp_class;
+typedef enum fcp_cell_class { FCP_CELL_LIST(FCP_ID) FCP_CELL_CLASS_COUNT } fcp_cell_class;
+typedef enum fcp_direction { FCP_DIRECTION_LIST(FCP_ID) FCP_DIRECTION_COUNT } fcp_direction;
+typedef enum fcp_round_kind { FCP_ROUND_LIST(FCP_ID) FCP_ROUND_KIND_COUNT } fcp_round_kind;
 
 /* Section PROBLEM: one record. */
 typedef struct fcp_problem {
@@ -200,7 +223,6 @@ typedef struct fcp_visit {
 } fcp_visit;
 
 /* A round of a pass. Rounds of a pass are numbered in the order in which every rank launches its share of them. */
-typedef enum fcp_round_kind { FCP_ROUND_IN, FCP_ROUND_INDEPENDENT, FCP_ROUND_DEPENDENT, FCP_ROUND_OUT } fcp_round_kind;
 typedef struct fcp_round {
     uint32_t kind;
     uint32_t stage; /* IN: 0. OUT: for blocks done before the last stage its number (they move beside it), for the
@@ -208,19 +230,23 @@ typedef struct fcp_round {
 } fcp_round;
 
 /* compute queue: WAIT COPY DELTA ATTEND REDUCE.  communication queue: WAIT LAUNCH. */
-#define FCP_OPS(X)                                                                                                     \
-    X(WAIT, "wait")     /* a = instructions of the other queue of this rank that must be complete */                  \
-    X(COPY, "copy")     /* transfers [a, a + b), peer = self, class IN or OUT: caller's layout <-> home slot */         \
-    X(DELTA, "delta")   /* backward: delta = sum(dO * O) over every home block of this rank */                         \
-    X(ATTEND, "attend") /* visits [a, a + b), as one fused launch */                                                   \
-    X(REDUCE, "reduce") /* class DKV: block a, add slot b into slot c (first contribution to c: copy) */               \
-    X(LAUNCH, "launch") /* transfers [a, a + b) of round c, as one group */
-typedef enum fcp_op {
-#define X(id, name) FCP_OP_##id,
-    FCP_OPS(X)
-#undef X
-    FCP_OP_COUNT
-} fcp_op;
+#define FCP_OP_LIST(X)                                                                                                 \
+    X(FCP_OP_WAIT, "wait")     /* a = instructions of the other queue of this rank that must be complete */                  \
+    X(FCP_OP_COPY, "copy")     /* transfers [a, a + b), peer = self, class IN or OUT: caller's layout <-> home slot */         \
+    X(FCP_OP_DELTA, "delta")   /* backward: delta = sum(dO * O) over every home block of this rank */                         \
+    X(FCP_OP_ATTEND, "attend") /* visits [a, a + b), as one fused launch */                                                   \
+    X(FCP_OP_REDUCE, "reduce") /* class DKV: block a, add slot b into slot c (first contribution to c: copy) */               \
+    X(FCP_OP_LAUNCH, "launch") /* transfers [a, a + b) of round c, as one group */
+typedef enum fcp_op { FCP_OP_LIST(FCP_ID) FCP_OP_COUNT } fcp_op;
+
+/* The tables of names, indexed by the enum's value. */
+extern const char *const fcp_dtype_names[FCP_DTYPES], *const fcp_pass_names[FCP_PASSES], *const fcp_layout_names[FCP_LAYOUTS];
+extern const char *const fcp_align_names[FCP_ALIGN_COUNT], *const fcp_strategy_names[FCP_STRATEGY_COUNT];
+extern const char *const fcp_fabric_names[FCP_FABRICS], *const fcp_topology_names[FCP_TOPOLOGY_COUNT];
+extern const char *const fcp_queue_names[FCP_QUEUES], *const fcp_queue_texts[FCP_QUEUES];
+extern const char *const fcp_class_names[FCP_CLASSES], *const fcp_class_texts[FCP_CLASSES];
+extern const char *const fcp_cell_names[FCP_CELL_CLASS_COUNT], *const fcp_direction_names[FCP_DIRECTION_COUNT];
+extern const char *const fcp_round_names[FCP_ROUND_KIND_COUNT], *const fcp_op_names[FCP_OP_COUNT];
 
 typedef struct fcp_instr {
     uint32_t op : 8, stage : 24;
@@ -232,7 +258,6 @@ typedef struct fcp_stream {
     uint32_t first, count; /* instructions */
 } fcp_stream;
 
-enum { FCP_SEND, FCP_RECV };
 /* One side of a transfer, seen from the rank whose stream names it; in a COPY, both sides.
  * The tokens are [first, first + tokens) of the block. KV and DKV name a slot of their class; the home's side of IN and
  * OUT names the home slot, and the caller's side (IN sent, OUT received: fcp_at_caller) the token of the caller's local
@@ -346,14 +371,18 @@ mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
 /* The verifier: proves, from the tables alone, what verify/verify.c and verify_*.c list. What it found is in *out_report when
- * not NULL. The tables must have passed fcp_plan_check. Linear in the plan. */
+ * not NULL. The tables must have passed fcp_plan_check. Linear in the plan. `stop` may be NULL; otherwise it is read again
+ * and again, and as soon as it is not 0 the verifier returns FCP_E_INTERRUPTED. */
 typedef struct fcp_verify_report {
     uint64_t tiles, transfers; /* transfers: between ranks, in all passes */
     uint64_t rounds[FCP_PASSES], delta[FCP_PASSES][FCP_FABRICS]; /* of the independent units */
     uint64_t instructions;
 } fcp_verify_report;
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);  /* every index, count and enum in range; format only */
-fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err);
+fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report, fcp_error *err);
+
+/* Writes the bytes of a plan file to a descriptor. 0, or an errno value; EOVERFLOW: the tables are larger than any file. */
+int fcp_plan_write(const fcp_plan *plan, int fd);
 
 /* The plan as text, a line per record, comparable line by line; or as one JSON object. `emit` gets successive
  * chunks. */
@@ -363,6 +392,12 @@ fcp_code fcp_plan_dump(const fcp_plan *plan, bool json, fcp_emit *emit, void *co
 static inline uint32_t fcp_node_of(const fcp_problem *p, uint32_t rank) { return rank / p->gpus; }
 static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue) {
     return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
+}
+
+/* The place of an instruction, for fcp_fail_at: `index` counts from 0 in that queue, which has that instruction. */
+static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue, uint32_t index) {
+    const fcp_instr *x = &p->instrs[fcp_stream_of(p, pass, rank, queue)->first + index];
+    return (fcp_where){.rank = rank, .pass = pass, .stage = x->stage, .queue = queue, .instruction = index};
 }
 
 static inline bool fcp_plan_split(const fcp_plan *p) { return p->key_layout_starts_count != 0; }

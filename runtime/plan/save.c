@@ -15,8 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <openssl/evp.h>
-
+#include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 #include "runtime/plan/file.h"
 
@@ -85,6 +84,7 @@ static int image_write(image *im, int fd) {
 
 static fcp_code cannot(const char *path, int why, fcp_error *err) {
     char text[128];
+    if (why == EOVERFLOW) return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
     fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
     if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
     fcp_fail(err, code, "cannot write '%.300s': %s", path, text);
@@ -92,31 +92,36 @@ static fcp_code cannot(const char *path, int why, fcp_error *err) {
     return code;
 }
 
-fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
+static fcp_code too_large(fcp_error *err) {
+    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+}
+
+int fcp_plan_write(const fcp_plan *plan, int fd) {
     image *im = malloc(sizeof *im);
-    if (!im) return cannot(path, ENOMEM, err);
-    if (!image_make(plan, im)) {
-        free(im);
-        return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
-    }
+    int why = !im ? ENOMEM : !image_make(plan, im) ? EOVERFLOW : image_write(im, fd);
+    free(im);
+    return why;
+}
+
+fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
     fcp_beside file;
     int why = fcp_beside_open(&file, path);
-    if (!why) why = image_write(im, file.fd);
+    if (!why) why = fcp_plan_write(plan, file.fd);
     if (!why) why = fcp_beside_commit(&file);
     fcp_beside_abandon(&file);
-    free(im);
     return why ? cannot(path, why, err) : FCP_OK;
 }
 
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err) {
+    _Static_assert((int)FCP_DIGEST_BYTES == (int)FCP_SHA256_BYTES, "a digest is a SHA-256");
     image *im = malloc(sizeof *im);
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool made = im && image_make(plan, im), good = made && md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (int i = 0; good && i < im->count; i++)
-        good = EVP_DigestUpdate(md, im->parts[i].iov_base, im->parts[i].iov_len) == 1;
-    good = good && EVP_DigestFinal_ex(md, out_digest, NULL) == 1;
-    EVP_MD_CTX_free(md);
+    if (!im) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
+    if (!image_make(plan, im)) {
+        free(im);
+        return too_large(err);
+    }
+    fcp_sha256 h = fcp_sha256_begin();
+    for (int i = 0; i < im->count; i++) fcp_sha256_add(&h, im->parts[i].iov_base, im->parts[i].iov_len);
     free(im);
-    if (im && !made) return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
-    return good ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
+    return fcp_sha256_end(&h, out_digest) ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
 }

@@ -1,12 +1,15 @@
-/* by_file.c: an id from rank 0 to all ranks, by files in a folder that all of them see.
+/* by_file.c: sends an id from rank 0 to all ranks through files in a folder that all of them see.
  *
- * Requires: a path for one run at a time. Gives: rendezvous.h. Nothing is left where all ranks came.
- * Method:   what an earlier run left must not be taken for an answer. So every rank r but 0 asks, in PATH.r, with a number that
- *           it draws; rank 0 answers in PATH with the id and the numbers that it has seen; a rank takes an answer only with its
- *           own number in it, and says so in PATH.r; then rank 0 removes that, and last of all PATH. A number that an earlier run
- *           left is answered like any other, and harms nobody: its rank asks with a new one.
- * Files:    0600, written beside and renamed, so that each is whole; not followed if links, not believed if not ours.
- * Cost:     a file a rank, read by rank 0 every few milliseconds until that rank has come.
+ * Requires: a PATH that only one run uses at a time.
+ * Gives:    rendezvous.h. When all ranks have come, none of the files is left.
+ * Method:   an earlier run that died may have left its files, and they must not be taken for this run's. So each rank
+ *           r but 0 draws a random number and asks with it in the file PATH.r. Rank 0 answers in PATH with the id and
+ *           the numbers that it has seen. A rank believes only an answer that has its own number in it. It then notes
+ *           in PATH.r that it has the id, and rank 0 removes PATH.r, and PATH itself after the last rank. An old
+ *           PATH.r is answered too, but that does no harm: this run's rank r soon replaces it with a new number.
+ * Files:    have mode 0600 and are written beside their place and renamed, so that nobody reads half of one. Symbolic
+ *           links are not followed, and a file of another user, or one that others may write, is not believed.
+ * Cost:     rank 0 reads one file of each rank that has not come yet, every 1 to 50 milliseconds.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,22 +20,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/base/whole_file.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/whole_file.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-enum { NONCE = 16, PATH_ROOM = 4096, SOON = 1000000, LATER = 50000000 }; /* SOON, LATER: nanoseconds between two looks */
+enum { NONCE = 16, PATH_ROOM = 4096 };
+enum { SOON = 1000000, LATER = 50000000 }; /* nanoseconds from one look to the next, at first and at last */
 
+/* The file PATH.r. */
 typedef struct asking {
     char magic[8];
     uint32_t rank, ranks, taken, pad; /* taken: the answer has been read */
     uint8_t nonce[NONCE];
 } asking;
+/* The file PATH. */
 typedef struct answer {
     char magic[8];
     uint32_t ranks, pad;
     uint8_t id[FCP_ID_BYTES];
-    uint8_t nonces[][NONCE]; /* of each rank; zeros of those that have not asked */
+    uint8_t nonces[][NONCE]; /* one a rank; zeros of a rank that has not asked */
 } answer;
 static const char ask_magic[8] = "fcpask1", answer_magic[8] = "fcpid_1";
 
@@ -40,8 +46,8 @@ static fcp_code cannot(const char *doing, const char *path, int why, fcp_error *
     return fcp_fail(err, FCP_E_START, "cannot %s '%.300s', which was to carry the id: %s", doing, path, strerror(why));
 }
 
-/* A whole file, or none. */
-static fcp_code put(const char *path, const void *bytes, size_t size, fcp_error *err) {
+/* Writes a file, whole or not at all. */
+static fcp_code put_file(const char *path, const void *bytes, size_t size, fcp_error *err) {
     char temporary[PATH_ROOM + 32];
     snprintf(temporary, sizeof temporary, "%s.tmp%ld", path, (long)getpid());
     unlink(temporary);
@@ -55,8 +61,8 @@ static fcp_code put(const char *path, const void *bytes, size_t size, fcp_error 
     return cannot("write", path, why, err);
 }
 
-/* A file of exactly `size` bytes. False: not there, or not one of ours. */
-static bool get(const char *path, void *out, size_t size) {
+/* Reads a file of exactly `size` bytes. False: there is no such file, or it is not ours alone to write. */
+static bool get_file(const char *path, void *out, size_t size) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
@@ -73,7 +79,7 @@ static bool get(const char *path, void *out, size_t size) {
 }
 
 static bool get_asking(const char *path, uint32_t rank, uint32_t ranks, asking *out) {
-    return get(path, out, sizeof *out) && memcmp(out->magic, ask_magic, sizeof ask_magic) == 0 && out->rank == rank &&
+    return get_file(path, out, sizeof *out) && memcmp(out->magic, ask_magic, sizeof ask_magic) == 0 && out->rank == rank &&
            out->ranks == ranks;
 }
 
@@ -83,8 +89,9 @@ static void name_of(char out[PATH_ROOM], const char *path, uint32_t rank) {
 
 /* --- rank 0 ------------------------------------------------------------------------------------------------------- */
 
-/* Looks at what every rank that has not taken its answer asks. *out_left: the first of them; *out_news: an answer to write. */
-static void look(const char *path, const fcp_place *p, answer *a, bool *taken, uint32_t *out_left, bool *out_news) {
+/* Reads the files of all ranks that do not have the id yet. *out_left: the first such rank, 0 if there is none.
+ * *out_news: some rank asked with a new number, so the answer has to be written again. */
+static void read_askings(const char *path, const fcp_place *p, answer *a, bool *taken, uint32_t *out_left, bool *out_news) {
     char name[PATH_ROOM];
     asking x;
     *out_left = 0;
@@ -103,7 +110,7 @@ static void look(const char *path, const fcp_place *p, answer *a, bool *taken, u
     }
 }
 
-static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, const uint8_t id[FCP_ID_BYTES], fcp_error *err) {
+static fcp_code give_id(const fcp_place *p, const char *path, uint32_t timeout_s, const uint8_t id[FCP_ID_BYTES], fcp_error *err) {
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     answer *a = calloc(1, size);
     bool *taken = calloc(p->ranks, sizeof *taken);
@@ -120,10 +127,10 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
     while (!code) {
         uint32_t left;
         bool news = false;
-        look(path, p, a, taken, &left, &news);
+        read_askings(path, p, a, taken, &left, &news);
         if (!left) break;
         if (news) {
-            code = put(path, a, size, err);
+            code = put_file(path, a, size, err);
             written = written || !code;
             pause = SOON;
         }
@@ -143,7 +150,7 @@ static fcp_code give(const fcp_place *p, const char *path, uint32_t timeout_s, c
 
 /* --- the others --------------------------------------------------------------------------------------------------- */
 
-static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES], fcp_error *err) {
+static fcp_code take_id(const fcp_place *p, const char *path, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES], fcp_error *err) {
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     char name[PATH_ROOM];
     answer *a = calloc(1, size);
@@ -154,10 +161,10 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
     name_of(name, path, p->rank);
     fcp_code code = a ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
     if (!code && getrandom(x.nonce, NONCE, 0) != NONCE) code = fcp_fail(err, FCP_E_START, "the system has no random numbers");
-    if (!code) code = put(name, &x, sizeof x, err);
+    if (!code) code = put_file(name, &x, sizeof x, err);
     bool asked = !code, any = false;
     for (; !code; fcp_pause(&pause, LATER)) {
-        bool found = get(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
+        bool found = get_file(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
         any |= found;
         if (found && memcmp(a->nonces[p->rank], x.nonce, NONCE) == 0) break;
         if (fcp_patience_ends(&patience))
@@ -167,7 +174,7 @@ static fcp_code take(const fcp_place *p, const char *path, uint32_t timeout_s, u
     if (!code) {
         memcpy(id, a->id, FCP_ID_BYTES);
         x.taken = 1;
-        code = put(name, &x, sizeof x, err);
+        code = put_file(name, &x, sizeof x, err);
     }
     if (code && asked && get_asking(name, p->rank, p->ranks, &there) && memcmp(there.nonce, x.nonce, NONCE) == 0) unlink(name);
     free(a);
@@ -181,5 +188,5 @@ fcp_code fcp_id_by_file(const fcp_place *place, const char *path, uint32_t timeo
         return fcp_fail(err, FCP_E_START, "the path of the id's file is empty or too long");
     if (lstat(path, &s) == 0 && (!S_ISREG(s.st_mode) || s.st_uid != geteuid()))
         return fcp_fail(err, FCP_E_START, "'%.300s' was to carry the id, and is something else: not a file, or not ours", path);
-    return place->rank ? take(place, path, timeout_s, id, err) : give(place, path, timeout_s, id, err);
+    return place->rank ? take_id(place, path, timeout_s, id, err) : give_id(place, path, timeout_s, id, err);
 }

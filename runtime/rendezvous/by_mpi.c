@@ -1,10 +1,14 @@
-/* by_mpi.c: an id from rank 0 to all ranks by MPI, whichever one started the process.
+/* by_mpi.c: sends an id from rank 0 to all ranks with MPI_Bcast, through whichever MPI started the process.
  *
- * Requires: a process started by mpirun or srun; the caller has not finalised MPI. Gives: rendezvous.h. If the caller has not
- *           begun MPI it is begun and ended here, which a process can do once.
- * Method:   MPI is loaded by its symbols. What handles are differs: in Open MPI pointers to objects that have symbols of their
- *           own, in MPICH and its kin integers of fixed value. The symbols tell which it is.
- * Cost:     beginning MPI: some tenths of a second. MPI knows no timeout: a rank that does not come is mpirun's to notice.
+ * Requires: a process started by mpirun or srun, in which nobody has called MPI_Finalize. If the caller has not
+ *           called MPI_Init either, both are called here; a process can do that only once.
+ * Gives:    rendezvous.h.
+ * Method:   no MPI is linked: its functions are found by name, in the process itself or in a library. Their handles
+ *           differ. In Open MPI a communicator is a pointer to an object that has a symbol of its own; in MPICH and
+ *           its relatives it is an integer with a fixed value. So the symbols that are there tell which kind of MPI
+ *           it is.
+ * Cost:     some tenths of a second for MPI_Init. MPI has no timeout: if a rank does not come, it is mpirun that has
+ *           to notice.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,11 +33,12 @@ static const fcp_library library = {"MPI", "FCP_MPI", names, symbols, SYMBOL_COU
 typedef struct mpi {
     fcp_open_mpi open;
     fcp_mpich mpich;
-    void *world, *byte; /* Open MPI's handles; NULL: MPICH's are integers */
+    void *world, *byte; /* Open MPI's handles; NULL: it is MPICH, whose handles are integers */
 } mpi;
 _Static_assert(sizeof(fcp_open_mpi) == SYMBOL_COUNT * sizeof(void (*)(void)) && sizeof(fcp_mpich) == sizeof(fcp_open_mpi),
-               "tables of pointers");
+               "the tables hold pointers and nothing else");
 
+/* What MPI_Initialized or MPI_Finalized says; 0 if the call fails. */
 static int ask_flag(int (*call)(int *)) {
     int flag = 0;
     return call(&flag) == MPI_DONE ? flag : 0;
@@ -49,7 +54,7 @@ static int broadcast(const mpi *m, void *bytes, int count) {
                     : m->mpich.broadcast(bytes, count, MPICH_BYTE, 0, MPICH_WORLD);
 }
 
-/* Those of the process itself, where it has them, else of a library. */
+/* Finds MPI's functions: in the process itself if it has them all, else in a library that is loaded. */
 static fcp_code load(mpi *m, fcp_error *err) {
     char *path = NULL;
     bool own = true;
@@ -64,7 +69,8 @@ static fcp_code load(mpi *m, fcp_error *err) {
     if (code) return FCP_E_START;
     memcpy(&m->open, table, sizeof table);
     memcpy(&m->mpich, table, sizeof table);
-    m->world = dlsym(RTLD_DEFAULT, OPEN_MPI_WORLD); /* a library of MPI's is loaded for all to see */
+    /* RTLD_DEFAULT also sees a library that was just loaded, because library.global is set. */
+    m->world = dlsym(RTLD_DEFAULT, OPEN_MPI_WORLD);
     m->byte = dlsym(RTLD_DEFAULT, OPEN_MPI_BYTE);
     if (!m->world != !m->byte) return fcp_fail(err, FCP_E_START, "MPI is neither Open MPI nor of MPICH's kind");
     return FCP_OK;

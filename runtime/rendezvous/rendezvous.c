@@ -1,8 +1,10 @@
-/* rendezvous.c: which rank this process is: the caller says, or those who started it do, in the environment.
+/* rendezvous.c: finds out which rank this process is, and chooses the way by which the id goes round.
  *
- * Requires: nothing. Gives: rendezvous.h. Cost: none.
- * Order:    a launcher inside another one is the nearer: torchrun is asked before Open MPI, that before MPICH, and Slurm last,
- *           whose variables are there in every process of a job.
+ * Requires: nothing.
+ * Gives:    rendezvous.h.
+ * Order:    one launcher may have started another: torchrun inside a Slurm job, say. The inner one knows which rank
+ *           this is, so torchrun is asked before Open MPI, Open MPI before MPICH, and Slurm last, because it sets its
+ *           variables in every process of a job.
  */
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -10,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A launcher, by the variables that it sets; `size` NULL: it does not say. */
+/* A launcher and the environment variables that it sets: the rank, the number of processes, and the rank on this
+ * machine. A launcher whose `size` is NULL does not say how many processes there are. */
 typedef struct launcher {
     const char *name, *rank, *size, *local;
     bool mpi;
@@ -23,8 +26,9 @@ static const launcher launchers[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", true},
 };
 
-/* A variable's number. False: it is not set. */
-static bool number(const char *name, uint32_t *out, fcp_code *code, fcp_error *err) {
+/* Reads the number in an environment variable. False: the variable is not set; or it holds no number, and then *code
+ * is set. */
+static bool read_number(const char *name, uint32_t *out, fcp_code *code, fcp_error *err) {
     const char *text = name ? getenv(name) : NULL;
     char *end;
     if (!text || !*text) return false;
@@ -38,20 +42,21 @@ static bool number(const char *name, uint32_t *out, fcp_code *code, fcp_error *e
     return true;
 }
 
-static fcp_code ask(const launcher *l, uint32_t ranks, uint32_t gpus, fcp_place *p, bool *found, fcp_error *err) {
+/* Asks one launcher. *found: it started this process, and *out says where; else *out is not touched. */
+static fcp_code ask_launcher(const launcher *l, uint32_t ranks, uint32_t gpus, fcp_place *out, bool *found, fcp_error *err) {
     fcp_code code = FCP_OK;
+    fcp_place p = {.mpi = l->mpi, .from = l->name};
     uint32_t size = ranks;
-    bool rank = number(l->rank, &p->rank, &code, err);
+    bool rank = read_number(l->rank, &p.rank, &code, err);
     if (code || !rank) return code;
-    bool sized = number(l->size, &size, &code, err);
+    bool sized = read_number(l->size, &size, &code, err);
     if (code || (l->size && !sized)) return code;
-    *found = true;
-    bool local = number(l->local, &p->local, &code, err);
+    bool local = read_number(l->local, &p.local, &code, err);
     if (code) return code;
-    if (!local) p->local = p->rank % gpus;
-    p->ranks = size;
-    p->mpi = l->mpi;
-    p->from = l->name;
+    if (!local) p.local = p.rank % gpus;
+    p.ranks = size;
+    *found = true;
+    *out = p;
     if (size != ranks)
         return fcp_fail(err, FCP_E_START, "the plan has %u ranks, and %s started %u process%s (%s): one process a rank is needed",
                         ranks, l->name, size, size == 1 ? "" : "es", l->size);
@@ -71,7 +76,7 @@ fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, f
                             ranks, start->ranks);
     }
     for (size_t i = 0; !code && !found && i < sizeof launchers / sizeof *launchers; i++)
-        code = ask(&launchers[i], ranks, gpus, &p, &found, err);
+        code = ask_launcher(&launchers[i], ranks, gpus, &p, &found, err);
     if (code) return code;
     if (!found && ranks > 1)
         return fcp_fail(err, FCP_E_START, "nothing says which rank this process is: looked for RANK and WORLD_SIZE (torchrun), "

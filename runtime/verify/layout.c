@@ -7,7 +7,7 @@
  *           once, too, for both sides hold each token once.
  * Cost:     linear where the transfers come in order of place, else the cost of sorting them.
  */
-#include "runtime/verify/verify.h"
+#include "runtime/verify/parts.h"
 
 static void sift(placed *p, size_t at, size_t n) {
     for (;;) {
@@ -68,28 +68,27 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
     const uint32_t *starts;
     const fcp_span *layout = fcp_side_layout(plan, side, &starts);
     const fcp_span *span = layout + starts[rank], *last = layout + starts[rank + 1];
-    const char *pass = fcp_pass_name(v->pass);
     uint64_t place = 0; /* tokens of the caller's that have been moved */
     uint32_t used = 0;  /* tokens of *span among them */
     sort_by_place(list->items, list->count);
     for (const placed *m = list->items, *end = m + list->count; m < end; m++) {
         if (m->place != place)
-            return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT,
-                            "%s, rank %u: tokens of the caller are moved %s up to %llu, and next from %u on (block %u)",
-                            pass, rank, what, (unsigned long long)place, m->place, m->block);
+            return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
+                                        ": tokens of the caller are moved %s up to %llu, and next from %u on (block %u)",
+                                        what, (unsigned long long)place, m->place, m->block);
         const fcp_piece *piece = piece_at(plan, &plan->blocks[m->block], m->first);
         uint32_t left = m->tokens, at = m->first - piece->offset;
         while (left) {
             if (span == last)
-                return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT,
-                                "%s, rank %u: more tokens are moved %s than the caller holds", pass, rank, what);
+                return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
+                                            ": more tokens are moved %s than the caller holds", what);
             if (span->sequence != piece->sequence || span->start + used != piece->start + at)
-                return fcp_fail(
-                    v->err, FCP_E_VERIFY_LAYOUT,
-                    "%s, rank %u: token %llu of the caller is token %llu of sequence %u and is moved %s as token "
-                    "%llu of sequence %u (block %u)",
-                    pass, rank, (unsigned long long)place, (unsigned long long)(span->start + used), span->sequence,
-                    what, (unsigned long long)(piece->start + at), piece->sequence, m->block);
+                return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
+                                            ": token %llu of the caller is token %llu of sequence %u and is moved %s as "
+                                            "token %llu of sequence %u (block %u)",
+                                            (unsigned long long)place, (unsigned long long)(span->start + used),
+                                            span->sequence, what, (unsigned long long)(piece->start + at),
+                                            piece->sequence, m->block);
             uint32_t step = left;
             if (step > span->length - used) step = span->length - used;
             if (step > piece->length - at) step = piece->length - at;
@@ -108,9 +107,9 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
         }
     }
     if (span == last) return FCP_OK;
-    return fcp_fail(v->err, FCP_E_VERIFY_LAYOUT,
-                    "%s, rank %u: the caller's token %llu, of sequence %u, is not moved %s", pass, rank,
-                    (unsigned long long)place, span->sequence, what);
+    return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
+                                ": the caller's token %llu, of sequence %u, is not moved %s", (unsigned long long)place,
+                                span->sequence, what);
 }
 
 fcp_code fcp_verify_layout(verifier *v, uint32_t rank) {

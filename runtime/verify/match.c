@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/verify/verify.h"
+#include "runtime/verify/parts.h"
 
 /* One side of a transfer, as the other side must have it. */
 typedef struct side {
@@ -51,10 +51,6 @@ typedef struct match {
 enum { NONE = 0 };                /* sides has one to spare, so no receive is at 0 */
 #define MET UINT32_MAX
 
-static const char *const kind_names[] = {"IN", "independent", "dependent", "OUT"};
-static const char *const class_names[FCP_CLASSES] = {"KV", "Q", "dKV", "state", "IN", "OUT"};
-static const char *const fabric_names[] = {"net", "local"};
-
 static fcp_code group_rounds(match *m) {
     verifier *v = m->v;
     uint32_t last[2] = {0, 0}; /* the newest group of dependent and of OUT rounds */
@@ -63,7 +59,7 @@ static fcp_code group_rounds(match *m) {
         const fcp_round *r = &m->rounds[i];
         if (i && r->stage < r[-1].stage)
             return fcp_fail(v->err, FCP_E_VERIFY_ORDER, "%s: round %u is of stage %u, after one of stage %u",
-                            fcp_pass_name(v->pass), i, r->stage, r[-1].stage);
+                            fcp_pass_names[v->pass], i, r->stage, r[-1].stage);
         uint32_t g = r->kind; /* IN: 0, independent: 1 */
         if (r->kind == FCP_ROUND_DEPENDENT || r->kind == FCP_ROUND_OUT) {
             uint32_t *newest = &last[r->kind == FCP_ROUND_OUT];
@@ -81,7 +77,7 @@ static fcp_code group_rounds(match *m) {
         v->facts[v->pass].last_stage = r->stage;
         if (r->kind == FCP_ROUND_IN && r->stage)
             return fcp_fail(v->err, FCP_E_VERIFY_ORDER, "%s: round %u brings tokens in at stage %u",
-                            fcp_pass_name(v->pass), i, r->stage);
+                            fcp_pass_names[v->pass], i, r->stage);
         if ((r->kind == FCP_ROUND_INDEPENDENT || r->kind == FCP_ROUND_DEPENDENT) &&
             r->stage >= v->facts[v->pass].stages)
             v->facts[v->pass].stages = (uint64_t)r->stage + 1;
@@ -95,48 +91,59 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
     verifier *v = m->v;
     const fcp_block *k = &v->plan->blocks[t->block];
     uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers), unit = v->p->unit;
-#define FAIL(code, ...) return fcp_verify_fail(v, code, rank, FCP_COMM, index, __VA_ARGS__)
-    if (t->peer == rank) FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u names the rank itself", id, t->block);
+    if (t->peer == rank) return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                                                "transfer %u of block %u names the rank itself", id, t->block);
     if (t->fabric != (v->node[t->peer] == v->node[rank] ? FCP_LOCAL : FCP_NET))
-        FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u: ranks %u and %u are not joined by %s", id, t->block, rank,
-             t->peer, fabric_names[t->fabric]);
+        return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                               "transfer %u of block %u: ranks %u and %u are not joined by %s", id, t->block, rank,
+                               t->peer, fcp_fabric_names[t->fabric]);
     if (t->tokens > unit)
-        FAIL(FCP_E_VERIFY_MATCH, "transfer %u of block %u has %u tokens, more than a unit of %u", id, t->block,
-             t->tokens, unit);
+        return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                               "transfer %u of block %u has %u tokens, more than a unit of %u", id, t->block, t->tokens,
+                               unit);
     switch (t->cls) {
     case FCP_IN:
     case FCP_OUT: {
         if (kind != (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
-            FAIL(FCP_E_VERIFY_ORDER, "transfer %u of class %s in a round of kind %s", id, class_names[t->cls],
-                 kind_names[kind]);
+            return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
+                                   "transfer %u, of class %s, is in a round of kind %s", id, fcp_class_names[t->cls],
+                                   fcp_round_names[kind]);
         if (t->cls == FCP_OUT && v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
-            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u takes results out of block %u, which holds KV alone", id, t->block);
+            return fcp_verify_fail(v, FCP_E_VERIFY_LAYOUT, rank, FCP_COMM, index,
+                                   "transfer %u takes results out of block %u, which holds KV alone", id, t->block);
         if (!fcp_at_caller(t) && (k->home != rank || t->slot != k->home_slot))
-            FAIL(FCP_E_VERIFY_LAYOUT, "transfer %u of block %u (home: slot %u of rank %u) names slot %u", id, t->block,
-                 k->home_slot, k->home, t->slot);
+            return fcp_verify_fail(v, FCP_E_VERIFY_LAYOUT, rank, FCP_COMM, index,
+                                   "transfer %u of block %u (home: slot %u of rank %u) names slot %u", id, t->block,
+                                   k->home_slot, k->home, t->slot);
         return FCP_OK;
     }
     case FCP_DKV:
-        if (v->pass != FCP_BACKWARD) FAIL(FCP_E_VERIFY_ORDER, "transfer %u carries dKV in the forward pass", id);
+        if (v->pass != FCP_BACKWARD) return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
+                                                            "transfer %u carries dKV in the forward pass", id);
         if (kind != FCP_ROUND_DEPENDENT)
-            FAIL(FCP_E_VERIFY_DELTA, "transfer %u, dKV of block %u, is in a round of kind %s", id, t->block,
-                 kind_names[kind]);
+            return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
+                                   "transfer %u, dKV of block %u, is in a round of kind %s", id, t->block,
+                                   fcp_round_names[kind]);
         break;
     default:
         if (t->dir == FCP_SEND &&
             kind != (t->slot < v->homes[rank] ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT))
-            FAIL(FCP_E_VERIFY_DELTA, "transfer %u sends KV block %u from slot %u, one of %s, in a round of kind %s", id,
-                 t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into", kind_names[kind]);
+            return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
+                                   "transfer %u sends KV block %u from slot %u, one of %s, in a round of kind %s", id,
+                                   t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into",
+                                   fcp_round_names[kind]);
         if (kind != FCP_ROUND_INDEPENDENT && kind != FCP_ROUND_DEPENDENT)
-            FAIL(FCP_E_VERIFY_DELTA, "transfer %u, KV of block %u, is in a round of kind %s", id, t->block,
-                 kind_names[kind]);
+            return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
+                                   "transfer %u, KV of block %u, is in a round of kind %s", id, t->block,
+                                   fcp_round_names[kind]);
     }
     if (t->first % unit || (t->tokens != unit && t->first + t->tokens != k->tokens))
-        FAIL(FCP_E_VERIFY_MATCH, "transfer %u: tokens %u to %u of block %u, which has %u, are not a unit of %u", id,
-             t->first, t->first + t->tokens, t->block, k->tokens, unit);
+        return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                               "transfer %u: tokens %u to %u of block %u, which has %u, are not a unit of %u", id,
+                               t->first, t->first + t->tokens, t->block, k->tokens, unit);
     if (t->dir == FCP_RECV && k->home == rank && t->cls == FCP_KV)
-        FAIL(FCP_E_VERIFY_MATCH, "transfer %u receives KV block %u, whose home is here", id, t->block);
-#undef FAIL
+        return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                               "transfer %u receives KV block %u, whose home is here", id, t->block);
     return FCP_OK;
 }
 
@@ -226,7 +233,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             unsigned dir = t->dir, lane = t->fabric * 2 + dir, bit = 1u << lane;
             if (busy & bit)
                 return fcp_verify_fail(v, FCP_E_VERIFY_ROUND, rank, FCP_COMM, i, "%s twice on %s in round %u",
-                                       dir == FCP_SEND ? "sends" : "receives", fabric_names[t->fabric], round);
+                                       dir == FCP_SEND ? "sends" : "receives", fcp_fabric_names[t->fabric], round);
             busy |= bit;
             degree[lane]++;
             unsigned cls = (t->cls >> 1) + (t->cls & 1); /* KV, dKV, IN, OUT: 0 to 3 */
@@ -295,27 +302,31 @@ static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
     return s->count;
 }
 
+/* The class in a side's key. */
+static const char *class_of_key(uint32_t key) {
+    static const fcp_class classes[] = {FCP_KV, FCP_DKV, FCP_IN, FCP_OUT};
+    return fcp_class_texts[classes[key % 4]];
+}
+
 static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
-    static const char *const names[] = {"KV", "dKV", "IN", "OUT"};
     const side *s = sent, *r = received;
     uint32_t key = (s ? s : r)->key / 4, round = key / FCP_FABRICS, from = s ? s->other : r->other;
-    const char *fabric = fabric_names[key % FCP_FABRICS];
+    const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
     if (!s)
         return fcp_verify_fail(
             m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
-            "receives %s block %u, tokens %u to %u, from rank %u in round %u on %s, which does not send it",
-            names[r->key % 4], r->block, r->first, r->first + r->tokens, from, round, fabric);
+            "receives %s of block %u, tokens %u to %u, from rank %u in round %u on %s, which does not send it",
+            class_of_key(r->key), r->block, r->first, r->first + r->tokens, from, round, fabric);
     if (!r)
         return fcp_verify_fail(
             m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
-            "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which has no receive for it",
-            names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric);
-    return fcp_verify_fail(
-        m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
-        "sends %s block %u, tokens %u to %u, to rank %u in round %u on %s, which receives %s block %u, "
+            "sends %s of block %u, tokens %u to %u, to rank %u in round %u on %s, which has no receive for it",
+            class_of_key(s->key), s->block, s->first, s->first + s->tokens, rank, round, fabric);
+    return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+        "sends %s of block %u, tokens %u to %u, to rank %u in round %u on %s, which receives %s of block %u, "
         "tokens %u to %u, from rank %u",
-        names[s->key % 4], s->block, s->first, s->first + s->tokens, rank, round, fabric, names[r->key % 4], r->block,
-        r->first, r->first + r->tokens, r->other);
+        class_of_key(s->key), s->block, s->first, s->first + s->tokens, rank, round, fabric, class_of_key(r->key),
+        r->block, r->first, r->first + r->tokens, r->other);
 }
 
 /* A rank's receives against its inbox. */
@@ -347,7 +358,8 @@ static void check_delta(match *m) {
         v->facts[v->pass].delta[f] = delta;
         if (colours != delta && !v->late.code)
             fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s: independent units take %llu rounds on %s, and Delta is %llu",
-                     fcp_pass_name(v->pass), (unsigned long long)colours, fabric_names[f], (unsigned long long)delta);
+                     fcp_pass_names[v->pass], (unsigned long long)colours, fcp_fabric_names[f],
+                     (unsigned long long)delta);
     }
     for (uint32_t g = 0; g < m->groups; g++) {
         const uint32_t *d = &m->delta[g * FCP_FABRICS];
@@ -355,13 +367,13 @@ static void check_delta(match *m) {
         if (m->group_rounds[g] == bound || v->late.code) continue;
         const fcp_round *r = &m->rounds[m->group_round[g]]; /* there are some, for a Delta does not exceed its rounds */
         fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s, stage %u: %u %s rounds, and Delta is %u on net, %u on local",
-                 fcp_pass_name(v->pass), r->stage, m->group_rounds[g], kind_names[r->kind], d[FCP_NET], d[FCP_LOCAL]);
+                 fcp_pass_names[v->pass], r->stage, m->group_rounds[g], fcp_round_names[r->kind], d[FCP_NET],
+                 d[FCP_LOCAL]);
     }
 }
 
 fcp_code fcp_verify_match(verifier *v) {
     const fcp_plan *plan = v->plan;
-    v->late.code = FCP_OK;
     uint32_t ranks = v->p->ranks, begin = plan->round_starts[v->pass];
     match m = {.v = v, .rounds = plan->rounds + begin, .round_count = plan->round_starts[v->pass + 1] - begin};
     size_t groups = (size_t)m.round_count + 2;
@@ -385,7 +397,8 @@ fcp_code fcp_verify_match(verifier *v) {
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
                         m.side_count);
     if (!code) code = group_rounds(&m);
-    for (uint32_t r = 0; r < ranks && !code; r++) code = scan_rank(&m, r);
+    for (uint32_t r = 0; r < ranks && !code; r++)
+        if (!(code = fcp_verify_stopped(v))) code = scan_rank(&m, r);
     if (!code) {
         v->facts[v->pass].sends = m.send_count;
         v->named += m.send_count + m.recv_count;
@@ -397,8 +410,10 @@ fcp_code fcp_verify_match(verifier *v) {
         m.delivered = v->delivered;
         if (!m.delivered) code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to match %zu sends", m.send_count);
     }
+    if (!code) code = fcp_verify_stopped(v);
     if (!code) deliver(&m);
-    for (uint32_t r = 0; r < ranks && !code; r++) code = meet(&m, r);
+    for (uint32_t r = 0; r < ranks && !code; r++)
+        if (!(code = fcp_verify_stopped(v))) code = meet(&m, r);
     if (!code) check_delta(&m);
     free(m.info);
     free(m.group_round);

@@ -15,10 +15,11 @@
  *           home.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/verify/verify.h"
+#include "runtime/verify/parts.h"
 
 /* Accesses are numbered by instruction + 1, per queue; 0: none. */
 typedef struct kv_slot {
@@ -72,10 +73,18 @@ typedef struct run {
     bool delta;
 } run;
 
-#define FAIL(code, queue, ...)                                                                                         \
-    return fcp_verify_fail(r->v, FCP_E_VERIFY_##code, r->rank, queue, r->done[queue], __VA_ARGS__)
 static const char *const dkv_words[] = {"is empty", "is being added to", "is being sent", "is arriving",
                                         "waits to be reduced"};
+
+/* An error at the instruction where queue q stands. */
+__attribute__((format(printf, 4, 5), cold))
+static fcp_code fail(const run *r, fcp_code code, fcp_queue q, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fcp_verify_vfail(r->v, code, r->rank, q, r->done[q], format, args);
+    va_end(args);
+    return code;
+}
 
 /* --- KV and home blocks ------------------------------------------------------------------------------------------- */
 
@@ -85,30 +94,34 @@ __attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, cons
                                                        uint32_t block, uint32_t slot) {
     const kv_slot *s = slot < r->kv_room ? &r->b->kv[slot] : NULL;
     if (s && s->block == block && s->left)
-        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, where %u of its tokens are missing", reader, id, block,
-             slot, s->left);
+        return fail(r, FCP_E_VERIFY_PRESENCE, q,
+                    "%s %u reads KV block %u in slot %u, where %u of its tokens are missing", reader, id, block, slot,
+                    s->left);
     if (s && s->block == block)
-        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u without waiting for what brings it", reader, id, block,
-             slot);
+        return fail(r, FCP_E_VERIFY_PRESENCE, q,
+                    "%s %u reads KV block %u in slot %u without waiting for what brings it", reader, id, block, slot);
     for (uint32_t j = 0; s && j < r->done[FCP_COMM]; j++) {
         const fcp_instr *x = &r->instr[FCP_COMM][j];
         if (x->op != FCP_OP_LAUNCH) continue;
         for (const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b; t < end; t++)
             if (t->cls == FCP_KV && t->dir == FCP_RECV && t->slot == slot && t->block == block)
-                FAIL(SLOT, q, "%s %u reads KV block %u in slot %u, which block %u has overwritten", reader, id, block,
-                     slot, s->block);
+                return fail(r, FCP_E_VERIFY_SLOT, q,
+                            "%s %u reads KV block %u in slot %u, which block %u has overwritten", reader, id, block,
+                            slot, s->block);
     }
     if (s && s->block != FCP_NONE)
-        FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds block %u", reader, id, block, slot,
-             s->block);
-    FAIL(PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds nothing", reader, id, block, slot);
+        return fail(r, FCP_E_VERIFY_PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds block %u", reader, id,
+                    block, slot, s->block);
+    return fail(r, FCP_E_VERIFY_PRESENCE, q, "%s %u reads KV block %u in slot %u, which holds nothing", reader, id,
+                block, slot);
 }
 
 /* Tokens of a home block come in. */
 static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
     kv_slot *s = &r->b->kv[slot];
     if (t->tokens > s->left)
-        FAIL(LAYOUT, q, "%u tokens of block %u come in where only %u are missing", t->tokens, t->block, s->left);
+        return fail(r, FCP_E_VERIFY_LAYOUT, q, "%u tokens of block %u come in where only %u are missing", t->tokens,
+                    t->block, s->left);
     s->left -= t->tokens;
     s->wrote[q] = r->done[q] + 1;
     return FCP_OK;
@@ -121,8 +134,8 @@ static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t, uint
     if (r->v->pass == FCP_BACKWARD && r->b->dkv[slot].touched[FCP_COMPUTE] > last)
         last = r->b->dkv[slot].touched[FCP_COMPUTE];
     if (h->visits != h->total || (q == FCP_COMM && last > r->known[q]))
-        FAIL(LAYOUT, q, "results of block %u go out before its last visit or reduction is known to be complete",
-             t->block);
+        return fail(r, FCP_E_VERIFY_LAYOUT, q,
+                    "results of block %u go out before its last visit or reduction is known to be complete", t->block);
     h->out = true;
     return FCP_OK;
 }
@@ -155,15 +168,17 @@ static fcp_code copy(run *r, const fcp_instr *x) {
     for (const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b; t < end; t++) {
         const fcp_block *k = &r->plan->blocks[t->block];
         if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->peer != r->rank)
-            FAIL(ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u", (size_t)(t - r->plan->transfers),
-                 t->cls, t->peer);
+            return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u",
+                        (size_t)(t - r->plan->transfers), t->cls, t->peer);
         if (k->home != r->rank || !fcp_at_caller(t))
-            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu of block %u (home: rank %u) is listed as the %s side",
-                 (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
+            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
+                        "copy %zu of block %u (home: rank %u) is listed as the %s side",
+                        (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
         bool in = t->cls == FCP_IN;
         if (!in && r->v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
-            FAIL(LAYOUT, FCP_COMPUTE, "copy %zu takes results out of block %u, which holds KV alone",
-                 (size_t)(t - r->plan->transfers), t->block);
+            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
+                        "copy %zu takes results out of block %u, which holds KV alone",
+                        (size_t)(t - r->plan->transfers), t->block);
         code = in ? bring_in(r, FCP_COMPUTE, t, k->home_slot) : take_out(r, FCP_COMPUTE, t, k->home_slot);
         if (code) return code;
         note(r, in ? r->v->in : r->v->out, t);
@@ -177,7 +192,7 @@ static inline bool ready(const run *r, const kv_slot *s) {
 
 static fcp_code delta(run *r) {
     if (r->v->pass != FCP_BACKWARD || r->delta)
-        FAIL(ORDER, FCP_COMPUTE, "delta is computed once, in the backward pass");
+        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "delta is computed once, in the backward pass");
     for (uint32_t h = 0; h < r->homes; h++)
         if (!ready(r, &r->b->kv[h])) return absent(r, FCP_COMPUTE, "home slot", h, r->blocks[h], h);
     r->delta = true;
@@ -189,36 +204,38 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *v, home_block 
     uint32_t total = h->total, now = r->done[FCP_COMPUTE] + 1;
     bool first = h->visits == 0, last = h->visits + 1 == total;
     if (h->visits && h->visited == now)
-        FAIL(TILE, FCP_COMPUTE, "Q block %u is visited twice in one launch, by visit %u too", v->q_block, id);
+        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "Q block %u is visited twice in one launch, by visit %u too",
+                    v->q_block, id);
     if (!!(v->flags & FCP_VISIT_FIRST) != first || !!(v->flags & FCP_VISIT_LAST) != last)
-        FAIL(TILE, FCP_COMPUTE, "visit %u is number %u of %u to Q block %u and flagged %s%s%s", id, h->visits + 1,
-             total, v->q_block, v->flags & FCP_VISIT_FIRST ? "first" : "",
-             v->flags == 3 ? ", "
-             : v->flags    ? ""
-                           : "neither",
-             v->flags & FCP_VISIT_LAST ? "last" : "");
+        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u is number %u of %u to Q block %u and flagged %s%s%s",
+                    id, h->visits + 1, total, v->q_block, v->flags & FCP_VISIT_FIRST ? "first" : "",
+                    v->flags == 3 ? ", " : v->flags    ? "" : "neither", v->flags & FCP_VISIT_LAST ? "last" : "");
     if (first && last) {
         if (v->state_slot != FCP_NONE)
-            FAIL(SLOT, FCP_COMPUTE, "visit %u, the only one to Q block %u, names state slot %u", id, v->q_block,
-                 v->state_slot);
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, the only one to Q block %u, names state slot %u",
+                        id, v->q_block, v->state_slot);
         return FCP_OK;
     }
     if (v->state_slot == FCP_NONE)
-        FAIL(SLOT, FCP_COMPUTE, "visit %u, one of %u to Q block %u, has no state slot", id, total, v->q_block);
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, one of %u to Q block %u, has no state slot", id,
+                    total, v->q_block);
     if (v->state_slot >= r->homes)
-        FAIL(MEMORY, FCP_COMPUTE, "visit %u to Q block %u names state slot %u; %u blocks live here", id, v->q_block,
-             v->state_slot, r->homes);
+        return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMPUTE,
+                    "visit %u to Q block %u names state slot %u; %u blocks live here", id, v->q_block, v->state_slot,
+                    r->homes);
     state_slot *s = &r->b->state[v->state_slot];
     if (first) {
         if (s->owner || s->freed == now)
-            FAIL(SLOT, FCP_COMPUTE, "visit %u puts the state of Q block %u into slot %u, which %s", id, v->q_block,
-                 v->state_slot, s->owner ? "still holds another's" : "is read in the same launch");
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
+                        "visit %u puts the state of Q block %u into slot %u, which %s", id, v->q_block, v->state_slot,
+                        s->owner ? "still holds another's" : "is read in the same launch");
         s->owner = v->q_block + 1;
         h->state = v->state_slot;
         if (v->state_slot >= r->state_used) r->state_used = v->state_slot + 1;
     } else if (v->state_slot != h->state || s->owner != v->q_block + 1) {
-        FAIL(SLOT, FCP_COMPUTE, "visit %u reads the state of Q block %u in slot %u; it is in slot %u", id, v->q_block,
-             v->state_slot, h->state);
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
+                    "visit %u reads the state of Q block %u in slot %u; it is in slot %u", id, v->q_block,
+                    v->state_slot, h->state);
     }
     if (last) {
         s->owner = 0;
@@ -233,12 +250,13 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *v, home_block 
 static inline fcp_code add_partial(run *r, uint32_t id, const fcp_tile *t) {
     bool home = t->kv_slot < r->homes;
     if (home ? t->dkv_slot != t->kv_slot : t->dkv_slot < r->homes || t->dkv_slot >= r->dkv_room)
-        FAIL(RETURN, FCP_COMPUTE, "tile %u adds dKV of block %u to slot %u, from which it does not reach its home", id,
-             t->k_block, t->dkv_slot);
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
+                    "tile %u adds dKV of block %u to slot %u, from which it does not reach its home", id, t->k_block,
+                    t->dkv_slot);
     dkv_slot *d = &r->b->dkv[t->dkv_slot];
     if (d->kind == EMPTY) {
         if (d->touched[FCP_COMM] > r->known[FCP_COMPUTE])
-            FAIL(SLOT, FCP_COMPUTE,
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
                  "tile %u adds dKV of block %u to slot %u without waiting until block %u has left it", id, t->k_block,
                  t->dkv_slot, d->block);
         d->kind = ADDING;
@@ -246,10 +264,12 @@ static inline fcp_code add_partial(run *r, uint32_t id, const fcp_tile *t) {
         d->last_round = d->last_peer = 0;
         if (t->dkv_slot >= r->dkv_used) r->dkv_used = t->dkv_slot + 1;
     } else if (d->kind != ADDING || d->block != t->k_block) {
-        FAIL(RETURN, FCP_COMPUTE, "tile %u adds dKV of block %u to slot %u, which holds block %u and %s", id,
-             t->k_block, t->dkv_slot, d->block, dkv_words[d->kind]);
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
+                    "tile %u adds dKV of block %u to slot %u, which holds block %u and %s", id, t->k_block, t->dkv_slot,
+                    d->block, dkv_words[d->kind]);
     } else if (home && r->b->home[t->kv_slot].out) {
-        FAIL(LAYOUT, FCP_COMPUTE, "tile %u adds dKV of block %u, whose results went out before", id, t->k_block);
+        return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "tile %u adds dKV of block %u, whose results went out before",
+                    id, t->k_block);
     }
     d->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return FCP_OK;
@@ -261,13 +281,16 @@ static fcp_code visit(run *r, uint32_t id) {
     const fcp_visit *w = &plan->visits[id];
     const fcp_block *q = &plan->blocks[w->q_block];
     if (q->home != r->rank)
-        FAIL(PRESENCE, FCP_COMPUTE, "visit %u is to Q block %u, whose home is rank %u", id, w->q_block, q->home);
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMPUTE, "visit %u is to Q block %u, whose home is rank %u", id,
+                    w->q_block, q->home);
     home_block *h = &r->b->home[q->home_slot];
     if (w->q_slot != q->home_slot)
-        FAIL(PRESENCE, FCP_COMPUTE, "visit %u reads Q block %u in slot %u, and its home slot is %u", id, w->q_block,
-             w->q_slot, q->home_slot);
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMPUTE,
+                    "visit %u reads Q block %u in slot %u, and its home slot is %u", id, w->q_block, w->q_slot,
+                    q->home_slot);
     if (!ready(r, &r->b->kv[q->home_slot])) return absent(r, FCP_COMPUTE, "visit", id, w->q_block, q->home_slot);
-    if (h->out) FAIL(LAYOUT, FCP_COMPUTE, "visit %u is to Q block %u, whose results went out before", id, w->q_block);
+    if (h->out) return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
+                            "visit %u is to Q block %u, whose results went out before", id, w->q_block);
     fcp_code code = visit_state(r, id, w, h);
     if (code) return code;
     uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
@@ -277,8 +300,8 @@ static fcp_code visit(run *r, uint32_t id) {
     for (uint32_t i = w->first_tile; i < w->first_tile + w->tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
         if (t->q_block != w->q_block)
-            FAIL(TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id, w->q_block, i,
-                 t->q_block);
+            return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id,
+                        w->q_block, i, t->q_block);
         kv_slot *s = &r->b->kv[t->kv_slot < r->kv_room ? t->kv_slot : 0]; /* there is one: the Q block's */
         if (t->kv_slot >= r->kv_room || s->block != t->k_block || s->left || s->wrote[FCP_COMM] > known)
             return absent(r, FCP_COMPUTE, "tile", i, t->k_block, t->kv_slot);
@@ -289,7 +312,8 @@ static fcp_code visit(run *r, uint32_t id) {
 }
 
 static fcp_code attend(run *r, const fcp_instr *x) {
-    if (r->v->pass == FCP_BACKWARD && !r->delta) FAIL(ORDER, FCP_COMPUTE, "computes gradients before delta");
+    if (r->v->pass == FCP_BACKWARD && !r->delta) return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE,
+                                                             "computes gradients before delta");
     pass_facts *facts = &r->v->facts[r->v->pass];
     if (x->stage >= facts->stages) facts->stages = (uint64_t)x->stage + 1;
     for (uint32_t i = x->a; i < x->a + x->b; i++) {
@@ -301,33 +325,38 @@ static fcp_code attend(run *r, const fcp_instr *x) {
 
 static fcp_code reduce(run *r, const fcp_instr *x) {
     uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
-    if (r->v->pass != FCP_BACKWARD) FAIL(ORDER, FCP_COMPUTE, "reduces in the forward pass");
+    if (r->v->pass != FCP_BACKWARD) return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "reduces in the forward pass");
     const fcp_block *k = &r->plan->blocks[x->a];
     dkv_slot *from = x->b < r->dkv_room ? &r->b->dkv[x->b] : NULL;
     if (!from || from->kind != ARRIVED || from->block != x->a)
-        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u from slot %u, where no partial of it waits", x->a, x->b);
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
+                    "reduces dKV of block %u from slot %u, where no partial of it waits", x->a, x->b);
     if (from->touched[FCP_COMM] > known)
-        FAIL(PRESENCE, FCP_COMPUTE, "reduces dKV of block %u from slot %u without waiting for its arrival", x->a, x->b);
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMPUTE,
+                    "reduces dKV of block %u from slot %u without waiting for its arrival", x->a, x->b);
     if (k->home == r->rank ? x->c != k->home_slot : x->c < r->homes || x->c >= r->dkv_room)
-        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u into slot %u, from which it does not reach its home", x->a,
-             x->c);
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
+                    "reduces dKV of block %u into slot %u, from which it does not reach its home", x->a, x->c);
     dkv_slot *to = &r->b->dkv[x->c];
     if (to->kind == EMPTY) {
         if (to->touched[FCP_COMM] > known)
-            FAIL(SLOT, FCP_COMPUTE, "reduces dKV of block %u into slot %u without waiting until block %u has left it",
-                 x->a, x->c, to->block);
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
+                        "reduces dKV of block %u into slot %u without waiting until block %u has left it", x->a, x->c,
+                        to->block);
         to->kind = ADDING;
         to->block = x->a;
         to->last_round = to->last_peer = 0;
         if (x->c >= r->dkv_used) r->dkv_used = x->c + 1;
     } else if (to->kind != ADDING || to->block != x->a) {
-        FAIL(RETURN, FCP_COMPUTE, "reduces dKV of block %u into slot %u, which holds block %u and %s", x->a, x->c,
-             to->block, dkv_words[to->kind]);
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
+                    "reduces dKV of block %u into slot %u, which holds block %u and %s", x->a, x->c, to->block,
+                    dkv_words[to->kind]);
     } else if (x->c < r->homes && r->b->home[x->c].out) {
-        FAIL(LAYOUT, FCP_COMPUTE, "reduces dKV of block %u, whose results went out before", x->a);
+        return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "reduces dKV of block %u, whose results went out before",
+                    x->a);
     }
     if (from->round + 1 < to->last_round || (from->round + 1 == to->last_round && from->peer + 1 <= to->last_peer))
-        FAIL(RETURN, FCP_COMPUTE,
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
              "reduces dKV of block %u from rank %u, round %u, after that from rank %u, round %u: out of order", x->a,
              from->peer, from->round, to->last_peer - 1, to->last_round - 1);
     to->last_round = from->round + 1;
@@ -348,8 +377,9 @@ static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
          r->compute_scan++)
         if (compute[r->compute_scan].op == FCP_OP_ATTEND) r->computed = r->compute_scan + 1;
     if (r->computed > r->known[FCP_COMM])
-        FAIL(ORDER, FCP_COMM, "with %u buffers it must wait for compute instruction %u (stage %u), and waits for %u",
-             r->v->p->buffers, r->computed - 1, compute[r->computed - 1].stage, r->known[FCP_COMM]);
+        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMM,
+                    "with %u buffers it must wait for compute instruction %u (stage %u), and waits for %u",
+                    r->v->p->buffers, r->computed - 1, compute[r->computed - 1].stage, r->known[FCP_COMM]);
     r->buffers_stage = x->stage;
     return FCP_OK;
 }
@@ -371,11 +401,12 @@ static inline fcp_code send_kv(run *r, const fcp_instr *x, const fcp_transfer *t
         uint32_t have = t->slot < r->homes ? 0 : r->plan->blocks[t->block].tokens - s->left;
         if (s->wrote[FCP_COMM] == now) have -= arriving(r, x, t);
         if (t->first + t->tokens > have)
-            FAIL(PRESENCE, FCP_COMM, "transfer %u sends tokens %u to %u of KV block %u, of which %u are in slot %u", id,
-                 t->first, t->first + t->tokens, t->block, have, t->slot);
+            return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
+                        "transfer %u sends tokens %u to %u of KV block %u, of which %u are in slot %u", id, t->first,
+                        t->first + t->tokens, t->block, have, t->slot);
     }
     if (s->wrote[FCP_COMPUTE] > r->known[FCP_COMM])
-        FAIL(PRESENCE, FCP_COMM,
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
              "transfer %u sends KV block %u from slot %u without waiting for the copy that fills it", id, t->block,
              t->slot);
     s->read[FCP_COMM] = now;
@@ -386,31 +417,35 @@ static inline fcp_code receive_kv(run *r, const fcp_transfer *t) {
     uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
     uint32_t tokens = r->plan->blocks[t->block].tokens;
     if (t->slot < r->homes)
-        FAIL(SLOT, FCP_COMM, "transfer %u receives KV block %u into slot %u, the home of block %u", id, t->block,
-             t->slot, r->blocks[t->slot]);
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
+                    "transfer %u receives KV block %u into slot %u, the home of block %u", id, t->block, t->slot,
+                    r->blocks[t->slot]);
     if (t->slot >= r->kv_room)
-        FAIL(MEMORY, FCP_COMM, "transfer %u receives KV block %u into slot %u, more than it can have any use for", id,
-             t->block, t->slot);
+        return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMM,
+                    "transfer %u receives KV block %u into slot %u, more than it can have any use for", id, t->block,
+                    t->slot);
     if (t->slot >= r->kv_used) r->kv_used = t->slot + 1;
     kv_slot *s = &r->b->kv[t->slot];
     if (t->first == 0) {
         if (s->read[FCP_COMPUTE] > r->known[FCP_COMM])
-            FAIL(SLOT, FCP_COMM,
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
                  "transfer %u overwrites slot %u, where compute instruction %u may still read KV block %u", id, t->slot,
                  s->read[FCP_COMPUTE] - 1, s->block);
         if (s->read[FCP_COMM] == now || s->wrote[FCP_COMM] == now)
-            FAIL(SLOT, FCP_COMM, "transfer %u overwrites slot %u, which KV block %u uses in the same launch", id,
-                 t->slot, s->block);
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
+                        "transfer %u overwrites slot %u, which KV block %u uses in the same launch", id, t->slot,
+                        s->block);
         s->block = t->block;
         s->left = tokens;
     } else if (s->block != t->block) {
-        FAIL(PRESENCE, FCP_COMM,
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
              "transfer %u brings tokens %u to %u of KV block %u to slot %u, which does not hold its beginning", id,
              t->first, t->first + t->tokens, t->block, t->slot);
     }
     if (tokens - s->left != t->first)
-        FAIL(PRESENCE, FCP_COMM, "transfer %u brings tokens %u to %u of KV block %u to slot %u, where %u have arrived",
-             id, t->first, t->first + t->tokens, t->block, t->slot, tokens - s->left);
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
+                    "transfer %u brings tokens %u to %u of KV block %u to slot %u, where %u have arrived", id, t->first,
+                    t->first + t->tokens, t->block, t->slot, tokens - s->left);
     s->left -= t->tokens;
     s->wrote[FCP_COMM] = now;
     return FCP_OK;
@@ -422,11 +457,11 @@ static inline fcp_code send_dkv(run *r, const fcp_transfer *t) {
     bool begins = d && d->kind == ADDING && t->first == 0;
     bool goes_on = d && d->kind == LEAVING && t->first == d->tokens && t->peer == d->peer;
     if (!d || d->block != t->block || (!begins && !goes_on))
-        FAIL(RETURN, FCP_COMM,
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
              "transfer %u sends tokens %u to %u of dKV of block %u from slot %u, where they do not wait", id, t->first,
              t->first + t->tokens, t->block, t->slot);
     if (d->touched[FCP_COMPUTE] > r->known[FCP_COMM])
-        FAIL(PRESENCE, FCP_COMM,
+        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
              "transfer %u sends dKV of block %u from slot %u without waiting for compute instruction %u", id, t->block,
              t->slot, d->touched[FCP_COMPUTE] - 1);
     d->peer = t->peer;
@@ -439,27 +474,31 @@ static inline fcp_code send_dkv(run *r, const fcp_transfer *t) {
 static inline fcp_code receive_dkv(run *r, const fcp_transfer *t, uint32_t round) {
     uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
     if (t->slot < r->homes)
-        FAIL(SLOT, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, the accumulator of block %u", id,
-             t->block, t->slot, r->blocks[t->slot]);
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
+                    "transfer %u receives dKV of block %u into slot %u, the accumulator of block %u", id, t->block,
+                    t->slot, r->blocks[t->slot]);
     if (t->slot >= r->dkv_room)
-        FAIL(MEMORY, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, more than it can have any use for",
-             id, t->block, t->slot);
+        return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMM,
+                    "transfer %u receives dKV of block %u into slot %u, more than it can have any use for", id,
+                    t->block, t->slot);
     if (t->slot >= r->dkv_used) r->dkv_used = t->slot + 1;
     dkv_slot *d = &r->b->dkv[t->slot];
     if (d->kind == EMPTY) {
         if (d->touched[FCP_COMPUTE] > r->known[FCP_COMM] || d->touched[FCP_COMM] == now)
-            FAIL(SLOT, FCP_COMM, "transfer %u overwrites slot %u, where dKV of block %u may still be read", id, t->slot,
-                 d->block);
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
+                        "transfer %u overwrites slot %u, where dKV of block %u may still be read", id, t->slot,
+                        d->block);
         d->kind = ARRIVING;
         d->block = t->block;
         d->tokens = 0;
         d->peer = t->peer;
     } else if (d->kind != ARRIVING || (d->block != t->block && t->first == 0)) {
-        FAIL(RETURN, FCP_COMM, "transfer %u receives dKV of block %u into slot %u, which holds that of block %u and %s",
-             id, t->block, t->slot, d->block, dkv_words[d->kind]);
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
+                    "transfer %u receives dKV of block %u into slot %u, which holds that of block %u and %s", id,
+                    t->block, t->slot, d->block, dkv_words[d->kind]);
     }
     if (d->block != t->block || d->peer != t->peer || d->tokens != t->first)
-        FAIL(RETURN, FCP_COMM,
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
              "transfer %u brings tokens %u to %u of dKV of block %u from rank %u to slot %u, which has %u tokens of "
              "block %u "
              "from rank %u",
@@ -509,7 +548,7 @@ static fcp_code compute_step(run *r, const fcp_instr *x) {
     case FCP_OP_DELTA: return delta(r);
     case FCP_OP_ATTEND: return attend(r, x);
     case FCP_OP_REDUCE: return reduce(r, x);
-    default: FAIL(ORDER, FCP_COMPUTE, "not an instruction of this queue");
+    default: return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "not an instruction of this queue");
     }
 }
 
@@ -519,11 +558,12 @@ static fcp_code advance(run *r, fcp_queue q) {
     for (; r->done[q] < r->count[q]; r->done[q]++) {
         const fcp_instr *x = &r->instr[q][r->done[q]];
         fcp_code code = FCP_OK;
-        if (x->stage < r->stage[q]) FAIL(ORDER, q, "comes after one of stage %u", r->stage[q]);
+        if (x->stage < r->stage[q]) return fail(r, FCP_E_VERIFY_ORDER, q, "comes after one of stage %u", r->stage[q]);
         r->stage[q] = x->stage;
         if (x->op == FCP_OP_WAIT) {
             if (x->a > r->count[other])
-                FAIL(DEADLOCK, q, "waits for %u instructions of a queue that has %u", x->a, r->count[other]);
+                return fail(r, FCP_E_VERIFY_DEADLOCK, q, "waits for %u instructions of a queue that has %u", x->a,
+                            r->count[other]);
             if (x->a > r->done[other]) return FCP_OK;
             if (x->a > r->known[q]) r->known[q] = x->a;
         } else {
@@ -542,7 +582,7 @@ static fcp_code execute(run *r) {
         if (code) return code;
         if ((uint64_t)r->done[FCP_COMPUTE] + r->done[FCP_COMM] != before) continue;
         /* both are at a WAIT: none would be left if either queue were through */
-        FAIL(DEADLOCK, FCP_COMM,
+        return fail(r, FCP_E_VERIFY_DEADLOCK, FCP_COMM,
              "waits for %u compute instructions, and compute instruction %u for %u of this queue: a cycle",
              r->instr[FCP_COMM][r->done[FCP_COMM]].a, r->done[FCP_COMPUTE],
              r->instr[FCP_COMPUTE][r->done[FCP_COMPUTE]].a);
@@ -569,18 +609,16 @@ static void start(run *r) {
 static fcp_code finish(run *r) {
     verifier *v = r->v;
     pass_facts *facts = &v->facts[v->pass];
-    const char *pass = fcp_pass_name(v->pass);
     for (int q = 0; q < FCP_QUEUES; q++)
         if (r->stage[q] > facts->last_stage) facts->last_stage = r->stage[q];
     if (v->pass == FCP_BACKWARD)
         for (uint32_t s = r->homes; s < r->dkv_room; s++) {
             const dkv_slot *d = &r->b->dkv[s];
             if (d->kind != EMPTY)
-                return fcp_fail(
-                    v->err, FCP_E_VERIFY_RETURN,
-                    "%s, rank %u, at the end: dKV of block %u is left in slot %u, which %s; last used by compute "
-                    "instruction %lld",
-                    pass, r->rank, d->block, s, dkv_words[d->kind], (long long)d->touched[FCP_COMPUTE] - 1);
+                return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_RETURN, r->rank,
+                                            ", at the end: dKV of block %u is left in slot %u, which %s; last used by "
+                                            "compute instruction %lld",
+                                            d->block, s, dkv_words[d->kind], (long long)d->touched[FCP_COMPUTE] - 1);
         }
     uint32_t unused = FCP_NONE;
     for (uint32_t s = r->homes; s < r->kv_used; s++)
@@ -588,15 +626,15 @@ static fcp_code finish(run *r) {
     for (uint32_t s = r->homes; s < r->dkv_used; s++)
         if (r->b->dkv[s].block == FCP_NONE) unused = s;
     if (unused != FCP_NONE && !v->late.code)
-        fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: nothing ever lies in slot %u", pass, r->rank, unused);
+        fcp_verify_fail_rank(v, &v->late, FCP_E_VERIFY_MEMORY, r->rank, ": nothing ever lies in slot %u", unused);
     uint64_t kv = r->kv_used - r->homes, dkv = r->dkv_used - r->homes;
     if (kv + dkv > facts->slots_max) facts->slots_max = kv + dkv;
     uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[FCP_QUERIES][r->rank],
                                      v->home_tokens[FCP_KEYS][r->rank], kv, r->state_used, dkv);
     if (bytes > facts->memory_peak) facts->memory_peak = bytes;
     if (bytes > v->p->memory_cap && !v->late.code)
-        fcp_fail(&v->late, FCP_E_VERIFY_MEMORY, "%s, rank %u: %llu bytes are needed, and the cap is %llu", pass,
-                 r->rank, (unsigned long long)bytes, (unsigned long long)v->p->memory_cap);
+        fcp_verify_fail_rank(v, &v->late, FCP_E_VERIFY_MEMORY, r->rank, ": %llu bytes are needed, and the cap is %llu",
+                             (unsigned long long)bytes, (unsigned long long)v->p->memory_cap);
     return FCP_OK;
 }
 

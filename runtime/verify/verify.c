@@ -27,40 +27,17 @@
  * Cost: linear in the plan (rooms that may have to sort say so), with one pass over the tiles and two over the
  * transfers per pass of the plan; memory linear in blocks, visits and transfers.
  */
-#include "runtime/verify/verify.h"
+#include "runtime/verify/parts.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "runtime/plan/file.h"
 
 typedef unsigned long long ull;
-
-const char *fcp_pass_name(fcp_pass pass) { return pass == FCP_FORWARD ? "forward" : "backward"; }
-
-fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
-                         const char *format, ...) {
-    static const char *const names[] = {
-#define X(id, name) [FCP_OP_##id] = name,
-        FCP_OPS(X)
-#undef X
-    };
-    if (!v->err) return code;
-    const fcp_stream *s = fcp_stream_of(v->plan, v->pass, rank, queue);
-    char text[sizeof v->err->message];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    const char *which = queue == FCP_COMPUTE ? "compute" : "communication";
-    if (index >= s->count)
-        return fcp_fail(v->err, code, "%s, rank %u, %s queue: %s", fcp_pass_name(v->pass), rank, which, text);
-    const fcp_instr *x = &v->plan->instrs[s->first + index];
-    return fcp_fail(v->err, code, "%s, rank %u, %s instruction %u (%s, stage %u): %s", fcp_pass_name(v->pass), rank,
-                    which, index, names[x->op], x->stage, text);
-}
 
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t c;
@@ -146,6 +123,7 @@ static fcp_code check_tiles(verifier *v) {
     for (size_t q = 2; q < blocks + 2; q++) first[q] += first[q - 1];
     for (size_t i = 0; i < tiles; i++) k_blocks[first[plan->tiles[i].q_block + 1]++] = plan->tiles[i].k_block;
     for (size_t q = 0; q < blocks; q++) {
+        if (q % 4096 == 0 && (code = fcp_verify_stopped(v))) goto done;
         for (uint32_t i = first[q]; i < first[q + 1]; i++) {
             if (seen[k_blocks[i]] == q + 1) {
                 code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "the tile of Q block %zu and KV block %u is there twice", q,
@@ -188,12 +166,13 @@ static fcp_code check_attended(verifier *v) {
     for (uint64_t w = 0; w < plan->visits_count; w++)
         if (!v->attended[w])
             return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%s: visit %llu to Q block %u is not computed",
-                            fcp_pass_name(v->pass), (ull)w, plan->visits[w].q_block);
+                            fcp_pass_names[v->pass], (ull)w, plan->visits[w].q_block);
     return FCP_OK;
 }
 
 static fcp_code check_pass(verifier *v, fcp_pass pass) {
     v->pass = pass;
+    v->late.code = FCP_OK;
     v->facts[pass].stages = 1; /* there is a stage 0, if only to copy in and out */
     fcp_code code = check_attended(v);
     if (!code) code = fcp_verify_match(v);
@@ -201,7 +180,8 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     if (!code) code = fcp_verify_buffers(v, &buffers);
     for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
         for (int side = 0; side < FCP_SIDES; side++) v->in[side].count = v->out[side].count = 0;
-        code = fcp_verify_rank(v, buffers, r);
+        code = fcp_verify_stopped(v);
+        if (!code) code = fcp_verify_rank(v, buffers, r);
         if (!code) code = fcp_verify_layout(v, r);
     }
     fcp_verify_buffers_free(buffers);
@@ -209,8 +189,11 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     if (!code && f->last_stage > f->stages)
         code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
                         "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
-                        fcp_pass_name(pass), (ull)f->last_stage, (ull)f->stages);
-    if (!code && v->late.code) code = fcp_fail(v->err, v->late.code, "%s", v->late.message);
+                        fcp_pass_names[pass], (ull)f->last_stage, (ull)f->stages);
+    if (!code && v->late.code) {
+        code = v->late.code;
+        if (v->err) *v->err = v->late;
+    }
     return code;
 }
 
@@ -268,43 +251,27 @@ static fcp_summary summarise(const verifier *v) {
     return s;
 }
 
+/* Figures of memory come first: they have a code of their own. */
 static fcp_code check_summary(const verifier *v) {
-    fcp_summary found = summarise(v);
-    const fcp_summary *said = v->plan->summary;
-#define SAME(member, code)                                                                                             \
-    if (said->member != found.member)                                                                                  \
-        return fcp_fail(v->err, FCP_E_VERIFY_##code, "the summary says " #member " = %llu; it is %llu",                \
-                        (ull)said->member, (ull)found.member)
-    SAME(slots_max, MEMORY);
-    SAME(backward_slots_max, MEMORY);
-    SAME(memory_peak_bytes, MEMORY);
-    SAME(sequences, SUMMARY);
-    SAME(blocks, SUMMARY);
-    SAME(tiles, SUMMARY);
-    SAME(pairs, SUMMARY);
-    SAME(positions, SUMMARY);
-    SAME(pairs_max_rank, SUMMARY);
-    SAME(pairs_max_block, SUMMARY);
-    SAME(tokens_max_rank, SUMMARY);
-    SAME(key_tokens_max_rank, SUMMARY);
-    SAME(bytes_total, SUMMARY);
-    SAME(bytes_inter_node, SUMMARY);
-    SAME(send_max, SUMMARY);
-    SAME(recv_max, SUMMARY);
-    SAME(bytes_reshuffle, SUMMARY);
-    SAME(rounds, SUMMARY);
-    SAME(rounds_lower_bound, SUMMARY);
-    SAME(rounds_dependent, SUMMARY);
-    SAME(rounds_reshuffle, SUMMARY);
-    SAME(stages, SUMMARY);
-    SAME(state_bytes, SUMMARY);
-    SAME(backward_bytes_total, SUMMARY);
-    SAME(backward_bytes_inter_node, SUMMARY);
-    SAME(backward_rounds, SUMMARY);
-    SAME(backward_rounds_dependent, SUMMARY);
-    SAME(backward_rounds_reshuffle, SUMMARY);
-    SAME(backward_stages, SUMMARY);
-#undef SAME
+#define MEMBER(name) {#name, offsetof(fcp_summary, name)}
+    static const struct { const char *name; size_t offset; } figures[] = {
+        MEMBER(slots_max), MEMBER(backward_slots_max), MEMBER(memory_peak_bytes), MEMBER(sequences), MEMBER(blocks),
+        MEMBER(tiles), MEMBER(pairs), MEMBER(positions), MEMBER(pairs_max_rank), MEMBER(pairs_max_block),
+        MEMBER(tokens_max_rank), MEMBER(key_tokens_max_rank), MEMBER(bytes_total), MEMBER(bytes_inter_node),
+        MEMBER(send_max), MEMBER(recv_max), MEMBER(bytes_reshuffle), MEMBER(rounds), MEMBER(rounds_lower_bound),
+        MEMBER(rounds_dependent), MEMBER(rounds_reshuffle), MEMBER(stages), MEMBER(state_bytes),
+        MEMBER(backward_bytes_total), MEMBER(backward_bytes_inter_node), MEMBER(backward_rounds),
+        MEMBER(backward_rounds_dependent), MEMBER(backward_rounds_reshuffle), MEMBER(backward_stages)};
+#undef MEMBER
+    enum { OF_MEMORY = 3 };
+    const fcp_summary found = summarise(v);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        uint64_t says = *(const uint64_t *)((const char *)v->plan->summary + figures[i].offset);
+        uint64_t is = *(const uint64_t *)((const char *)&found + figures[i].offset);
+        if (says != is)
+            return fcp_fail(v->err, i < OF_MEMORY ? FCP_E_VERIFY_MEMORY : FCP_E_VERIFY_SUMMARY,
+                            "the summary says %s = %llu; it is %llu", figures[i].name, (ull)says, (ull)is);
+    }
     return FCP_OK;
 }
 
@@ -325,9 +292,9 @@ static void report(const verifier *v, fcp_verify_report *out) {
     }
 }
 
-fcp_code fcp_plan_verify(const fcp_plan *plan, fcp_verify_report *out_report, fcp_error *err) {
+fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report, fcp_error *err) {
     fcp_plan view = fcp_plan_view(plan);
-    verifier v = {.plan = &view, .p = plan->problem, .err = err};
+    verifier v = {.plan = &view, .p = plan->problem, .stop = stop, .err = err};
     fcp_code code = index_homes(&v);
     if (!code) code = check_tiles(&v);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++)

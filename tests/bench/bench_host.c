@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/bench/bench.h"
 
 enum { RUNS = 3, SIDE = 2048, TOKENS = 16384, HEADS = 8, HEAD_DIM = 128, SCORE_TOKENS = 4096 };

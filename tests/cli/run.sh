@@ -197,9 +197,15 @@ if "$fcpc" show a.plan --png a.png > stdout 2> stderr; then
     ok "a part as PNG" "$fcpc" show a.plan --cols 0..64 --png part.png --json
     holds "told in JSON" json '.png == "part.png"'
 else
-    holds "a build without librsvg says so" grep -q "E210.*librsvg" stderr
-    echo "skipped: show --png: built without librsvg"
+    holds "a machine without librsvg says so" grep -q "E210.*librsvg" stderr
+    echo "skipped: show --png: librsvg is not there"
 fi
+FCPC_RSVG=/none/librsvg.so; export FCPC_RSVG
+bad "a machine without librsvg" 1 E210 show a.plan --png out/x.png
+holds "names what cannot be loaded" grep -q "/none/librsvg.so.*install librsvg2-2, or use --svg" stderr
+ok "which nothing else needs" "$fcpc" show a.plan --svg a.svg
+unset FCPC_RSVG
+if command -v ldd > /dev/null; then holds "librsvg is not linked" sh -c "! ldd '$fcpc' | grep -q -e rsvg -e cairo"; fi
 bad "a range that is none" 2 E001 show a.plan --rows 5
 bad "a range that is empty" 2 E001 show a.plan --cols 5..5
 bad "a range outside" 1 E206 show a.plan --rows 700..800
@@ -435,14 +441,146 @@ bad "a folder as a program" 1 E010 . -o out/x
 bad "no such lengths" 1 E010 a.fcp --lengths none.lengths -o out/x
 bad "a folder that is not there" 1 E011 a.fcp -o out/none/x.plan
 bad "a folder as output" 1 E011 a.fcp -o out
-bad "a special file as output" 1 E011 a.fcp -o /dev/null
+ok "/dev/null as output" "$fcpc" -q a.fcp -o /dev/null
+ok "/dev/null as several outputs" "$fcpc" run -q a.plan --out /dev/null --lse /dev/null
+bad "a path that ends in a slash" 1 E011 a.fcp -o out/x/
+if "$fcpc" -q a.fcp -o /dev/stdout | cmp -s - a.plan; then good; else fail "a pipe as output" "not the plan"; fi
 bad "the input as output" 1 E011 a.fcp -o a.fcp
 bad "an SVG that cannot be written" 1 E011 show a.plan --svg out/none/x.svg
 bad "tensors that cannot be written" 1 E011 run a.plan --out out/x.npy --dq out/none/x.npy
 bad "two outputs, one path" 1 E011 run a.plan --out out/x.npy --dq out/x.npy
+# kept NAME FILE ARGUMENTS...: an error of writing, and FILE is as it was
+kept() {
+    name=$1 file=$2; shift 2
+    cp "$file" before
+    bad "$name" 1 E011 "$@"
+    holds "$name: it is as it was" cmp -s "$file" before
+}
+mkdir -p in
+printf '700\n300\n' > in/a.lengths
+awk 'BEGIN { for (i = 0; i < 1000; i++) print i % 3 }' > in/doc.txt
+printf '0 200 0 200 causal\n' > in/a.slices
+seq 0 9 > in/t.txt
+cat > in/named.fcp << 'EOF'
+model   { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16; table t = file("t.txt") }
+cluster { gpus = 2 }
+batch   { lengths = file("a.lengths"); field doc = file("doc.txt"); field idle = file("idle.txt") }
+mask m = doc[q] == doc[k] and t[q % 10] >= 0 and (causal or slices(file("a.slices")))
+plan    { mask = m; block = 128 }
+EOF
+cp in/doc.txt in/idle.txt
+cp in/doc.txt in/other.txt
+ok "a program that names files" "$fcpc" -q in/named.fcp -o in/named.plan
+for file in a.lengths doc.txt idle.txt a.slices t.txt named.fcp; do
+    kept "-o onto $file, which the program names" "in/$file" in/named.fcp -o "in/$file"
+done
+ln -s ../in/doc.txt in/link
+ln in/a.lengths in/twin
+kept "-o onto a symbolic link to a field" in/doc.txt in/named.fcp -o in/link
+kept "-o onto a hard link to the lengths" in/a.lengths in/named.fcp -o in/twin
+kept "-o onto the source in another spelling" in/named.fcp in/named.fcp -o in/../in/./named.fcp
+kept "-o onto the file of --lengths" in/other.txt a.fcp --lengths in/other.txt -o in/other.txt
+kept "-o onto the lengths that --lengths replaces" in/a.lengths in/named.fcp --lengths in/a.lengths -o in/a.lengths
+kept "-o onto the file of --field" in/other.txt in/named.fcp --field doc=in/other.txt -o in/other.txt
+kept "-o onto the file that --field replaces" in/doc.txt in/named.fcp --field doc=in/other.txt -o in/doc.txt
+kept "an image onto the program" in/named.fcp show in/named.fcp --svg in/named.fcp
+kept "an image onto a file of the program" in/doc.txt show in/named.fcp --html in/doc.txt
+kept "an image onto a file that the plan was made from" in/doc.txt show in/named.plan --svg in/doc.txt
+kept "a source onto the plan" in/named.plan emit in/named.plan -o in/named.plan
+kept "a source onto a file of the program" in/t.txt emit in/named.fcp -o in/t.txt
+for output in out lse dq dk dv; do
+    kept "--$output onto --q" o.npy run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --$output o.npy
+done
+ln o.npy o-twin.npy
+kept "--out onto a hard link to --q" o.npy run a.plan --q o.npy --k dk.npy --v dv.npy --out o-twin.npy
+kept "--out onto the plan" a.plan run a.plan --out a.plan
+kept "--out onto a field's file" in/doc.txt run in/named.plan --bf16 --out in/doc.txt
+ln -s x.npy out-link
+bad "two outputs, one path in two spellings" 1 E011 run a.plan --out out/x.npy --dq out/../out/x.npy
+bad "two outputs, one a link to the other, which is not there" 1 E011 run a.plan --out x.npy --dq out-link
+holds "nothing is made" [ ! -e x.npy ]
+bad "images onto one path" 1 E011 show a.plan --svg out/x --html out/x
+
+# standard input
+ok "a program from standard input" sh -c "\"$fcpc\" -q - -o b.plan < a.fcp"
+holds "its plan" cmp -s a.plan b.plan
+ok "the same from a pipe" sh -c "cat a.fcp | \"$fcpc\" -q -o b.plan -"
+holds "its plan" cmp -s a.plan b.plan
+ok "a plan from standard input" sh -c "\"$fcpc\" verify - < a.plan"
+ok "the same from a pipe" sh -c "cat a.plan | \"$fcpc\" dump -"
+"$fcpc" dump a.plan > first
+holds "is the plan" cmp -s stdout first
+ok "run it" sh -c "cat a.plan | \"$fcpc\" run -q -"
+ok "lengths from standard input" sh -c "printf '600\n' | \"$fcpc\" -q a.fcp --lengths - --json"
+holds "are the batch" json '.tokens == 600'
+ok "fmt of standard input" sh -c "\"$fcpc\" fmt - < loose.fcp"
+holds "is laid out" cmp -s stdout tidy.fcp
+ok "explain of standard input" sh -c "\"$fcpc\" explain - 5 3 < a.fcp"
+bad "fmt -w of standard input" 2 E001 fmt -w -
+bad "standard input twice" 2 E001 - --lengths -
+echo 'plan { mask = cuasal }' > e.fcp
+run sh -c "\"$fcpc\" - < e.fcp"
+holds "an error in it has a place" grep -q '^<stdin>:1:15: error\[E200\]' stderr
+cp a.fcp in/src.fcp
+run sh -c "\"$fcpc\" - -o in/src.fcp < in/src.fcp"
+holds "-o onto what standard input is" [ $? = 1 ]
+holds "leaves it" cmp -s a.fcp in/src.fcp
+for endless in /dev/zero /dev/urandom; do
+    [ -c $endless ] || continue
+    run timeout 20 "$fcpc" $endless
+    holds "$endless as a program ends with 1" [ $? = 1 ]
+    run timeout 20 "$fcpc" verify $endless
+    holds "$endless as a plan ends with 1" [ $? = 1 ]
+done
+: > empty
+bad "verify of an empty file" 1 E500 verify empty
+holds "says so" grep -q 'empty: error.E500.: is empty: it is neither a plan nor a program' stderr
+printf 'plan { mask = \0causal }' > nul.fcp
+run "$fcpc" nul.fcp
+holds "a program with a NUL byte is not taken for a plan" sh -c '! grep -q "is a plan" stderr'
+
+# all diagnostics as a list
+printf 'batch { lengths = [300] }\nmask m = k <= q and q > r\nplan { mask = cuasal }\n' > e.fcp
+run "$fcpc" --json e.fcp
+holds "all errors are listed, the first is the error" json '(.diagnostics | length) == 2 and (.diagnostics[0] == .error) and
+    all(.diagnostics[]; .severity == "error" and has("code", "message", "file", "line", "column")) and
+    (.diagnostics | map(.line)) == [2, 3]'
+ok "warnings are listed too" "$fcpc" --json -q w.fcp
+holds "without a code" json '(has("error") | not) and (.diagnostics | length) == 1 and .diagnostics[0].severity == "warning" and
+    .diagnostics[0].code == null and .diagnostics == .warnings'
+run "$fcpc" --json w.fcp -D cluster.memory='1 kB' -q
+holds "warnings and errors together" json '.error.code == "E403" and (.diagnostics | map(.severity) | index("error")) != null'
+run "$fcpc" --json verify none.plan
+holds "an error that no program has is listed" json '.diagnostics == [.error] and .error.code == "E010"'
+for command in "show a.fcp" "verify a.fcp" "run a.fcp" "emit k.fcp" "fmt a.fcp" "explain a.fcp 3 2"; do
+    # shellcheck disable=SC2086
+    ok "$command with JSON" "$fcpc" $command --json
+    holds "$command has a list" json '.diagnostics | type == "array"'
+done
+
+# what explain and show say
+bad "a position that overflows" 1 E206 explain causal 9223372036854775807 0
+bad "a length that overflows" 1 E206 explain causal 1 0 -n 9223372036854775807
+bad "a query far before the keys" 1 E206 explain causal -9223372036854775807 0
+program alike.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; batch { lengths = [300, 300]; field d = [0 x 300, 1 x 150, 2 x 150] }
+mask m = d[q] == d[k]; plan { mask = m; block = 128 }'
+ok "sequences of one length" "$fcpc" show alike.fcp --ascii
+holds "with other values are not alike" sh -c '! grep -q alike stdout'
+ok "with the same values" "$fcpc" show alike.fcp --ascii -D 'batch.d=[0 x 600]'
+holds "are alike" grep -q '300 tokens, 2 alike' stdout
+ok "a part of one" "$fcpc" show alike.fcp --seq 1 --json
+holds "is not alike" json '.view.alike == 1'
+
 if [ -c /dev/full ]; then
     "$fcpc" dump a.plan > /dev/full 2> stderr
     holds "a full disk under stdout" [ $? = 1 ]
+    for output in "a.fcp -o" "show a.plan --svg" "show a.plan --html" "run a.plan --out" "emit k.plan -o" "show a.plan --png"; do
+        case "$output" in *png) [ -e a.png ] || continue ;; esac
+        # shellcheck disable=SC2086
+        run "$fcpc" -q $output /dev/full
+        holds "a full disk: $output" [ $? = 1 ]
+        holds "and why: $output" grep -q '/dev/full: error.E011.*No space left on device' stderr
+    done
 else
     echo "skipped: a full disk under stdout: there is no /dev/full"
 fi
@@ -668,8 +806,24 @@ runs && kill -KILL $pid # it goes on regardless
 wait $pid
 status=$?
 holds "an interrupted compile ends with 1" [ $status = 1 ]
-holds "and says so" json '.error.code == "E013"'
+holds "and says so" json '.error.code == "E013" and .diagnostics == [.error]'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
+
+# a temporary file is there, and the process waits for a reader of the next output
+mkfifo pipe
+"$fcpc" -q run a.plan --out out/o.npy --lse pipe > stdout 2> stderr &
+pid=$!
+while runs && [ -z "$(ls -A out)" ]; do sleep 0.02; done
+holds "an output is being written" [ -n "$(ls -A out)" ]
+begun=$(date +%s%N)
+kill -TERM $pid
+wait $pid
+status=$?
+holds "an interrupted run ends with 1" [ $status = 1 ]
+holds "and says so" grep -q "error.E013.: interrupted" stderr
+holds "and leaves nothing" [ -z "$(ls -A out)" ]
+holds "and did not take long" [ $(($(date +%s%N) - begun)) -lt 2000000000 ]
+rm pipe
 
 # --- real sequence lengths, where they are ----------------------------------------------------------------------------
 lists=${FCPC_WORKLOADS:-$top/../shared/workloads}

@@ -1,12 +1,13 @@
-/* carried.c: NVRTC's symbols over kernels that were compiled beforehand, for machines that gpu-check is carried to.
+/* carried.c: a library with NVRTC's symbols that serves kernels which were compiled in advance, for GPU machines to
+ * which gpu-check is carried.
  *
- * What is asked for is looked up in the folder that GPU_KERNELS names, by a hash of all options and the source. What is not
- * there is compiled by the NVRTC of the machine: the file that GPU_NVRTC names, or where the loader finds one. With
- * GPU_KERNELS_WRITE set what was compiled is kept in the folder, and the caller, which is then a session on the driver that
- * stands in, gets the source instead, marked as one of which the kernels do nothing.
+ * A request is looked up in the folder $GPU_KERNELS, under a hash of all options and the source. If it is not there,
+ * the machine's own NVRTC compiles it: the file that GPU_NVRTC names, or the one that the loader finds. If
+ * GPU_KERNELS_WRITE is set, what was compiled is kept in the folder. The caller is then a session on the driver that
+ * stands in. It gets the source instead of a cubin, with a mark that says that these kernels do nothing.
  *
- * An entry repeats its key; one that does not hold is compiled anew. The folder is our own build's: nothing in it is guarded
- * against an enemy, and what is loaded from it runs on the device.
+ * An entry repeats its key; if that is wrong, the source is compiled again. The folder belongs to our own build.
+ * Nothing in it is guarded against an enemy, and what is loaded from it runs on the device.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
-/* ceilings.c: what no kernel goes beyond, measured in the same run: the rate of matrix products in registers (mma.sync) and,
- * where the device has them, from shared memory (wgmma); and the bandwidth of copies inside the device.
+/* ceilings.c: measures what no kernel can exceed: the rate of matrix products from registers (mma.sync) and, if the
+ * device has them, from shared memory (wgmma); and the bandwidth of copies within the device.
  *
- * The rates are of kernels that do nothing else: every warp, or warpgroup, multiplies the same fragments of numbers that
- * were drawn at random again and again, with as many sums of its own as hide the latency. FLOPs: 2 a multiplication.
+ * The kernels for the rates do nothing else. Every warp, or warpgroup, multiplies the same random fragments again and
+ * again, with as many sums of its own as it takes to hide the latency. A multiplication counts as 2 FLOPs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static void mma_text(text *t) {
            "    out[blockIdx.x * %d + threadIdx.x] = sum;\n}\n", MMA_SUMS, THREADS);
 }
 
-/* A warpgroup's 64 x 256 sums: A of 64 x 64 and B of 256 x 64 numbers in shared memory, rows of 128 bytes with the 128-byte
- * swizzle, so that a step of 16 along k is 32 bytes further. */
+/* A warpgroup's 64 x 256 sums: A of 64 x 64 and B of 256 x 64 numbers in shared memory, rows of 128 bytes with the
+ * 128-byte swizzle, so that a step of 16 along k is 32 bytes further. */
 static void wgmma_text(text *t) {
     put(t, "#define GPU_CHECK 1\n%s", drawn_text);
     put(t, "extern \"C\" __global__ void __launch_bounds__(%d) gc_wgmma(float *out, int times) {\n", THREADS);

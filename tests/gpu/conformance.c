@@ -1,10 +1,13 @@
-/* conformance.c: what the runtime relies on in the CUDA driver, asked question by question.
+/* conformance.c: asks the CUDA driver, question by question, for what the runtime relies on.
  *
- * The same questions go to the driver that stands in, in `make check`, and to the real one in gpu-check: what a question
- * expects is what CUDA's documentation says, and a stand-in that answers otherwise is wrong, however well tests run on it.
- * All goes through the runtime's table of symbols. Kernels are those of codegen/kernels/support.h.
+ * The same questions go to the driver that stands in, in `make check`, and to the real one in gpu-check. What a
+ * question expects is what CUDA's documentation says. So a stand-in that answers otherwise is wrong, however well
+ * tests run on it. All calls go through the runtime's table of functions. The kernels are those of
+ * codegen/kernels/support.h.
  *
- * Requires: an open driver (gpu_open). Gives: gpu.h. Cost: some hundred calls; memory of a few MiB.
+ * Requires: an open driver (gpu_open).
+ * Gives:    gpu.h.
+ * Cost:     some hundred calls; a few MiB of memory.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -159,7 +162,8 @@ static bool pointers(asked *q) {
     return true;
 }
 
-/* Host memory that the device sees: a kernel says in it that it has begun, which the host reads while the stream goes on. */
+/* Host memory that the device sees: a kernel says in it that it has begun, which the host reads while the stream goes
+ * on. */
 static bool marked(asked *q, volatile unsigned *host) {
     cu_ptr seen = 0;
     unsigned type = 0;

@@ -1,7 +1,10 @@
-/* conformance_nccl.c: what the runtime relies on in NCCL, asked with one rank, which sends to itself: the same questions of the
- * library that stands in and of the real one. As conformance.c; the communicator does not block, as the runtime has it.
+/* conformance_nccl.c: asks NCCL for what the runtime relies on, with one rank that sends to itself. The same
+ * questions go to the library that stands in and to the real one, as in conformance.c. The communicator does not
+ * block, as in the runtime.
  *
- * Requires: an open driver (gpu_open). Gives: gpu.h. Cost: a communicator, some MiB of NCCL's memory.
+ * Requires: an open driver (gpu_open).
+ * Gives:    gpu.h.
+ * Cost:     a communicator, and some MiB of NCCL's memory.
  */
 #include <stdio.h>
 #include <stdlib.h>

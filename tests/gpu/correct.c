@@ -1,8 +1,9 @@
-/* correct.c: what the device computes, against the definition of attention in float64.
+/* correct.c: compares what the device computes with the definition of attention in float64.
  *
- * Each plan runs with all its ranks on the devices there are, stream by stream and as a graph, each twice: all four have the
- * same bits, and the judge of runtime/judge/reference.h is asked once. Examples are made small by their lengths and masks, and
- * random programs are those of tests/oracle, with head_dims of the kernels.
+ * Each plan runs with all its ranks on the devices of the machine, twice stream by stream and twice as a graph. All
+ * four runs must give the same bits, and one of them is judged (runtime/judge/reference.h). Examples are made small
+ * by other lengths and other arguments of their masks. Random programs are those of tests/oracle, with a head_dim
+ * that has kernels.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/libraries/nccl.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/oracle/random_program.h"
 #include "tests/gpu/gpu.h"
@@ -31,7 +33,8 @@ static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed
     return true;
 }
 
-/* A pass twice in a session; the first result is kept in `first` if it is that session's task, else it must be `first`. */
+/* A pass twice in a session; the first result is kept in `first` if it is that session's task, else it must be
+ * `first`. */
 static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *first, fcp_packed *again, bool keep,
                      bool same, char why[GPU_WHY]) {
     fcp_shape shape;
@@ -135,8 +138,8 @@ static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_st
 /* --- examples ----------------------------------------------------------------------------------------------------- */
 
 #define UNORDERED "plan.deterministic=false"
-/* Every example, and some again where the backward pass may add as it comes: its lengths, what its mask needs for them, and its ranks.
- * Lengths NULL: its own. */
+/* Every example, and some again where the backward pass may add as it comes: its lengths, what its mask needs for
+ * them, and its ranks. Lengths NULL: its own. */
 static const struct {
     const char *file, *lengths;
     const char *defines[9];

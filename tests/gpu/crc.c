@@ -1,5 +1,6 @@
-/* crc.c: CRC-32C for a program that is linked without ISA-L, of which Debian has no static library: the same function by a
- * table of 256 words. Known answer: main.c asks for it. */
+/* crc.c: CRC-32C by a table of 256 words. gpu-check uses it in the place of ISA-L, of which Debian has no static
+ * library. main.c compares it with a known answer.
+ */
 #include <stdint.h>
 
 unsigned int crc32_iscsi(unsigned char *bytes, int size, unsigned int crc);

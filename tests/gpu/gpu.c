@@ -1,4 +1,4 @@
-/* gpu.c: see gpu.h: the driver as steps use it, plans of texts, rows and facts. */
+/* gpu.c: the driver as steps use it, plans of texts, rows and facts: see gpu.h. */
 #define _GNU_SOURCE
 #include "tests/gpu/gpu.h"
 
@@ -110,7 +110,7 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err) {
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
 fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *defines, size_t count, char why[GPU_WHY]) {
-    fcpc_options options = {.defines = defines, .define_count = count};
+    fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = count};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;

@@ -1,8 +1,10 @@
-/* gpu.h: inside gpu-check: what its steps see of the machine, how they write down what they find, and what they call of
- * each other.
+/* gpu.h: inside gpu-check: what its steps know of the machine, how they record what they find, and what its files
+ * call of each other.
  *
- * A step runs in a process of its own, which opens the driver, so that an error that ends a context, a crash or a hang is
- * that step's alone. All is written to a journal as it is found, and read back when the program is run again. */
+ * Each step runs in a process of its own, which opens the driver. So an error that ends a context, a crash, or a hang
+ * affects this step alone. Everything is written to a journal as soon as it is found, and is read back when the
+ * program is run again.
+ */
 #ifndef GPU_CHECK_H
 #define GPU_CHECK_H
 #include "runtime/libraries/cuda_driver.h"
@@ -10,25 +12,27 @@
 #include "runtime/exec/tensors.h"
 #include "tests/machines/standin/standin.h"
 
-/* --- journal.c: lines "kind <tab> name <tab> rest", each on disk before the next is written ------------------------- */
+/* --- journal.c: lines "kind <tab> name <tab> rest"; each is on disk before the next is written ---------------------- */
 typedef struct journal journal;
-/* Opens the file, with what it holds if its key is this one; else, or with `again`, it begins anew. NULL: *why says it. */
+/* Opens the file. Its contents are kept if they were written under the same key; otherwise, or with `again`, it
+ * begins from the start. NULL: `why` says why. */
 journal *journal_open(const char *path, const char *key, bool again, char why[300]);
 void journal_close(journal *j);
-void journal_reload(journal *j); /* what other processes wrote */
-/* The rest is printed; tabs and newlines in it become spaces but where `fields` are put between. */
+void journal_reload(journal *j); /* reads what other processes have written */
+/* Adds a line. Newlines in `rest` become spaces, tabs divide it into fields. False: it could not be written. */
 bool journal_add(journal *j, const char *kind, const char *name, const char *rest);
-/* The rest of the last such line; false: there is none. NULL rest: whether there is one. */
+/* Finds the rest of the last line of that kind and name. False: there is none. With rest NULL it only says whether
+ * there is one. */
 bool journal_find(const journal *j, const char *kind, const char *name, char *rest, size_t size);
 unsigned journal_count(const journal *j, const char *kind, const char *name);
-/* The next line of a kind from *at on (0 at first); false: no more. */
+/* Gives the next line of a kind; *at is 0 at first. False: there are no more. */
 bool journal_next(const journal *j, size_t *at, const char *kind, char *name, size_t name_size, char *rest, size_t size);
 
 /* --- the machine ---------------------------------------------------------------------------------------------------- */
-enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY: what each of four ranks says has room in it */
+enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four ranks says */
 
-/* Symbols beyond the runtime's table; NULL where the driver has them not. Before CUDA 12.8 there is cuEventElapsedTime alone,
- * which is as its successor. */
+/* Functions of the driver that the runtime does not use; NULL if the driver lacks one. Before CUDA 12.8 there is only
+ * cuEventElapsedTime, which does the same as its successor. */
 typedef struct gpu_node_ *gpu_node;
 #define GPU_SYMBOLS(X)                                                                                                 \
     X(cuEventElapsedTime_v2, cu_result (*elapsed)(float *, cu_event, cu_event))                                        \
@@ -39,7 +43,7 @@ typedef struct gpu_symbols {
 #undef X
 } gpu_symbols;
 
-/* What the first process finds out and the others know. */
+/* The machine, as the first process finds it; the processes of the steps inherit it. */
 typedef struct gpu_machine {
     char driver[300], name[64], host[80], cpu[80];
     int driver_version, devices, major, minor, multiprocessors, shared;
@@ -51,29 +55,29 @@ typedef struct gpu {
     const char *folder, *python, *inject; /* python NULL: python3; inject: --inject's text, or NULL */
     journal *journal, *peers;
     gpu_machine machine;
-    double deadline;  /* on the clock of fcp_clock: nothing is begun after it */
+    double deadline;  /* on the clock of fcp_clock; no step begins after it */
     const char *step;
     const struct gpu_step *steps;
     unsigned step_count;
-    bool quiet, small, older; /* small: of plans, what fibers do in a moment; older: kernels on mma.sync */
-    /* in a step's process */
+    bool quiet, small, older; /* small: only plans that fibers do in a moment; older: the kernels for mma.sync */
+    /* in the process of a step */
     fcp_cuda *cuda;
     gpu_symbols more;
-    standin *control; /* of the driver that stands in; else NULL */
+    standin *control; /* if the driver is one that stands in; else NULL */
     cu_context context;
     cu_stream stream;
 } gpu;
 
-/* Opens the driver alone, its device 0 and a stream as well. */
+/* gpu_open_driver opens the driver alone; gpu_open also device 0 and a stream. */
 fcp_code gpu_open_driver(gpu *g, fcp_error *err);
 fcp_code gpu_open(gpu *g, fcp_error *err);
 void gpu_close(gpu *g);
-/* The machine as the driver tells it. */
+/* Asks the driver about the machine. */
 fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err);
-/* A plan of a text or, where that is NULL, of a file; NULL: *why says it. */
+/* Compiles a text, or if that is NULL the file at `path`. NULL: `why` says why not. */
 fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *defines, size_t count, char why[GPU_WHY]);
 double gpu_left(const gpu *g); /* seconds until the deadline */
-bool gpu_injected(const gpu *g, const char *what, const char *name); /* --inject is what:name */
+bool gpu_injected(const gpu *g, const char *what, const char *name); /* was --inject what:name given? */
 
 /* --- what a step returns, and rows ---------------------------------------------------------------------------------- */
 typedef enum gpu_result { GPU_OK, GPU_FAILED, GPU_SKIPPED, GPU_LATER } gpu_result;
@@ -81,36 +85,36 @@ extern const char *const gpu_result_names[4];
 typedef struct gpu_step {
     const char *name, *what;
     gpu_result (*run)(gpu *g, char why[GPU_WHY]); /* why: what was done, or what went wrong */
-    unsigned least, most;                         /* seconds: not begun with less left, ended after */
-    bool all;                                     /* sees all devices; else the first one alone */
+    unsigned least, most; /* seconds: it is not begun with less than `least` left, and is ended after `most` */
+    bool all;                                     /* it sees all devices; otherwise only the first */
 } gpu_step;
 
 #define GPU_NONE (-1.0)
 typedef struct gpu_row {
-    const char *name, *unit, *against; /* against: what the ratio is to; "" */
+    const char *name, *unit, *against; /* against: what it is compared with; "" for nothing */
     double value, ratio;               /* ratio: GPU_NONE if none */
-    double goal, first;                /* of the ratio, or of the value if `most`; GPU_NONE if none */
-    bool most;                         /* the value is to be no more than the goal */
-    double ceiling;                    /* part of its ceiling; GPU_NONE */
+    double goal, first;                /* for the ratio, or for the value if `most`; GPU_NONE if none */
+    bool most;                         /* the value must not be more than the goal */
+    double ceiling;                    /* the part of its ceiling that it reaches; GPU_NONE if none */
     const char *note;
-    /* where the ratio is not known yet: it is that fact over `own`, once there is such a fact */
+    /* If the ratio is not known yet: once there is the fact with this name, the ratio is that fact divided by `own`. */
     const char *fact;
     double own;
 } gpu_row;
-/* A row of a figure alone. */
+/* A row that is a figure and nothing else. */
 static inline gpu_row gpu_row_of(const char *name, double value, const char *unit, const char *note) {
     return (gpu_row){.name = name, .unit = unit, .against = "", .value = value, .ratio = GPU_NONE, .goal = GPU_NONE,
                      .first = GPU_NONE, .ceiling = GPU_NONE, .note = note, .fact = NULL, .own = 0};
 }
-/* Writes a row down, prints it, and draws the table anew. */
+/* Records a row, prints it, and draws the table again. */
 void gpu_row_put(gpu *g, const gpu_row *row);
 bool gpu_row_done(const gpu *g, const char *name);
-/* Figures that other steps need. */
 /* Whether a figure meets its goal: "met", "first step", "MISSED", "not known"; first GPU_NONE: there is none. */
 const char *gpu_verdict(const gpu *g, double judged, bool most, double goal, double first);
+/* Facts: figures that other steps need. */
 void gpu_fact_put(gpu *g, const char *name, double value);
 double gpu_fact(const gpu *g, const char *name); /* GPU_NONE: not known */
-/* report.c: GPU.md in the folder, whole, beside its place and renamed. */
+/* report.c: writes GPU.md into the folder, under a temporary name that is then renamed. */
 bool gpu_report(const gpu *g);
 
 /* --- the steps ------------------------------------------------------------------------------------------------------ */
@@ -134,38 +138,39 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]);
 gpu_result step_kernels(gpu *g, char why[GPU_WHY]);
 
 /* --- conformance.c: what is asked of the driver, one question after the other ---------------------------------------- */
-/* Asks all; `tell` hears each question's name and answer (NULL: as it must be; else what was found instead; a skipped one
- * begins with "skipped"). Returns how many answers were not as they must be. */
+/* Asks all questions. `tell` is called with each question's name and answer: NULL if the driver did as it must; else
+ * what it did instead, or a text that begins with "skipped". Returns how many answers were wrong. */
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
-/* What was found instead, into the answer of the question at hand: false. */
+/* Writes what was found instead into the answer to a question. Returns false. */
 enum { GPU_ANSWER = 300 };
 bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* conformance_nccl.c: the same of NCCL, where it is. */
+/* conformance_nccl.c: the same for NCCL, if it is installed. */
 unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
 
 /* --- correct.c ------------------------------------------------------------------------------------------------------ */
-/* Runs a plan, its tensors drawn from `seed`: each pass twice, with and without a graph, all with the same bits, and judges the
- * rows of this process's ranks. `start`, where it is not NULL: over NCCL, as that rank; its id is made where there is none, and
- * its id_file has the number of the session put after it. What the ranks gave is in *out, which begins as zeros and is for
- * fcp_packed_free whatever is returned. */
+/* Runs a plan on tensors drawn from `seed`. Each pass runs twice as a graph and twice without; all must give the same
+ * bits, and the rows of this process's ranks are judged. If `start` is not NULL the plan runs over NCCL as that rank:
+ * an id is made if it has none, and the number of the session is put behind its id_file. *out must begin as zeros; it
+ * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
 bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out, char why[GPU_WHY]);
-/* Calls `each` with every plan that correctness is judged on; stops when it returns false. */
+/* Call `each` with every plan on which correctness is judged, until it returns false. */
 bool gpu_correct_examples(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                           char why[GPU_WHY]);
 bool gpu_correct_random(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                         char why[GPU_WHY]);
-/* ranks.c: a plan over NCCL by several processes, where NCCL lets them; *why says in any case how many there were and why. */
+/* ranks.c: runs a plan over NCCL in several processes, if NCCL allows it. `why` says in any case how many there were,
+ * and why. */
 gpu_result gpu_ranks(gpu *g, int nccl_version, char why[GPU_WHY]);
-/* One of them: "RANK RANKS DEVICE"; exit status. */
+/* One of those processes; `which` is "RANK RANKS DEVICE". Returns its exit status. */
 int gpu_rank(gpu *g, const char *which);
 void gpu_measured_ranks(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* Calls `each` with the text of every program that is measured. */
 void gpu_measured(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_speed.c */
-/* ceilings.c: the source of the kernel that only multiplies; malloc'd. */
+/* ceilings.c: the source of a kernel that does nothing but multiply; malloc'd. */
 char *gpu_ceiling_text(bool wgmma);
 void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_runtime.c */
 void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* pointers.c */
-/* prepare.c: makes kernels beforehand, for devices of these capabilities ("8.0 9.0"); exit status. */
+/* prepare.c: compiles kernels in advance, for devices of these capabilities ("8.0 9.0"). Returns an exit status. */
 int gpu_prepare(gpu *g, const char *capabilities);
 
 /* --- measure.c: a plan on device pointers ----------------------------------------------------------------------------- */
@@ -174,27 +179,27 @@ typedef struct measured {
     fcp_plan *plan;
     fcp_session *session;
     fcp_shape shape;
-    fcp_tensors *tensors; /* per rank */
+    fcp_tensors *tensors; /* one a rank */
     cu_ptr *memory;
-    cu_graph_exec graphs[FCP_PASSES]; /* of the pass between home blocks, without the reshuffle */
+    cu_graph_exec graphs[FCP_PASSES]; /* the pass from home blocks to home blocks, without the reshuffle */
     size_t nodes[FCP_PASSES];
-    double recapture[FCP_PASSES];     /* seconds that the last capturing and instantiating took */
-    double flops[FCP_PASSES];         /* of the mask's pairs, all heads */
+    double recapture[FCP_PASSES];     /* seconds that capturing and instantiating took last */
+    double flops[FCP_PASSES];         /* for the pairs of the mask, all heads */
     bool filled;
 } measured;
-/* Plans a text, makes a session, tensors of drawn numbers on the device, and runs every pass once. */
+/* Compiles a text, makes a session and random tensors on the device, and runs every pass once. */
 bool measured_open(gpu *g, const char *text, bool tensors, measured *out, char why[GPU_WHY]);
 void measured_close(measured *m);
-/* The pass as a graph, anew. */
+/* Captures the pass as a graph again. */
 bool measured_capture(measured *m, fcp_pass pass, char why[GPU_WHY]);
-/* Median milliseconds of the pass between home blocks: its kernels and copies, in a graph; or of a whole run, as a caller
- * sees it. *out_spread: (largest - least) / median. */
+/* Median milliseconds: measured_pass of the pass from home blocks to home blocks as a graph, that is its kernels and
+ * copies; measured_run of a whole run, as a caller sees it. *out_spread: (largest - smallest) / median. */
 bool measured_pass(measured *m, fcp_pass pass, double *out_ms, double *out_spread, char why[GPU_WHY]);
 bool measured_run(measured *m, fcp_pass pass, double *out_ms, double *out_spread, char why[GPU_WHY]);
-/* The same of anything that is put into g->stream. */
+/* The same for anything that `put` puts into g->stream. */
 bool gpu_time(gpu *g, bool (*put)(gpu *g, void *context, char why[GPU_WHY]), void *context, double *out_ms, double *out_spread,
               char why[GPU_WHY]);
-/* *why: what was done, and what the driver said. */
+/* Did the call succeed? If not, `why` says what was done and what the driver said. */
 bool gpu_ok(const gpu *g, cu_result result, char why[GPU_WHY], const char *what);
-double gpu_median(double *values, unsigned count); /* puts them in order */
+double gpu_median(double *values, unsigned count); /* sorts them */
 #endif

@@ -1,5 +1,7 @@
-/* journal.c: see gpu.h. A line is written by one call, at the end of the file, and is on disk when that returns; a line
- * that was cut short (the machine went away) is dropped when the file is opened. Cost: a search reads the whole text. */
+/* journal.c: the journal of gpu.h. A line is written to the end of the file by one call and is on disk when that
+ * returns. If the machine went away while a line was written, its beginning is dropped when the file is opened again.
+ * Cost: a search reads the whole text.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

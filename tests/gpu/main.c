@@ -1,11 +1,12 @@
-/* main.c: gpu-check: tests what runs on the GPUs of this machine, and measures it.
+/* main.c: gpu-check: tests everything that runs on the GPUs of this machine, and measures it.
  *
- * Steps run one after the other, each in a process of its own, in an order for machines that are there for minutes only. What
- * they find is on disk at once: FOLDER/state, and FOLDER/GPU.md drawn from it. Run again, it goes on where it stopped; with
- * another binary, device or driver it begins anew. A step that ended its process twice is not tried a third time.
+ * Steps run one after the other, each in a process of its own, in an order that suits machines which are available for
+ * a few minutes only. What a step finds is written to FOLDER/state at once, and FOLDER/GPU.md is drawn from that. Run
+ * again, the program goes on where it stopped; with another binary, device or driver it begins from the start. A step
+ * that has ended its process twice is not tried a third time.
  *
- * Exit: 0: everything was done and is right; 1: something is wrong; 2: usage; 3: nothing could be checked: no driver, no
- * device; 4: the time was up, run it again for what is left.
+ * Exit status: 0: everything was done and is right; 1: something is wrong; 2: usage; 3: there is no driver or no
+ * device, and nothing was checked; 4: the time was up, run it again for what is left.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,9 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <openssl/evp.h>
-
 #include "runtime/base/clock.h"
+#include "runtime/base/sha256.h"
 #include "runtime/plan/file.h"
 #include "tests/gpu/gpu.h"
 
@@ -49,7 +49,7 @@ static const gpu_step steps[] = {
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
-/* What a step's process tells the one that waits for it. */
+/* What the process of a step tells the process that waits for it. */
 typedef struct answer {
     gpu_result result;
     bool given;
@@ -103,7 +103,7 @@ static bool parse(int argc, char **argv, arguments *a) {
 
 /* --- processes ---------------------------------------------------------------------------------------------------- */
 
-/* The first device alone, of those that the environment lets be seen. */
+/* Hides all devices but the first of those that the environment lets us see. */
 static void hide_others(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     char first[80] = "0";
@@ -111,7 +111,7 @@ static void hide_others(void) {
     setenv("CUDA_VISIBLE_DEVICES", first, 1);
 }
 
-/* A step, or only a look at the machine, in a process that opens the driver. */
+/* Runs a step, or only looks at the machine. This is the process that opens the driver. */
 static void child(gpu *g, const gpu_step *step, answer *out) {
     fcp_error err = {.message = ""};
     setpgid(0, 0);
@@ -142,7 +142,7 @@ static void child(gpu *g, const gpu_step *step, answer *out) {
     _exit(0);
 }
 
-/* Waits for it until it has had its time; how it ended is in *out. */
+/* Waits for the process until its time is up. *out says how it ended. */
 static void run_child(gpu *g, const gpu_step *step, double most, answer *out) {
     memset(out, 0, sizeof *out);
     fflush(stdout);
@@ -172,7 +172,7 @@ static void run_child(gpu *g, const gpu_step *step, double most, answer *out) {
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* What is known of a step: its result, or false. */
+/* Finds the result of a step in the journal. False: it has none yet. */
 static bool known(const gpu *g, const char *name, char result[40]) {
     char rest[600];
     if (!journal_find(g->journal, "end", name, rest, sizeof rest)) return false;
@@ -203,21 +203,13 @@ static void run_step(gpu *g, const gpu_step *step, answer *out) {
     fflush(stdout);
 }
 
-/* SHA-256 of this program's file: other kernels or other questions are another run. */
+/* Half of the SHA-256 of this program's file, in hexadecimal. Another build may have other kernels or ask other
+ * questions, so what an older one found is not taken over.
+ */
 static bool hash_self(char out[33]) {
-    FILE *f = fopen("/proc/self/exe", "rbe");
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    static char chunk[1 << 16];
-    unsigned char digest[32];
-    bool good = f && md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
-    for (size_t got = 1; good && got;) {
-        got = fread(chunk, 1, sizeof chunk, f);
-        good = EVP_DigestUpdate(md, chunk, got) == 1;
-    }
-    good = good && EVP_DigestFinal_ex(md, digest, NULL) == 1;
+    unsigned char digest[FCP_SHA256_BYTES];
+    bool good = fcp_sha256_file("/proc/self/exe", digest) == 0;
     for (int i = 0; good && i < 16; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    EVP_MD_CTX_free(md);
-    if (f) fclose(f);
     return good;
 }
 

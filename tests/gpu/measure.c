@@ -1,8 +1,9 @@
-/* measure.c: how long things take on the device, by its own events: see gpu.h.
+/* measure.c: measures how long things take on the device, by the device's own events: see gpu.h.
  *
- * What is timed is warm: it has run before, and was timed once to say how often it will be. Each repetition has an event
- * before and one after it in the stream, and the median is the figure. The second-level cache is left as the repetition
- * before leaves it, for peers as for us. Inputs are numbers drawn at random: zeros would run faster than data.
+ * What is timed is warm: it has run before, and was timed once to decide how often it is repeated. Each repetition
+ * has an event before and behind it in the stream, and the median is the figure. The second-level cache stays as the
+ * repetition before leaves it, for the peers as for us. Inputs are random numbers, because zeros would run faster
+ * than data.
  */
 #include <stdio.h>
 #include <stdlib.h>

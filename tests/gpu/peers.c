@@ -1,5 +1,6 @@
-/* peers.c: runs peers.py and keeps what it measured, frozen: in a journal of its own, whose key is the device and its driver,
- * so that a new build of ours does not measure peers again. */
+/* peers.c: runs peers.py and keeps what it measured. The figures go to a journal of their own, whose key is the
+ * device and its driver, so that a new build of ours does not measure the peers again.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
-/* pointers.c: passes on device pointers and a caller's stream, as a training loop has them: the same bits as on host arrays,
- * of which correct.c has shown that they are right. */
+/* pointers.c: runs passes on device pointers and a caller's stream, as a training loop does. They must give the same
+ * bits as on host arrays, which correct.c has shown to be right.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/gpu/gpu.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 700, RUNS = 3 };

@@ -1,8 +1,10 @@
-/* prepare.c: kernels made beforehand, on a machine with NVRTC and without a GPU.
+/* prepare.c: compiles kernels in advance, on a machine with NVRTC and without a GPU.
  *
- * Sessions of all plans that will run are made on the driver that stands in, for devices of each capability asked for: so the
- * very sources, options and architectures that sessions there will ask for are compiled, and kept by tests/gpu/carried.c.
- * Requires: FCP_CUDA_DRIVER the stand-in, FCP_NVRTC the carried one, GPU_KERNELS_WRITE set: as the Makefile has it.
+ * It makes sessions of all plans that will run, on the driver that stands in, for devices of each capability asked
+ * for. So exactly the sources, options and architectures that the sessions on the GPU machine will ask for are
+ * compiled, and carried.c keeps them.
+ * Requires: FCP_CUDA_DRIVER names the stand-in, FCP_NVRTC the carried library, and GPU_KERNELS_WRITE is set, as in
+ * the Makefile.
  */
 #include <stdio.h>
 #include <stdlib.h>

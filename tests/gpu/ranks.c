@@ -1,15 +1,20 @@
-/* ranks.c: a plan over NCCL by several processes, each a rank of it.
+/* ranks.c: runs a plan over NCCL in several processes, a rank each.
  *
- * Where each rank can have a device of its own, it has; else, where NCCL is 2.30 or later, all of them share the first one, by
- * NCCL's own switch, NCCL_MULTI_RANK_GPU_ENABLE=1; else there are none, and what a single rank sends to itself is all that was
- * tried. The plan first runs in this process on transport local. Each rank is this program again, started with exec, so that it
- * has nothing of a driver that was opened before; it judges its own rows against float64, and compares them with local's. What
- * it prints goes to a file; its last line that begins with a mark says how far it is, or what went wrong. Once one was wrong
- * the others have a moment to end, and are ended; as are all that do not end. Where something is to go wrong in a test of
- * this, that moment begins once it has; and of a rank that is to stop the time is up once it has stopped.
+ * If every rank can have a device of its own, it has. Else, with NCCL 2.30 or later, all share the first device,
+ * which NCCL allows if NCCL_MULTI_RANK_GPU_ENABLE=1 is set. Else there are no such processes, and only a single rank,
+ * which sends to itself, is tried.
  *
- * Requires: an open driver (gpu_open), NCCL. Gives: gpu.h. Files: FOLDER/nccl, removed again where all was right.
- * Cost: the plan five times, and a driver and an NCCL for each rank.
+ * The plan first runs in this process with transport local. Each rank is this program again, started with exec, so
+ * that it inherits nothing of an open driver. It judges its own rows against float64 and compares them with local's.
+ * Its output goes to a file, in which the last line with a certain mark says how far it is or what went wrong. When
+ * one rank is wrong, the others have a moment to end, and are then killed; so are ranks that do not end in time. If a
+ * test lets a rank go wrong, that moment begins when it has; if it lets a rank stop, the time is up as soon as the
+ * rank has stopped.
+ *
+ * Requires: an open driver (gpu_open), NCCL.
+ * Gives:    gpu.h.
+ * Files:    FOLDER/nccl, which is removed if all was right.
+ * Cost:     the plan five times; a driver and an NCCL for each rank.
  */
 #define _GNU_SOURCE
 #include <errno.h>

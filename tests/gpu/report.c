@@ -1,4 +1,4 @@
-/* report.c: the table as a page, from the journals alone: written whole beside its place, and renamed. */
+/* report.c: draws the table as a page, from the journals alone. It is written under a temporary name and renamed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 #include "tests/gpu/gpu.h"
 
-/* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own milliseconds, goal,
- * first. */
+/* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own
+ * milliseconds, goal, first. */
 enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
 
 /* Fields between tabs, in place; missing ones are "". */

@@ -1,5 +1,6 @@
-/* rows_runtime.c: what the runtime itself takes: launching and capturing a pass, compiling kernels, memory; and what kernels
- * use of the device, as its driver says. */
+/* rows_runtime.c: measures what the runtime itself takes: launching and capturing a pass, compiling kernels, memory;
+ * and reports what kernels take of the device, as its driver says.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-/* rows_speed.c: how fast attention is, beside peers that were measured on the same device.
+/* rows_speed.c: measures how fast attention is, beside peers that were measured on the same device.
  *
- * A figure is the median of the pass between home blocks, as one graph: its kernels, and the copies between ranks where there
- * are several. The note says what a caller's whole run takes, which copies its tensors to home blocks and back. Operations
- * are those of the mask's pairs, counted exactly: 4 (forward) or 10 (backward) * head_dim a pair and head, for peers alike.
+ * A figure is the median of the pass from home blocks to home blocks, as one graph: its kernels, and the copies
+ * between ranks if there are several. The note says what a caller's whole run takes, which also copies the caller's
+ * tensors to home blocks and back. Operations are counted exactly, from the pairs of the mask: 4 * head_dim (forward)
+ * or 10 * head_dim (backward) for each pair and head, for the peers too.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -45,7 +45,31 @@ only libfcpc.a fcpc_ -g
 export PKG_CONFIG_PATH="$work/usr/lib/pkgconfig"
 cp examples/train_loop.c "$work/loop.c"
 printf '#include <fcp.h>\nint main(void) { return fcp_code_exit(FCP_OK); }\n' > "$work/only.c"
-printf '#include <fcpc.h>\nint main() { return fcp_code_exit(FCP_OK); }\n' > "$work/plus.cc"
+cat > "$work/plus.cc" << 'EOF'
+#include <fcpc.h>
+#include <cstdlib>
+#include <cstring>
+int main() {
+    fcpc_options options = FCPC_OPTIONS_INIT;
+    fcpc_batch batch = FCPC_BATCH_INIT;
+    fcpc_show_options show = FCPC_SHOW_OPTIONS_INIT;
+    fcpc_question question = FCPC_QUESTION_INIT;
+    fcpc_program *program = nullptr;
+    fcp_plan *plan = nullptr;
+    const char text[] = "batch { lengths = [300] }; plan { mask = causal; block = 128 }";
+    char *drawn = nullptr, *summary = nullptr, *why = nullptr;
+    const bool good = !std::strcmp(fcpc_version(), FCPC_VERSION) &&
+        fcpc_parse_text("a", text, sizeof text - 1, &options, nullptr, &program) == FCP_OK &&
+        fcpc_plan_batch(program, &batch, nullptr, nullptr, nullptr, &plan) == FCP_OK &&
+        fcpc_show_svg(plan, &show, &drawn, nullptr) == FCP_OK && std::strstr(drawn, "</svg>") &&
+        fcpc_summary_json(plan, nullptr, &summary, nullptr) == FCP_OK && std::strstr(summary, "\"tokens\": 300") &&
+        fcpc_explain_text("a", text, sizeof text - 1, &options, &question, nullptr, &why) == FCP_OK;
+    std::free(drawn), std::free(summary), std::free(why);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    return good ? 0 : 1;
+}
+EOF
 cd "$work" || exit 1
 # shellcheck disable=SC2046
 {
@@ -56,7 +80,8 @@ cd "$work" || exit 1
     check "run, static" ./loop-static
     check "the runtime alone" cc -Wall -Werror -o only only.c $(pkg-config --cflags --libs fcp)
     if command -v c++ > /dev/null; then
-        check "headers in C++" c++ -Wall -fsyntax-only $(pkg-config --cflags fcpc) plus.cc
+        check "headers in C++" c++ -Wall -Wextra -Wno-missing-field-initializers -Werror -o plus plus.cc $(pkg-config --cflags --libs fcpc)
+        check "and the functions, called from there" env LD_LIBRARY_PATH="$work/usr/lib" ./plus
     else
         echo "skipped: headers in C++: there is no c++"
     fi

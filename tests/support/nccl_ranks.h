@@ -3,7 +3,7 @@
 #define NCCL_RANKS_H
 #include "runtime/cuda/parts.h"
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/gpu_plan.h"
 #include "tests/support/processes.h"
 

@@ -74,7 +74,7 @@ static fcp_plan *tables_plan(tables *t) {
 static inline fcp_code judge(tables *t, fcp_error *err) {
     fcp_plan *plan = tables_plan(t);
     fcp_code code = fcp_plan_check(plan, err);
-    return code ? code : fcp_plan_verify(plan, NULL, err);
+    return code ? code : fcp_plan_verify(plan, NULL, NULL, err);
 }
 
 static fcp_instr *stream_instrs(const tables *t, int pass, uint32_t rank, int queue, uint32_t *count) {

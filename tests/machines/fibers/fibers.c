@@ -1,9 +1,9 @@
-/* fibers.c: the backend of the machine of fibers.
+/* fibers.c: the backends of the machine of fibers (fibers.h).
  *
- * Requires: a plan whose head_dim, dtype and score one of the builds in tests/machines/fibers has (FIBER_KERNELS in the Makefile).
- * Method:   memory, reductions, delta and output types are the host backend's, of which a device is opened along; ATTEND
- *           becomes work lists and launches, as on a device. The grid is drawn from the launch, smaller than its work, so
- *           that blocks take several items.
+ * Requires: a plan for whose head_dim, dtype and score there is a build (FIBER_KERNELS in the Makefile).
+ * Method:   memory, reductions, delta and output types are those of the host backend, of which it opens a device. An
+ *           ATTEND becomes work lists and launches, as on a real device. The grid is drawn anew for each launch and
+ *           is smaller than its work, so that blocks do several items.
  */
 #include "tests/machines/fibers/fibers.h"
 
@@ -142,7 +142,7 @@ static void fibers_close(fcp_device *device) {
         free(f->workers[i].owners);
         free(f->workers[i].locks);
     }
-    fcp_device_close(f->host);
+    if (f->host) fcp_backend_host.close(f->host);
     free(f->sequences);
     free(f->arrays);
     free(f->bands);
@@ -173,7 +173,7 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
         w->machine = machine_new();
         if (!fibers_mask_open(&w->mask, plan) || !w->machine) code = FCP_E_NO_MEMORY;
     }
-    if (code == FCP_OK) code = fcp_device_open(&fcp_backend_host, plan, workers, &f->host, err);
+    if (code == FCP_OK) code = fcp_backend_host.open(plan, workers, &f->host, err);
     else fcp_fail(err, code, "out of memory for %u workers", workers);
     if (code != FCP_OK) {
         fibers_close(&f->base);
@@ -289,8 +289,8 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
     return add_range(ranges, count, w, launch->arena, "the arena", at, launch->arena + a->bytes, false);
 }
 
-/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them, as are dK and dV
- * where items share keys. */
+/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them, as
+ * are dK and dV where items share keys. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
     if (!pieces) return FCP_OK;
@@ -352,8 +352,8 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
                       (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
 
-/* Kernels are right in any order of their rows, though the longest come first: every other launch has the longest last, so that
- * blocks meet items without keys before others. */
+/* Kernels are right in any order of their rows, though the longest come first: every other launch has the longest
+ * last, so that blocks meet items without keys before others. */
 static void turn_round(struct worker *w) {
     fk_row_item *rows = w->work.rows;
     for (uint32_t i = 0; w->launches % 2 == 0 && i < w->work.row_count / 2; i++) {

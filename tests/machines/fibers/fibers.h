@@ -1,36 +1,41 @@
-/* fibers.h: a backend that runs the kernels on the machine of fibers; everything else it does as the host does.
+/* fibers.h: backends that run the kernels on the machine of fibers. Everything that is no kernel they do as the host
+ * backend does.
  *
- * Masks and scores are evaluated by the interpreter, through the same environment that kernels read on a device. */
+ * Masks and scores are evaluated by the interpreter of mask code, from the same environment that kernels read on a
+ * device.
+ */
 #ifndef FIBERS_H
 #define FIBERS_H
 #include "codegen/kernels/abi.h"
 #include "runtime/host/backend.h"
 #include "tests/machines/fibers/machine.h"
 
-/* The backward pass in two kernels; or in one, in order or not, with several blocks at a time, where there is one for the
- * head_dim; or as these two, but with the skeletons for sm_90a where there are any. */
+/* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered; the latter two run
+ * several blocks at a time, and are for head_dim up to 128 only. The last two backends are the same, but with the
+ * skeletons for sm_90a where there are any.
+ */
 extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend, fibers_sm90_backend,
     fibers_unordered_sm90_backend;
 
-/* One build of the skeletons. */
+/* The skeletons, as they were compiled for one head_dim, type, and with or without a score. */
 typedef struct fibers_kernel {
     void (*run)(const void *launch);
     uint32_t threads, shared, parts;
-    bool maps; /* it is given fk_launch_maps */
+    bool maps; /* its parameters are fk_launch_maps */
 } fibers_kernel;
 typedef struct fibers_kernels {
     uint32_t head_dim;
     bool bf16, score;
-    fibers_kernel forward, dkv, dq, ordered, unordered; /* the last two's run: NULL for head_dim 256 */
-    fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run: NULL where head_dim has none */
+    fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for head_dim 256 */
+    fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the head_dim */
     fibers_kernel begin_lse, delta, add, round;
 } fibers_kernels;
 #define FIBERS_JOIN(a, b) a##b
 #define FIBERS_NAME(a, b) FIBERS_JOIN(a, b)
-/* NULL when there is none. */
+/* NULL: there is no such build. */
 const fibers_kernels *fibers_kernels_find(uint32_t head_dim, fcp_dtype dtype, bool score);
 
-/* What the kernels' functions read, of the launch under way in this thread: set by whoever runs one. */
+/* What fk_allow, fk_score and fk_slope read while this thread runs a launch. Who runs the launch sets it. */
 typedef struct fibers_mask {
     const fcp_plan *plan;
     int64_t *scratch;
@@ -38,7 +43,7 @@ typedef struct fibers_mask {
     mc_bands *bands;
     double **reals;       /* tables of reals, as the interpreter wants them */
     mc_env env;
-    fk_sequence sequence; /* that env is of */
+    fk_sequence sequence; /* the sequence for which env was made */
 } fibers_mask;
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan);
 void fibers_mask_close(fibers_mask *mask);

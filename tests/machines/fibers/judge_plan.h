@@ -1,17 +1,20 @@
-/* judge_plan.h: a plan's passes on the machine of fibers, judged by the definition of attention in float64. */
+/* judge_plan.h: runs a plan on the machine of fibers and compares the results with the definition of attention in
+ * float64. */
 #ifndef JUDGE_PLAN_H
 #define JUDGE_PLAN_H
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/host/executor.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plain.h"
 #include "tests/machines/fibers/fibers.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
-/* Runs every pass of a plan on fibers and judges what comes out; with `twice`, again, for the same bits. */
+/* Runs every pass of a plan on fibers and judges the results. With `twice` it runs them again, and the bits must be
+ * the same. */
 static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, bool twice,
                               const char *what) {
     fcp_shape shape;

@@ -1,6 +1,8 @@
-/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim, type, with and without a score.
+/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim and type, with and without a
+ * score.
  *
- * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of what is made here. */
+ * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of the table that this file defines.
+ */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
 #include "tests/machines/fibers/mask_host.h" /* behind the primitives */

@@ -1,7 +1,8 @@
-/* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers: once for each head_dim that has them, type, with
- * and without a score. What is made here is named after the table of kernel.c, which holds it.
+/* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers: once for each head_dim that has them
+ * and each type, with and without a score. Their names are made from that of kernel.c's table, which points to them.
  *
- * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE. */
+ * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE.
+ */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
 #include "tests/machines/fibers/mask_host.h" /* behind the primitives */

@@ -1,11 +1,14 @@
-/* machine.c: the machine's blocks: fibers, their order, where they meet, and how a launch ends.
+/* machine.c: blocks on the machine of fibers: their fibers, the order in which they run, where they meet, and how a
+ * launch ends.
  *
- * Requires: see machine.h. Cost: a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory:
- *           64 KiB of stack, and 20 KiB for pending copies, a thread.
- * Method:   fibers hand over to each other. A thread that waits gives way to the next lane of its warp that can go on; if
- *           there is none, to a warp drawn at random, of any block; if there is none, the launch is stuck. Whoever ends
- *           last in its block hands back to machine_run, which begins the next block, as does a failure, from wherever it
- *           is: fibers hold nothing that must be freed. If nobody can go on, copies that are under way come.
+ * Requires: what machine.h says.
+ * Method:   fibers hand over to each other. A thread that waits gives way to the next lane of its warp that can go
+ *           on; if there is none, to a warp drawn at random, of any block; if there is none, the launch is stuck, and
+ *           copies that are under way come. The last thread of a block that ends hands back to machine_run, which
+ *           begins the next block. So does a failure, from wherever it is, because fibers hold nothing that has to be
+ *           freed.
+ * Cost:     a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory: 64 KiB of
+ *           stack, and 20 KiB for pending copies, a thread.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -44,8 +47,8 @@ _Thread_local thread *machine_self;
 /* --- fibers ------------------------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-/* Saves what a function must keep, changes stacks, restores. A new fiber's stack is made to look as if it had been saved
- * here, with its entry as return address. */
+/* Saves what a function must keep, changes stacks, restores. A new fiber's stack is made to look as if it had been
+ * saved here, with its entry as return address. */
 void machine_switch(void **save, void *restore);
 __asm__(".text\n.globl machine_switch\n.hidden machine_switch\n.type machine_switch, @function\nmachine_switch:\n"
         "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"

@@ -1,12 +1,13 @@
-/* machine_async.c: barriers in shared memory, barriers of some threads, tensor copies, on the machine of fibers.
+/* machine_async.c: barriers in shared memory, barriers for some threads, and tensor copies, on the machine of fibers.
  *
  * Requires: maps of machine_map_encode.
- * Gives:    the primitives of prim_sm90.h for these, and a failure by name for every misuse that machine.h lists.
- * Method:   a tensor copy is a list of rows of 128 bytes that come in a seeded order, from the moment when it is asked for
- *           until a barrier's wait; which of its phases they count for is the one that is under way. Whoever waits for a
- *           phase acquires what all released who arrived up to it, and the copies up to it.
- * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, in which bits 4 to 6 of an address
- *           are exchanged by exclusive or with bits 7 to 9.
+ * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
+ * Method:   a tensor copy is a list of rows of 128 bytes. They come in an order that the seed draws, between the
+ *           moment when the copy is asked for and the wait for its barrier, and count for the phase that is under way
+ *           then. A thread that waits for a phase learns what all knew who arrived up to it, and sees the copies up
+ *           to it.
+ * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, which replaces bits 4 to 6 of
+ *           an address by their exclusive or with bits 7 to 9.
  */
 #include <stdlib.h>
 #include <string.h>

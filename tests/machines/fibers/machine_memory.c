@@ -1,11 +1,12 @@
 /* machine_memory.c: the memory of the machine of fibers, and who may touch it when.
  *
- * Requires: machine_order.c's clocks.
- * Gives:    a failure for every access that nothing orders behind an earlier one with which it conflicts, and for global
- *           memory that the launch does not have or that blocks share.
- * Method:   of each word of shared memory the last write is kept, and the reads since: of one thread; or, once there are
- *           several that nothing orders, a row with a time for each thread; of each 16 bytes those of warps and of products.
- * Cost:     a few comparisons a word; a row is 1.5 KB, for words that many threads read one by one.
+ * Requires: the clocks of machine_order.c.
+ * Gives:    a failure for an access that conflicts with an earlier one and is not ordered behind it; for an access to
+ *           global memory that the launch does not have, or that blocks share.
+ * Method:   for each word of shared memory it keeps the last write and the reads since. The reads are those of one
+ *           thread, or, once several threads have read that nothing orders, a row with a time for each thread. For
+ *           each 16 bytes it keeps the reads of warps and of products.
+ * Cost:     a few comparisons a word. A row is 1.5 KB, for words that many threads read one by one.
  */
 #include <stdio.h>
 #include <stdlib.h>

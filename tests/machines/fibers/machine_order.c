@@ -1,13 +1,13 @@
-/* machine_order.c: what happens before what, on the machine of fibers: vector clocks that threads share.
+/* machine_order.c: what happens before what on the machine of fibers: vector clocks that threads share.
  *
- * Requires: a clock's time only rises; what is shared is not changed.
- * Gives:    of a thread and a clock, whether a time of that clock lies behind the thread.
- * Method:   a thread's knowledge is what it acquired last, common to all who acquired the same, and its own clocks. Who
- *           releases adds both to a sum; who acquires takes the join of what it has and that sum. A join is kept beside the
- *           released, by the serial of the other: the 128 threads of a warpgroup that know the same make one join.
- *           Results kept there are strictly more than what keeps them, so that no cycle of references comes about.
- * Cost:     a join is CLOCKS comparisons (3.5 KB); all others are a few.
- * Source:   Lamport; Mattern's vector clocks; epochs as in Flanagan and Freund's FastTrack.
+ * Requires: the time of a clock only rises; a shared clock is not changed.
+ * Gives:    for a thread, a clock and a time: does this time lie behind the thread?
+ * Method:   what a thread knows is what it acquired last, which it shares with all who acquired the same, and its own
+ *           clocks. Who releases adds both to a sum. Who acquires takes the join of its knowledge and that sum. The
+ *           join is kept beside the sum under the serial number of the other part, so that the 128 threads of a
+ *           warpgroup, which know the same, make one join. A join that is kept always knows strictly more than what
+ *           keeps it; so references make no cycles.
+ * Cost:     making a join is CLOCKS comparisons (3.5 KB); everything else is a few.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* machine_parts.h: inside the machine. */
+/* machine_parts.h: inside the machine of fibers: its records, and what its files call of each other. */
 #ifndef MACHINE_PARTS_H
 #define MACHINE_PARTS_H
 #include <stddef.h>
@@ -26,8 +26,9 @@ enum {
 
 /* --- what happens before what ------------------------------------------------------------------------------------- */
 
-/* Those whose accesses to shared memory are ordered, each by a clock of its own: threads; what a thread wrote and then
- * fenced; what warps read together; products of a warpgroup; copies that count for a barrier. */
+/* Everybody whose accesses to shared memory have to be ordered has a clock: each thread; what a thread has written
+ * and then fenced; the reads of a warp together; the products of a warpgroup; the copies that count for a barrier.
+ */
 enum {
     OF_FENCE = MACHINE_THREADS,
     OF_WARP = OF_FENCE + MACHINE_THREADS,
@@ -36,8 +37,10 @@ enum {
     CLOCKS = OF_BARRIER + BARRIERS
 };
 
-/* What somebody knows: of each clock, the last time that lies behind him. Never changed once threads share it. A join with
- * another is remembered with the one that was released: result NULL is "nothing new", a result is at least both. */
+/* What somebody knows: for each clock, the latest time that lies behind him. Once threads share it, it is never
+ * changed. Its joins with others are kept with it: the result is NULL if the other brings nothing new, and otherwise
+ * knows at least what both know.
+ */
 typedef struct known {
     uint32_t references;
     uint64_t serial;
@@ -50,7 +53,7 @@ typedef struct known {
     uint32_t time[CLOCKS];
 } known;
 
-/* What several release, while it is put together. */
+/* What several threads release, while it is being put together. */
 typedef struct gathering {
     known *sum;
     uint64_t last; /* the serial of what was added last */
@@ -70,7 +73,7 @@ typedef enum thread_state {
     ENDED
 } thread_state;
 
-/* What a warp comes together for. */
+/* Why the lanes of a warp come together. */
 typedef enum meeting {
     MEET_MATRICES,
     MEET_TRANSPOSED,
@@ -95,7 +98,7 @@ typedef struct copy {
     uint8_t data[16];
 } copy;
 
-/* A number that will be added to; by whom, when. */
+/* An addition to global memory that is still under way: the number, and which thread asked for it when. */
 typedef struct addition {
     uint64_t to;
     float x;
@@ -140,7 +143,7 @@ typedef struct warp {
 
 /* --- shared memory ------------------------------------------------------------------------------------------------ */
 
-/* 16 bytes of shared memory: who wrote each word last, when, and who read it since. */
+/* 16 bytes of shared memory: for each word, who wrote it last and when, and who has read it since. */
 typedef struct chunk {
     uint32_t write_time[4], read_time[4]; /* time 0: nobody did */
     uint16_t writer[4], reader[4];        /* reader MANY: read_time is that of a row of times, of each thread */
@@ -172,7 +175,7 @@ typedef struct named {
     known *ended;
 } named;
 
-/* A tensor copy under way: rows of 128 bytes, that come in any order. */
+/* A tensor copy under way: rows of 128 bytes, which come in any order. */
 typedef struct box {
     uint32_t to, barrier, swizzle;
     uint32_t left, first, step; /* rows still to come: row first + i step, modulo their number */
@@ -251,7 +254,7 @@ typedef struct block {
     uint32_t registers; /* that no warpgroup has */
 } block;
 
-/* Between blocks: how often each has released something, and of all others as much as it knows; what locks hand on. */
+/* Order between blocks: how often each has released something, what it knows of all others, and what locks hand on. */
 typedef struct turn_lock {
     uint64_t address;
     uint32_t *known; /* per block */
@@ -288,16 +291,17 @@ extern _Thread_local thread *machine_self __attribute__((tls_model("initial-exec
 
 void machine_add_one(struct machine *m); /* one of those under way, drawn */
 uint64_t machine_roll(struct machine *m, uint64_t n); /* 0 .. n - 1 */
-/* Ends the launch: says what, and block, warp, lane and line. */
+/* Ends the launch with a message that says what is wrong, and in which block, warp, lane and line. */
 _Noreturn void machine_fail(thread *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for who may not be running: the launch ends when somebody looks. */
+/* The same for a thread that may not be running: the launch ends when somebody calls machine_look. */
 void machine_wrong(const thread *where, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void machine_look(thread *t);
-/* t waits, by its state: others run until it can go on. */
+/* t waits, as its state says: others run until it can go on. */
 void machine_pause(thread *t);
-/* t lets others run, sometimes. */
+/* t lets others run, if the seed says so. */
 void machine_give_way(thread *t);
-/* All lanes of a warp come here, the last one first out: true for it, who speaks for all before he calls machine_met. */
+/* All lanes of a warp meet here. True for the last one, which acts for all and then calls machine_met.
+ */
 bool machine_meet(thread *t, meeting kind, operands *mine);
 void machine_met(thread *t);
 

@@ -1,9 +1,10 @@
-/* machine_prims.c: what the primitives do on the machine of fibers, and what they watch.
+/* machine_prims.c: what the primitives do on the machine of fibers, and what they check.
  *
- * Requires: machine.c's fibers; every function is called from a kernel that runs there.
+ * Requires: the fibers of machine.c; every function is called from a kernel that runs there.
+ * Method:   for a product it puts the whole matrices together from the registers of the lanes, multiplies them, and
+ *           takes the result apart again.
  * Cost:     a product of fragments is 2048 multiplications and 32 switches.
- * Source:   fragment layouts as in prim.h, which are those of the PTX manual; here the whole matrices are put together from
- *           the lanes' registers, multiplied, and taken apart again.
+ * Source:   the layouts of fragments in prim.h, which are those of the PTX manual.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -209,7 +210,8 @@ void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_sel
 
 void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 
-/* Additions wait, in no order, for others to push them on, for a fk_release behind them, or for the end of the launch. */
+/* Additions wait, in no order, for others to push them on, for a fk_release behind them, or for the end of the
+ * launch. */
 static void add(struct machine *m, uint32_t which) {
     addition *x = &m->additions[which];
     float sum;

@@ -1,15 +1,14 @@
 /* machine_products.c: products of a warpgroup, and registers that move between warpgroups, on the machine of fibers.
  *
- * Requires: arrays given as accumulators or operands that live, and are the same, until they have been waited for.
- * Gives:    the primitives of prim_sm90.h for these, and a failure by name for every misuse that machine.h lists.
- * Method:   threads put down what they ask for and go on. A product may be computed once all 128 have asked for it, and is
- *           then or when somebody waits, as a seed says; that it reads its operands is noted when all have asked, so that
- *           whoever writes them without having been told that it ended is seen. From the first product on them until they settle
- *           the accumulators are in the machine's tile, and the threads' arrays hold signalling NaNs: arithmetic on them
- *           makes quiet ones, by which it is seen.
- * Cost:     64 x N x 16 multiplications, eight at a time.
- * Source:   the PTX manual: wgmma, its descriptors, canonical layouts by rows ("K-major") and by columns ("MN-major"), the
- *           swizzles; setmaxnreg.
+ * Requires: arrays that are given as accumulators or operands stay alive, and the same, until they have been waited
+ * for.
+ * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
+ * Method:   a thread only notes the product that it asks for, and goes on. When all 128 threads have asked, the
+ *           product may be computed, at once or when somebody waits, as the seed says; from then on its operands
+ *           count as being read, so that a thread that overwrites them without knowing that the product has ended is
+ *           caught. From the first product on them until they are settled, accumulators live in a tile of the
+ *           machine, and the threads' arrays hold signalling NaNs. Arithmetic on those makes quiet NaNs, which gives
+ *           it away.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,8 @@ static operand decode(thread *t, uint64_t d, bool by_columns) {
     return x;
 }
 
-/* The address of chunk `c` of line `r`: the lines are along the depth if by columns, otherwise rows of a or columns of b. */
+/* The address of chunk `c` of line `r`: the lines are along the depth if by columns, otherwise rows of a or columns
+ * of b. */
 static uint32_t address_of(const operand *x, uint32_t r, uint32_t c) {
     uint32_t at = x->start;
     if (!x->by_columns) at += r % 8 * x->wide * 16 + r / 8 * x->stride + c * (x->swizzle ? 16 : x->lead);
@@ -318,7 +318,8 @@ void fk_products_end_host(void) {
 }
 void fk_products_wait_0_host(void) { wait_products(0); }
 void fk_products_wait_1_host(void) { wait_products(1); }
-/* Where a compiler may have taken them to be, before a wait that says nothing of them, they are signalling NaNs until here. */
+/* Where a compiler may have taken them to be, before a wait that says nothing of them, they are signalling NaNs until
+ * here. */
 void fk_products_settle_host(float *c, fk_u32 count) {
     thread *t = machine_self;
     group *g = group_of(t);

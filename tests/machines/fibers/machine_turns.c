@@ -1,11 +1,14 @@
-/* machine_turns.c: blocks that pass global memory on to each other by locks: what happens before what between blocks.
+/* machine_turns.c: blocks that hand global memory on to each other by locks: what happens before what between blocks.
  *
- * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_wait_for on locks of memory that is not.
- * Gives:    any two accesses of a word by different blocks, of which nothing orders the one behind the other, fail as "turn".
- * Method:   a block's clock counts what it has released. What it knows of others is the clocks that were released, by whoever it
- *           was, before what it waited for; a word keeps who accessed it last, and at what time of his. That threads of one
- *           block meet before one of them releases is not asked here, but of each addition when it is released.
- * Cost:     a number per block of the launch, for each block, and for each lock that was released.
+ * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_wait_for on locks that lie outside of
+ * them.
+ * Gives:    a failure "turn" for two accesses of one word by different blocks if nothing orders the second behind the
+ *           first.
+ * Method:   the clock of a block counts its releases. A block knows of others what had been released, by anybody,
+ *           before what it waited for. A word remembers who accessed it last, and at what time of that block. This
+ *           file does not check that the threads of a block meet before one of them releases; for additions that is
+ *           checked when they are released.
+ * Cost:     a number for each pair of blocks of the launch, and for each block and released lock.
  */
 #include <stdlib.h>
 #include <string.h>

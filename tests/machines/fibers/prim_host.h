@@ -1,5 +1,6 @@
-/* prim_host.h: the primitives on the machine of fibers. A kernel that includes this runs there; every use of a primitive
- * notes its file and line. */
+/* prim_host.h: the primitives on the machine of fibers. A kernel that includes this file runs there. Every use of a
+ * primitive notes its file and line, for messages.
+ */
 #ifndef PRIM_HOST_H
 #define PRIM_HOST_H
 #include "codegen/kernels/abi.h"

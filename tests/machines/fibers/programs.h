@@ -1,5 +1,6 @@
-/* programs.h: random programs and the examples, compiled, run on fibers and judged by the definition of attention. FIBER_RUNS
- * sets how many random programs are drawn. */
+/* programs.h: compiles random programs and all examples, runs them on fibers, and compares the results with the
+ * definition of attention. FIBER_RUNS says how many random programs are drawn.
+ */
 #ifndef PROGRAMS_H
 #define PROGRAMS_H
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 #include "tests/oracle/small_examples.h"
 #include "tests/machines/fibers/judge_plan.h"
 
-/* The plan of a text, or of a file where there is none; NULL, and a picture of why, when it has none. */
+/* Compiles a drawn program, or the file at `path` if p is NULL. NULL: it has no plan; *out_picture has the
+ * diagnostics in any case. */
 static inline fcp_plan *make_plan(const char *path, const random_program *p, const fcpc_options *options, char **out_picture) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
@@ -25,11 +27,12 @@ static inline fcp_plan *make_plan(const char *path, const random_program *p, con
 
 enum { DRAWS = 3000 };
 
-/* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that changes them. */
+/* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that
+ * changes them. */
 static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
     const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
     if (sanitizer && *sanitizer) draws /= 6; /* slower there */
-    fcpc_options options = {.defines = define, .define_count = define ? 2 : 0};
+    fcpc_options options = {.size = sizeof(fcpc_options), .defines = define, .define_count = define ? 2 : 0};
     unsigned run = 0, refused = 0;
     if (wanted && *wanted) draws = (unsigned)strtoul(wanted, NULL, 10);
     random_program *p = calloc(1, sizeof *p);
@@ -39,7 +42,8 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
         draw_program(p, &d, 12000);
         /* small ones, since a piece of a sequence costs as much as 128 tokens, for each head and rank */
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16) * (p->strategy ? 2 : 1);
-        /* and not too small: the judge's measure is the worst row of a naive computation, which few rows say little of */
+        /* and not too small: the judge's measure is the worst row of a naive computation, which few rows say little
+         * of */
         if (cost > 64 || p->tokens * p->heads < 64 || !fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, false)) continue;
         char *picture;
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
@@ -69,7 +73,7 @@ static inline void run_examples(bool sm90) {
         for (size_t j = 0; j < 8 && small_examples[i].defines[j]; j++) defines[count++] = small_examples[i].defines[j];
         snprintf(path, sizeof path, "examples/%s", small_examples[i].file);
         snprintf(lengths, sizeof lengths, "batch.lengths=%s", small_examples[i].lengths);
-        fcpc_options options = {.defines = defines, .define_count = count};
+        fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = count};
         fcp_plan *plan = make_plan(path, NULL, &options, &picture);
         cr_assert(plan, "%s: %s", path, picture);
         judge_plan(plan, sm90 ? &fibers_sm90_backend : i % 2 ? &fibers_backend : &fibers_ordered_backend, i, i % 4 == 0, path);

@@ -1,4 +1,5 @@
-/* The backward skeleton for sm_90a on fibers: whole plans against the definition of attention. */
+/* test_backward_sm90.c: the backward skeleton for sm_90a on fibers: whole plans, compared with the definition of
+ * attention. */
 #include "tests/support/hand_plan.h"
 #include "tests/machines/fibers/programs.h"
 
@@ -53,7 +54,7 @@ Test(backward_sm90, random_programs) {
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (seed % 2 ? 2 : 4);
         if (cost > 32 || p->tokens * p->heads < 64) continue;
         char *picture;
-        fcpc_options options = {.defines = (const char **)(uintptr_t)defines, .define_count = 3};
+        fcpc_options options = {.size = sizeof(fcpc_options), .defines = (const char **)(uintptr_t)defines, .define_count = 3};
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
         const fcp_problem *problem = plan ? plan->problem : NULL;
         bool has = problem && fibers_kernels_find(problem->head_dim, (fcp_dtype)problem->dtype, plan->score_count != 0);
@@ -68,7 +69,8 @@ Test(backward_sm90, random_programs) {
     free(p);
 }
 
-/* Rows that see a key or two, of small weight by themselves: what is computed beside them, where there is no key, is huge. */
+/* Rows that see a key or two, of small weight by themselves: what is computed beside them, where there is no key, is
+ * huge. */
 Test(backward_sm90, few_keys) {
     static const uint64_t lengths[] = {1, 2, 1, 3, 1, 1, 2, 1};
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {

@@ -1,4 +1,5 @@
-/* The kernels' skeletons on fibers: whole plans, forward and backward, against the definition of attention. */
+/* test_kernels.c: the skeletons for mma.sync on fibers: whole plans, forward and backward, compared with the
+ * definition of attention. */
 #include "tests/support/hand_plan.h"
 #include "tests/machines/fibers/judge_plan.h"
 

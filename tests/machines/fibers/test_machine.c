@@ -1,5 +1,6 @@
-/* The machine of fibers itself: kernels that do something wrong must end, with the wrong named and placed; and what it
- * computes is what its fragments say. */
+/* test_machine.c: tests of the machine of fibers itself. A kernel that does something wrong must end, and the message
+ * must say what and where; and what the machine computes must be what the layouts of fragments say.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,7 @@
-/* What the machine of fibers knows of order between threads, copies and products, by kernels of a few lines: the same
- * accesses with and without what orders them; what tensor copies bring; operands by every swizzle. */
+/* test_machine_order.c: what the machine of fibers knows of the order between threads, copies and products. Kernels
+ * of a few lines make the same accesses with and without the thing that orders them. Also what tensor copies bring,
+ * and operands in every swizzle.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -230,8 +232,8 @@ Test(machine_order, ends_and_registers) {
 
 /* --- operands by every swizzle ------------------------------------------------------------------------------------ */
 
-/* A product of two matrices that threads put down as the manual's canonical layouts: A 64 x 16, B 64 x 16, both with the
- * depth side by side, or with lines side by side. */
+/* A product of two matrices that threads put down as the manual's canonical layouts: A 64 x 16, B 64 x 16, both with
+ * the depth side by side, or with lines side by side. */
 static fk_u32 canonical(fk_u32 swizzle, bool by_columns, fk_u32 line, fk_u32 k) {
     static const fk_u32 bytes_of[4] = {16, 128, 64, 32};
     fk_u32 bytes = bytes_of[swizzle], byte = (by_columns ? line : k) * 2, row = by_columns ? k : line;

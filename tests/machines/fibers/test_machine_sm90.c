@@ -1,5 +1,7 @@
-/* The machine of fibers as an sm_90a: products are what their descriptors and fragments say, a ring of tiles between a
- * producer and two consumers computes what it should whatever the seed, and what is wrong with it is named. */
+/* test_machine_sm90.c: the machine of fibers as an sm_90a. Products compute what their descriptors and fragments say.
+ * A ring of tiles between a producer and two consumers gives the right result whatever the seed, and every flaw in it
+ * is reported by name.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +142,8 @@ Test(machine_sm90, products) {
 
 /* --- a ring ------------------------------------------------------------------------------------------------------- */
 
-/* For each item and each of two consumers, with Q its 64 rows: for each tile K, S = Q K^T, rounded; T += S K; U += S^T Q by
- * shared memory. The last tile of an item has fewer rows, and is gathered. What is wrong with it: */
+/* For each item and each of two consumers, with Q its 64 rows: for each tile K, S = Q K^T, rounded; T += S K; U +=
+ * S^T Q by shared memory. The last tile of an item has fewer rows, and is gathered. What is wrong with it: */
 typedef enum flaw {
     NONE,
     STORED_NOT_FENCED,

@@ -1,5 +1,6 @@
-/* The kernels' skeletons on fibers, where numbers are special: what is not a number in a neighbour, scores and their
- * slopes, sinks, large logits, rows that see nothing. */
+/* test_numbers.c: the skeletons on fibers with special numbers: NaNs in neighbouring sequences, scores and their
+ * slopes, sinks, large logits, rows that see no key.
+ */
 #include <math.h>
 
 #include "runtime/base/numeric.h"

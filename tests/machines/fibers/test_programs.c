@@ -1,5 +1,6 @@
-/* The kernels' skeletons on fibers: random programs and the examples, compiled, run forward and backward, against the
- * definition of attention. */
+/* test_programs.c: the skeletons on fibers: random programs and all examples are compiled, run forward and backward,
+ * and compared with the definition of attention.
+ */
 #include "tests/machines/fibers/programs.h"
 
 Test(kernels, random_programs) {

@@ -1,4 +1,5 @@
-/* Keys that nearly every row sees: their item is several, whose sums of dK and dV are added in turn, or as they come. */
+/* test_shared_keys.c: keys that nearly every row sees. Their item is cut into several, which add to dK and dV in
+ * turn, or as they come. */
 #include "tests/support/gpu_plan.h"
 #include "tests/machines/fibers/judge_plan.h"
 

@@ -1,4 +1,5 @@
-/* The skeletons for sm_90a on fibers: whole plans, forward and backward, against the definition of attention. */
+/* test_sm90.c: the skeletons for sm_90a on fibers: whole plans, forward and backward, compared with the definition of
+ * attention. */
 #include "tests/support/hand_plan.h"
 #include "tests/support/hand_score.h"
 #include "tests/machines/fibers/programs.h"
@@ -12,7 +13,8 @@ static void judge_hand(hand *h, const char *mask) {
     hand_free(h);
 }
 
-/* Whole tiles by the copy engine, ragged ones gathered; visits that are first, last, or neither; rows and keys that moved. */
+/* Whole tiles by the copy engine, ragged ones gathered; visits that are first, last, or neither; rows and keys that
+ * moved. */
 Test(sm90, masks) {
     static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
     static const uint64_t lengths[] = {300, 60, 129, 1, 200, 64};
@@ -29,7 +31,8 @@ Test(sm90, head_dims) {
                        i == 1 ? "full" : "causal");
 }
 
-/* Items without keys before, between and after items with some, in one block: what counts numbers of Q must pass over them. */
+/* Items without keys before, between and after items with some, in one block: what counts numbers of Q must pass over
+ * them. */
 Test(sm90, without_keys) {
     static const uint64_t lengths[] = {300, 140, 260};
     hand_score *store = calloc(1, sizeof *store);

@@ -1,7 +1,7 @@
 /* alu.c: arithmetic, comparison, selection and logic of registers.
  *
- * Gives: the table of their forms. Each works on 32 lanes at once; a result is known where all that it is made of is,
- *        of a selection what is selected.
+ * Gives:  the table of their forms. Each form works on 32 lanes at once. A result is known if everything is known
+ *         that it is made of; of a selection only the operand that is selected.
  * Source: the manual's chapters on integer, floating-point, comparison and selection, logic and shift instructions.
  */
 #include <fenv.h>
@@ -76,8 +76,8 @@ BINARY(mul_hi_u64, ptx_u64, u64, (unsigned __int128)x * y >> 64)
 BINARY(mul_hi_s64, ptx_u64, s64, (unsigned __int128)((__int128)x * y) >> 64)
 TERNARY(mad_32, ptx_u32, u32, x * y + z)
 TERNARY(mad_64, ptx_u64, u64, x * y + z)
-/* Division by 0 gives what the manual calls machine-specific. Compilers divide before they select: so it is no error, but
- * nothing known. The least number by -1 wraps. */
+/* Division by 0 gives what the manual calls machine-specific. Compilers divide before they select: so it is no error,
+ * but nothing known. The least number by -1 wraps. */
 #define DIVIDE(name, S, T, expression)                                                                                 \
     static ptx_next name(ptx_warp *w, const ptx_insn *i, uint32_t mask) {                                              \
         TARGET(S);                                                                                                     \

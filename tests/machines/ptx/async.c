@@ -1,13 +1,15 @@
 /* async.c: barriers in shared memory, tensor copies, fences between proxies, registers that move between warpgroups.
  *
- * Method:   a tensor copy is put down when it is asked for, and comes whole, at once or while somebody waits, as the seed says.
- *           Meanwhile nobody may touch its bytes. It counts for the phase of its barrier that is under way when it comes.
- *           A barrier's clock gathers what those knew who arrived, and the copies; who finds its phase ended acquires it.
- *           At a fence its warp's clock goes on: an ordinary write is fenced if there is a later fence of the same lane, and
- *           known to be if that fence's time has been acquired.
- * Requires: clocks with room for agents (async.h). Cost: a copy is some microseconds.
- * Source:   the manual's pages of mbarrier, cp.async.bulk.tensor, fence, setmaxnreg; its chapter on tensors: boxes, what lies
- *           outside of them, the 128-byte swizzle; its memory consistency model: proxies.
+ * Requires: clocks with room for agents (async.h).
+ * Method:   a tensor copy is noted when it is asked for, and arrives as a whole, at once or while somebody waits, as
+ *           the seed says. Until then nobody may touch its bytes. It counts for the phase of its barrier that is
+ *           under way when it arrives. A barrier's clock gathers what all knew who arrived, and the copies; who finds
+ *           the phase ended acquires it. A fence lets the clock of its warp go on. An ordinary write is fenced if a
+ *           later fence of the same lane exists, and is known to be fenced by who has acquired the time of that
+ *           fence.
+ * Cost:     a copy takes some microseconds.
+ * Source:   the manual's pages of mbarrier, cp.async.bulk.tensor, fence, setmaxnreg; its chapter on tensors (boxes,
+ *           what lies outside of them, the 128-byte swizzle); its memory consistency model (proxies).
  */
 #include "tests/machines/ptx/async.h"
 

@@ -1,7 +1,8 @@
-/* compile.c: PTX of a source: NVRTC, loaded when first needed, as the runtime calls it but for a virtual architecture.
+/* compile.c: compiles a source to PTX with NVRTC. It does what the runtime does, but for a virtual architecture.
  *
- * Gives: compile.h. What was compiled is kept in $KERNELS, else $B/kernels, by the SHA-256 of the source, the target
- *        and NVRTC's version. Cost: half a second a source that is not there.
+ * Gives: compile.h. A text is kept in $KERNELS, or in $B/kernels, under the SHA-256 of the source, the target and
+ * NVRTC's version.
+ * Cost:  half a second for a source that is not there.
  */
 #include "tests/machines/ptx/compile.h"
 
@@ -12,8 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <openssl/evp.h>
-
+#include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 #include "runtime/kernels/nvrtc.h"
 #include "runtime/libraries/nvrtc_symbols.h"
@@ -51,17 +51,16 @@ fcp_code ptx_compiler(fcp_error *err) {
 /* Where a text is kept. */
 static void place(const char *source, const char *target, char *path, size_t room) {
     const char *build = getenv("B"), *kernels = getenv("KERNELS");
-    unsigned char hash[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
+    uint8_t hash[FCP_SHA256_BYTES];
     const int version[] = {nvrtc->major, nvrtc->minor};
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    if (md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(md, version, sizeof version) == 1 &&
-        EVP_DigestUpdate(md, target, strlen(target) + 1) == 1 && EVP_DigestUpdate(md, source, strlen(source)) == 1)
-        EVP_DigestFinal_ex(md, hash, &size);
-    EVP_MD_CTX_free(md);
+    fcp_sha256 h = fcp_sha256_begin();
+    fcp_sha256_add(&h, version, sizeof version);
+    fcp_sha256_add(&h, target, strlen(target) + 1);
+    fcp_sha256_add(&h, source, strlen(source));
+    bool hashed = fcp_sha256_end(&h, hash);
     int at = kernels && *kernels ? snprintf(path, room, "%s", kernels)
                                  : snprintf(path, room, "%s/kernels", build && *build ? build : "build");
-    if (size < 32 || at < 0 || (size_t)at + 80 > room) {
+    if (!hashed || at < 0 || (size_t)at + 80 > room) {
         *path = 0;
         return;
     }

@@ -1,6 +1,7 @@
 /* convert.c: moves between registers, and conversions of types.
  *
- * Gives: the table of their forms. Source: the manual's pages of mov, cvt, cvta.
+ * Gives:  the table of their forms.
+ * Source: the manual's pages of mov, cvt, cvta.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-/* device.c: the backend of PTX.
+/* device.c: the backends of PTX (device.h).
  *
- * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that there are skeletons for.
- * Method:   as the runtime for devices: the plan's sources of either pass, its environment, work lists from visits,
- *           launches. Grids are drawn from the launch, often smaller than the work, so that blocks take several items.
+ * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that has kernels.
+ * Method:   it does what the runtime does on devices: the sources of each pass, the environment, work lists from
+ *           visits, launches. The grid is drawn anew for each launch and is often smaller than the work, so that
+ *           blocks do several items.
  */
 #include "tests/machines/ptx/device.h"
 

@@ -1,30 +1,36 @@
-/* device.h: a backend whose kernels are the PTX that NVRTC makes of a plan's sources, executed here (ptx.h).
+/* device.h: backends whose kernels are the PTX that NVRTC makes of a plan's sources, executed by the machine of
+ * ptx.h.
  *
- * Attention, delta, sums, what outputs are at the start and their type at the end are kernels; memory and copies are
- * the host's. */
+ * Attention, delta, sums, the preparation of outputs and their conversion at the end are kernels. Memory and copies
+ * are those of the host backend.
+ */
 #ifndef PTX_DEVICE_H
 #define PTX_DEVICE_H
 #include "runtime/host/backend.h"
 
-/* The backward pass in two kernels; in one, in order; in one, as it comes: where there is one for the head_dim. */
+/* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered, if the head_dim has
+ * one. */
 extern const fcp_backend ptx_backend, ptx_ordered_backend, ptx_unordered_backend;
-/* The last of these compiled for sm_100, which has them too. */
+/* The last of these, compiled for sm_100. */
 extern const fcp_backend ptx_sm100_backend;
-/* Those for sm_90a, of a head_dim that has them: the backward pass in order, or as it comes. */
+/* The kernels for sm_90a, if the head_dim has them: the backward pass ordered, or unordered. */
 extern const fcp_backend ptx_sm90_backend, ptx_unordered_sm90_backend;
 
-/* What went wrong in kernels whose callers cannot be told, of any device; "" if nothing. Forgets it. */
+/* Says what went wrong, on any device, in kernels whose callers cannot return an error; "" if nothing. Then forgets
+ * it. */
 void ptx_device_trouble(char *text, size_t room);
 
-/* Devices opened from now on change their texts: in `kernel`, the `which`-th `find` from 0 on becomes `replace` (-1: all
- * of them); find NULL: they no longer do. Returns how many places the last ones opened had changed. */
+/* To test the machine itself: devices that are opened from now on change their PTX. In `kernel`, the `which`-th
+ * occurrence of `find`, counted from 0, becomes `replace` (-1: every occurrence). With find NULL nothing is changed
+ * any more. Returns how many places the devices that were opened before had changed.
+ */
 typedef struct ptx_change {
     const char *kernel, *find, *replace;
     int which;
-    /* instead of `replace`: the whole text, `find` being at `at`; malloc'd */
+    /* instead of `replace`: returns the whole new text, malloc'd; `find` is at `at` */
     char *(*edit)(const char *text, const char *at);
 } ptx_change;
 unsigned ptx_device_change(const ptx_change *change);
-/* Another order of everything that the seed decides. */
+/* Sets the seed, and with it the order of everything that it decides. */
 void ptx_device_seed(uint64_t seed);
 #endif

@@ -1,6 +1,7 @@
 /* forms.c: all tables of forms, and the search for a mnemonic.
  *
- * Cost: a search is logarithmic; the order is made once, when the program begins. */
+ * Cost: a search is logarithmic. The forms are sorted once, when the program begins.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* forms.h: the tables of forms there are; for files that have one. */
+/* forms.h: all tables of forms, for the files that define one. */
 #ifndef PTX_FORMS_H
 #define PTX_FORMS_H
 #include "tests/machines/ptx/ptx.h"
@@ -8,7 +8,7 @@ extern const ptx_form ptx_alu_forms[], ptx_convert_forms[], ptx_memory_forms[], 
 extern const size_t ptx_alu_form_count, ptx_convert_form_count, ptx_memory_form_count, ptx_warp_form_count,
     ptx_async_form_count, ptx_wgmma_form_count;
 
-/* A body for each lane of a mask, straight where it is all of them. */
+/* Does the body for each lane of a mask. All lanes are a loop of their own, which the compiler can vectorise. */
 #define PTX_EACH(mask, l, ...)                                                                                         \
     do {                                                                                                               \
         if ((mask) == PTX_ALL) {                                                                                       \

@@ -1,10 +1,12 @@
-/* judge.h: programs whose kernels' PTX is executed, judged by the definition of attention in float64. */
+/* judge.h: runs programs whose kernels' PTX is executed, and compares the results with the definition of attention in
+ * float64. */
 #ifndef PTX_JUDGE_H
 #define PTX_JUDGE_H
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/host/executor.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/gpu_plan.h"
 #include "tests/support/plain.h"
@@ -22,7 +24,7 @@ static inline bool compiler(void) {
     return false;
 }
 
-/* Runs every pass of a plan and judges what comes out: "" if all is right, else what is not. */
+/* Runs every pass of a plan and judges the results. `text` is "" if all is right, and otherwise says what is not. */
 static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, char *text) {
     fcp_shape shape;
     fcp_session *session = NULL;
@@ -55,7 +57,7 @@ static inline void right(const char *program, const fcp_backend *backend, uint64
     fcp_plan_free(plan);
 }
 
-/* Programs: lengths are small, so that each is some tens of launches of a few blocks. */
+/* Parts of programs. Lengths are small, so that a program is some tens of launches of a few blocks. */
 #define MODEL(heads, kv_heads, d, type) "model { heads = " #heads "; kv_heads = " #kv_heads "; head_dim = " #d "; dtype = " #type " }\n"
 #define CLUSTER(gpus) "cluster { nodes = 1; gpus = " #gpus " }\n"
 #define BATCH(...) "batch { lengths = [" #__VA_ARGS__ "] }\n"

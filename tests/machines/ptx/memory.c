@@ -1,12 +1,14 @@
-/* memory.c: loads, stores, atomics and copies, of all state spaces; and what watches them.
+/* memory.c: loads, stores, atomics and copies of all state spaces, and what watches them.
  *
- * Shared memory is watched by words: which warp and lane wrote one last, which warps read it since, and by clocks
- * whether that is ordered (lanes of a warp by a barrier too, since a warp's clock goes on there); by bytes: whether
- * anybody wrote it, whether a copy to it is under way. Global memory likewise, but only the last reader is kept, and
- * all of it counts as written. Local memory is a lane's own.
- * Requires: a block's warps open. Cost: a few dozen instructions a word.
- * Source:   the manual's chapters on state spaces, on data movement (ld, st, cp.async), on atom and red, and on its
- *           memory consistency model: release and acquire patterns, and what synchronises barriers.
+ * Requires: the warps of a block are open.
+ * Method:   for each word of shared memory it keeps which warp and lane wrote it last and which warps have read it
+ *           since; clocks tell whether that is ordered. (Lanes of one warp need a barrier, too: the warp's clock goes
+ *           on there.) For each byte it keeps whether anybody wrote it, and whether a copy to it is under way. Global
+ *           memory is watched in the same way, but only its last reader is kept, and all of it counts as written.
+ *           Local memory belongs to one lane.
+ * Cost:     a few dozen instructions a word.
+ * Source:   the manual's chapters on state spaces, data movement (ld, st, cp.async), atom and red, and its memory
+ *           consistency model: release and acquire patterns, and what barriers synchronise.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,9 @@
-/* parse.c: reads PTX: kernels, their registers, labels and instructions, each held against the tables of forms.
+/* parse.c: reads PTX: kernels, their registers, labels and instructions. Each instruction is compared with the tables
+ * of forms.
  *
- * Requires: a text as NVRTC prints it: no functions, no global variables, one dynamic shared array. Gives: ptx.h's
- *           module, or what was not understood and on which line. Cost: linear in the text.
+ * Requires: a text as NVRTC prints it: no functions, no global variables, one dynamic shared array.
+ * Gives:    the module of ptx.h, or what was not understood and in which line.
+ * Cost:     linear in the text.
  * Source:   the manual's chapters on syntax and on state spaces.
  */
 #include <ctype.h>

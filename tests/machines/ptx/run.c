@@ -1,11 +1,12 @@
-/* run.c: runs a grid: which block, which warp, which lanes are next.
+/* run.c: runs a grid: decides which block, which warp and which lanes go on next.
  *
- * Requires: a module and a launch. Gives: ptx_run.
- * Method:   a lane has its own place in the code. Of a warp's lanes those at the least place go on together, until
- *           they meet others, part, or come to an instruction of the whole warp; there they wait for the lanes that
- *           have not ended, which must come to the same one. Blocks begin in order, some side by side; of their warps
- *           one goes on for a while, drawn by the seed, until it waits, or its turn ends.
- * Cost:     an instruction of a warp is some tens of nanoseconds.
+ * Requires: a module and a launch.
+ * Gives:    ptx_run.
+ * Method:   every lane has its own place in the code. The lanes of a warp at the least place go on together, until
+ *           they meet others, separate, or come to an instruction of the whole warp. There they wait for all lanes
+ *           that have not ended, and those must come to the same instruction. Blocks begin in order, and some run
+ *           side by side. Of their warps the seed draws one, which goes on until it waits or its turn ends.
+ * Cost:     some tens of nanoseconds for an instruction of a warp.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
-/* The PTX that NVRTC makes of our kernels for mma.sync, executed here, against the definition of attention in float64: masks of
- * the prelude, fields, scores, sinks, every head_dim and type, all kernels of the backward pass; and flaws, which must be found. */
+/* test_ptx.c: executes the PTX that NVRTC makes of the kernels for mma.sync, and compares the results with the
+ * definition of attention in float64: masks of the prelude, fields, scores, sinks, every head_dim and type, all
+ * kernels of the backward pass. Then flaws are put into the PTX, and each must be found.
+ */
 #include <stdlib.h>
 
 #include "tests/machines/ptx/judge.h"

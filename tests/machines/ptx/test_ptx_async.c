@@ -1,4 +1,6 @@
-/* The machine that executes PTX, by small kernels: what sm_90a does beside its threads, by the manual; and what is found. */
+/* test_ptx_async.c: tests of the machine that executes PTX, by small kernels: what sm_90a does beside its threads, as
+ * the manual says, and which mistakes are found.
+ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +16,9 @@ typedef struct parameters {
 static uint32_t out[WORDS];
 static uint16_t in[ROWS * HEADS * 2 * BOX]; /* [row][head][128] */
 
-/* A kernel k: its parameters in %rd0 (out) and %rd1 (in), the map in %rd3, the thread in %r0, %rd2 = out + 4 * thread, shared
- * memory in %r90, and behind its first 32K two barriers, the first of which counts one arrival; %p9: all threads but the
- * first. */
+/* A kernel k: its parameters in %rd0 (out) and %rd1 (in), the map in %rd3, the thread in %r0, %rd2 = out + 4 *
+ * thread, shared memory in %r90, and behind its first 32K two barriers, the first of which counts one arrival; %p9:
+ * all threads but the first. */
 static const char before[] =
     ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 memory[];\n"
     ".visible .entry k(\n\t.param .align 64 .b8 k_param_0[192]\n)\n.maxntid 256, 1, 1\n{\n"

@@ -1,4 +1,6 @@
-/* The machine that executes PTX, by small kernels: what instructions give, by the manual; what it refuses; what it finds. */
+/* test_ptx_machine.c: tests of the machine that executes PTX, by small kernels: what instructions give, as the manual
+ * says; what is refused; which mistakes are found.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +15,8 @@ typedef struct parameters {
 } parameters;
 static uint32_t out[WORDS], in[WORDS];
 
-/* A kernel k with registers, its parameters in %rd0 (out) and %rd1 (in), the thread in %r0, and %rd2 = out + 4 * thread. */
+/* A kernel k with registers, its parameters in %rd0 (out) and %rd1 (in), the thread in %r0, and %rd2 = out + 4 *
+ * thread. */
 static void kernel(char text[TEXT], const char *body) {
     int size = snprintf(text, TEXT,
                         ".version 9.0\n.target sm_80\n.address_size 64\n.extern .shared .align 1024 .b8 memory[];\n"
@@ -156,8 +159,8 @@ Test(ptx_machine, shuffles) {
     }
 }
 
-/* A [16][16] from `in`, then B as eight columns of 16, as fp16; by ldmatrix and mma; C stored where the manual has it. With `turned`
- * B is 16 rows of eight, and is transposed as it is loaded. */
+/* A [16][16] from `in`, then B as eight columns of 16, as fp16; by ldmatrix and mma; C stored where the manual has
+ * it. With `turned` B is 16 rows of eight, and is transposed as it is loaded. */
 static void product(bool turned, const char *type) {
     char body[4000];
     bool bf16 = strcmp(type, "bf16") == 0;

@@ -1,4 +1,6 @@
-/* The PTX of random programs: what is printed from their masks and scores, as NVRTC understands it. PTX_RUNS: how many are run. */
+/* test_ptx_programs.c: executes the PTX of random programs, to test what is printed from their masks and scores, as
+ * NVRTC understands it. PTX_RUNS says how many are run.
+ */
 #include <stdlib.h>
 
 #include "runtime/kernels/source.h"
@@ -7,7 +9,7 @@
 
 /* NULL where it has no plan, or no kernels. */
 static fcp_plan *plan_of(const random_program *p) {
-    fcpc_options options = {0};
+    fcpc_options options = FCPC_OPTIONS_INIT;
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;

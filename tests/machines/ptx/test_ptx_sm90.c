@@ -1,4 +1,6 @@
-/* The PTX that NVRTC makes of the kernels for sm_90a, executed here, against the definition of attention in float64. */
+/* test_ptx_sm90.c: executes the PTX that NVRTC makes of the kernels for sm_90a, and compares the results with the
+ * definition of attention in float64.
+ */
 #include <stdlib.h>
 
 #include "tests/machines/ptx/judge.h"
@@ -96,7 +98,8 @@ typedef struct flaw {
     ptx_change change;
 } flaw;
 
-/* Each must be found: in the place that it names, or else, since compilers lay code out as they like, in another one. */
+/* Each must be found: in the place that it names, or else, since compilers lay code out as they like, in another
+ * one. */
 static void all_wrong(const char *program, const flaw *flaws, size_t count) {
     if (!compiler()) return;
     fcp_plan *plan = gpu_plan("program.fcp", program, NULL, 0);

@@ -1,6 +1,6 @@
 /* warp.c: branches, barriers, and what the lanes of a warp do together: shuffles, matrices, products.
  *
- * Gives: the table of their forms. An instruction of a whole warp is refused unless all its lanes are at it.
+ * Gives:  the table of their forms. An instruction of a whole warp is refused unless all its lanes have come to it.
  * Source: the manual's pages of bra, ret, bar, shfl.sync, ldmatrix, mma, and its figures of the fragments of m16n8k16.
  */
 #include <string.h>

@@ -1,14 +1,16 @@
 /* wgmma.c: products of a warpgroup.
  *
- * Method:   a warp of four computes its 16 rows when it comes to a product, into sums that nobody sees until a wait says that
- *           the product's group has ended. Until then its accumulators hold a pattern and count as never written; that they and
- *           the operands in registers are as they were left is looked at in the wait. What a product reads of shared memory
- *           may not be written before. Registers that a product takes must be what they were at the last wgmma.fence, and that
- *           must have come after the last wait. The warps of a group must ask for the same products in the same order.
  * Requires: operands of 16 bits, the 128-byte swizzle, patterns at multiples of 1024 (base offset 0).
+ * Method:   when a warp comes to a product, it computes its 16 rows into hidden sums, which become visible by the
+ *           wait that says that the group of the product has ended. Until then the accumulators hold a pattern and
+ *           count as never written. The wait checks that they, and the operands in registers, are as they were left.
+ *           What a product reads of shared memory may not be written meanwhile. Registers that a product takes must
+ *           be what they were at the last wgmma.fence, and that fence must have come after the last wait. All warps
+ *           of a group must ask for the same products in the same order.
  * Cost:     16 x N x 16 multiplications a warp.
- * Source:   the manual's chapter on asynchronous warpgroup level matrix instructions: wgmma.mma_async and its figures of
- *           fragments, strides and canonical layouts by K and by M or N, matrix descriptors, wgmma.fence, commit_group, wait_group.
+ * Source:   the manual's chapter on asynchronous warpgroup level matrix instructions: wgmma.mma_async and its figures
+ *           of fragments, strides and canonical layouts by K and by M or N, matrix descriptors, wgmma.fence,
+ *           commit_group, wait_group.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +104,8 @@ static bool whole(ptx_warp *w, uint32_t mask) {
 
 /* --- operands in shared memory ------------------------------------------------------------------------------------ */
 
-/* Chunk c of 8 numbers of line r. By K a line is a row of A or a column of B, of two chunks; by M or N it is one of 16 of the
- * depth, and a pattern has 8 chunks of it. */
+/* Chunk c of 8 numbers of line r. By K a line is a row of A or a column of B, of two chunks; by M or N it is one of
+ * 16 of the depth, and a pattern has 8 chunks of it. */
 static uint32_t address_of(uint64_t d, bool turned, uint32_t r, uint32_t c) {
     uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4;
     uint32_t stride = (uint32_t)(d >> 32 & 0x3fff) << 4;
@@ -172,8 +174,8 @@ static void take(const ptx_warp *w, uint64_t d, bool turned, bool bf16, uint32_t
         }
 }
 
-/* A from registers: of four, with row = lane / 4, the second and the last are 8 rows further down; columns 2 (lane % 4) and
- * the next, 8 further for the last two. */
+/* A from registers: of four, with row = lane / 4, the second and the last are 8 rows further down; columns 2 (lane %
+ * 4) and the next, 8 further for the last two. */
 static void take_registers(const product *x, const ptx_warp *w, const ptx_operand *a, bool bf16, float (*out)[COLUMNS],
                            uint8_t *known) {
     memset(known, 1, ROWS);

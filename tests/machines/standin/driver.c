@@ -1,6 +1,7 @@
-/* driver.c: the driver that stands in (standin.h says what it is): its devices, contexts and memory, and what other libraries that
- * stand in call of it. streams.c has streams, events and graphs, launches.c what is put into them. Objects are allocated and
- * counted. */
+/* driver.c: the devices, contexts and memory of the driver that stands in (standin.h describes it), and what other
+ * libraries that stand in call of it. streams.c has its streams, events and graphs, launches.c what is put into them.
+ * Every object is allocated and counted, so that a test sees what was not ended.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ bool injected(void) {
     return control.fail_at && (control.breaks ? control.calls >= control.fail_at : control.calls == control.fail_at);
 }
 
-/* They are those that callers think they are. */
+/* Makes the compiler check that the functions have the types that callers think they have. */
 static const fcp_cuda_table table __attribute__((unused)) = {
 #define X(symbol, type) symbol,
     FCP_CUDA_SYMBOLS(X)

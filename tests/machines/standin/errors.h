@@ -1,5 +1,7 @@
-/* errors.h: the driver's errors that the stand-in gives and that tests expect, beside those of runtime/libraries/cuda_driver.h: what we
- * call them, their numbers, and the driver's names. tests/headers holds them to CUDA's header. */
+/* errors.h: errors of the CUDA driver that the stand-in returns and tests expect, beside those in
+ * runtime/libraries/cuda_driver.h: our name for each, its number, and the driver's name. tests/headers compares them
+ * with CUDA's header.
+ */
 #ifndef STANDIN_ERRORS_H
 #define STANDIN_ERRORS_H
 
@@ -22,7 +24,7 @@ enum {
 #undef X
 };
 
-/* Every error that has a name here, the runtime's too: {number, "name"}, for an initialiser. */
+/* An initialiser of {number, "name"} for every error that has a name here, those of the runtime included. */
 #define DRIVER_ERROR_NAMES                                                                                             \
     {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {600, "CUDA_ERROR_NOT_READY"},                   \
     {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"}, DRIVER_ERRORS(DRIVER_ERROR_NAME)

@@ -1,6 +1,8 @@
-/* graph.c: nodes and their order: what is before what, who touches the same bytes without being ordered, and doing them.
+/* graph.c: nodes and their order: which node is before which, who touches the same bytes without being ordered, and
+ * running them.
  *
- * Cost: a node costs as many bits as there are nodes, and a comparison with every node that is not ordered with it. */
+ * Cost: a node has a bit for every earlier node, and is compared with every node that is not ordered with it.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

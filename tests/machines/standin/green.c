@@ -1,7 +1,9 @@
-/* green.c: green contexts of the driver that stands in: a device's multiprocessors, parts of them, contexts, streams.
+/* green.c: green contexts of the driver that stands in: the multiprocessors of a device, parts of them, contexts and
+ * streams.
  *
- * As the driver, it rounds parts up (control.alignment), wants streams ended before their context, and counts objects. What
- * control.green says goes wrong. */
+ * Like the real driver it rounds parts up (control.alignment), wants streams to end before their context, and counts
+ * objects. What goes wrong is in control.green.
+ */
 #include <stdlib.h>
 
 #include "tests/machines/standin/parts.h"
@@ -22,7 +24,7 @@ API cuDevResourceGenerateDesc(cu_resource_text *out, cu_resource *all, unsigned 
 API cuGreenCtxCreate(cu_green *out, cu_resource_text text, cu_device d, unsigned flags);
 API cuGreenCtxDestroy(cu_green g);
 API cuGreenCtxStreamCreate(cu_stream *out, cu_green g, unsigned flags, int priority);
-/* They are those that callers think they are. */
+/* Makes the compiler check that the functions have the types that callers think they have. */
 typedef struct green_table {
 #define X(symbol, type) type;
     FCP_CUDA_OPTIONAL(X)

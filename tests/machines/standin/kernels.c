@@ -1,4 +1,5 @@
-/* kernels.c: kernels of the driver that stands in: what a launch touches, by its work list, and running it on fibers. */
+/* kernels.c: kernels of the driver that stands in: which memory a launch touches, by its work list, and running it on
+ * fibers. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

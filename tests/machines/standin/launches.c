@@ -1,4 +1,5 @@
-/* launches.c: what is put into streams of the driver that stands in: copies, fills, kernels; and the modules they are of. */
+/* launches.c: what is put into streams of the driver that stands in (copies, fills, kernels), and the modules that
+ * hold kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

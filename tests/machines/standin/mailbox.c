@@ -1,6 +1,7 @@
-/* mailbox.c: see mailbox.h. Cost: a sparse file of BOX_RING bytes a pair of ranks.
+/* mailbox.c: the shared file of mailbox.h. Cost: a sparse file of BOX_RING bytes for each pair of ranks.
  *
- * The folder goes as soon as all ranks have the file open; else when the process that made it ends in an orderly way. */
+ * The folder is removed when all ranks have the file open, or when the process that made it ends in an orderly way.
+ */
 #include "tests/machines/standin/mailbox.h"
 
 #include <errno.h>

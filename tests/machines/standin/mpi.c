@@ -1,6 +1,10 @@
-/* mpi.c: a library with a few of MPI's symbols, for tests of how an id goes round where no MPI is, or another one. It is made
- * twice: with Open MPI's handles (pointers to objects), and with MPICH's (integers), as MPI_OPEN says. A broadcast is a file
- * that rank 0 writes before the others are run: $STANDIN_MPI. It is chosen by FCP_MPI. */
+/* mpi.c: a library with a few functions of MPI, for tests that send an id by MPI on machines that have none, or
+ * another one.
+ *
+ * It is built twice: with Open MPI's handles, which are pointers to objects, and with MPICH's, which are integers
+ * (MPI_OPEN says which). A broadcast is a file, $STANDIN_MPI, that rank 0 writes before the other ranks run. A test
+ * chooses it with FCP_MPI.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,7 +31,7 @@ int MPI_Finalize(void);
 int MPI_Comm_rank(handle comm, int *rank);
 int MPI_Comm_size(handle comm, int *size);
 int MPI_Bcast(void *bytes, int count, handle type, int root, handle comm);
-/* They are those that callers think they are. */
+/* Makes the compiler check that the functions have the types that callers think they have. */
 static const symbols table __attribute__((unused)) = {
 #define X(symbol, type) symbol,
     FCP_MPI_SYMBOLS(X, handle, handle)

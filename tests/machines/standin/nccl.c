@@ -1,8 +1,10 @@
-/* nccl.c: the symbols of the NCCL that stands in (nccl.h says what it is). Communicators are never freed, so that a use of
- * one that has ended is known as such.
+/* nccl.c: the functions of the NCCL that stands in (nccl.h describes it).
  *
- * A communicator that does not block has a job: joining, putting a group down, ending. A job gets on when the communicator
- * is asked for its error; what it puts into streams is there only then. One that blocks does its jobs in the calls. */
+ * Communicators are never freed, so that the use of one that has ended is recognised. A communicator that does not
+ * block has a job: joining, putting a group into a stream, or ending. A job gets on when the communicator is asked
+ * for its error, and only then does what it puts into streams appear there. A communicator that blocks does its jobs
+ * within the calls.
+ */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -93,7 +95,7 @@ API ncclGroupEnd(void);
 API ncclSend(const void *from, size_t count, int type, int peer, nccl_comm comm, cu_stream stream);
 API ncclRecv(void *to, size_t count, int type, int peer, nccl_comm comm, cu_stream stream);
 API ncclAllGather(const void *from, void *to, size_t count, int type, nccl_comm comm, cu_stream stream);
-/* They are those that callers think they are. */
+/* Makes the compiler check that the functions have the types that callers think they have. */
 static const fcp_nccl_table table __attribute__((unused)) = {
 #define X(symbol, type) symbol,
     FCP_NCCL_SYMBOLS(X)

@@ -1,33 +1,39 @@
-/* nccl.h: a library that stands in for NCCL in tests, beside the driver that stands in: processes on one machine, each with
- * devices of its own, send through a shared file (mailbox.h).
+/* nccl.h: a library that stands in for NCCL in tests, beside the driver that stands in (standin.h). Processes of one
+ * machine, each with devices of its own, send to each other through a shared file (mailbox.h).
  *
- * A group is one node of a stream or of a graph. It gets on when somebody asks the driver, and is complete when all of its
- * parts are; between two ranks the n-th send meets the n-th receive. A send may wait for its receive, by `seed`, so that an
- * order that can deadlock does. What the real one refuses is refused; what would hang there, or do damage, is `trouble` of
- * the driver's (standin.h), which also counts what is alive. It is chosen by FCP_NCCL, and never a fallback.
+ * A group is one node of a stream or of a graph. It gets on when somebody asks the driver for something, and is
+ * complete when all its sends and receives are. Between two ranks the n-th send meets the n-th receive. Whether a
+ * send waits for its receive depends on the seed, so that an order of groups that can deadlock does deadlock. A call
+ * that the real NCCL refuses is refused. What would hang there, or destroy something, is `trouble` of the driver,
+ * which also counts the objects that exist. A test chooses this library with FCP_NCCL; the runtime never falls back
+ * to it.
  *
- * What is stricter than the real one: a pair is connected by a group outside any capture, in which both its ends wait for
- * each other in the host; only registered memory may not be given back; memory of ncclMemAlloc alone is registered; a group
- * lies in one stream. */
+ * In four ways it is stricter than the real NCCL: two ranks are connected by a group outside of any capture, for
+ * which both wait in the host; registered memory may not be released; only memory of ncclMemAlloc may be registered;
+ * a group lies in one stream.
+ */
 #ifndef STANDIN_NCCL_H
 #define STANDIN_NCCL_H
 #include "runtime/libraries/nccl.h"
 
-/* Beside NCCL's results: what becomes of the process instead. */
+/* In the place of a result of NCCL: the process dies, stops, or no longer gets on. */
 enum { STANDIN_DIES = 1000, STANDIN_STOPS, STANDIN_STALLS };
 
 typedef struct standin_nccl {
-    int version;          /* 22809, or as STANDIN_NCCL_VERSION says where no test can */
-    uint64_t seed;        /* which sends wait for their receives; from an odd one on finalizing waits for all ranks */
-    bool silent;          /* whoever dies or does not answer is waited for without end; else it is an error of NCCL's */
-    unsigned patience_s;  /* a call that blocks so long would block for ever: trouble; 0: 200 */
-    volatile int *stops;  /* is 1 once the process has stopped itself, as below; NULL: nobody is told */
-    long fail_at;         /* this call, counted by `calls` (which questions for errors are not), returns fail_with, or
-                             STANDIN_DIES, STANDIN_STOPS; 0: none */
+    int version;          /* 22809; STANDIN_NCCL_VERSION changes it if no test can */
+    uint64_t seed;        /* draws which sends wait for their receives; if it is odd, finalizing waits for all ranks */
+    bool silent;          /* a rank that dies or does not answer is waited for without end; otherwise it is an error */
+    unsigned patience_s;  /* a call that blocks longer is taken to block for ever, which is trouble; 0: 200 */
+    volatile int *stops;  /* becomes 1 when the process stops itself; NULL: nobody is told */
+    /* Faults. fail_at: the call with this number, counted by `calls` (which leaves out questions for errors), returns
+     * fail_with, or does STANDIN_DIES or STANDIN_STOPS. group_at: the same when the group with this number, counted
+     * by `begun`, begins on the device. async_at: from the question for an asynchronous error with this number on,
+     * counted by `asked`, there is one. 0: none. */
+    long fail_at;
     int fail_with;
-    long group_at;        /* when this group is begun on the device, counted by `begun`: STANDIN_DIES, ...; 0: none */
+    long group_at;
     int group_fault;
-    long async_at;        /* from this question for an asynchronous error on, counted by `asked`, there is one; 0: none */
+    long async_at;
     int async_with;
     /* what happened */
     long calls, begun, asked;

@@ -1,5 +1,6 @@
-/* nvrtc.c: a compiler that stands in for NVRTC where the driver is one that stands in: a cubin is the source itself, from which
- * tests/machines/standin/launches.c learns which kernels it holds. */
+/* nvrtc.c: a compiler that stands in for NVRTC beside the driver that stands in. Its cubin is the source itself, in
+ * which tests/machines/standin/launches.c finds the names of the kernels.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* nvrtc_own.h: NVRTC's symbols, declared for a library that has them itself, and held to what those who load them think they are. */
+/* nvrtc_own.h: NVRTC's functions, declared for a library that defines them itself. The table below makes the compiler
+ * check that they have the types that nvrtc_symbols.h says.
+ */
 #ifndef NVRTC_OWN_H
 #define NVRTC_OWN_H
 #include "runtime/libraries/nvrtc_symbols.h"

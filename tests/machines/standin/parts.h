@@ -1,4 +1,4 @@
-/* parts.h: inside the driver that stands in: objects, nodes, and what the files call of each other. */
+/* parts.h: inside the driver that stands in: its objects, its nodes, and what its files call of each other. */
 #ifndef STANDIN_PARTS_H
 #define STANDIN_PARTS_H
 #include "codegen/kernels/abi.h"
@@ -12,22 +12,22 @@ enum { DEVICES = 8, MULTIPROCESSORS = 3 };
 
 struct cu_context_ {
     int device, retained;
-    unsigned peers; /* a bit per device that it reaches */
+    unsigned peers; /* a bit for each device that it may access */
     size_t used;
 };
-/* A node of a store; of another one, or none, where the store has been emptied since. */
+/* Names a node of a store. If the store has been emptied since, its id is another one, and this names no node. */
 typedef struct ref {
     uint64_t store;
     uint32_t node; /* counted from 1; 0: none */
 } ref;
 struct cu_stream_ {
     cu_context context;
-    ref last, captured; /* captured: during a capture that it has joined */
+    ref last, captured; /* last: the last node put into it; captured: the same in a capture that it has joined */
     uint64_t capture;   /* the store of that capture; 0: none */
-    uint64_t mark;      /* the word of host memory last written, as put down; 0: none */
+    uint64_t mark;      /* address of the host word that it was last told to write; 0: none */
     unsigned mark_value;
     cu_stream next;
-    cu_green green;     /* the green context that it is of, if any */
+    cu_green green;     /* the green context to which it belongs; NULL: none */
 };
 struct cu_event_ {
     cu_context context;
@@ -35,7 +35,7 @@ struct cu_event_ {
     uint64_t capture;
     bool timed;
     long tick; /* when it was recorded; 0: not yet */
-    long graphs; /* nodes of graphs that record it */
+    long graphs; /* how many nodes of graphs record it */
 };
 struct cu_module_ {
     cu_context context;
@@ -72,24 +72,24 @@ typedef struct node {
     uint64_t to, from, bytes;
     unsigned word;
     standin_work *work;
-    cu_event event; /* EMPTY, in a graph: what it records whenever the graph is launched */
-    void *state;    /* of the work, once it is tried */
+    cu_event event; /* EMPTY, in a graph: the event that each launch of the graph records */
+    void *state;    /* of the work, once it has been tried */
     uint64_t stuck; /* the turn in which it did not get on */
-    uint32_t *deps; /* nodes, from 1 */
+    uint32_t *deps; /* numbers of nodes, counted from 1 */
     uint32_t dep_count;
-    uint64_t *before; /* a bit per earlier node: it is before this one */
+    uint64_t *before; /* a bit for each earlier node that is before this one */
     ranges reads, writes;
-    uint64_t mark; /* of its stream */
+    uint64_t mark; /* the mark of its stream, as above */
     unsigned mark_value;
     int device;
-    bool marks; /* it writes that word itself */
+    bool marks; /* this node writes that word itself */
     bool done, hangs;
 } node;
 typedef struct store {
     uint64_t id;
     node *nodes;
     uint32_t count, capacity, done;
-    bool graph; /* of a graph, not what streams hold */
+    bool graph; /* of a graph; otherwise the one for all streams */
 } store;
 struct cu_graph_ {
     store store;
@@ -104,7 +104,7 @@ typedef struct allocation {
     cu_context context;
     void *memory;
     struct allocation *next;
-    bool host; /* pinned, and every device reaches it */
+    bool host; /* pinned host memory, which every device reaches */
     bool shared; /* standin_allocate's */
 } allocation;
 
@@ -112,7 +112,7 @@ extern standin control;
 allocation *allocation_of(uint64_t address);
 void trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-bool injected(void); /* this call is the one that fails */
+bool injected(void); /* is this the call that the test lets fail? */
 cu_context context_of(cu_device d);
 cu_stream stream_new(cu_context context, cu_green green);
 
@@ -120,22 +120,23 @@ cu_stream stream_new(cu_context context, cu_green green);
 void green_stream_ends(cu_green g);
 
 /* graph.c */
-/* A copy of *made with these nodes before it; NULL deps where there is none. Returns its number, 0 when out of memory. With
- * `live`: finds what it touches, and whether that is ordered. */
+/* Adds a copy of *made that comes after the nodes in deps. Returns its number, 0 if out of memory. With `live` it
+ * finds out which memory the node touches, and whether all conflicting accesses are ordered. */
 uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t dep_count, bool live);
 void store_clear(store *s);
-bool store_before(const store *s, uint32_t a, uint32_t b); /* a is b, or before it */
-/* What the host has seen the end of: this node, and all before it. */
+bool store_before(const store *s, uint32_t a, uint32_t b); /* is a the same as b, or before it? */
+/* The host has seen that this node, and all before it, have ended. */
 void host_saw(store *s, uint32_t last);
-/* Does up to `count` nodes in a seeded order; fewer where all that may be next wait for another process. */
+/* Runs up to `count` nodes in a seeded order; fewer if all that may be next wait for another process. */
 void store_run(store *s, uint32_t count);
-/* Until it is done; false: nothing in it gets on, for as long as control.patience_s says if it waits for other processes. */
+/* Runs until node `last` is done. False: nothing gets on any more, for control.patience_s if other processes are
+ * waited for. */
 bool store_finish(store *s, uint32_t last);
-/* What is not done yet touches these bytes. */
+/* Does any node that is not done yet touch these bytes? */
 bool store_touches(const store *s, uint64_t begin, uint64_t end);
-/* There is room for one more node; false: there will never be. */
+/* Makes room for one more node. False: there will never be room. */
 bool store_has_room(store *s);
-bool store_stuck(const store *s); /* only what hangs, and what comes after it, is left */
+bool store_stuck(const store *s); /* are all nodes that are left hanging, or behind one that hangs? */
 const char *node_name(const node *n);
 /* kernels.c */
 void kernel_ranges(node *n);

@@ -1,12 +1,13 @@
-/* symbols.h: the driver's symbols of the stand-in, what every one of them begins with, and what they share. */
+/* symbols.h: the driver's functions that the stand-in defines, what every one of them begins with, and what their
+ * files share. */
 #ifndef STANDIN_SYMBOLS_H
 #define STANDIN_SYMBOLS_H
 #include "tests/machines/standin/parts.h"
 
 /* driver.c */
-extern struct cu_context_ contexts[DEVICES + 1]; /* the last one is of nobody here */
+extern struct cu_context_ contexts[DEVICES + 1]; /* the last one is a context of somebody else */
 extern cu_context current;
-/* Memory of the current context; `shared`: standin_allocate's. */
+/* Allocates memory of the current context; `shared`: for standin_allocate. */
 cu_result memory_allocate(cu_ptr *out, size_t bytes, bool shared);
 cu_result memory_end(cu_ptr p, bool host, bool shared);
 
@@ -14,15 +15,16 @@ cu_result memory_end(cu_ptr p, bool host, bool shared);
 extern cu_stream streams, capture_origin;
 extern store live, captured;
 extern bool capture_bad;
-/* A node at the end of a stream, after `also` too (0: none). */
+/* Puts a node at the end of a stream. It also comes after node `also` (0: none). */
 cu_result stream_put(cu_stream s, const node *made, uint32_t also);
-/* A handle of a default stream is that of the context that is current. */
+/* Replaces the handle of a default stream by that stream of the current context. */
 cu_result stream_find(cu_stream *s);
 static inline bool in_capture(cu_stream s) { return capture_origin && s->capture == captured.id; }
 static inline uint32_t node_of(const store *s, ref r) { return r.store == s->id ? r.node : 0; }
 
 #define API cu_result
-/* Every call that may fail begins with one of these: ENTER_OUTSIDE, where a capture refuses it. */
+/* Every call that can fail begins with one of these; with ENTER_OUTSIDE if it is refused during a capture. They
+ * return. */
 #define ENTER                                                                                                          \
     do                                                                                                                 \
         if (injected()) return control.fail_with;                                                                      \
@@ -35,9 +37,9 @@ static inline uint32_t node_of(const store *s, ref r) { return r.store == s->id 
             return CAPTURE_UNSUPPORTED;                                                                                \
         }                                                                                                              \
     } while (0)
-/* What ends an object does so, and may report an error nevertheless. */
+/* A call that ends an object ends with this: it has ended the object, and may report an error nevertheless. */
 #define LEAVE return injected() ? control.fail_with : CU_SUCCESS
-/* What is given a stream goes on with this one. */
+/* A call that is given a stream begins with this. */
 #define STREAM(s)                                                                                                      \
     do {                                                                                                               \
         cu_result found_ = stream_find(&(s));                                                                          \

@@ -65,7 +65,7 @@ Test(golden, pictures) {
         char *end = find_divider(bytes, size);
         cr_assert_not_null(end, "%s has no divider", path);
         const char *defines[16], *fields[16];
-        fcpc_options options = {.defines = defines, .fields = fields};
+        fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .fields = fields};
         while (!strncmp(program, "$ ", 2)) {
             char *line = program + 2, *newline = strchr(line, '\n');
             *newline = 0;

@@ -549,6 +549,50 @@ Test(cells, stops_when_asked) {
     free(nodes);
 }
 
+/* Masks in which no two cells are alike: pairs are looked at one by one, by any number of threads, and nothing changes. */
+Test(cells, masks_without_structure) {
+    static exprs e;
+    static array_set arrays;
+    e.seed = 1;
+    mc_env env = {.n = 700, .queries = 700};
+    draw_arrays(&e, &arrays, &env);
+    env.arrays = arrays.array;
+    e.count = 0;
+    int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
+    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
+    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130)));
+    int noise = ex2(&e, MC_LT, ex2(&e, MC_MUL, field_at(&e, q, true), field_at(&e, k, true)),
+                    ex2(&e, MC_MOD, ex2(&e, MC_MUL, sum, sum), num(&e, 701)));
+    int by_length = ex2(&e, MC_EQ, ex2(&e, MC_MOD, ex2(&e, MC_MUL, sum, sum), n), ex2(&e, MC_MOD, product, num(&e, 7)));
+    int heads = ex2(&e, MC_LT, product, ex2(&e, MC_MUL, ex0(&e, MC_H), num(&e, 300)));
+    int causal = ex2(&e, MC_AND, ex2(&e, MC_LE, k, q), mix), periodic = ex2(&e, MC_EQ, product, num(&e, 0));
+    const int masks[] = {mix, noise, by_length, heads, causal, periodic};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        mc_node *nodes;
+        mc_code code = lower_mask(&e, masks[i], &nodes);
+        uint64_t cuts[] = {0, 600, 700};
+        cells *c[3];
+        const cell_entry *entries[3];
+        size_t count[3];
+        uint64_t looked_at = 0;
+        for (unsigned t = 0; t < 3; t++) {
+            c[t] = cells_new(code, 2);
+            cells_set_threads(c[t], t == 2 ? 7 : t);
+            cells_set_done(c[t], t ? NULL : &looked_at);
+            check_env(&e, masks[i], &env, 2, (int)i, c[t]);
+            cr_assert_eq(cells_grid(c[t], &env, cuts, 2, cuts, 2, &entries[t], &count[t], NULL), FCP_OK);
+            cr_assert_eq(count[t], count[0]);
+            cr_assert_eq(memcmp(entries[t], entries[0], count[0] * sizeof **entries), 0);
+        }
+        cells_stats stats;
+        cells_get_stats(c[0], &stats);
+        cr_assert(looked_at > 1000 && looked_at <= stats.elements, "mask %zu: %d of %d", i, (int)looked_at,
+                  (int)stats.elements);
+        for (int t = 0; t < 3; t++) cells_free(c[t]);
+        free(nodes);
+    }
+}
+
 /* The same questions in the same order give the same numbers. */
 Test(cells, deterministic) {
     static exprs e;

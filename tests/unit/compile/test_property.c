@@ -215,7 +215,7 @@ static bool right(judge *j, const property *p) {
     if (good && !c) abort();
     arena work = {0};
     binding fields;
-    const fcpc_batch own = {0};
+    const fcpc_batch own = FCPC_BATCH_INIT;
     if (good && bind_batch(program, &own, &work, &work, d, 0, &fields) != FCP_OK) good = wrong(j, "fields do not bind");
     for (uint32_t i = 0; i < p->sequences && good; i++) {
         const p_sequence *s = &p->sequence[i];

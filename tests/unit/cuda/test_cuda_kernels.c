@@ -1,7 +1,7 @@
 /* test_cuda_kernels.c: which kernels a device gets, by its shared memory and by what the plan asks for; and what is made of
  * what the driver says that they take. */
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {

@@ -2,7 +2,7 @@
  * on it; green contexts that are absent, refused, or fail their probe. The stand-in has three multiprocessors a device,
  * each of which holds two blocks of anything. */
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };

@@ -2,7 +2,7 @@
  * the maps that those are given, what they compute. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };

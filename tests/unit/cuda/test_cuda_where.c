@@ -1,7 +1,7 @@
 /* test_cuda_where.c: what errors of CUDA sessions name: each piece of work of a pass hangs once, and the error names the
  * instruction that it belongs to, by what the devices themselves have written. */
 #include "runtime/exec/session.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BEFORE = 1 << 31, MASK = (1 << 30) - 1 };
@@ -37,10 +37,10 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
     } else {
         *launch = 0;
         snprintf(want, sizeof want, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s)", rank, fcp_pass_names[pass],
-                 i->stage, instr, fcp_queue_names[queue], fcp_op_names[i->op]);
+                 i->stage, instr, fcp_queue_texts[queue], fcp_op_names[i->op]);
     }
     cr_assert(strstr(message, want) && strstr(message, launch) && strncmp(message, "rank ", 5) == 0, "%s of device %d (rank %u, %s %u): \"%s\" %s: %s",
-              x->hung, x->hung_device, rank, fcp_queue_names[queue], instr, want, launch, message);
+              x->hung, x->hung_device, rank, fcp_queue_texts[queue], instr, want, launch, message);
 }
 
 /* Every `step`-th node of a pass hangs, in a session of its own. */

@@ -1,7 +1,7 @@
 /* test_rebind.c: sessions that go from batch to batch: the bits of sessions made anew, kernels compiled once, and nothing
  * gathered on the way; on the host and on the driver that stands in. */
 #include "runtime/libraries/cuda_driver.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/temporary.h"
 

@@ -6,6 +6,7 @@
 #include "compiler/fcpc.h"
 #include "runtime/host/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plain.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/judge/reference.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/judge/packed.h"
 #include "tests/support/gpu_plan.h"
 #include "tests/support/temporary.h"
 

@@ -120,7 +120,7 @@ Test(score, overrides) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fcpc_program *p = program_with("plan { mask = causal; score = softcap }",
-                                       &(fcpc_options){.defines = &cases[i].define, .define_count = 1});
+                                       &(fcpc_options){.size = sizeof(fcpc_options), .defines = &cases[i].define, .define_count = 1});
         cr_expect_str_eq(p->score_name, cases[i].name);
         cr_expect_not_null(strstr(p->canonical, cases[i].text), "%s: %s", cases[i].define, p->canonical);
         fcpc_program *again = program(p->canonical);
@@ -223,7 +223,7 @@ Test(score, random_values) {
         fcpc_program *p;
         char *said;
         const char *forward = "plan.passes=forward";
-        fcp_code code = parse(text.text, &(fcpc_options){.defines = &forward, .define_count = 1}, &p, &said);
+        fcp_code code = parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p, &said);
         if (code == FCP_E_SCORE) refused++; /* a constant such as log(0.0) */
         else cr_assert_eq(code, FCP_OK, "%s\n%s", text.text, said);
         free(said);
@@ -330,7 +330,7 @@ Test(score, explained) {
         write_program(&text, root, "window(w = 9)");
         if (text.size + 100 > TEXT) continue;
         const char *forward = "plan.passes=forward";
-        const fcpc_options options = {.defines = &forward, .define_count = 1};
+        const fcpc_options options = {.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1};
         for (int i = 0; i < 4; i++) {
             point at = somewhere(&m);
             explanation e = {.q = at.q, .k = at.k, .n = at.n, .h = at.h, .s = at.s};
@@ -387,7 +387,7 @@ Test(score, random_faults) {
         fcpc_program *p;
         char *said;
         const char *forward = "plan.passes=forward";
-        fcp_code code = parse(text.text, &(fcpc_options){.defines = &forward, .define_count = 1}, &p, &said);
+        fcp_code code = parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p, &said);
         free(said);
         if (code == FCP_E_SCORE) continue;
         bool wanted = some_fault(root, mask);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/numeric.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/plain.h"

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/exec/tensors.h"
-#include "runtime/host/transport.h"
+#include "runtime/judge/packed.h"
+#include "runtime/host/threads.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/plain.h"
 
@@ -52,7 +52,7 @@ static void *exchange(void *argument) {
 
 Test(threads, messages_meet_their_receives) {
     pthread_t threads[RANKS];
-    cr_assert(fcp_net_open(&fcp_transport_threads, RANKS, &net, NULL) == FCP_OK);
+    cr_assert(fcp_net_open(&fcp_transport_threads, RANKS, 1, NULL, &net, NULL) == FCP_OK);
     for (uintptr_t r = 0; r < RANKS; r++) cr_assert(pthread_create(&threads[r], NULL, exchange, (void *)r) == 0);
     for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
     fcp_net_close(net);
@@ -65,7 +65,7 @@ Test(threads, a_group_completes_as_a_whole) {
     fcp_wire first = {.peer = 0, .dir = FCP_RECV, .segments = 1, .segment = {{b, 4}}};
     fcp_wire second = {.peer = 0, .dir = FCP_RECV, .fabric = 1, .segments = 1, .segment = {{c, 4}}};
     uint32_t wire = 9;
-    cr_assert(fcp_net_open(&fcp_transport_threads, 2, &net, NULL) == FCP_OK);
+    cr_assert(fcp_net_open(&fcp_transport_threads, 2, 1, NULL, &net, NULL) == FCP_OK);
     cr_assert(fcp_net_launch(net, 0, 1, 5, sends, 2, NULL) == FCP_OK);
     a[0] = 'x'; /* the message was made at the launch */
     cr_assert(fcp_net_wait(net, 0, 10, &wire, NULL) == FCP_WAIT_PENDING && wire < 2);
@@ -83,7 +83,7 @@ Test(threads, pass_round_and_fabric_must_agree) {
     char a = 1, b = 0;
     fcp_wire send = {.peer = 1, .dir = FCP_SEND, .segments = 1, .segment = {{&a, 1}}};
     const struct { uint32_t pass, round; uint8_t fabric; } other[] = {{1, 4, 0}, {0, 5, 0}, {0, 4, 1}};
-    cr_assert(fcp_net_open(&fcp_transport_threads, 3, &net, NULL) == FCP_OK);
+    cr_assert(fcp_net_open(&fcp_transport_threads, 3, 1, NULL, &net, NULL) == FCP_OK);
     cr_assert(fcp_net_launch(net, 0, 0, 4, &send, 1, NULL) == FCP_OK);
     for (int i = 0; i < 3; i++) {
         fcp_wire receive = {.peer = 0, .dir = FCP_RECV, .fabric = other[i].fabric, .segments = 1, .segment = {{&b, 1}}};
@@ -100,7 +100,7 @@ Test(threads, sizes_that_differ_are_an_error) {
     fcp_error err;
     fcp_wire send = {.peer = 1, .dir = FCP_SEND, .segments = 1, .segment = {{a, 8}}};
     fcp_wire receive = {.peer = 0, .dir = FCP_RECV, .segments = 1, .segment = {{b, 7}}};
-    cr_assert(fcp_net_open(&fcp_transport_threads, 2, &net, NULL) == FCP_OK);
+    cr_assert(fcp_net_open(&fcp_transport_threads, 2, 1, NULL, &net, NULL) == FCP_OK);
     cr_assert(fcp_net_launch(net, 0, 0, 0, &send, 1, NULL) == FCP_OK);
     cr_assert(fcp_net_launch(net, 1, 0, 0, &receive, 1, NULL) == FCP_OK);
     cr_assert(fcp_net_wait(net, 1, 60000, NULL, &err) == FCP_WAIT_FAILED);
@@ -120,7 +120,7 @@ Test(threads, abort_wakes_whoever_waits) {
     pthread_t thread;
     void *result;
     int mark;
-    cr_assert(fcp_net_open(&fcp_transport_threads, 2, &net, NULL) == FCP_OK);
+    cr_assert(fcp_net_open(&fcp_transport_threads, 2, 1, NULL, &net, NULL) == FCP_OK);
     cr_assert(pthread_create(&thread, NULL, wait_forever, &mark) == 0);
     fcp_net_abort(net);
     pthread_join(thread, &result);
@@ -142,7 +142,7 @@ Test(threads, malformed_wires_are_refused) {
                         {.peer = 1, .dir = 2},
                         {.peer = 1, .fabric = FCP_FABRICS},
                         {.peer = 1, .segments = FCP_SEGMENTS + 1}};
-    cr_assert(fcp_net_open(&fcp_transport_threads, 2, &net, NULL) == FCP_OK);
+    cr_assert(fcp_net_open(&fcp_transport_threads, 2, 1, NULL, &net, NULL) == FCP_OK);
     for (size_t i = 0; i < sizeof wires / sizeof *wires; i++)
         cr_assert(fcp_net_launch(net, 0, 0, 0, &wires[i], 1, NULL) == FCP_E_ARGUMENT, "wire %zu", i);
     cr_assert(fcp_net_launch(net, 2, 0, 0, wires, 0, NULL) == FCP_E_ARGUMENT);

@@ -120,6 +120,7 @@ Test(jit, hits_and_misses) {
     MUST_BE("sm_80 two 3", false, "two", "sm_80", NULL);        /* source */
     MUST_BE("sm_80 one 4", false, "one", "sm_80", "-G");        /* option */
     MUST_BE("sm_80 one 4", true, "one", "sm_80", "-G");
+    MUST_BE("sm_80 one-G 5", false, "one-G", "sm_80", NULL);    /* the same characters, divided otherwise */
     MUST_BE("sm_80 one 1", true, "one", "sm_80", NULL);
     cr_assert(!stat(cache, &s) && (s.st_mode & 07777) == 0700);
 }

@@ -142,9 +142,63 @@ Test(maskrow, rows_of_masks_are_elements) {
             cr_assert_eq(row[j], want, "seed %d, key %u", (int)seed, j);
             seen[want]++;
         }
+        const uint32_t rows = 1 + (uint32_t)(seed % 5);
+        uint64_t allowed = 0;
+        for (uint32_t i = 0; i < rows; i++)
+            for (uint32_t j = 0; j < width; j++)
+                allowed += mc_eval(code, &env, (int64_t)((uint64_t)q + i), (int64_t)((uint64_t)k + j), h, one);
+        cr_assert_eq(mc_count_tile(code, &env, q, rows, k, width, h, scratch), allowed, "seed %d", (int)seed);
         free(scratch);
     }
     cr_assert(seen[0] > 50000 && seen[1] > 50000);
+}
+
+/* Quotients and rests by one number: of lines, and of numbers that lie anywhere, at every edge of 31, 32 and 64 bits. */
+Test(maskrow, divisions_by_one_number) {
+    static const int64_t edges[] = {0, 1, 2, 3, 7, 100, 1009, 65535, 65536, 0x7ffffffe, 0x7fffffff, 0x80000000, 0xffffffff,
+                                    0x100000000, (int64_t)1 << 40, INT64_MAX / 2, INT64_MAX / 2 + 1, INT64_MAX - 300,
+                                    INT64_MAX};
+    enum { EDGES = sizeof edges / sizeof *edges };
+    static int64_t list[MC_ROW];
+    const mc_array array = {list, 0, MC_ROW, 0, MC_I64};
+    const mc_env env = {.n = 1000, .queries = 1000, .arrays = &array};
+    uint64_t state = 1;
+    for (int from = 0; from < 2 * EDGES; from++)
+        for (int by = 0; by < 2 * EDGES; by++)
+            for (int form = 0; form < 8; form++) { /* step of the line; from 4 on elements of the array */
+                static const int64_t steps[] = {1, -1, 1009, -((int64_t)1 << 33)};
+                const int64_t sign = from % 2 ? -1 : 1, start = sign * edges[from / 2];
+                const int64_t divisor = (by % 2 ? -1 : 1) * edges[by / 2];
+                const uint32_t none = MC_NONE;
+                for (int j = 0; j < MC_ROW; j++) {
+                    state = state * 6364136223846793005u + 1442695040888963407u;
+                    list[j] = sign * (int64_t)((state >> 8) % ((uint64_t)edges[from / 2] + 1));
+                }
+                const mc_node n[] = {{MC_K, none, none, none, none, 0, 0},
+                                     {MC_CONST_I, none, none, none, none, 0, steps[form % 4]},
+                                     {MC_CONST_I, none, none, none, none, 0, start},
+                                     {MC_CONST_I, none, none, none, none, 0, divisor},
+                                     form < 4 ? (mc_node){MC_MUL, 0, 1, none, none, 0, 0}
+                                              : (mc_node){MC_LOAD, 0, none, none, none, 0, 0},
+                                     {form < 4 ? MC_ADD : MC_MAX, 4, form < 4 ? 2 : 4, none, none, 0, 0},
+                                     {MC_MOD, 5, 3, none, none, 0, 0},
+                                     {MC_DIV, 5, 3, none, none, 0, 0},
+                                     {MC_Q, none, none, none, none, 0, 0},
+                                     {MC_EQ, 6, 8, none, none, 0, 0},
+                                     {MC_EQ, 7, 8, none, none, 0, 0}};
+                int64_t scratch[4000], one[11];
+                uint8_t row[MC_ROW];
+                cr_assert_leq(mc_row_scratch((mc_code){n, 11}), 4000);
+                for (uint32_t root = 9; root < 11; root++)
+                    for (int64_t k = 0; k < MC_ROW; k += 37) { /* does each key have its own rest and quotient? */
+                        mc_eval((mc_code){n, 11}, &env, 0, k, 0, one);
+                        const int64_t q = one[root - 3];
+                        mc_eval_row((mc_code){n, root + 1}, &env, q, 0, MC_ROW, 0, scratch, row);
+                        for (int64_t j = 0; j < MC_ROW; j++)
+                            cr_assert_eq(row[j], mc_eval((mc_code){n, root + 1}, &env, q, j, 0, one),
+                                         "%d by %d, form %d, key %d", from, by, form, (int)j);
+                    }
+            }
 }
 
 /* Loads and bands alone, along every kind of index. */

@@ -66,7 +66,7 @@ Test(nccl, random_programs) {
         uint32_t ranks = p->nodes * p->gpus;
         if (p->dtype == FCP_FP32 || p->head_dim > 32 || p->head_dim < 16 || ranks < 2 || ranks > PROCESSES) continue;
         if (p->heads * p->sequences * ranks > 48 || p->tokens * p->heads < 64 * ranks) continue;
-        fcpc_options options = {0};
+        fcpc_options options = FCPC_OPTIONS_INIT;
         PROCESS_PARENT_BEGINS();
         fcpc_diagnostics *said = fcpc_diagnostics_new();
         fcpc_program *program = NULL;

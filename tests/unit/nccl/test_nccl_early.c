@@ -1,7 +1,8 @@
 /* test_nccl_early.c: results that go out beside a pass's last stage do, in one process and by NCCL, with and without a graph: a
  * kernel of that stage never ends, and they arrive; whatever waits for the whole pass does not. That they are behind what
  * they read, and in order with all else, the stand-ins see in every other test of plans with a layout. */
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/rounds.h"
 #include "tests/support/nccl_ranks.h"
 
 enum { POISON = 0x5a, ROW_MOST = 1024 };

@@ -8,6 +8,7 @@
 
 #include "compiler/fcpc.h"
 #include "fuzz/reseal.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/temporary.h"
 

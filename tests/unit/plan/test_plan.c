@@ -194,7 +194,7 @@ Test(plan, round_trip, .fini = remove_folder) {
     cr_expect_eq(again_size, size);
     cr_expect(!memcmp(bytes, again, size), "saving what was loaded gives the same bytes");
     cr_assert_eq(fcp_plan_save(copy, path, &err), FCP_OK, "over a file that is there, and mapped");
-    cr_expect_eq(fcp_plan_verify(plan, NULL, &err), FCP_OK, "the old file is still what is mapped");
+    cr_expect_eq(fcp_plan_verify(plan, NULL, NULL, &err), FCP_OK, "the old file is still what is mapped");
     fcp_plan_free(plan);
     fcp_plan_free(copy);
     tables_free(&t);

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "compiler/cells/blind.h"
 #include "compiler/sema/program.h"
 #include "runtime/plan/file.h"
+#include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/mask_samples.h"
 
@@ -99,7 +101,7 @@ static fcp_plan *plan_of(const char *text) {
 
 static fcp_code plan_batch(const fcpc_program *program, const uint64_t *keys, const uint64_t *queries, size_t count,
                            fcp_plan **out) {
-    const fcpc_batch batch = {.lengths = keys, .queries = queries, .count = count};
+    const fcpc_batch batch = {.size = sizeof(fcpc_batch), .lengths = keys, .queries = queries, .count = count};
     return fcpc_plan_batch(program, &batch, NULL, NULL, NULL, out);
 }
 
@@ -222,6 +224,26 @@ Test(cross, state_slots_are_of_query_blocks) {
                          fcp_class_bytes(p, (fcp_class)cls, (fcp_pass)pass));
     cr_expect_eq(fcp_held_bytes(p, FCP_HOLDS_KV, FCP_OUT, FCP_FORWARD), 0);
     fcp_plan_free(plan);
+}
+
+/* What no plan holds is refused before memory is taken for it: here under a limit of 1 GiB. */
+Test(cross, batches_too_large_for_a_plan) {
+    static const char *const lengths[] = {"[137438953472:1]", "[1:549755813888]", "[1024G:1]"};
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which take more for themselves */
+    setrlimit(RLIMIT_AS, &(struct rlimit){UINT64_C(1) << 30, UINT64_C(1) << 30});
+#endif
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int gpus = 8; gpus <= 1024; gpus *= 128)
+            for (int automatic = 0; automatic < 2; automatic++) {
+                char source[200];
+                snprintf(source, sizeof source, "cluster { gpus = %d }\nbatch { lengths = %s }\nplan { mask = full%s }", gpus,
+                         lengths[i], automatic ? "; block = auto" : "");
+                fcpc_program *program = parse(source);
+                fcp_plan *plan = NULL;
+                cr_expect_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_E_PLAN_SIZE, "%s", source);
+                fcp_plan_free(plan);
+                fcpc_program_free(program);
+            }
 }
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */

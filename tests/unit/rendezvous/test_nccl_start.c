@@ -101,6 +101,9 @@ Test(start, caller) {
     environment("");
     cr_assert_eq(fcp_place_find(NULL, 1, 1, &p, &err), FCP_OK, "one rank needs nobody: %s", err.message);
     cr_assert(p.rank == 0 && p.ranks == 1);
+    environment("RANK=5"); /* half of what torchrun says: it did not start this process */
+    cr_assert_eq(fcp_place_find(NULL, 1, 1, &p, &err), FCP_OK, "%s", err.message);
+    cr_assert(p.rank == 0 && p.ranks == 1);
     /* with an id at hand nothing is asked; a torchrun has no way of its own */
     uint8_t id[FCP_ID_BYTES], given[FCP_ID_BYTES];
     memset(given, 7, sizeof given);

@@ -38,7 +38,7 @@ static void plan_it(made *m, const fcpc_batch *batch) {
 
 static void make_plan(made *m, const char *source) {
     make_program(m, source);
-    plan_it(m, &(fcpc_batch){0});
+    plan_it(m, &(fcpc_batch)FCPC_BATCH_INIT);
 }
 
 static void free_made(made *m) {
@@ -147,25 +147,59 @@ Test(fields, reals_of_npy) {
     cr_expect(fcp_npy_real(&odd, 2) != fcp_npy_real(&odd, 2));
 }
 
+/* A byte-order mark is no part of the text; what is no text is said to be none. */
+Test(fields, text_files) {
+    char path[TEMPORARY], source[400];
+    cr_assert(temporary_file(path, "field"));
+    static const struct { const char *bytes; size_t size; fcp_code code; } files[] = {
+        {"\xef\xbb\xbf" "1\n2\n3\n4\n", 11, FCP_OK}, {"1\n2\n\0003\n4\n", 9, FCP_E_FIELD_FILE},
+        {"\xff\xfe" "1\0\n\0" "2\0\n\0", 10, FCP_E_FIELD_FILE}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        write_bytes(path, files[i].bytes, files[i].size);
+        snprintf(source, sizeof source, "model { table t = file(\"%s\") }\nbatch { lengths = [4]; field x = file(\"%s\") }\n"
+                 "mask m = x[k] >= t[q]\nplan { mask = m }", path, path);
+        made m;
+        make_program(&m, source);
+        cr_expect_eq(m.code, files[i].code, "%s", m.said);
+        for (uint64_t j = 0; j < 4 && m.code == FCP_OK; j++) cr_expect_eq(value_at(&m.program->arrays[0], j), (int64_t)j + 1);
+        free_made(&m);
+    }
+    unlink(path);
+}
+
+/* What never ends is read to a limit. */
+Test(fields, endless_files) {
+    static const char *const sources[] = {"batch { lengths = file(\"/dev/zero\") }\nplan { mask = causal }",
+        "batch { lengths = [4]; field x = file(\"/dev/zero\") }\nplan { mask = causal }",
+        "batch { lengths = [4] }\nplan { mask = slices(file(\"/dev/zero\")) }"};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        made m;
+        make_program(&m, sources[i]);
+        cr_expect_eq(m.code, FCP_E_READ);
+        cr_expect_not_null(strstr(m.said, "gives more than 256 MiB and is no regular file"), "%s", m.said);
+        free_made(&m);
+    }
+}
+
 Test(fields, sha256) {
     uint8_t hash[32], of_file[32];
-    cr_assert(sha256("abc", 3, hash));
+    cr_assert(fcp_sha256_of("abc", 3, hash));
     cr_expect_arr_eq(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
                            "\xb4\x10\xff\x61\xf2\x00\x15\xad", 32);
     char path[TEMPORARY];
     cr_assert(temporary_file(path, "field"));
     write_bytes(path, "abc", 3);
-    cr_assert_eq(sha256_file(path, of_file), 0);
+    cr_assert_eq(fcp_sha256_file(path, of_file), 0);
     cr_expect_arr_eq(of_file, hash, 32);
     unlink(path);
-    cr_expect_neq(sha256_file(path, of_file), 0);
+    cr_expect_neq(fcp_sha256_file(path, of_file), 0);
 }
 
 /* --- what the plan keeps ------------------------------------------------------------------------------------------ */
 
 Test(fields, only_what_is_read_in_order_of_use) {
     made m;
-    make_plan(&m, "batch { lengths = [3, 2]; field a = [1 x 5]; field b = [2, 2, 3, 3, 4]; field c = file(\"absent\"); "
+    make_plan(&m, "batch { lengths = [3, 2]; field a = [1 x 5]; field b = [2, 2, 3, 3, 4]; field c = [7 x 5]; "
                   "field d = given }\nmodel { table t = [0, 1] }\n"
                   "mask m = t[q % 2] == 1 and b[k] == b[q] or run(b, q) == k\nmask other = c[q] == 1\nplan { mask = m }");
     cr_assert_eq(m.code, FCP_OK, "%s", m.said);
@@ -216,7 +250,9 @@ Test(fields, batches) {
         {{.lengths = empty, .count = 1, .fields = &own, .field_count = 1}, FCP_E_FIELD, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        plan_it(&m, &cases[i].batch);
+        fcpc_batch batch = cases[i].batch;
+        batch.size = sizeof batch;
+        plan_it(&m, &batch);
         cr_expect_eq(m.code, cases[i].code, "case %d: %s", (int)i, m.said);
         cr_expect(strstr(m.said, cases[i].says), "case %d: %s", (int)i, m.said);
         m.code = FCP_OK;
@@ -229,7 +265,7 @@ Test(fields, given_is_as_declared) {
     int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
     made a, b;
     make_program(&a, given);
-    plan_it(&a, &(fcpc_batch){.fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
+    plan_it(&a, &(fcpc_batch){.size = sizeof(fcpc_batch), .fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
     make_plan(&b, "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = [1, 1, 0, 0, 1] }\n"
                   "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }");
     cr_assert(a.code == FCP_OK && b.code == FCP_OK, "%s%s", a.said, b.said);

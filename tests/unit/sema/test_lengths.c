@@ -13,7 +13,7 @@
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
     char *source = malloc(strlen(value) + 100);
     sprintf(source, *value ? "batch { lengths = %s }\nplan { mask = causal }" : "plan { mask = causal }", value);
-    fcpc_options options = {.lengths_file = file, .need_lengths = true};
+    fcpc_options options = {.size = sizeof(fcpc_options), .lengths_file = file, .need_lengths = true};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcp_code code = fcpc_parse_text(name, source, strlen(source), &options, d, out);
     fcpc_diagnostics_free(d);
@@ -98,6 +98,7 @@ Test(lengths, files) {
     snprintf(name, sizeof name, "%s/a.fcp", folder);
     snprintf(value, sizeof value, "file(\"%s\")", path);
     static const struct { const char *text; fcp_code code; size_t count; } cases[] = {{"1\n2\n3", FCP_OK, 3},
+                 {"\xef\xbb\xbf" "1\n2", FCP_OK, 2},
                  {"1\n2\n3\n", FCP_OK, 3},
                  {"# c\n\n \t 7 # seven\r\n\r\n8\r\n", FCP_OK, 2},
                  {"5", FCP_OK, 1},
@@ -139,9 +140,12 @@ Test(lengths, files) {
             fcpc_program_free(p);
         }
     }
-    write_file(path, "12\0003\n", 6);
     fcpc_program *p = NULL;
-    cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);
+    static const char not_text[][7] = {"12\0003\n", "\xff\xfe" "1\0\n\0", "1\0\n\0002\0"};
+    for (size_t i = 0; i < 3; i++) {
+        write_file(path, not_text[i], 6);
+        cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);
+    }
     unlink(path);
     cr_expect_eq(compile(name, value, NULL, &p), FCP_E_READ);
     cr_expect_eq(compile(name, "", folder, &p), FCP_E_READ);

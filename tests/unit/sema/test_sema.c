@@ -137,7 +137,7 @@ Test(sema, overrides) {
     const char *defines[] = {"cluster.nodes=32",      "plan.block=2K", "plan.strategy.coalesce=8", "buffers = 5",
                              "plan.mask.window = 8K", "lambda.sink=3", "passes=forward",           "kv_heads=2",
                              "batch.lengths=[4 x 2]", "plan.block=1K"};
-    const fcpc_options options = {.defines = defines, .define_count = sizeof defines / sizeof *defines};
+    const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = sizeof defines / sizeof *defines};
     fcpc_program *p = compile_with("plan { mask = lambda(window = 5) ; block = 512 }", &options);
     cr_expect_eq(p->nodes, 32);
     cr_expect_eq(p->block, 1024);
@@ -191,7 +191,7 @@ Test(sema, override_codes) {
                  {"w=true", FCP_E_TYPE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *defines[] = {cases[i].define};
-        const fcpc_options options = {.defines = defines, .define_count = 1};
+        const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = 1};
         static const char source[] =
             "mask mine(w = 3, v = 1) = q - k < w + v\nmask other(v = 4) = q - k < v\nplan { mask = mine }";
         static const char unique[] =
@@ -219,7 +219,7 @@ Test(sema, override_noise) {
             strcat(define, words[(state >> 33) % 30]);
         }
         const char *defines[] = {define};
-        const fcpc_options options = {.defines = defines, .define_count = 1};
+        const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = 1};
         static const char source[] = "mask mine(w = 3) = q - k < w\nplan { mask = mine }";
         fcpc_program *p = NULL;
         if (fcpc_parse_text("a", source, sizeof source - 1, &options, NULL, &p) != FCP_OK) continue;

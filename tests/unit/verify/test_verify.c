@@ -76,6 +76,39 @@ static bool named_right(const damage *k, fcp_code code) {
     return false;
 }
 
+/* The numbers of an error say what its message says. */
+static void check_where(const fcp_error *err) {
+    unsigned rank, instruction, stage;
+    char pass[16], queue[16], op[16];
+    const fcp_where *w = &err->where;
+    if (sscanf(err->message, "%15[a-z], rank %u, %15[a-z] instruction %u (%15[a-z], stage %u)", pass, &rank, queue,
+               &instruction, op, &stage) == 6) {
+        cr_expect_eq(w->rank, rank);
+        cr_expect_eq(w->stage, stage);
+        cr_expect_eq(w->instruction, instruction);
+        cr_expect(w->queue < FCP_QUEUES && strcmp(fcp_queue_texts[w->queue], queue) == 0, "%s", err->message);
+        cr_expect(w->pass < FCP_PASSES && strcmp(fcp_pass_names[w->pass], pass) == 0, "%s", err->message);
+    } else if (sscanf(err->message, "%15[a-z], rank %u", pass, &rank) == 2) {
+        cr_expect_eq(w->rank, rank);
+        cr_expect_eq(w->instruction, FCP_NOWHERE);
+        cr_expect(w->pass < FCP_PASSES && strcmp(fcp_pass_names[w->pass], pass) == 0, "%s", err->message);
+    } else {
+        cr_expect_eq(w->rank, FCP_NOWHERE, "%s", err->message);
+        cr_expect_eq(w->instruction, FCP_NOWHERE, "%s", err->message);
+    }
+}
+
+Test(verify, stops_when_told) {
+    fcp_plan *plan = plan_of(programs[0]);
+    volatile int stop = 0;
+    fcp_error err;
+    cr_assert_eq(fcp_plan_verify(plan, &stop, NULL, &err), FCP_OK);
+    stop = 1;
+    cr_assert_eq(fcp_plan_verify(plan, &stop, NULL, &err), FCP_E_INTERRUPTED);
+    cr_assert_str_eq(err.message, "interrupted");
+    fcp_plan_free(plan);
+}
+
 Test(verify, every_damage_is_caught_by_name) {
     uint32_t done[KINDS] = {0}, plans[KINDS] = {0};
     for (int program = -1; program < PROGRAMS; program++) {
@@ -99,6 +132,7 @@ Test(verify, every_damage_is_caught_by_name) {
                     done[k]++;
                     cr_expect(named_right(&kinds[k], code), "%s, plan %d, try %d: %s %s", kinds[k].name, program, try,
                               fcp_code_name(code), err.message);
+                    check_where(&err);
                 }
                 tables_free(&t);
             }
@@ -121,7 +155,7 @@ Test(verify, correct_plans_pass) {
         tables_copy(&t, plan);
         cr_expect_eq(judge(&t, &err), FCP_OK, "plan %d: %s", program, err.message);
         fcp_verify_report report;
-        cr_assert_eq(fcp_plan_verify(plan, &report, &err), FCP_OK);
+        cr_assert_eq(fcp_plan_verify(plan, NULL, &report, &err), FCP_OK);
         cr_expect_eq(report.tiles, plan->tiles_count);
         cr_expect_eq(report.instructions, plan->instrs_count);
         uint64_t sends = 0;

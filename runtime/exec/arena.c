@@ -1,33 +1,14 @@
-/* backend.c: finding and opening backends; how a rank's arena is laid out.
+/* arena.c: how a rank's memory is laid out.
  *
  * Requires: plans that were verified. Cost: slots: one walk over a rank's streams. Units: bytes, tokens.
  * The parts of an arena are those fcp_rank_memory counts, each begun at a multiple of ALIGN.
  */
-#include "runtime/host/backend.h"
+#include "runtime/exec/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 64 };
-
-static const fcp_backend *const backends[] = {&fcp_backend_host};
-
-const fcp_backend *fcp_backend_find(const char *name) {
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (strcmp(backends[i]->name, name) == 0) return backends[i];
-    return NULL;
-}
-
-fcp_code fcp_device_open(const fcp_backend *backend, const fcp_plan *plan, uint32_t workers, fcp_device **out_device,
-                         fcp_error *err) {
-    if (!backend || !plan || !out_device || workers == 0)
-        return fcp_fail(err, FCP_E_ARGUMENT, "a device needs a backend, a plan and workers");
-    return backend->open(plan, workers, out_device, err);
-}
-
-void fcp_device_close(fcp_device *device) {
-    if (device) device->backend->close(device);
-}
 
 fcp_homes *fcp_homes_of(const fcp_plan *plan) {
     uint32_t ranks = plan->problem->ranks;

@@ -1,11 +1,13 @@
-/* verify.h: the rooms of the verifier. Private to runtime/verify*.c; verify.c says what is proven and how. */
-#ifndef FCP_VERIFY_VERIFY_H
-#define FCP_VERIFY_VERIFY_H
+/* parts.h: what the files of the verifier share. Private to runtime/verify; verify.c says what is proven and how. */
+#ifndef FCP_VERIFY_PARTS_H
+#define FCP_VERIFY_PARTS_H
+#include <stdarg.h>
+
 #include "runtime/plan/plan.h"
 
 /* What a pass was found to do. */
 typedef struct pass_facts {
-    uint64_t rounds[FCP_ROUND_OUT + 1];   /* by kind */
+    uint64_t rounds[FCP_ROUND_KIND_COUNT];   /* by kind */
     uint64_t delta[FCP_FABRICS];          /* of the independent units */
     uint64_t sends;                       /* transfers between ranks */
     uint64_t kv_tokens[FCP_FABRICS], dkv_tokens[FCP_FABRICS]; /* sent */
@@ -29,6 +31,7 @@ typedef struct placed_list {
 typedef struct verifier {
     const fcp_plan *plan;
     const fcp_problem *p;
+    const volatile int *stop; /* NULL, or where to read that the caller wants no more */
     fcp_error *err;
     /* per rank */
     uint32_t *node;
@@ -62,7 +65,14 @@ static inline void prefetch_block(const fcp_plan *plan, const fcp_transfer *t) {
 /* An error at an instruction: pass, rank, queue, index, op and stage go before the message. */
 fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
                          const char *format, ...) __attribute__((format(printf, 6, 7), cold));
-const char *fcp_pass_name(fcp_pass pass); /* "forward", "backward" */
+fcp_code fcp_verify_vfail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
+                          const char *format, va_list args) __attribute__((format(printf, 6, 0), cold));
+/* An error of a rank that no instruction is to blame for: "PASS, rank RANK", then the message, which begins with ", " or
+ * ": ". Into *err: v->err, or v->late. */
+fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, uint32_t rank, const char *format, ...)
+    __attribute__((format(printf, 5, 6), cold));
+/* FCP_E_INTERRUPTED if the caller wants no more. */
+fcp_code fcp_verify_stopped(const verifier *v);
 
 /* verify_match.c: order of the communication queues, matchings, partners. Fills kv_recvs, dkv_recvs, dkv_sends, and
  * `late` if rounds are more than Delta. */

@@ -1,0 +1,161 @@
+/* input.c: what a command works on: a plan from a file, or a program, which is compiled to a plan in memory.
+ *
+ * A file that can be read only once (standard input, a pipe, a device) is read once, into memory, and up to a limit.
+ * Any other file is read by the library, which maps plans.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "compiler/cli/cmd.h"
+
+enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
+#define PLAN_MAX ((size_t)4 << 30)
+static const char magic[] = "\x89" "FCP\r\n\x1a\n";
+enum { MAGIC = sizeof magic - 1, START = 64, CHUNK = 1 << 16 };
+
+const char *cmd_path(const char *typed) { return strcmp(typed, "-") == 0 ? "/dev/stdin" : typed; }
+const char *cmd_name(const cmd_line *line) { return strcmp(line->file, "-") == 0 ? "<stdin>" : line->file; }
+
+fcpc_options cmd_settings(const cmd_line *line) {
+    const char *lengths = line->value[OPT_LENGTHS];
+    return (fcpc_options){.size = sizeof(fcpc_options),
+                          .defines = line->defines,
+                          .define_count = line->define_count,
+                          .lengths_file = lengths ? cmd_path(lengths) : NULL,
+                          .fields = line->fields,
+                          .field_count = line->field_count};
+}
+
+static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
+    fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
+    snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
+    return FCP_E_READ;
+}
+
+static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory"); }
+
+/* A plan begins with a magic number that no text has. Half of its bytes are enough, so that a damaged plan is still
+ * refused as a plan and not as a program. */
+static bool begins_as_plan(const char *start, size_t size) {
+    size_t same = 0;
+    for (size_t i = 0; i < MAGIC && i < size; i++) same += start[i] == magic[i];
+    return same >= MAGIC / 2 || (size && size < MAGIC && same == size);
+}
+
+/* Adds what is left of a stream, until there are more than `most` bytes. 0, or an errno value. */
+static int read_on(FILE *f, text *out, size_t most) {
+    char chunk[CHUNK];
+    size_t got = 1;
+    while (got && out->size <= most && !out->failed) {
+        errno = 0;
+        got = fread(chunk, 1, out->size + sizeof chunk <= most ? sizeof chunk : most + 1 - out->size, f);
+        text_add(out, chunk, got);
+    }
+    return ferror(f) ? errno ? errno : EIO : 0;
+}
+
+fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    if (input->opened) return FCP_OK;
+    const char *path = cmd_path(line->file);
+    struct stat st;
+    if (stat(path, &st) != 0) return cannot_read(line, errno, err);
+    if (S_ISDIR(st.st_mode)) return cannot_read(line, EISDIR, err);
+    FILE *f = fopen(path, "rb");
+    if (!f) return cannot_read(line, errno, err);
+    char start[START];
+    size_t size = fread(start, 1, sizeof start, f);
+    int why = ferror(f) ? errno : 0;
+    input->is_plan = begins_as_plan(start, size);
+    input->in_memory = !S_ISREG(st.st_mode) || strcmp(line->file, "-") == 0;
+    const size_t most = input->is_plan ? PLAN_MAX : PROGRAM_MAX;
+    if (!why && input->in_memory) {
+        text_add(&input->bytes, start, size);
+        why = read_on(f, &input->bytes, most);
+    }
+    fclose(f);
+    if (why) return cannot_read(line, why, err);
+    if (input->bytes.failed) return no_memory(err);
+    if (input->is_plan && input->bytes.size > most)
+        return fcp_fail(err, FCP_E_READ, "a plan that is no file of its own may have %zu GiB; this one has more",
+                        PLAN_MAX >> 30);
+    const bool program = line->command == CMD_COMPILE || line->command == CMD_FMT || line->command == CMD_EXPLAIN;
+    if (!size && !program) {
+        fcp_fail(err, FCP_E_PLAN_MAGIC, "is empty: it is neither a plan nor a program");
+        snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
+        return FCP_E_PLAN_MAGIC;
+    }
+    input->opened = true;
+    return FCP_OK;
+}
+
+fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    fcp_code code = cmd_open(line, input, err);
+    if (code != FCP_OK || input->in_memory) return code;
+    int why = text_read(&input->bytes, line->file, PROGRAM_MAX);
+    if (input->bytes.failed) return no_memory(err);
+    input->in_memory = true;
+    return why ? cannot_read(line, why, err) : FCP_OK;
+}
+
+static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    if (line->define_count || line->value[OPT_LENGTHS])
+        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
+    if (line->field_count && line->command != CMD_RUN)
+        return fcp_fail(err, FCP_E_USAGE,
+                        "%.200s is a plan, which has the values of its fields: --field applies to a program",
+                        line->file);
+    double start = cmd_now();
+    cmd_doing("loading and verifying");
+    fcp_code code = input->in_memory ? fcp_plan_load_memory(input->bytes.at, input->bytes.size, &input->plan, err)
+                                     : fcp_plan_load(line->file, &input->plan, err);
+    cmd_done();
+    text_free(&input->bytes);
+    if (code == FCP_OK) code = cmd_protect_fields(line, input->plan, err);
+    if (code == FCP_OK) input->times.total = input->times.verify = cmd_now() - start;
+    return code;
+}
+
+static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    input->compiled = true;
+    input->diagnostics = fcpc_diagnostics_new();
+    if (!input->diagnostics) return no_memory(err);
+    fcpc_options options = cmd_settings(line);
+    options.need_lengths = true;
+    fcpc_program *program = NULL;
+    fcp_code code = input->in_memory ? fcpc_parse_text(cmd_name(line), input->bytes.size ? input->bytes.at : "",
+                                                       input->bytes.size, &options, input->diagnostics, &program)
+                                     : fcpc_parse_file(line->file, &options, input->diagnostics, &program);
+    text_free(&input->bytes);
+    fcp_code overwrites = FCP_OK;
+    const char *named;
+    for (size_t i = 0; code == FCP_OK && overwrites == FCP_OK && (named = fcpc_program_file(program, i)); i++)
+        overwrites = cmd_protect(line, named, "the program reads it", err);
+    if (code == FCP_OK && overwrites == FCP_OK) {
+        cmd_doing("planning");
+        code = fcpc_plan(program, NULL, 0, NULL, input->diagnostics, &input->times, &input->plan);
+        cmd_done();
+    }
+    fcpc_program_free(program);
+    if (overwrites != FCP_OK) return overwrites;
+    if (code != FCP_OK) {
+        cmd_first_error(input->diagnostics, code, err);
+        return err->code;
+    }
+    cmd_render(input->diagnostics);
+    return FCP_OK;
+}
+
+fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    fcp_code code = cmd_open(line, input, err);
+    if (code != FCP_OK) return code;
+    return input->is_plan ? load_plan(line, input, err) : compile_program(line, input, err);
+}
+
+void cmd_input_free(cmd_input *input) {
+    fcp_plan_free(input->plan);
+    fcpc_diagnostics_free(input->diagnostics);
+    text_free(&input->bytes);
+    *input = (cmd_input){0};
+}

@@ -1,0 +1,90 @@
+/* choose.c: finds the mask and the score that the plan names, and has them checked and lowered.
+ *
+ * Requires: masks and arrays declared; for the score also the lowered mask, and the passes of the plan.
+ * Gives:    what expr_lower_mask, expr_lower_score and expr_lower_sink put into the program; errors are reported.
+ */
+#include <string.h>
+
+#include "compiler/expr/choose.h"
+#include "compiler/expr/expr.h"
+
+void expr_check_masks(sema *s) {
+    if (s->plan) return; /* a plan holds only the arrays that its own mask and score read; other masks may lack theirs */
+    for (mask *m = s->program.masks; m; m = m->next) expr_check_mask(s, m);
+}
+
+void expr_choose_mask(sema *s, const sema_keys *k) {
+    const entry *e = k->at[KEY_MASK];
+    if (!e) {
+        mask *only = NULL;
+        int count = 0;
+        for (mask *m = s->program.masks; m; m = m->next)
+            if (!m->score) only = m, count++;
+        if (count == 1) {
+            expr_check_mask(s, only);
+            expr_lower_mask(s, only, NULL, only->name_at);
+            return;
+        }
+        const section *plan = k->sections[SECTION_PLAN];
+        if (k->misspelled) return;
+        diag_error(s->d, FCP_E_MISSING, plan ? plan->name_at : s->program.end, "the plan names no mask");
+        const mask *first = s->program.masks;
+        while (first && first->score) first = first->next;
+        diag_hint(s->d, first ? "say which: plan { mask = %s }" : "for instance plan { mask = %s }",
+                  first ? first->name : "causal");
+        return;
+    }
+    const expr *v = e->value;
+    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "mask must name a mask");
+        diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
+        return;
+    }
+    mask *m = sema_visible_mask(s, v->name, KIND_MASK);
+    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
+    if (m && m->score) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
+        diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
+    } else if (m) {
+        expr_check_mask(s, m); /* one of the prelude is checked only now */
+        expr_lower_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
+        m = ARENA_ZNEW(s->scratch, mask, 1); /* one that has no name of its own */
+        if (!m) {
+            sema_no_memory(s);
+            return;
+        }
+        *m = (mask){.name = v->name, .name_at = v->name_at, .body = e->value};
+        expr_check_mask(s, m);
+        expr_lower_mask(s, m, NULL, v->at);
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
+        const char *nearest = sema_nearest_mask(s, v->name, KIND_MASK);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+}
+
+void expr_choose_score(sema *s, const sema_keys *k) {
+    const entry *e = k->at[KEY_SCORE];
+    const expr *v = e ? e->value : NULL;
+    if (k->at[KEY_SINK]) expr_lower_sink(s, k->at[KEY_SINK]->value);
+    if (!e) return;
+    if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
+        diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
+        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
+        return;
+    }
+    mask *m = sema_visible_mask(s, v->name, KIND_SCORE);
+    span at = v->kind == EXPR_CALL ? v->name_at : v->at;
+    if (m && m->score) {
+        expr_check_mask(s, m);
+        expr_lower_score(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
+    } else if (m) {
+        diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
+        diag_hint(s->d, "plan { mask = %s }", v->name);
+    } else {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
+        const char *nearest = sema_nearest_mask(s, v->name, KIND_SCORE);
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    }
+}

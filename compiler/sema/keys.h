@@ -1,0 +1,22 @@
+/* keys.h: the keys that a program sets, found by name, and what they mean for the program. */
+#ifndef FCPC_SEMA_KEYS_H
+#define FCPC_SEMA_KEYS_H
+#include "compiler/sema/sema.h"
+
+typedef struct sema_keys {
+    bool misspelled; /* a section has an unknown name; a key that seems to be missing may stand there */
+    const entry *at[KEY_COUNT];               /* NULL: not set */
+    const section *sections[SECTION_COUNT];   /* NULL: not there */
+} sema_keys;
+
+/* Finds the sections and keys of the program; reports unknown and repeated ones. *out is zero-initialised. */
+void sema_collect_keys(sema *s, sema_keys *out);
+
+/* Each reads the keys of one section into s->out. sema_check_cluster needs the dtype, so it comes after
+ * sema_check_model. `needed`: a program without lengths is an error. sema_check_plan leaves out mask, score and sink,
+ * which expr/choose.c lowers. */
+void sema_check_model(sema *s, const sema_keys *k);
+void sema_check_cluster(sema *s, const sema_keys *k);
+void sema_check_batch(sema *s, const sema_keys *k, bool needed);
+void sema_check_plan(sema *s, const sema_keys *k);
+#endif

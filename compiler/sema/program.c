@@ -1,0 +1,126 @@
+/* program.c: the parts of a program that outlive its parse: its canonical text, and the sources that its spans refer to.
+ *
+ * A span names its source by number. While a program is parsed these are numbers of the diagnostics object at hand; a
+ * finished program keeps copies of its sources and numbers them from 0, so that errors of a later batch can be shown
+ * in another diagnostics object.
+ */
+#include "compiler/sema/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/sema/sema.h"
+
+static const char *print_program(sema *s, bool batch) {
+    text out = {0};
+    ast_print(&s->program, batch, &out);
+    const char *copy = out.failed ? NULL : arena_copy(&s->out->arena, out.at ? out.at : "", out.size);
+    text_free(&out);
+    if (!copy) sema_no_memory(s);
+    return copy;
+}
+
+static void rebase(span *at, uint32_t base) {
+    if (at->source != UINT32_MAX) at->source -= base;
+}
+
+static void rebase_nodes(const mc_code *code, const span *spans, uint32_t base) {
+    for (uint32_t i = 0; i < code->count; i++) rebase((span *)&spans[i], base);
+}
+
+/* Makes every span of the program count from source number `base`. */
+static void rebase_spans(struct fcpc_program *p, uint32_t base) {
+    rebase_nodes(&p->mask, p->mask_spans, base);
+    rebase_nodes(&p->score, p->score_spans, base);
+    if (p->check_spans != p->mask_spans) rebase_nodes(&p->check, p->check_spans, base);
+    for (uint32_t i = 0; i < p->mask_param_count; i++) rebase((span *)&p->mask_params[i].at, base);
+    for (uint32_t i = 0; i < p->slices_count; i++) rebase((span *)&p->slices_about[i].at, base);
+    for (uint32_t i = 0; i < p->array_count; i++) rebase((span *)&p->arrays[i].at, base);
+    span *const single[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,
+                            &p->lengths_span, &p->memory_span, &p->strategy_span};
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++) rebase(single[i], base);
+}
+
+static bool keep_sources(sema *s) {
+    struct fcpc_program *p = s->out;
+    uint32_t base = s->main_source, count = diag_source_count(s->d) - base;
+    struct program_source *sources = ARENA_ZNEW(&p->arena, struct program_source, count);
+    if (!sources) return sema_no_memory(s);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name, *bytes;
+        diag_source_get(s->d, base + i, &name, &bytes, &sources[i].size, &sources[i].builtin);
+        sources[i].name = arena_copy(&p->arena, name, strlen(name));
+        sources[i].text = arena_copy(&p->arena, bytes, sources[i].size);
+        if (!sources[i].name || !sources[i].text) return sema_no_memory(s);
+    }
+    p->sources = sources;
+    p->source_count = count;
+    return true;
+}
+
+bool sema_finish_program(sema *s) {
+    struct fcpc_program *p = s->out;
+    if (!p->check.count) { /* no score, or one that cannot fault */
+        p->check = p->mask;
+        p->check_spans = p->mask_spans;
+    }
+    p->canonical = print_program(s, true);
+    p->plan_source = print_program(s, false);
+    if (!p->canonical || !p->plan_source || !keep_sources(s)) return false;
+    rebase_spans(p, s->main_source);
+    return true;
+}
+
+/* Are the sources of the program those of d from number `base` on? */
+static bool holds_sources(const diags *d, uint32_t base, const fcpc_program *program) {
+    for (uint32_t i = 0; i < program->source_count; i++) {
+        const struct program_source *own = &program->sources[i];
+        const char *name, *bytes;
+        size_t size;
+        bool builtin;
+        diag_source_get(d, base + i, &name, &bytes, &size, &builtin);
+        if (size != own->size || strcmp(name, own->name) || memcmp(bytes, own->text, size)) return false;
+    }
+    return true;
+}
+
+uint32_t program_attach(const fcpc_program *program, diags *d) {
+    uint32_t known = diag_source_count(d), count = program->source_count;
+    for (uint32_t base = 0; base + count <= known; base++)
+        if (holds_sources(d, base, program)) return base;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct program_source *own = &program->sources[i];
+        if (diag_source(d, own->name, own->text, own->size, own->builtin) == UINT32_MAX)
+            return UINT32_MAX - count; /* out of memory: spans point nowhere */
+    }
+    return known;
+}
+
+fcpc_program *program_new(void) {
+    fcpc_program *p = calloc(1, sizeof *p);
+    if (p) p->mask_span = p->score_span = SPAN_NONE;
+    return p;
+}
+
+void program_free(fcpc_program *program) {
+    arena a = program->arena; /* which the program does not lie in */
+    free(program);
+    arena_free(&a);
+}
+
+char *fcpc_program_print(const fcpc_program *program) { return strdup(program->canonical); }
+
+const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count) {
+    *out_count = program->length_count;
+    return program->lengths;
+}
+
+const uint64_t *fcpc_program_queries(const fcpc_program *program) { return program->queries; }
+
+const char *fcpc_version(void) { return FCPC_VERSION; }
+
+const char *fcpc_program_file(const fcpc_program *program, size_t number) {
+    const struct program_file *f = program->files;
+    while (f && number--) f = f->next;
+    return f ? f->path : NULL;
+}

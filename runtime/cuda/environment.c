@@ -1,0 +1,70 @@
+/* environment.c: what masks and scores read on a device, in one allocation: sequences, fields, slices, sinks.
+ *
+ * Cost: a copy of the plan's fields and slices on each device.
+ */
+#include "runtime/cuda/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/stage.h"
+
+enum { ALIGN = 64 };
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* What masks and scores read, in this order, each part aligned. */
+struct parts {
+    size_t sequences, arrays, bands, sinks, data, band_rows, band, size;
+};
+static struct parts parts_of(const fcp_plan *plan) {
+    struct parts x = {0};
+    size_t at = 0;
+    x.sequences = at, at += aligned(plan->sequences_count * sizeof(fk_sequence));
+    x.arrays = at, at += aligned(plan->arrays_count * sizeof(fk_u64));
+    x.bands = at, at += aligned(plan->slices_count * sizeof(fk_bands));
+    x.sinks = at, at += aligned(plan->sink_count * sizeof(float));
+    x.data = at, at += aligned(plan->data_count);
+    x.band_rows = at, at += aligned(plan->band_rows_count * sizeof(mc_band_rows));
+    x.band = at, at += aligned(plan->bands_count * sizeof(mc_band));
+    x.size = at;
+    return x;
+}
+size_t fcp_cuda_environment_size(const fcp_plan *plan) { return parts_of(plan).size; }
+
+static void put(char *to, const void *from, size_t bytes) {
+    if (bytes) memcpy(to, from, bytes);
+}
+
+fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    struct parts x = parts_of(plan);
+    char *bytes = calloc(1, x.size + ALIGN);
+    if (!bytes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of fields", x.size);
+    fcp_code code = FCP_OK;
+    fcp_kernel_sequences(plan, (fk_sequence *)(void *)(bytes + x.sequences));
+    for (uint64_t i = 0; i < plan->sink_count; i++) {
+        float sink = (float)plan->sink[i];
+        memcpy(bytes + x.sinks + i * sizeof sink, &sink, sizeof sink);
+    }
+    fcp_kernel_data(plan, bytes + x.data);
+    put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
+    put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) {
+        cuda_device *d = &s->devices[i];
+        code = fcp_cuda_memory_again(s, d, x.size, NULL, "fields", &d->environment, &d->environment_held, err);
+        if (code) break;
+        fcp_kernel_arrays(plan, d->environment + x.data, (fk_u64 *)(void *)(bytes + x.arrays));
+        fcp_kernel_bands(plan, d->environment + x.band_rows, d->environment + x.band, (fk_bands *)(void *)(bytes + x.bands));
+        d->sequences = d->environment + x.sequences;
+        d->arrays = d->environment + x.arrays;
+        d->bands = d->environment + x.bands;
+        d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
+        if (!x.size) continue;
+        code = fcp_cuda_stage_in(s, d, d->environment, bytes, x.size, err);
+        if (!code) code = fcp_cuda_stage_flush(s, d, err);
+    }
+    free(bytes);
+    return code;
+}

@@ -1,0 +1,10 @@
+/* environment.h: what masks and scores read on a device: sequences, fields, slices, sinks. */
+#ifndef FCP_CUDA_ENVIRONMENT_H
+#define FCP_CUDA_ENVIRONMENT_H
+#include "runtime/cuda/parts.h"
+
+/* Bytes of it on each device. */
+size_t fcp_cuda_environment_size(const fcp_plan *plan);
+/* Puts it on all devices, in place of another plan's. */
+fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);
+#endif

@@ -1,0 +1,174 @@
+/* kernels.c: the kernels of a session: compiled, loaded and checked on each device.
+ *
+ * Cost: kernels are compiled once per architecture, those of the two passes side by side, or come from the disk cache.
+ */
+#include "runtime/cuda/kernels.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/kernels/source.h"
+
+/* The first thing worth knowing is kept. */
+static void warn(fcp_cuda_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void warn(fcp_cuda_session *s, const char *format, ...) {
+    va_list args;
+    if (s->warning[0]) return;
+    va_start(args, format);
+    vsnprintf(s->warning, sizeof s->warning, format, args);
+    va_end(args);
+}
+
+/* What the driver says of a kernel, against what its skeleton says: more is an error; spills are right, and slow. Where
+ * warpgroups give each other registers, fewer than are shared out would let some wait for ever. */
+static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
+                             fcp_error *err) {
+    static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};
+    int says[4] = {0};
+    fcp_code code = FCP_OK;
+    for (int i = 0; !code && i < 4; i++)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.function_attribute(&says[i], which[i], k->function), err,
+                              "the driver does not say what %s takes", asked->name);
+    if (code) return code;
+    if (says[3] > (int)asked->registers || says[0] < (int)asked->threads)
+        return fcp_fail(err, FCP_E_COMPILE,
+                        "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a block, of %u; "
+                        "another NVRTC (FCP_NVRTC) would do", asked->name, says[3], d->handle, d->name, asked->registers, says[0],
+                        asked->threads);
+    if (asked->maps && says[3] < (int)asked->registers)
+        return fcp_fail(err, FCP_E_COMPILE,
+                        "%s begins with %d registers a thread on device %d (%s), and its warpgroups share out %u, which they "
+                        "would wait for; another NVRTC (FCP_NVRTC), or the kernels for mma.sync, would do", asked->name,
+                        says[3], d->handle, d->name, asked->registers);
+    if (says[1] > d->shared - (int)k->shared)
+        return fcp_fail(err, FCP_E_COMPILE, "%s takes %d bytes of shared memory on device %d (%s) beside its %u, which has %d",
+                        asked->name, says[1], d->handle, d->name, k->shared, d->shared);
+    if (says[2])
+        warn(s, "%s keeps %d bytes a thread in local memory on device %d (%s), which costs time: another NVRTC (FCP_NVRTC) may not",
+             asked->name, says[2], d->handle, d->name);
+    return FCP_OK;
+}
+
+static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module module, cuda_kernel_id id,
+                            const emit_kernel *asked, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cuda_kernel *k = &d->kernels[id];
+    int blocks = 0;
+    *k = (cuda_kernel){NULL, asked->name, asked->threads, asked->shared, asked->parts, asked->maps, 0};
+    if (k->shared > (uint32_t)d->shared)
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
+                        "would do", d->handle, d->name, d->shared, asked->name, k->shared);
+    fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, module, asked->name), err,
+                                   "the kernels have no %s", asked->name);
+    if (!code) code = check_kernel(s, d, k, asked, err);
+    if (!code && k->shared)
+        code = fcp_cuda_check(s->cuda, call->function_set(k->function, CU_FUNC_MAX_DYNAMIC_SHARED, (int)k->shared), err,
+                              "%s cannot have %u bytes of shared memory", asked->name, k->shared);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->occupancy(&blocks, k->function, (int)k->threads, k->shared), err,
+                              "the driver does not say how many blocks of %s fit", asked->name);
+    if (!code && blocks < 1)
+        code = fcp_fail(err, FCP_E_BACKEND, "no block of %s fits on device %d (%s)", asked->name, d->handle, d->name);
+    k->resident = code ? 0 : (uint32_t)blocks;
+    return code;
+}
+
+static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module module, unsigned skeletons, fcp_error *err) {
+    static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
+                                          [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round"};
+    static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
+                                        [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
+                                        [CUDA_UNORDERED] = "fk_backward_unordered"};
+    static const unsigned sm90[] = {[CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
+                                    [CUDA_UNORDERED] = EMIT_UNORDERED_SM90};
+    emit_kernel asked[EMIT_KERNELS];
+    uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < count; i++)
+        for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
+            if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
+                code = find_kernel(s, d, module, (cuda_kernel_id)id, &asked[i], err);
+    for (int id = CUDA_BEGIN_LSE; skeletons & EMIT_SUPPORT && !code && id <= CUDA_ROUND; id++) {
+        const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
+                                 .parts = 1};
+        code = find_kernel(s, d, module, (cuda_kernel_id)id, &one, err);
+    }
+    return code;
+}
+
+/* What a pass's module is made of. What both passes need beside them is always in the forward pass's: so neither source depends
+ * on whether the plan has the other pass. */
+static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
+    bool has = s->plan->problem->passes >> pass & 1;
+    if (pass == FCP_FORWARD) return EMIT_SUPPORT | (has ? d->forward : 0);
+    return has ? d->backward : 0;
+}
+
+/* The module of a pass, in place of one that there was. */
+static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const char *arch, const fcp_cubin *cubin,
+                            fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    free(d->sources[pass]);
+    d->sources[pass] = NULL;
+    cu_module before = d->modules[pass];
+    d->modules[pass] = NULL; /* whatever giving it up says, it is not given up again */
+    fcp_code code = !before ? FCP_OK
+                            : fcp_cuda_check(s->cuda, call->module_unload(before), err, "device %d does not give kernels up",
+                                             d->handle);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
+                          "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
+                          "later NVRTC compiles may be too new for it (FCP_NVRTC names another)", d->handle, arch,
+                          s->cuda->version / 1000, s->cuda->version % 1000 / 10);
+    return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
+}
+
+static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, fcp_error *err) {
+    fcp_jit_part parts[FCP_PASSES] = {{.source = NULL}};
+    char arch[32], *sources[FCP_PASSES] = {NULL};
+    int passes[FCP_PASSES];
+    uint32_t count = 0;
+    fcp_code code = FCP_OK;
+    fcp_cuda_arch(d, arch);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+        unsigned skeletons = skeletons_of(s, d, pass);
+        char *source = NULL;
+        if (!skeletons) continue;
+        code = fcp_kernel_source(s->plan, skeletons, &source, err);
+        if (code) break;
+        if (d->modules[pass] && d->sources[pass] && strcmp(d->sources[pass], source) == 0) {
+            free(source);
+            continue;
+        }
+        sources[count] = source;
+        parts[count].source = source;
+        passes[count++] = pass;
+    }
+    if (!code && count) code = fcp_jit_compile_parts(jit, "fcpc.cu", arch, NULL, parts, count, err);
+    if (*fcp_jit_warning(jit)) warn(s, "%s", fcp_jit_warning(jit));
+    if (!code && count) code = fcp_cuda_use(s, d, err);
+    for (uint32_t i = 0; !code && i < count; i++) {
+        code = load_module(s, d, passes[i], arch, &parts[i].cubin, err);
+        if (code) break;
+        d->sources[passes[i]] = sources[i];
+        sources[i] = NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        fcp_cubin_free(&parts[i].cubin);
+        free(sources[i]);
+    }
+    return code;
+}
+
+fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {
+    fcp_jit *jit = NULL;
+    fcp_code code = fcp_jit_open(NULL, &jit, err);
+    if (code) return code;
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = load_kernels(s, jit, &s->devices[i], err);
+    fcp_jit_close(jit);
+    return code;
+}

@@ -1,0 +1,215 @@
+/* ranks.c: what the ranks of this process have on their devices: arenas, work lists, locks, streams.
+ *
+ * Cost: an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two streams.
+ */
+#include "runtime/cuda/ranks.h"
+
+#include <stdlib.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/early.h"
+#include "runtime/cuda/environment.h"
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/maps.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/partition.h"
+#include "runtime/cuda/stage.h"
+#include "runtime/cuda/work.h"
+
+enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
+
+/* A device is to hold so many bytes where it holds some already, which are enough or are given up before. */
+static void count_memory(cuda_device *d, size_t bytes, size_t held) {
+    d->need.device += bytes > held ? bytes : held;
+    d->need.held += held;
+}
+
+/* A rank's slots, and its work lists, in an arena that does not begin anywhere yet. */
+static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
+    cuda_rank *r = &s->ranks[index];
+    const fcp_homes *h = &s->homes[index];
+    uint32_t dkv = 0;
+    fcp_code code = FCP_OK;
+    r->device = &s->devices[(index - s->base.first_rank) % s->device_count];
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+        if (!(s->plan->problem->passes >> pass & 1)) continue;
+        fcp_slots *slots = &r->slots[pass];
+        fcp_slots_of(s->plan, (fcp_pass)pass, index, h->homes, h->tokens, slots);
+        fcp_arena_lay(s->plan, (fcp_pass)pass, index, slots, h->first, (void *)(uintptr_t)NOWHERE, &r->arena[pass]);
+        if (r->arena[pass].bytes > r->arena_bytes) r->arena_bytes = r->arena[pass].bytes;
+        if (slots->dkv > dkv) dkv = slots->dkv;
+        code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
+        if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
+        count_memory(r->device, r->work[pass].size, r->work[pass].held);
+    }
+    count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
+    count_memory(r->device, r->lock_words * 4, r->locks_held);
+    if (!code && fcp_partials_make(&r->partials, h->homes, dkv))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
+    return code;
+}
+
+static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    size_t bytes, held;
+    fcp_net_need(s->base.net, &bytes, &held);
+    count_memory(&s->devices[0], bytes, held);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) {
+        cuda_device *d = &s->devices[i];
+        size_t available = 0, total = 0;
+        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
+        code = fcp_cuda_use(s, d, err);
+        if (!code)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
+                                  "device %d does not say how much memory it has", d->handle);
+        if (!code && d->need.device > available + d->need.held)
+            code = fcp_fail(err, FCP_E_NO_MEMORY,
+                            "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
+                            "fewer buffers would do", d->handle, d->name, (double)(available + d->need.held) / 1e9, (double)total / 1e9,
+                            (double)d->need.device / 1e9);
+    }
+    return code;
+}
+
+static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    int least = 0, greatest = 0;
+    fcp_code code = fcp_cuda_use(s, r->device, err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities", r->device->handle);
+    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+        cu_stream *out = &r->streams[q];
+        cu_result result = q == FCP_COMPUTE && r->device->green
+                               ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
+                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
+    }
+    return code;
+}
+
+/* An arena, of the transport's memory where that has to be. */
+static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
+    cuda_rank *r = &s->ranks[index];
+    fcp_net *net = s->base.net;
+    if (!net->transport->allocate)
+        return fcp_cuda_memory_again(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, &r->memory_held, err);
+    if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
+    void *memory = NULL;
+    r->memory_held = 0;
+    r->memory_lent = true;
+    fcp_code code = net->transport->allocate(net, index, fcp_cuda_allocated(r->arena_bytes), &memory, err);
+    r->memory = (uintptr_t)memory;
+    if (!code) r->memory_held = fcp_cuda_allocated(r->arena_bytes);
+    return code;
+}
+
+/* A rank's memory on its device, and its streams: what is there already is kept. */
+static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
+    cuda_rank *r = &s->ranks[index];
+    fcp_code code = r->streams[0] ? FCP_OK : make_streams(s, r, err);
+    if (!code) code = make_arena(s, index, err);
+    if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
+    if (!code && r->lock_words)
+        code = fcp_cuda_memory_again(s, r->device, r->lock_words * 4, NULL, "locks", &r->locks, &r->locks_held, err);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
+        if (!(s->plan->problem->passes >> pass & 1)) continue;
+        cuda_work *w = &r->work[pass];
+        fcp_arena_lay(s->plan, (fcp_pass)pass, index, &r->slots[pass], s->homes[index].first, (void *)(uintptr_t)r->memory,
+                      &r->arena[pass]);
+        if (w->size) code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
+        free(w->bytes);
+        w->bytes = NULL;
+        w->capacity = 0;
+        if (!code) code = fcp_cuda_maps_make(s, r, (fcp_pass)pass, err);
+    }
+    return code;
+}
+
+/* What ranks have on the host. */
+static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
+    for (uint32_t r = s->base.first_rank; ranks && r < fcp_cuda_end(s); r++) {
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            free(ranks[r].work[pass].bytes);
+            free(ranks[r].work[pass].attends);
+            free(ranks[r].early[pass].slots);
+        }
+        fcp_partials_free(&ranks[r].partials);
+    }
+    free(ranks);
+}
+
+/* What a rank of another plan goes on with. */
+static void take_over(cuda_rank *r, const cuda_rank *before) {
+    *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent,
+                     .locks = before->locks, .locks_held = before->locks_held};
+    for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
+        r->early[pass].event = before->early[pass].event;
+    }
+}
+
+/* The session's ranks become those of a plan, as far as that needs no device; if it fails, they are what they were. */
+fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_error *err) {
+    const fcp_plan *plan_before = s->plan;
+    cuda_rank *before = s->ranks;
+    fcp_homes *homes_before = s->homes;
+    fcp_code code = FCP_OK;
+    s->plan = plan;
+    s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
+    s->homes = fcp_homes_of(plan);
+    if (!s->ranks || !s->homes) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = (cuda_need){0};
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        if (before) take_over(&s->ranks[r], &before[r]);
+        code = plan_rank(s, r, err);
+    }
+    if (!code) code = check_memory(s, err);
+    if (code && before) {
+        free_ranks(s, s->ranks);
+        free(s->homes);
+        s->plan = plan_before;
+        s->ranks = before;
+        s->homes = homes_before;
+    } else if (before) {
+        free_ranks(s, before);
+        free(homes_before);
+    }
+    if (!code) s->base.plan = plan;
+    return code;
+}
+
+/* What the ranks need on devices that are open. */
+fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
+    fcp_code code = fcp_cuda_kernels_load(s, err);
+    if (!code) code = fcp_cuda_environment_load(s, err);
+    if (again) fcp_cuda_partition_again(s);
+    else if (!code) code = fcp_cuda_partition_open(s, err);
+    if (!code && !again) code = fcp_cuda_marks_open(s, err);
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
+    if (!code) code = fcp_net_reserve(s->base.net, err);
+    return code;
+}
+
+/* What a rank has in the driver. */
+static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    if (r->device && r->device->retained) call->context_set(r->device->context);
+    for (int q = 0; q < FCP_QUEUES; q++)
+        if (r->streams[q]) call->stream_destroy(r->streams[q]);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        if (r->work[pass].memory) call->release(r->work[pass].memory);
+    if (r->locks) call->release(r->locks);
+    if (r->memory && !r->memory_lent) call->release(r->memory);
+}
+
+void fcp_cuda_ranks_close(fcp_cuda_session *s) {
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++) close_rank(s, &s->ranks[r]);
+}
+
+void fcp_cuda_ranks_free(fcp_cuda_session *s) {
+    free_ranks(s, s->ranks);
+    free(s->homes);
+}

@@ -1,0 +1,27 @@
+/* rounds.c: which rounds of a plan move inputs and outputs, and which outputs leave early. Cost: linear in the rounds, or
+ * in a rank's instructions. */
+#include "runtime/cuda/rounds.h"
+
+fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {
+    uint32_t kind = plan->rounds[plan->round_starts[pass] + launch->c].kind;
+    return kind == FCP_ROUND_IN ? FCP_IN : kind == FCP_ROUND_OUT ? FCP_OUT : FCP_CLASSES;
+}
+
+bool fcp_cuda_talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[stream->first + i];
+        if (x->op == FCP_OP_LAUNCH && x->b && fcp_cuda_moved_by(plan, pass, x) == FCP_CLASSES) return true;
+    }
+    return false;
+}
+
+cuda_early_rounds fcp_cuda_early_rounds(const fcp_plan *plan, fcp_pass pass) {
+    const fcp_round *rounds = plan->rounds + plan->round_starts[pass];
+    uint32_t count = plan->round_starts[pass + 1] - plan->round_starts[pass], from = count;
+    uint64_t stages = pass == FCP_FORWARD ? plan->summary->stages : plan->summary->backward_stages;
+    while (from && rounds[from - 1].kind == FCP_ROUND_OUT) from--;
+    uint32_t to = from;
+    while (to < count && rounds[to].stage < stages) to++;
+    return (cuda_early_rounds){from, to};
+}

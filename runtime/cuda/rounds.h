@@ -1,0 +1,18 @@
+/* rounds.h: which rounds of a plan move inputs and outputs, and which outputs leave early. */
+#ifndef FCP_CUDA_ROUNDS_H
+#define FCP_CUDA_ROUNDS_H
+#include "runtime/plan/plan.h"
+
+/* Whether a LAUNCH is of inputs (FCP_IN) or outputs (FCP_OUT); FCP_CLASSES: of neither. */
+fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch);
+/* Whether a rank sends or receives in a pass beside inputs and outputs. */
+bool fcp_cuda_talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank);
+/* Rounds [from, to) of a pass move outputs that are done before its last stage. */
+typedef struct cuda_early_rounds {
+    uint32_t from, to;
+} cuda_early_rounds;
+cuda_early_rounds fcp_cuda_early_rounds(const fcp_plan *plan, fcp_pass pass);
+static inline bool fcp_cuda_is_early(const cuda_early_rounds *rounds, const fcp_instr *launch) {
+    return launch->c >= rounds->from && launch->c < rounds->to;
+}
+#endif

@@ -1,0 +1,230 @@
+/* run.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens when that fails.
+ *
+ * Cost:    the first runs of a pass are put down anew; from the run that graph_from names they are one graph, which touches
+ *          arenas alone, so that it serves whatever tensors.
+ * Order:   IN, the pass, OUT, each behind the one before it, but for results that the plan moves beside the last stage
+ *          (early.c). Runs follow each other, on whatever streams.
+ * Failure: an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
+ *          devices write (marks.c); what was put down is waited for, at most timeout_s a stream; and the session
+ *          refuses further runs.
+ */
+#include "runtime/cuda/run.h"
+
+#include <string.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/early.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/record.h"
+#include "runtime/cuda/reshuffle.h"
+#include "runtime/cuda/stage.h"
+
+enum { RUN_COST = 4 }; /* what a run puts into streams beside its instructions, counted in those */
+
+fcp_code fcp_cuda_run_check(const fcp_cuda_session *s, fcp_error *err) {
+    return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message) : FCP_OK;
+}
+
+void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (s->graphs[pass]) s->cuda->call.graph_exec_destroy(s->graphs[pass]);
+        s->graphs[pass] = NULL;
+    }
+}
+
+/* Waits for a stream, or only looks at it. Returns whether it has ended, or failed. */
+static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
+    fcp_error ignored;
+    if (!stream) return true;
+    if (waits) fcp_cuda_wait(s, stream, "", &ignored);
+    return s->cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
+}
+
+/* Waits for everything in the session's streams, but for no more than one that hangs: what has hung hangs. */
+void fcp_cuda_drain(fcp_cuda_session *s) {
+    bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
+        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++)
+        quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
+    s->hung = !quiet;
+}
+
+/* The pass as a graph. */
+static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cu_graph graph = NULL;
+    fcp_error ignored;
+    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "no graph can be begun");
+    if (code) return code;
+    code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, true, err);
+    fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &graph), code ? &ignored : err,
+                                    "the %s pass does not become a graph", fcp_pass_names[pass]);
+    if (!code) code = ended;
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->graph_instantiate(&s->graphs[pass], graph, 0), err,
+                              "the graph of the %s pass cannot be made", fcp_pass_names[pass]);
+    if (graph) call->graph_destroy(graph);
+    return code;
+}
+
+static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    if (s->runs[pass] < UINT32_MAX) s->runs[pass]++;
+    if (!s->graphs[pass] && s->graph_from < UINT32_MAX && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
+    if (code) return code;
+    if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
+    code = fcp_cuda_use(s, d, err); /* making it was done on all devices */
+    if (code) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[pass], origin), err,
+                          "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
+}
+
+/* What comes after this run, on whatever stream, waits for it. */
+static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
+    if (s->finished && s->finished_device != d) {
+        fcp_cuda_event_give(s->finished_device, s->finished);
+        s->finished = NULL;
+    }
+    fcp_code code = s->finished ? FCP_OK : fcp_cuda_event_take(s, d, &s->finished, err);
+    s->finished_device = d;
+    if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(s->finished, origin), err, "cannot record an event");
+    return code;
+}
+
+/* IN or OUT; with `host`, tensors lie in memory of the host's: it is read, or written, when this returns. *inside: the
+ * tensors where the transport finds them, from IN on. */
+static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors,
+                          const fcp_tensors **inside, cuda_device *d, cu_stream origin, bool host, fcp_error *err) {
+    fcp_net *net = s->base.net;
+    fcp_code code = fcp_cuda_fork(s, d, origin, err);
+    if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
+    if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
+    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
+    if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
+    for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
+        code = fcp_cuda_stage_flush(s, &s->devices[i], err);
+    if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
+    return code ? code : fcp_cuda_join(s, origin, err);
+}
+
+static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream origin,
+                         bool host, bool wait, fcp_error *err) {
+    const fcp_tensors *inside = tensors;
+    fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
+    if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
+    if (!code && s->finished)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
+    if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
+    if (!code) code = run_pass(s, pass, d, origin, err);
+    if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[pass], host && inside == tensors, err);
+    if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
+    if (!code) code = mark_finished(s, d, origin, err);
+    if (!code && wait) {
+        char what[40] = "the forward pass";
+        if (pass == FCP_BACKWARD) memcpy(what, "the backward pass", sizeof "the backward pass");
+        code = fcp_cuda_wait(s, origin, what, err);
+        if (!code) code = fcp_net_watch(s->base.net, what, err);
+    }
+    return code;
+}
+
+/* The device of a caller's stream. */
+static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **out, fcp_error *err) {
+    cu_context context = NULL;
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_context(stream, &context), err, "not a stream");
+    if (code) return code;
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->devices[i].context == context) {
+            *out = &s->devices[i];
+            return FCP_OK;
+        }
+    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is not of a primary context of the devices %u to %u, which the session uses",
+                    s->first_device, s->first_device + s->device_count - 1);
+}
+
+/* Runs wait for each other by an event, and count themselves: what another graph would repeat does neither. */
+static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
+    int capturing = 0;
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
+    if (!code && capturing)
+        code = fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured into a graph: a session makes graphs of its own, and "
+                                             "its runs are put into streams outside a capture");
+    return code;
+}
+
+void fcp_cuda_break(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
+    fcp_cuda_fail_where(s, code, why);
+    s->broken = true;
+    s->why = *why;
+    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_stage_drop(&s->devices[i]);
+    fcp_net_abort(s->base.net);
+    fcp_cuda_drain(s);
+}
+
+/* A stream of the driver's own, which means another one wherever another context is current. */
+static bool is_default(cu_stream stream) {
+    return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
+}
+
+/* A run on a default stream of device d, which is used only where that device is current: the session's own stream follows
+ * it, has the run, and is followed by it. */
+static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream stream,
+                           bool host, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
+    if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
+    if (!code) code = fcp_cuda_use(s, d, err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, s->finished, 0), err, "cannot wait for an event");
+}
+
+/* A run has failed: what it put into the caller's stream, a graph perhaps, is waited for as what is in the session's own. */
+static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream) {
+    fcp_error ignored;
+    fcp_cuda_follow(s, d, stream, s->origin, &ignored);
+}
+
+fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream stream, fcp_error *err) {
+    cu_context before = NULL;
+    cuda_device *d = &s->devices[0];
+    bool host = false;
+    fcp_error why = {0};
+    fcp_code code = fcp_cuda_run_check(s, err);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code && !is_default(stream)) code = fcp_cuda_use(s, d, &why);
+    if (!code && stream) code = device_of(s, stream, &d, &why);
+    if (!code && stream) code = refuse_capture(s, stream, &why);
+    if (!code) code = fcp_cuda_use(s, d, &why);
+    if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
+    if (!code) {
+        code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
+                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+        if (code && stream && !is_default(stream)) follow_caller(s, d, stream);
+        if (code) fcp_cuda_break(s, code, &why);
+    }
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}
+
+fcp_code fcp_cuda_run_wait(fcp_cuda_session *s, fcp_error *err) {
+    cu_context before = NULL;
+    fcp_error why = {0};
+    fcp_code code = fcp_cuda_run_check(s, err);
+    if (code || !s->finished) return code;
+    code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), &why,
+                              "cannot wait for an event");
+    if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", &why);
+    if (code) fcp_cuda_break(s, code, &why);
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}

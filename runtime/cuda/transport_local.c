@@ -1,0 +1,209 @@
+/* transport_local.c: the transport local: all ranks in this process; a transfer is a copy between two arenas.
+ *
+ * Two ranks that launch the same round have their transfers put into the receiver's communication stream, each behind the
+ * point where the sender reached its launch. A launch is complete where the copies of all its transfers have been put down;
+ * the sender's communication stream then waits for those of its sends, so that what it sent is not overwritten before.
+ *
+ * Requires: streams of all ranks; calls from one thread.
+ * Cost:     an event a launch and one a send; looking for a transfer's other side is linear in a launch's transfers, which are
+ *           one sent and one received on each fabric.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/parts.h"
+#include "runtime/cuda/reshuffle.h"
+#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/transports.h"
+
+/* A transfer that was sent: behind this event the receiver has it. */
+typedef struct sent {
+    cuda_device *device;
+    cu_event event;
+} sent;
+
+/* A rank, and its launch if one is under way. */
+typedef struct endpoint {
+    bool launched;
+    fcp_pass pass;
+    uint32_t round, count, left; /* left: wires whose copies are not put down */
+    const fcp_wire *wires;
+    cu_event arrived;            /* where the launch began in the rank's communication stream */
+    uint8_t *put;                /* per wire: its copies are put down */
+    sent *sent;                  /* of its sends */
+    uint32_t sent_count, capacity;
+} endpoint;
+
+typedef struct local_net {
+    fcp_net base;
+    fcp_cuda_session *session;
+    bool aborted;
+    endpoint ends[];
+} local_net;
+
+static fcp_code local_open(uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net, fcp_error *err) {
+    (void)gpus, (void)start; /* all ranks are here, however many a node has */
+    local_net *n = calloc(1, sizeof *n + ranks * sizeof *n->ends);
+    if (!n) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
+    n->base = (fcp_net){.transport = &fcp_transport_local, .ranks = ranks, .rank_count = ranks};
+    *out_net = &n->base;
+    return FCP_OK;
+}
+
+static fcp_code local_connect(fcp_net *base, fcp_session *session, const fcp_start *start, fcp_error *err) {
+    (void)start, (void)err;
+    ((local_net *)base)->session = (fcp_cuda_session *)session;
+    return FCP_OK;
+}
+
+/* Gives the events of a launch back. */
+static void forget(local_net *n, uint32_t rank) {
+    endpoint *e = &n->ends[rank];
+    for (uint32_t i = 0; i < e->sent_count; i++) fcp_cuda_event_give(e->sent[i].device, e->sent[i].event);
+    if (e->arrived) fcp_cuda_event_give(n->session->ranks[rank].device, e->arrived);
+    e->arrived = NULL;
+    e->sent_count = 0;
+    e->launched = false;
+}
+
+static void local_reset(fcp_net *base) {
+    local_net *n = (local_net *)base;
+    for (uint32_t r = 0; r < base->ranks; r++) forget(n, r);
+    n->aborted = false;
+}
+
+static void local_abort(fcp_net *base) { ((local_net *)base)->aborted = true; }
+
+static void local_close(fcp_net *base) {
+    local_net *n = (local_net *)base;
+    for (uint32_t r = 0; r < base->ranks; r++) {
+        free(n->ends[r].put);
+        free(n->ends[r].sent);
+    }
+    free(n);
+}
+
+/* --- transfers ---------------------------------------------------------------------------------------------------- */
+
+static fcp_code wait_event(local_net *n, cu_stream stream, cu_event event, fcp_error *err) {
+    fcp_cuda_session *s = n->session;
+    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, event, 0), err, "cannot wait for an event");
+}
+
+static fcp_code record_event(local_net *n, cuda_device *d, cu_stream stream, cu_event *out, fcp_error *err) {
+    fcp_cuda_session *s = n->session;
+    fcp_code code = fcp_cuda_event_take(s, d, out, err);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(*out, stream), err, "cannot record an event");
+    if (code) {
+        fcp_cuda_event_give(d, *out);
+        *out = NULL;
+    }
+    return code;
+}
+
+/* Puts the copies of a transfer down, of which both sides have been launched. */
+static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, uint32_t to, const fcp_wire *receive,
+                             fcp_error *err) {
+    fcp_cuda_session *s = n->session;
+    cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
+    cu_stream stream = receiver->streams[FCP_COMM];
+    endpoint *e = &n->ends[from];
+    if (send->segments != receive->segments) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ");
+    fcp_code code = wait_event(n, stream, e->arrived, err);
+    for (uint32_t i = 0; !code && i < send->segments; i++) {
+        const fcp_segment *src = &send->segment[i], *dst = &receive->segment[i];
+        if (src->bytes != dst->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ in size");
+        code = fcp_cuda_copy(s, receiver->device, (uintptr_t)dst->data, sender->device, (uintptr_t)src->data, src->bytes, stream,
+                             err);
+    }
+    sent done = {receiver->device, NULL};
+    if (!code) code = record_event(n, receiver->device, stream, &done.event, err);
+    if (!code) e->sent[e->sent_count++] = done;
+    return code;
+}
+
+/* The wire of a rank's launch that is the other side of w, which is `other`'s. Returns their number if there is none. */
+static uint32_t partner(const endpoint *e, uint32_t other, const fcp_wire *w) {
+    uint32_t i = 0;
+    while (i < e->count && (e->wires[i].peer != other || e->wires[i].fabric != w->fabric || e->wires[i].dir == w->dir)) i++;
+    return i;
+}
+
+static fcp_code local_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
+                             uint32_t count, fcp_error *err) {
+    local_net *n = (local_net *)base;
+    endpoint *e = &n->ends[rank];
+    cuda_rank *r = &n->session->ranks[rank];
+    fcp_code code = record_event(n, r->device, r->streams[FCP_COMM], &e->arrived, err);
+    if (code) return code;
+    if (count > e->capacity) {
+        uint8_t *put = realloc(e->put, count);
+        if (put) e->put = put;
+        sent *more = realloc(e->sent, count * sizeof *more);
+        if (more) e->sent = more;
+        if (!put || !more) {
+            forget(n, rank);
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a group of %u", count);
+        }
+        e->capacity = count;
+    }
+    if (count) memset(e->put, 0, count);
+    e->launched = true;
+    e->pass = pass;
+    e->round = round;
+    e->wires = wires;
+    e->count = e->left = count;
+    e->sent_count = 0;
+    for (uint32_t i = 0; !code && i < count; i++) {
+        const fcp_wire *w = &wires[i];
+        endpoint *peer = &n->ends[w->peer];
+        if (!peer->launched || peer->pass != pass || peer->round != round) continue;
+        uint32_t j = partner(peer, rank, w);
+        if (j == peer->count || peer->put[j]) continue;
+        code = w->dir == FCP_SEND ? put_transfer(n, rank, w, w->peer, &peer->wires[j], err)
+                                  : put_transfer(n, w->peer, &peer->wires[j], rank, w, err);
+        e->put[i] = peer->put[j] = 1;
+        e->left--;
+        peer->left--;
+    }
+    if (code) forget(n, rank);
+    return code;
+}
+
+/* Time plays no part: a launch is completed by another rank's launch, on this same thread. */
+static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err) {
+    local_net *n = (local_net *)base;
+    endpoint *e = &n->ends[rank];
+    fcp_code code = FCP_OK;
+    (void)milliseconds;
+    if (n->aborted) return FCP_WAIT_ABORTED;
+    if (e->left) {
+        *out_wire = 0;
+        while (e->put[*out_wire]) ++*out_wire;
+        return FCP_WAIT_PENDING;
+    }
+    for (uint32_t i = 0; !code && i < e->sent_count; i++)
+        code = wait_event(n, n->session->ranks[rank].streams[FCP_COMM], e->sent[i].event, err);
+    forget(n, rank);
+    return code ? FCP_WAIT_FAILED : FCP_WAIT_DONE;
+}
+
+/* Both sides are in this process, so the caller's side moves them alone, and the home's side does nothing. */
+static fcp_code local_reshuffle(fcp_net *base, uint32_t rank, fcp_pass pass, const fcp_instr *launch, const fcp_tensors *tensors,
+                                fcp_error *err) {
+    fcp_cuda_session *s = ((local_net *)base)->session;
+    return fcp_cuda_move_runs(s, rank, pass, fcp_cuda_moved_by(s->plan, pass, launch), launch, tensors, err);
+}
+
+const fcp_transport fcp_transport_local = {.name = "local",
+                                           .open = local_open,
+                                           .connect = local_connect,
+                                           .close = local_close,
+                                           .launch = local_launch,
+                                           .wait = local_wait,
+                                           .reshuffle = local_reshuffle,
+                                           .reset = local_reset,
+                                           .abort = local_abort};
