@@ -1,7 +1,7 @@
 /* args.c: the command line: reading it, and help.
  *
  * Requires: argv as main gets it.
- * Gives:    a cmd_line whose texts point into argv; or E001 (E210 for a command of a later version).
+ * Gives:    a cmd_line whose texts point into argv; or E001.
  * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first
  *           other argument is a command or, failing that, the file to compile. An option given twice: the last one
  *           counts (-D and --field: all of them, in order). A position of `explain` may be negative: no letter is a
@@ -25,8 +25,6 @@ const cmd_option_row cmd_options[OPT_COUNT] = {
     CMD_OPTIONS(X)
 #undef X
 };
-
-static const char *const later[] = {"sim"};
 
 /* One name that was typed, against all of a kind; NULL when none is near. */
 static const char *near_option(const char *name, size_t length) {
@@ -81,6 +79,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
     out->value[found] = value ? value : "";
     if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
     if (found == OPT_FIELD) out->fields[out->field_count++] = value;
+    if (found == OPT_SWEEP) out->sweeps[out->sweep_count++] = value;
     return FCP_OK;
 }
 
@@ -92,9 +91,6 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
         out->help_topic = count > 1 ? words[1] : NULL;
         return count > 2 ? fcp_fail(err, FCP_E_USAGE, "help takes one command") : FCP_OK;
     }
-    for (size_t i = 0; count > 0 && i < sizeof later / sizeof *later; i++)
-        if (strcmp(words[0], later[i]) == 0)
-            return fcp_fail(err, FCP_E_UNSUPPORTED, "the command '%s' is not built into this version", later[i]);
     out->command = CMD_COMPILE;
     for (int c = 0; count > 0 && c < CMD_COUNT; c++)
         if (strcmp(words[0], cmd_commands[c].name) == 0) {
@@ -138,7 +134,8 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     const char **words = calloc(room, sizeof *words);
     out->defines = calloc(room, sizeof *out->defines);
     out->fields = calloc(room, sizeof *out->fields);
-    fcp_code code = words && out->defines && out->fields ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    out->sweeps = calloc(room, sizeof *out->sweeps);
+    fcp_code code = words && out->defines && out->fields && out->sweeps ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {
@@ -171,6 +168,8 @@ void cmd_line_free(cmd_line *line) {
     line->defines = NULL;
     free(line->fields);
     line->fields = NULL;
+    free(line->sweeps);
+    line->sweeps = NULL;
 }
 
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
