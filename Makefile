@@ -1,24 +1,40 @@
-# fcpc: see README.md.
-#   make          build/fcpc and the libraries          make demo     set up, build, compile and run an example
-#   make check    set up, build, every test             make bench    measure, each figure beside its goal [ROWS=plan]
-#   make install  [PREFIX=/usr/local] [DESTDIR=]        make setup    install what is missing (apt)
-#   make fuzz     fuzz every target [SECONDS=60]        make golden-update   rewrite the golden files; read the diff
-#   make gpu-check       test and measure on the GPUs of this machine      make gpu-check-build   build it, to be carried
-#   make pictures draw the prelude's masks again (grammar/pictures)
-# Variables: B (build folder), CC, SAN (address,undefined | thread), OPT, JOBS, V (1: show commands).
+# fcpc: compiles context-parallel attention to plans, and executes them. README.md says more.
+#
+#   make                  build/fcpc and the libraries
+#   make demo             set up, build, compile and run an example
+#   make install          [PREFIX=/usr/local] [DESTDIR=]
+#   make setup            install with apt what the build and the tests need and this machine lacks
+#
+#   make check            set up, build, run every test: about three minutes on two cores
+#   make test T='a b'     build and run these tests alone: test_parse, oracle, ...
+#   make check-ptx        compile the GPU kernels with NVRTC and execute their PTX on the CPU
+#   make check-long       the random tests again, with more draws than make check has time for
+#   make golden-update    rewrite the golden files; then read the diff
+#   make lint             the compiler's warnings as errors, and the rules between folders
+#   make fuzz             fuzz every target [SECONDS=60] [TARGETS='parse plan']
+#
+#   make bench            measure, each figure beside its goal [ROWS=plan]
+#   make pictures         draw the prelude's masks again (grammar/pictures)
+#   make editors          write the editors' syntax files again (grammar/editors)
+#   make gpu-check        test and measure on the GPUs of this machine
+#   make gpu-check-build  build that, to be carried to a machine with GPUs
+#
+# Variables: B (build folder), CC, OPT, SAN (address,undefined | thread), JOBS, V=1 (show commands).
 B ?= build
 CC = gcc
 OPT ?= -O3 -g
+TEST_OPT ?= -O1 -g
 SAN ?=
 JOBS ?= 2
 SECONDS ?= 60
+TARGETS ?= $(FUZZ_SRC:fuzz/fuzz_%.c=%)
 ROWS ?=
 V ?=
 Q = $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
-VERSION := $(shell sed -n 's/.*FCPC_VERSION "\(.*\)"/\1/p' compiler/fcpc.h)
+VERSION := $(shell sed -n 's/.*define FCP_VERSION "\(.*\)"/\1/p' runtime/fcp.h)
 SOVERSION = 0
 .DEFAULT_GOAL := all
 
@@ -27,8 +43,9 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-RT_LIBS = -lopenblas -lisal -lcrypto -lm
+RT_LIBS = -lisal -lcrypto -lm
 
+# --- what there is ------------------------------------------------------------------------------------------------------
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
 FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
 CMD_SRC = $(wildcard compiler/cli/*.c)
@@ -39,23 +56,27 @@ FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine
 FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
   $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o)
-# What executes PTX in tests.
+# Tests that need NVRTC (make check-ptx), and all others (make check).
 PTX_SRC = $(filter-out tests/machines/ptx/test_%,$(wildcard tests/machines/ptx/*.c))
-TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/*/test_*.c))
+PTX_TEST_SRC = $(wildcard tests/machines/ptx/test_*.c)
+TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fibers/test_*.c))
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c)
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
 KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 support
 FCPC_OBJ = $(FCPC_SRC:%.c=$(B)/%.o) $(GEN_OBJ)
 TESTS = $(TEST_SRC:%.c=$(B)/%)
+PTX_TESTS = $(PTX_TEST_SRC:%.c=$(B)/%)
 EXAMPLES = $(EXAMPLE_SRC:%.c=$(B)/%)
 REPLAYS = $(FUZZ_SRC:%.c=$(B)/%-replay)
 
 all: $(B)/libfcp.a $(B)/libfcpc.a $(B)/fcpc
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # --- program and libraries --------------------------------------------------------------------------------------------
 $(B)/fcpc: $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
@@ -121,7 +142,9 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -c -o $@ $<
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
-# --- tests: one Criterion program per file of tests/unit and tests/oracle; shell runners in tests/*/run.sh --------------
+# --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
+# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT).
+$(B)/tests/unit/%.o $(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
@@ -136,8 +159,8 @@ $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o): $(B)/tests/machines/
 	@echo '  cc    $< ($*)'
 	$(Q)$(CC) $(CFLAGS) -Wno-psabi $(call fiber_defines,$*) -c -o $@ $<
 $(filter $(B)/tests/machines/fibers/test_%,$(TESTS)): $(FIBER_OBJ)
-$(filter $(B)/tests/machines/ptx/test_%,$(TESTS)): $(PTX_SRC:%.c=$(B)/%.o)
-# A driver, a compiler and an NCCL that stand in in tests: chosen by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
+$(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
+# Libraries that stand in for the CUDA driver, NVRTC, NCCL and MPI. Tests choose them by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c
 NCCL_SRC = tests/machines/standin/nccl.c tests/machines/standin/mailbox.c
 STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
@@ -164,30 +187,48 @@ $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
+# --- running tests -------------------------------------------------------------------------------------------------------
+# What make check runs, built: everything there is to build but the tests that need NVRTC.
+CHECKED = all tests examples fuzz-replay-build gpu-binaries
+RUN = B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh
+
 check: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build gpu-binaries
-	@$(MAKE) --no-print-directory lint
-	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
+	@$(MAKE) --no-print-directory -j$(JOBS) lint-clang $(CHECKED)
+	@$(RUN) $(TESTS)
 check-sanitized:
-	@$(MAKE) --no-print-directory -j$(JOBS) all tests examples fuzz-replay-build gpu-binaries
-	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh $(TESTS)
-# One runner or several, built and run: make test T='test_parse test_cells'
-test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS))),$(TESTS)) all
-	@B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh --only $(filter $(B)/tests/%,$^)
-lint: check-includes
-	@if command -v clang > /dev/null; then echo clang -fsyntax-only -Werror; \
-	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I. -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
-check-includes:
-	@B=$(B) SAN=$(SAN) .ci/rules.sh
-GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(wildcard tests/golden/run.sh)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(CHECKED)
+	@$(RUN) $(TESTS)
+check-ptx: $(PTX_TESTS)
+	@$(RUN) --only $^
+check-long: $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC)))
+	@CHECK_LONG=1 $(RUN) --only $^
+test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS) $(PTX_TESTS))),$(TESTS)) all
+	@$(RUN) --only $(filter $(B)/tests/%,$^)
+GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(shell grep -l GOLDEN_UPDATE tests/*/run.sh)
 golden-update: all tests
-	@GOLDEN_UPDATE=1 B=$(B) JOBS=$(JOBS) .ci/check.sh --only $(GOLDEN)
+	@GOLDEN_UPDATE=1 $(RUN) --only $(GOLDEN)
 	@git --no-pager diff --stat -- tests || true
 
+lint: all lint-clang lint-rules
+lint-rules:
+	@B=$(B) SAN=$(SAN) .ci/rules.sh
+lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
+	@if command -v clang > /dev/null; then echo '  clang -fsyntax-only -Werror'; \
+	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I. -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
+
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
+# Half of the time of a run would go into tracing comparisons: the fuzzer has the language's words as a dictionary instead. Code
+# that only judges is not measured for coverage, and the sanitizer keeps little of what is freed.
+FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp
+FUZZ_ASAN = malloc_context_size=4:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
+UNMEASURED = -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
+ifneq ($(findstring fuzzer,$(SAN)),)
+$(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT)
+$(B)/codegen/mask/code.o $(B)/fuzz/fuzz_expr.o $(B)/fuzz/fuzz_program.o: CFLAGS += $(UNMEASURED)
+endif
 $(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
@@ -205,10 +246,13 @@ fuzz-seeds: $(B)/fuzz/make_seeds
 	@rm -f fuzz/corpus/plan/*; $(B)/fuzz/make_seeds fuzz/corpus/plan
 fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
-	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='-O1 -g' SAN=address,undefined,fuzzer-no-link fuzz-build
-	@set -e; for f in $(FUZZ_SRC:fuzz/fuzz_%.c=%); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
-	 $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -artifact_prefix=$(B)-fuzz/ $(B)-fuzz/corpus/$$f fuzz/corpus/$$f \
-	   > $(B)-fuzz/$$f.log 2>&1 || { tail -n 40 $(B)-fuzz/$$f.log; exit 1; }; tail -n 1 $(B)-fuzz/$$f.log; done
+	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='$(FUZZ_OPT)' SAN=address,undefined,fuzzer-no-link fuzz-build
+	@grep -ohE '[a-z_]{2,}|[<>=!]=' grammar/prelude.fcp examples/*.fcp examples/*/*.fcp | sort -u | sed 's/.*/"&"/' > $(B)-fuzz/fcp.dict
+	@set -e; for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
+	 ASAN_OPTIONS=$(FUZZ_ASAN) $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -entropic=0 $$(cat fuzz/fuzz_$$f.options 2> /dev/null) \
+	   -dict=$(B)-fuzz/fcp.dict -artifact_prefix=$(B)-fuzz/ \
+	   $(B)-fuzz/corpus/$$f fuzz/corpus/$$f > $(B)-fuzz/$$f.log 2>&1 || { tail -n 40 $(B)-fuzz/$$f.log; exit 1; }; \
+	 tail -n 1 $(B)-fuzz/$$f.log; done
 
 # --- demo, benchmarks, examples -----------------------------------------------------------------------------------------
 demo: setup
@@ -218,11 +262,18 @@ demo: setup
 	$(B)/fcpc run $(B)/lambda.plan
 pictures: all
 	@B=$(B) grammar/pictures/draw.sh
-bench: $(B)/bench
+editors: $(B)/generate-editors
+	$(B)/generate-editors vim > grammar/editors/fcp.vim
+	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
+$(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfcp.a
+	@echo '  link  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+$(B)/grammar/editors/generate.o $(B)/tests/unit/syntax/test_editors.o: | $(B)/gen/fcp.tab.h
+bench: $(B)/bench $(B)/fcpc
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lopenblas $(RT_LIBS)
 examples: $(EXAMPLES)
 $(B)/examples/%.o: CFLAGS += -Iruntime -Icompiler
 $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
@@ -236,9 +287,11 @@ $(B)/examples/%: $(B)/examples/%.o $(B)/libfcpc.a $(B)/libfcp.a
 GPU_CAPABILITIES ?= 8.0 9.0 10.0
 GPU_ARGS ?=
 GPU_SRC = $(wildcard tests/gpu/*.c)
+# What runtime/host/blas.c uses of OpenBLAS, which it loads unless it is linked in, as here.
+BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
 $(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
@@ -266,8 +319,16 @@ L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
 	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
 	install -m 755 $(B)/fcpc $(D)/bin/fcpc
+	install -d $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/man/man1
+	$(B)/fcpc help bash-completion > $(D)/share/bash-completion/completions/fcpc
+	$(B)/fcpc help zsh-completion > $(D)/share/zsh/site-functions/_fcpc
+	$(B)/fcpc help man > $(D)/share/man/man1/fcpc.1
 	sed 's|"runtime/errors.def"|"errors.def"|' runtime/fcp.h > $(D)/include/fcpc/fcp.h
 	install -m 644 runtime/errors.def $(D)/include/fcpc
+	install -d $(D)/share/vim/vimfiles/syntax $(D)/share/vim/vimfiles/ftdetect $(D)/share/fcpc
+	install -m 644 grammar/editors/fcp.vim $(D)/share/vim/vimfiles/syntax/fcp.vim
+	echo 'autocmd BufRead,BufNewFile *.fcp set filetype=fcp' > $(D)/share/vim/vimfiles/ftdetect/fcp.vim
+	install -m 644 grammar/editors/fcp.tmLanguage.json $(D)/share/fcpc
 	sed 's|"runtime/fcp.h"|"fcp.h"|' compiler/fcpc.h > $(D)/include/fcpc/fcpc.h
 	for l in fcp fcpc; do \
 	  install -m 644 $(B)/install/lib$$l.a $(L)/lib$$l.a; \
@@ -276,13 +337,14 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
 	  'Description: executes plans of context-parallel attention' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lopenblas -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: gpu-check gpu-binaries gpu-check-build gpu-report all pictures tests test check check-sanitized lint check-includes golden-update fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo bench \
-        examples setup install clean
+.PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples editors \
+        gpu-check gpu-binaries gpu-check-build gpu-report setup install clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

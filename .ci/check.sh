@@ -1,21 +1,30 @@
 #!/bin/sh
-# Runs test programs, $JOBS at a time, each closing line as it ends, and a total. Usage: check.sh [--only] PROGRAM...
-# Without --only also: the shell runners tests/*/run.sh, the replay of every fuzz corpus, the C examples.
-# Logs are in $B/log; the log of a runner that fails is printed. Criterion programs run with -j1: $JOBS of them run at a time.
-# Each has a $TMPDIR of its own, which is removed whatever becomes of it; one that leaves something there fails. A runner says
-# what it leaves out, where a machine has not what it needs, as "skipped: WHAT"; its line repeats that. Time limits are for what
-# hangs: $RUNNER_TIMEOUT seconds.
+# Runs test programs side by side, prints the closing line of each as it ends, and a total.
+#
+# Usage: check.sh [--only] PROGRAM...
+# Without --only it also runs the rules (.ci/rules.sh), the shell runners tests/*/run.sh, the replay of every fuzz corpus, and
+# the C examples.
+#
+# Programs: $JOBS + 1 run at a time, since many wait for something most of the time; Criterion's run with -j1, one test at a
+#           time. What takes longest comes first, so that it does not run alone at the end.
+# Logs:     $B/log/NAME.log. The log of a program that fails is printed.
+# $TMPDIR:  each program has its own, which is removed when it ends. A program that leaves something there fails.
+# Skipped:  a program that cannot test something on this machine prints "skipped: WHAT"; its closing line repeats that.
+# Limit:    $RUNNER_TIMEOUT seconds, for programs that hang.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build} JOBS=${JOBS:-2} SAN=${SAN:-}
 export B SAN
 [ -n "$SAN" ] && export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 
-if [ "${1:-}" = --one ]; then # one runner: program [argument]
+if [ "${1:-}" = --one ]; then # one runner: program [argument...]
     name=$(basename "$2")
-    case "$2" in */run.sh) name=$(basename "$(dirname "$2")") ;; esac
+    case "$2" in
+        */rules.sh) name=rules ;;
+        */run.sh) name=$(basename "$(dirname "$2")") ;;
+    esac
     log=$B/log/$name.log
-    set -- "$2" ${3:+"$3"}
+    shift
     case "$SAN:$1" in thread:*) ;; *:"$B"/tests/*) set -- "$1" -j1 ;; esac # under it, tests/support/plain.h stands in
     start=$(date +%s)
     TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-check.XXXXXX") || exit 1
@@ -51,19 +60,22 @@ if [ "${1:-}" = --only ]; then only=1; shift; fi
 mkdir -p "$B/log"
 rm -f "$B/log/failed" "$B/log/closing"
 {
-    for program in "$@"; do echo "$program"; done
     if [ -z "$only" ]; then
         for runner in tests/*/run.sh; do [ -x "$runner" ] && echo "$runner"; done
+        [ -n "$SAN" ] || echo .ci/rules.sh
+    fi
+    for program in "$@"; do echo "$program"; done
+    if [ -z "$only" ]; then
         for replay in "$B"/fuzz/*-replay; do
             target=$(basename "$replay" -replay)
-            [ -e "$replay" ] && [ -e "fuzz/$target.c" ] && echo "$replay fuzz/corpus/${target#fuzz_}"
+            [ -e "$replay" ] && [ -e "fuzz/$target.c" ] && echo "$replay" fuzz/corpus/"${target#fuzz_}"*
         done
         for example in examples/*.c; do
             example=$B/examples/$(basename "$example" .c)
             [ -x "$example" ] && echo "$example"
         done
     fi
-} | xargs -P "$JOBS" -L 1 "$0" --one
+} | xargs -P $((JOBS + 1)) -L 1 "$0" --one
 
 count() { sed -n "s/.*$1: \([0-9]*\).*/\1/p" "$B/log/closing" | awk '{s += $1} END {print s + 0}'; }
 plain=$(sed -n 's/.*[^0-9]\([0-9][0-9]*\) \(passed\|replayed\).*/\1/p; s/^\([0-9][0-9]*\) \(passed\|replayed\).*/\1/p' \

@@ -1,10 +1,30 @@
 #!/bin/sh
-# The rules of the house, checked: which room may use which, and what library code must not call or keep.
-# Reads the sources, and the objects under $B where they have been built (without a sanitizer).
+# Checks the rules of the source tree: which room may use which, and what library code must not call or keep.
+#
+# A room is a folder; .ci/rooms lists each with the rooms it may use. The sources' includes are checked, and the symbols of
+# the objects under $B, if those have been built without a sanitizer. Whether objects are of today's sources is for make to know.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 bad=0
+
+# The objects of sources that there still are, and their symbols: "FILE has NAME" or "FILE uses NAME" on each line.
+objects=
+if [ -z "${SAN:-}" ] && [ -d "$B/compiler" ]; then
+    for object in $(find "$B/codegen" "$B/runtime" "$B/compiler" "$B/gen" -name '*.o'); do
+        source=${object#"$B"/}
+        case "$source" in gen/*) ;; *) [ -e "${source%.o}.c" ] || continue ;; esac
+        objects="$objects $object"
+    done
+fi
+symbols() {
+    # shellcheck disable=SC2086
+    nm -A $objects | awk -v folder="$B/" '
+        {colon = index($0, ".o:"); file = substr($0, length(folder) + 1, colon - length(folder) - 1) ".c"
+         n = split(substr($0, colon + 3), f, " ")}
+        n == 3 && f[2] ~ /[TDBRVW]/ {print file, "has", f[3]}
+        n == 2 && f[1] ~ /^[Uw]$/ {print file, "uses", f[2]}'
+}
 
 # The arrows between rooms, against the table .ci/rooms: what each file includes, and what each object uses of another.
 rooms=$(sed 's/#.*//; s/:/ /' .ci/rooms | awk 'NF')
@@ -44,19 +64,13 @@ forbidden() {
 violations=$(
     {
         for file in $(find grammar compiler codegen runtime -name '*.[chly]' -o -name '*.inc' -o -name '*.def'); do
-            case "$file" in grammar/*) as=gen/${file##*/} ;; runtime/errors.def) as=runtime/fcp.h ;; *) as=$file ;; esac
+            case "$file" in grammar/editors/*) as=$file ;; grammar/*) as=gen/${file##*/} ;; runtime/errors.def) as=runtime/fcp.h ;; *) as=$file ;; esac
             sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
                 sed "s|^runtime/errors.def\$|runtime/fcp.h|; s|.*|$as & includes|"
         done
-        if [ -z "${SAN:-}" ] && [ -d "$B/compiler" ]; then
-            for object in $(find "$B/codegen" "$B/runtime" "$B/compiler" "$B/gen" -name '*.o'); do
-                source=${object#"$B"/}
-                source=${source%.o}.c
-                case "$source" in gen/*) ;; *) [ -e "$source" ] || continue ;; esac # an object whose source is gone
-                nm "$object" | awk -v source="$source" 'NF == 3 && $2 ~ /[TDBRVW]/ {print source, "has", $3}
-                                                        NF == 2 && $1 == "U" {print source, "uses", $2}'
-            done | awk '$2 == "has" {home[$3] = $1; next} {use[++n] = $1 " " $3}
-                        END {for (i = 1; i <= n; i++) {split(use[i], u, " "); if (u[2] in home) print u[1], home[u[2]], u[2]}}'
+        if [ -n "$objects" ]; then
+            symbols | awk '$2 == "has" {home[$3] = $1; next} {use[++n] = $1 " " $3}
+                END {for (i = 1; i <= n; i++) {split(use[i], u, " "); if (u[2] in home) print u[1], home[u[2]], u[2]}}'
         fi
     } | forbidden
 )
@@ -66,23 +80,27 @@ if [ -n "$violations" ]; then
 fi
 
 # Library code returns its errors: it never ends the process, never prints, and keeps no state of its own.
-if [ -z "${SAN:-}" ] && command -v objdump > /dev/null 2>&1; then
-    for object in $(find "$B/codegen" "$B/runtime" "$B/compiler" "$B/gen" -name '*.o' ! -path "$B/compiler/cli/*" 2> /dev/null); do
-        source=${object#"$B"/}
-        case "$source" in gen/*) ;; *) [ -e "${source%.o}.c" ] || continue ;; esac # an object whose source is gone
-        calls='exit _exit quick_exit abort printf vprintf puts putchar perror stdout stderr __assert_fail longjmp system __printf_chk'
-        [ "$source" = gen/fcp.lex.o ] && calls='exit _exit abort printf puts longjmp system' # yyout's default is never written
-        for name in $(nm -u "$object" | awk '{print $2}'); do
-            case " $calls " in *" $name "*) echo "${source%.o}.c: library code uses $name"; bad=1 ;; esac
-        done
-        state=$(objdump -t "$object" | awk '$3 == "O" && ($4 ~ /^\.(data|bss)/ || $4 == "*COM*") && $4 !~ /^\.data\.rel\.ro/ {print $NF}
-                                            $2 == "O" && ($3 ~ /^\.(data|bss)/) && $3 !~ /^\.data\.rel\.ro/ {print $NF}')
-        for name in $state; do
-            [ "$source:$name" = runtime/host/blas.o:guard ] && continue # guards a setting of OpenBLAS that is the process's
-            echo "${source%.o}.c: global mutable state: $name"
-            bad=1
-        done
-    done
+if [ -n "$objects" ]; then
+    faults=$(
+        symbols | awk -v never="exit _exit quick_exit abort printf vprintf puts putchar perror stdout stderr __assert_fail longjmp system __printf_chk" '
+            BEGIN {n = split(never, word, " "); for (i = 1; i <= n; i++) forbidden[word[i]] = 1}
+            $1 ~ /^compiler\/cli\// || $2 != "uses" || !($3 in forbidden) {next}
+            $1 == "gen/fcp.lex.c" && $3 ~ /^std/ {next} # of the default of yyout, to which the scanner never writes
+            {print $1 ": library code uses " $3}'
+        # shellcheck disable=SC2086
+        objdump -t $objects | awk -v folder="$B/" '
+            / file format / {file = $1; sub(/:$/, "", file); sub(folder, "", file); sub(/\.o$/, ".c", file); next}
+            file ~ /^compiler\/cli\// {next}
+            {section = $2 == "O" ? $3 : $3 == "O" ? $4 : ""}
+            section !~ /^\.(data|bss)/ && section != "*COM*" || section ~ /^\.data\.rel\.ro/ {next}
+            file == "runtime/host/blas.c" && $NF == "guard" {next} # guards a setting of OpenBLAS that is the process'"'"'s
+            {print file ": global mutable state: " $NF}'
+    )
+    if [ -n "$faults" ]; then
+        echo "$faults"
+        bad=1
+    fi
 fi
-[ $bad = 0 ] && echo "rules: what rooms use and what libraries call is as designed"
+files=$(find grammar compiler codegen runtime -name '*.[chly]' | wc -l)
+[ $bad = 0 ] && echo "rules: the includes of $files files and the symbols of $(echo $objects | wc -w) objects: 2 passed"
 exit $bad

@@ -1,11 +1,12 @@
-/* emit.c: mask code to straight-line CUDA text, one variable a node.
+/* emit.c: prints mask code as CUDA text without branches, one variable for each node.
  *
- * Requires: nothing: code is checked here.
- * Gives: emit.h. A node is printed in 32 bits where its range proves that they hold it, else in 64; where 64 bits may
- *        overflow, through unsigned arithmetic, which wraps. Floored division is plain where the signs allow it, a shift
- *        for powers of two, else a function of the few printed before. Nodes that the answer does not need are left out.
+ * Requires: nothing. Code is checked here.
+ * Gives: emit.h. A node has 32 bits if its range proves that they hold it, else 64. Where 64 bits may overflow, unsigned
+ *       arithmetic is printed, which wraps. A division is printed as plain C where the signs allow it, as a shift for
+ *       powers of two, else as a call of one of the helpers that come first. Nodes that the answer does not need are left
+ *       out. README.md shows an example.
  * Cost: O(nodes).
- * Method: interval analysis in 128 bits, forwards.
+ * Method: interval analysis in 128 bits, from the first node to the last.
  */
 #include "codegen/emit.h"
 
@@ -19,7 +20,7 @@ typedef __int128 wide;
 
 typedef struct range {
     int64_t lo, hi;
-    bool exact; /* the operation cannot leave 64 bits */
+    bool exact; /* the operation cannot overflow 64 bits */
 } range;
 
 typedef struct printer {
@@ -174,8 +175,9 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
     }
 }
 
-/* Is a value known to be in [0, count)? And the test of it, in 32 bits where they hold it. */
+/* Is every value of a range in [0, count)? */
 static bool within(range r, int64_t count) { return r.lo >= 0 && r.hi < count; }
+/* Prints the test of that, in 32 bits if they hold the values. */
 static void say_within(printer *p, const char *value, range r, int64_t count) {
     if (narrow(r) && count <= INT32_MAX) say(p, "(fk_u32)%s < %" PRId64 "u", value, count);
     else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
@@ -189,7 +191,7 @@ static void say_table(printer *p, const mc_node *x, const emit_array *a, const c
     if (!row_known && !column_known) say(p, " && ");
     if (!column_known) say_within(p, j, column, a->columns);
     if (!row_known || !column_known) say(p, " ? ");
-    /* what is in an array is at most its size from its beginning, so its index is of that size too */
+    /* the index is below the array's size, so it needs no more bits than that */
     const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
     if (a->columns) say(p, "%s[(%s)%s * %uu + (%s)%s]", data, type, i, a->columns, type, j);
     else say(p, "%s[(%s)%s]", data, type, i);
@@ -221,7 +223,7 @@ static void say_load(printer *p, const mc_node *x) {
             word, value, at, word, word, data, word, value, at, word);
 }
 
-/* A finite double as the float it rounds to, by its bits' exact hexadecimal digits. */
+/* Prints a double as the float that it rounds to, with hexadecimal digits, which are exact. */
 static void say_real(printer *p, int64_t bits) {
     double value;
     memcpy(&value, &bits, sizeof value);
@@ -363,7 +365,7 @@ static const char band_helper[] =
     "}\n"
     "#endif\n";
 
-/* What the answer needs, without guards: the total meaning has none. */
+/* Marks the nodes that the answer needs. Guards are not among them: the total meaning has none. */
 static void find_needed(printer *p) {
     memset(p->needed, 0, p->code.count * sizeof *p->needed);
     p->needed[p->code.count - 1] = true;

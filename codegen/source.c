@@ -1,6 +1,6 @@
-/* source.c: puts a kernel's source together from the texts of codegen/kernels, which the build makes into arrays.
+/* source.c: puts a kernel source together from the texts of codegen/kernels, which the build has made into arrays.
  *
- * Requires: nothing. Gives: source.h. Cost: the text's length, about 50 KB.
+ * Requires: nothing. Gives: source.h. Cost: the length of the text, about 50 KB.
  */
 #include "codegen/source.h"
 
@@ -28,7 +28,7 @@ static void say_part(emit_text *out, void *context, const char *name, const char
     if (text) out(context, text, strlen(text));
 }
 
-/* What is printed first, once the functions are known to be right. */
+/* The beginning of the source. It is printed with the first emitted text, because only then is the code known to be good. */
 typedef struct opening {
     const emit_source *source;
     emit_text *out;
@@ -107,7 +107,8 @@ uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel
 }
 
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
-    /* KiB of shared memory, and of it a block may have; warps, blocks. As CUDA's programming guide says by capability. */
+    /* per multiprocessor: KiB of shared memory, how many of them one block may have, warps, blocks (from the table of
+     * compute capabilities in CUDA's programming guide) */
     static const struct {
         const char *name;
         uint32_t shared, most, warps, blocks;

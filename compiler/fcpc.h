@@ -1,9 +1,21 @@
-/* fcpc.h: libfcpc, the compiler: parse a program once, plan batch after batch.
+/* fcpc.h: libfcpc, the compiler. A caller parses a program once and then plans one batch after another.
  *
- * Conventions are those of fcp.h: fcp_code results, caller owns what *_new and *_parse* make, NULL is accepted by
- * *_free, nothing prints or exits or keeps global state. A program is immutable once parsed: any number of threads may
- * plan from one at the same time, each with its own diagnostics object. The same program, batch and options give the
- * same plan, byte for byte.
+ *     fcpc_options options = FCPC_OPTIONS_INIT;
+ *     fcpc_diagnostics *d = fcpc_diagnostics_new();
+ *     fcpc_program *program;
+ *     fcp_plan *plan;
+ *     if (fcpc_parse_file("mask.fcp", &options, d, &program) == FCP_OK &&
+ *         fcpc_plan(program, lengths, count, NULL, d, NULL, &plan) == FCP_OK)
+ *         ...
+ *
+ * The conventions are those of fcp.h. Functions return an fcp_code. The caller owns what *_new, *_parse_* and *_plan*
+ * make, and *_free accepts NULL. Nothing prints, exits or keeps global state. `out_` parameters are written on success
+ * only.
+ *
+ * A program does not change once it is parsed. So any number of threads may plan from one program at the same time, if
+ * each has its own diagnostics object. The same program, batch and options always give the same plan, byte for byte.
+ *
+ * Units: lengths in tokens, sizes in bytes, times in seconds, positions counted from 0.
  */
 #ifndef FCPC_H
 #define FCPC_H
@@ -12,167 +24,187 @@
 extern "C" {
 #endif
 
-/* The version that this header is of, and that of the library, which may be another one. */
-#define FCPC_VERSION "0.1.0"
+/* The version of this header. fcpc_version gives that of the library that is linked, which may differ. */
+#define FCPC_VERSION FCP_VERSION
 const char *fcpc_version(void);
 
-/* --- diagnostics: what the compiler has to say, with places ------------------------------------------------------ */
+/* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to the
+ * sizeof of the type: start from FCPC_OPTIONS_INIT (or its like), or write {.size = sizeof(fcpc_options), ...} in C.
+ *
+ * A structure that is smaller than the library's comes from an older caller; the members that it lacks have their
+ * default, which is always 0. A larger one comes from a newer caller; it is accepted if all bytes that the library does
+ * not know are 0. Otherwise, and if `size` is 0, functions fail with FCP_E_ARGUMENT. */
+
+/* --- diagnostics: the errors and warnings of the compiler, with their places -------------------------------------- */
 
 typedef struct fcpc_diagnostics fcpc_diagnostics;
 typedef struct fcpc_diagnostic {
     bool warning;
-    fcp_code code;        /* FCP_OK for warnings */
-    const char *message;  /* one line; owned by the diagnostics object */
-    const char *file;     /* "" when there is no place */
-    uint32_t line, column; /* from 1; columns count bytes; 0 when there is no place */
+    fcp_code code;         /* FCP_OK for a warning */
+    const char *message;   /* one line; it belongs to the diagnostics object */
+    const char *file;      /* "" if there is no place */
+    uint32_t line, column; /* counted from 1, columns in bytes; 0 if there is no place */
 } fcpc_diagnostic;
 
 fcpc_diagnostics *fcpc_diagnostics_new(void); /* NULL: out of memory */
 void fcpc_diagnostics_free(fcpc_diagnostics *d);
+/* Errors and warnings in the order in which they were found. `i` is less than the count. */
 size_t fcpc_diagnostics_count(const fcpc_diagnostics *d);
 void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *out);
-/* All of them as a terminal shows them: message, source line, caret, hints. `colour`: with ANSI escapes. Returns a
- * malloc'd string (caller frees), NULL when out of memory. */
+/* All of them as a terminal shows them: the message, the source line, a caret below the place, and hints. With `colour`
+ * the text contains ANSI escapes. The caller frees the string with free(). NULL: out of memory. */
 char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour);
 
 /* --- programs ---------------------------------------------------------------------------------------------------- */
 
 typedef struct fcpc_program fcpc_program;
 
-/* Structures of options begin with their size, so that later versions can add members: set it to sizeof(the type), as
- * FCPC_OPTIONS_INIT and its like do. Members that an older caller does not know have their default; a structure that is
- * newer than the library is accepted as long as what the library does not know is 0, and refused with FCP_E_ARGUMENT else
- * (or where size is 0). In C a designated initialiser does it all: fcpc_options o = {.size = sizeof o, .defines = ...}. */
+/* What is to be changed in a program while it is parsed. Everything is borrowed for the call. */
 typedef struct fcpc_options {
     size_t size;                 /* sizeof(fcpc_options) */
-    const char *const *defines;  /* "cluster.nodes=32", as after -D; applied in order, a later one wins */
+    const char *const *defines;  /* settings such as "cluster.nodes=32"; they apply in order, so a later one wins */
     size_t define_count;
-    const char *lengths_file;    /* replaces the batch's lengths; NULL: none. A length a line, or QUERIES:KEYS */
-    const char *const *fields;   /* "doc=FILE", as after --field: the values of field doc are those of the file */
+    const char *lengths_file;    /* the batch's lengths come from this file: a length, or QUERIES:KEYS, on each line;
+                                  * NULL: from the program */
+    const char *const *fields;   /* "doc=FILE": the values of field doc come from this file */
     size_t field_count;
-    bool need_lengths;           /* a program without a batch is an error (off: lengths come with fcpc_plan) */
+    bool need_lengths;           /* a program without a batch is an error; else each batch must bring its lengths */
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 
-/* Parses and checks a file, or text under a name (paths in it are relative to the name's folder). On failure the
- * result is the code of the first error and `d` holds all of them. `options` may be NULL. */
+/* Parses and checks a program: a file, or `size` bytes of text. `name` stands for the text in messages, and paths in
+ * the text are relative to the name's folder. `options` may be NULL, which changes nothing. If the program has errors,
+ * `d` holds all of them, and the result is the code of the first. `d` may be NULL. */
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
                          fcpc_program **out_program);
 fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program);
 void fcpc_program_free(fcpc_program *program);
-/* The program in canonical form, overrides applied; parsing it gives a program that prints the same.
- * malloc'd, caller frees; NULL when out of memory. */
+/* The program in canonical layout, with the options' settings in it. Parsing this text gives a program that prints the
+ * same. The caller frees the string with free(). NULL: out of memory. */
 char *fcpc_program_print(const fcpc_program *program);
-/* The batch's own lengths, NULL and 0 when the program has none; and the queries of each sequence, NULL where all have
- * as many as keys. */
+/* The program's own batch: the number of keys of each sequence. NULL, and a count of 0, if the program has none. The
+ * array belongs to the program. */
 const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count);
+/* The number of queries of each of these sequences. NULL if every sequence has as many queries as keys. */
 const uint64_t *fcpc_program_queries(const fcpc_program *program);
-/* A file that the program names: of lengths, a field, a table or slices, in the source or in the options; as a path seen
- * from the current folder. Numbers count from 0, in no order, and a file may come twice. Files that an option replaced or
- * that nothing reads are among them. NULL: there is no such number. The text is the program's. */
+/* A file that the program or its options name: of lengths, a field, a table or slices. The path is as seen from the
+ * current folder and belongs to the program. Numbers count from 0, in no particular order; a file may come twice. Files
+ * that an option replaced, or that nothing reads, are among them. NULL: there is no such number. */
 const char *fcpc_program_file(const fcpc_program *program, size_t number);
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
 
-/* Wall time of the phases, in seconds. */
+/* How long each part of planning took, in seconds of wall time. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
 } fcpc_times;
 
-/* A field's values. */
+/* The values of a field. */
 typedef struct fcpc_field {
-    const char *name;      /* as declared: batch { field name = ... } */
-    const int64_t *values; /* [count]: one for each key of the batch, or query (over = queries), sequences end to end */
+    const char *name;      /* as the program declares it: batch { field name = ... } */
+    const int64_t *values; /* [count]: one for each key of the batch (with over = queries: each query), sequences end to
+                            * end */
     uint64_t count;
 } fcpc_field;
 
-/* A batch. Everything is borrowed for the call. */
+/* How far a long planning is, for whoever watches it from another thread. Most masks are decided for whole blocks of pairs
+ * at a time. A mask without structure, such as (q * k) % 1009 < 13, is not: its pairs are looked at one by one, which takes
+ * seconds from about 64K tokens on. Members are written atomically while fcpc_plan_batch runs. Begin with zeros. */
+typedef struct fcpc_progress {
+    uint64_t expected; /* about how many pairs will be looked at, estimated before the work; 0: too few to wait for */
+    uint64_t done;     /* how many have been */
+} fcpc_progress;
+
+/* A batch of sequences. Everything is borrowed for the call. */
 typedef struct fcpc_batch {
-    size_t size;                   /* sizeof(fcpc_batch) */
-    /* [count]: keys of each sequence; NULL: the program's own, queries too (count is not read) */
-    const uint64_t *lengths;
-    /* [count]: queries of each sequence; NULL: as many as keys, and so where lengths is NULL */
-    const uint64_t *queries;
+    size_t size;             /* sizeof(fcpc_batch) */
+    const uint64_t *lengths; /* [count]: the keys of each sequence. NULL: the program's own batch; then `queries` must
+                              * be NULL too, and `count` is not read */
+    const uint64_t *queries; /* [count]: the queries of each sequence; NULL: as many as keys */
     size_t count;
-    /* Values of fields; they go before those of the program's files and lists, which are used for what is not here
-     * where the batch has the program's own lengths. In any other batch every field that the mask or score reads must
-     * be here. */
+    /* Values of fields. They take precedence over the files and lists of the program. Those are used for the fields
+     * that are not here, but only for the program's own batch: any other batch must bring every field that mask or
+     * score read. */
     const fcpc_field *fields;
     size_t field_count;
+    fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
 
-/* Plans a batch: blocks, tiles, placement, rounds, schedule, slots, instructions, then the verifier. The plan belongs
- * to the caller (fcp_plan_free) and refers neither to the program nor to the batch. `d` and `out_times` may be NULL.
- * `stop`, when not NULL, is polled: a non-zero value ends planning with FCP_E_INTERRUPTED.
- * Errors of the batch: FCP_E_MISSING (no lengths here nor in the program), FCP_E_LENGTHS, FCP_E_FIELD (values missing,
- * too many or few, out of their range, twice, or of no field), FCP_E_SLICES (beyond the longest sequence), FCP_E_MASK_*
- * (a fault of mask or score that some pair reaches); of what it needs: FCP_E_RANKS, FCP_E_MEMORY_CAP,
- * FCP_E_PLAN_SIZE. */
+/* Plans a batch and verifies the plan. The plan belongs to the caller, who frees it with fcp_plan_free; it refers
+ * neither to the program nor to the batch. `d` and `out_times` may be NULL. If `stop` is not NULL, planning looks at it
+ * from time to time and ends with FCP_E_INTERRUPTED once it is not 0.
+ *
+ * Errors of the batch: FCP_E_MISSING (there are no lengths, here or in the program), FCP_E_LENGTHS, FCP_E_FIELD (values
+ * are missing, too many or too few, out of their range, given twice, or of no field), FCP_E_SLICES (a slice lies beyond
+ * the longest sequence), FCP_E_MASK_* (some pair reaches a fault of the mask or score).
+ * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
-/* The same of lengths alone: a batch without values of fields, with as many queries as keys (`lengths` NULL: the
- * program's own batch). */
+/* The same for a batch of lengths alone: every sequence has as many queries as keys, and no field has values of its
+ * own. `lengths` NULL: the program's own batch. */
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
-/* These functions make text, put it in *out_text, NUL-terminated and malloc'd (the caller frees it with free()), and give
- * the same bytes for the same arguments on every machine. A plan must have come from fcpc_plan* or fcp_plan_load*. All
- * fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT; *out_text is then as it was. `err` may be NULL. */
+/* The functions below make a string in *out_text. It ends with a NUL, and the caller frees it with free(). The same
+ * arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be
+ * NULL. All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
 
-/* What compiling prints: five lines on work, traffic, memory and time. `name` begins the first; `written` is the path of
- * the plan file, NULL if there is none; `times` NULL: all 0. README.md explains the lines word by word. */
+/* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.
+ * README.md explains them word by word. The first line begins with the last part of the path `name`. `written` is the
+ * path of the plan file, or NULL if there is none. `times` NULL: all times are 0. */
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
-/* The same and more as a JSON object: counts are of blocks, tiles, pairs or tokens, sizes in bytes, times in seconds. */
+/* The same figures and more as a JSON object. */
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);
 
-/* How a picture is drawn: of a whole plan, or of a part of one sequence's mask. Zeros draw the whole plan in ASCII, 80
- * columns wide. */
+/* What a picture shows, and how. Zeros show the whole plan, in ASCII and 80 columns wide. */
 typedef struct fcpc_show_options {
-    size_t size;             /* sizeof(fcpc_show_options) */
-    uint32_t width;          /* of text: columns; 0: 80. Pictures use 64 to 160, parts 40 to 160 */
-    bool colour, unicode;    /* of text: ANSI escapes; shades and bars beyond ASCII */
-    bool part;               /* draw a part of a mask: the members below say which */
-    bool choose_sequence;    /* of sequence number `sequence` of the batch; else of the longest */
+    size_t size;          /* sizeof(fcpc_show_options) */
+    uint32_t width;       /* columns of text; 0: 80. A whole plan takes 64 to 160 of them, a part 40 to 160 */
+    bool colour;          /* text contains ANSI escapes */
+    bool unicode;         /* text contains shades and bars, which are not ASCII */
+    bool part;            /* show a part of one sequence's mask, which the members below choose; else the whole plan */
+    bool choose_sequence; /* the part is of sequence number `sequence` of the batch; else of the longest */
     uint32_t sequence;
-    /* queries [row, row_end), counted from the sequence's first, and keys [col, col_end); an end of 0: to the last */
-    uint64_t row, row_end, col, col_end;
+    uint64_t row, row_end; /* the part has queries [row, row_end), counted from the sequence's first; an end of 0 means
+                            * up to the last */
+    uint64_t col, col_end; /* and keys [col, col_end), likewise */
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
-/* The mask, who owns which tokens, and the pipeline; or the part of a mask: as lines for a terminal, as an SVG image, as an
- * HTML page (of a whole plan only: FCP_E_ARGUMENT else), as a JSON object (of a part only: its exact counts). `options` may
- * be NULL. FCP_E_VALUE: a sequence or range that the batch does not have. */
+/* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a
+ * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only. json gives the
+ * exact counts of a part and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
+ * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key. `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 
-/* A pair of positions in one sequence, and what is asked about it. */
+/* A pair of a query and a key in one sequence, and what is asked about it. */
 typedef struct fcpc_question {
     size_t size;          /* sizeof(fcpc_question) */
-    int64_t q, k;         /* positions; q may be negative where a sequence has more queries than keys */
-    uint64_t length;      /* of the sequence, in keys; 0: the longest of the batch that has both positions, or without a batch
-                           * as long as the positions need */
-    bool choose_sequence; /* sequence number `sequence` of the batch is meant */
+    int64_t q, k;         /* their positions. q may be negative if the sequence has more queries than keys */
+    uint64_t length;      /* the sequence has this many keys. 0: it is the longest of the batch that has both positions;
+                           * without a batch it is as long as the positions need */
+    bool choose_sequence; /* it is sequence number `sequence` of the batch */
     uint32_t sequence;
     uint32_t head;        /* the query head, for a mask that names h */
-    double logit;         /* what the plan's score is given, if there is a score */
-    const fcp_plan *plan; /* explain this plan's program, with its lengths and fields; NULL: the text given */
-    uint32_t width;       /* of text: columns; 0: 80 */
-    bool colour;          /* of text: ANSI escapes */
+    double logit;         /* the scaled logit that the plan's score is given */
+    const fcp_plan *plan; /* explain the program of this plan, with the plan's lengths and fields; NULL: the text */
+    uint32_t width;       /* columns of text; 0: 80 */
+    bool colour;          /* text contains ANSI escapes */
 } fcpc_question;
 #define FCPC_QUESTION_INIT {sizeof(fcpc_question)}
 
-/* Why query q sees key k, or does not: the value of every sub-expression of the mask, and of the score if the pair is
- * allowed; as lines of text or as a JSON object. `name`, `text`, `size` and `options` are those of fcpc_parse_text (`text`
- * is not read where the question has a plan). Errors are in `d`, which may be NULL, as for fcpc_parse_text; FCP_E_VALUE: the
- * sequence does not have these positions. */
+/* Explains why the query sees the key, or does not, by the value of every sub-expression of the mask; and, if it does,
+ * what the score makes of the logit. `name`, `text`, `size`, `options` and `d` are those of fcpc_parse_text; `text` is
+ * not read if the question has a plan. FCP_E_VALUE: the sequence does not have these positions. */
 fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
 fcp_code fcpc_explain_json(const char *name, const char *text, size_t size, const fcpc_options *options,

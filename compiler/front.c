@@ -10,9 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/expr/choose.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/override.h"
+#include "compiler/sema/unused.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
 
@@ -32,7 +38,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     if (!parse_sources(s) || diag_errors(s->d) > errors) return;
     sema_list_files(s);
     if (!sema_override(s, options)) return;
-    sema_list_files(s); /* those that options name */
+    sema_list_files(s); /* options may name more files */
     if (diag_errors(s->d) > errors) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     expr_check_masks(s);
@@ -46,12 +52,13 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_finish_arrays(s);
     if (diag_errors(s->d) > errors) return;
     sema_warn_unused(s);
-    if (!sema_finish_program(s)) return;
+    if (!program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
 }
 
-fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                     fcpc_diagnostics *d, fcpc_program **out_program, front_use *use, void *context) {
+fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
+                     void *context) {
     double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
@@ -66,7 +73,7 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan};
         fcpc_options asked;
         fcp_error wrong;
-        if (sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
+        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
         else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? diag_code_since(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);

@@ -1,4 +1,4 @@
-/* front.h: parsing with the trees still at hand, for who explains a program rather than plans it. */
+/* front.h: parsing a program and using its trees, which explain needs and planning does not. */
 #ifndef FCPC_FRONT_H
 #define FCPC_FRONT_H
 #include "compiler/sema/sema.h"
@@ -9,6 +9,7 @@ typedef fcp_code front_use(sema *s, void *context);
 
 /* fcpc_parse_text, and then, if all went well and `use` is not NULL, use(s, context). The arrays of `plan`, unless
  * that is NULL, stand for the fields and tables of the same names. */
-fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                     fcpc_diagnostics *d, fcpc_program **out_program, front_use *use, void *context);
+fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
+                     void *context);
 #endif

@@ -1,10 +1,10 @@
-/* workspace.c: a few places for arenas, taken and given by atomic exchange. */
+/* workspace.c: a few places for arenas. Threads take and give them by atomic exchange, so no lock is needed. */
 #include "compiler/workspace.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { PLACES = 2 }; /* per use: a loop that plans the next batch while the last one runs has two plans at a time */
+enum { PLACES = 2 }; /* of each use: whoever plans the next batch while the last plan runs has two plans at a time */
 
 struct workspace {
     atomic_uint holders;
@@ -13,7 +13,7 @@ struct workspace {
 
 typedef struct owner {
     arena tables;
-    workspace *from; /* may be NULL */
+    workspace *from; /* where the arena goes back to; may be NULL */
 } owner;
 
 workspace *workspace_new(void) {

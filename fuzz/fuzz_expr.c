@@ -1,14 +1,14 @@
-/* fuzz_expr.c: expressions over a small box, the compiler's answers against every element of the box.
+/* fuzz_expr.c: makes a mask of the bytes, and compares what the compiler says about a box of it with every element.
  *
- * The bytes are, in order: a head (BYTE_*), then an expression, operator before operands; bytes that have run out are
- * 0, so that every input is a mask. Oracle: mc_eval_checked, element by element (test_maskcode.c, test_property.c judge
- * that).
- * Checked of a chain of ever smaller boxes, each under the program specialised to the one before:
- *   box_evaluate    NONE and FULL are proofs; what it claims of every integer (range, stride, form) holds
- *   rows_solve      pairs, and a fault exactly where there is one; rows_one every bit
- *   box_turn        lies inside the box; box_period within its side
- *   box_key         two boxes of equal keys have equal elements, faults included
- * and of a whole short sequence, cut at two places: cells_grid and cells_count.
+ * Input:  a head (BYTE_*), then an expression, each operator before its operands. Bytes that have run out count as 0, so
+ *         every input is a mask.
+ * Oracle: mc_eval_checked, element by element; test_maskcode.c and test_property.c test that one.
+ * Checks: a chain of ever smaller boxes, each under the program that was specialised to the box before:
+ *           box_evaluate  NONE and FULL are true; so is what it claims of every integer: range, stride, form
+ *           rows_solve    counts the pairs, and finds a fault exactly if there is one; rows_one has every bit
+ *           box_turn      lies inside the box; box_period within its side
+ *           box_key       two boxes with equal keys have equal elements, faults included
+ *         and of a whole short sequence, cut in two: cells_grid and cells_count.
  */
 #include "compiler/box/box.h"
 #include "compiler/cells/cells.h"
@@ -18,11 +18,15 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak)); /* NULL in a replay */
 
 enum { SIDE = 24, HEADS = 3, DEPTH = 7, NODES = 96, STEPS = 5, LONGEST = 150 };
 enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q, BYTE_SHIFT_K, BYTE_LENGTH, BYTE_CUT,
        BYTE_DATA, BYTE_FIRST, BYTE_QUERIES, HEAD_BYTES };
-enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4 }; /* queries: from BYTE_FIRST on, BYTE_QUERIES of them */
+/* FLAG_QUERIES: from BYTE_FIRST on, BYTE_QUERIES of them. FLAG_LARGE: boxes of 24 instead of 8 a side, and sequences of 150
+ * tokens. Such an input costs milliseconds. The fuzzer passes over it; those in
+ * fuzz/corpus/expr-large are replayed. */
+enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FEW = 6, SHORT = 32 };
 /* What the mask may read: one element for each key (the last ones, of many), one for each query, a table; and bands. */
 enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3, RECORDS = 5, BANDS = 2 * RECORDS };
 
@@ -342,7 +346,8 @@ static box first_box(const mc_env *env, const uint8_t *head) {
     const int64_t start[2] = {env->q_first, 0}, all[2] = {env->queries, env->n};
     for (int d = 0; d < 2; d++) {
         uint8_t at = head[d ? BYTE_K : BYTE_Q], sides = head[BYTE_SIDES];
-        int64_t side = 1 + (d ? sides >> 4 : sides & 15) * 3 / 2;
+        int64_t side = d ? sides >> 4 : sides & 15;
+        side = 1 + (head[BYTE_FLAGS] & FLAG_LARGE ? side * 3 / 2 : side / 2);
         if (side > all[d]) side = all[d];
         int64_t rest = all[d] - side, from_end = at & 1 ? at >> 1 : rest - (at >> 1) % (rest + 1);
         if (from_end > rest) from_end = rest;
@@ -385,12 +390,13 @@ static void draw_bands(bench *t, uint64_t seed) {
 /* The sequence, and what it has for each of its tokens: sorted, in runs, of few values, or any. */
 static void bind(bench *t, const uint8_t *head) {
     mc_env *env = &t->env;
-    env->n = 1 + head[BYTE_LENGTH] % LONGEST;
+    const bool large = head[BYTE_FLAGS] & FLAG_LARGE, queries = head[BYTE_FLAGS] & FLAG_QUERIES;
+    env->n = 1 + head[BYTE_LENGTH] % (large || queries ? LONGEST : SHORT);
     if (head[BYTE_FLAGS] & FLAG_FAR) env->n = ((int64_t)1 << 40) - head[BYTE_LENGTH];
     env->queries = env->n;
-    if (head[BYTE_FLAGS] & FLAG_QUERIES) {
+    if (queries) {
         env->q_first = (int8_t)head[BYTE_FIRST];
-        env->queries = 1 + head[BYTE_QUERIES] % LONGEST;
+        env->queries = 1 + head[BYTE_QUERIES] % (large ? LONGEST : FEW);
         if (head[BYTE_FLAGS] & FLAG_FAR) env->q_first += env->n - env->queries;
     }
     uint64_t seed = head[BYTE_DATA] >> 3;
@@ -433,6 +439,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t head[HEAD_BYTES] = {0};
     size_t taken = size < HEAD_BYTES ? size : HEAD_BYTES;
     if (taken) memcpy(head, data, taken);
+    if (head[BYTE_FLAGS] & FLAG_LARGE && LLVMFuzzerMutate) return 0;
     reader r = {.data = data, .size = size, .at = taken, .b = mc_builder_new()};
     if (!r.b) return 0;
     uint32_t root = draw_bool(&r, DEPTH, MC_NONE), *places = NULL, count;
@@ -452,7 +459,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     t.rows = rows_new();
     bool room = t.scratch && t.values && t.numbers && t.offsets && t.key[0] && t.key[1] && t.program[0] &&
                 t.program[1] && t.program[2] && t.rows;
-    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env)) check(&t, head);
+    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env, NULL) == FCP_OK) check(&t, head);
 done:
     box_arrays_free(&t.arrays);
     rows_free(t.rows);

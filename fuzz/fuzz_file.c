@@ -1,9 +1,8 @@
-/* fuzz_file.c: bytes as the files that programs name: lengths, fields, tables, slices; text or .npy.
+/* fuzz_file.c: gives bytes to the readers of the files that programs name: lengths, fields, tables, slices; text or .npy.
  *
- * Oracle: a program that reads the file compiles to a plan that verifies, or ends with an error that has a code, a
- *         message and a picture.
- * Input:  a byte that says what the file is, and the file; the corpus holds one of each and broken ones.
- * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcpc.
+ * Oracle: A program that reads the file compiles to a plan that verifies, or ends with an error that has a message and a
+ *         picture.
+ * Input:  a byte that says what the file is, and the file. The corpus holds one of each kind, and broken ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,16 +28,33 @@ static const struct { const char *before, *after; } programs[] = {
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs, SOURCE = 9000 };
 
+/* The two files, text and .npy, that inputs are written to, in memory if the machine has such a folder. */
+static char paths[2][4200];
+static void remove_files(void) {
+    for (int i = 0; i < 2; i++) unlink(paths[i]);
+}
+static void write_file(int npy, const uint8_t *bytes, size_t size) {
+    static FILE *files[2];
+    if (!files[0]) {
+        const char *folder = access("/dev/shm", W_OK) ? getenv("TMPDIR") : "/dev/shm";
+        for (int i = 0; i < 2; i++) {
+            snprintf(paths[i], sizeof paths[i], "%.4000s/fcp-fuzz-%ld.%s", folder && *folder ? folder : "/tmp", (long)getpid(),
+                     i ? "npy" : "txt");
+            if (!(files[i] = fopen(paths[i], "w+b"))) abort();
+        }
+        atexit(remove_files);
+    }
+    int fd = fileno(files[npy]);
+    if (ftruncate(fd, 0) || pwrite(fd, bytes, size, 0) != (ssize_t)size) abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size) return 0;
     const unsigned which = data[0] / 2 % PROGRAMS;
-    const char *folder = getenv("TMPDIR");
-    char path[4200], source[SOURCE];
-    snprintf(path, sizeof path, "%.4000s/fcp-fuzz-%ld.%s", folder && *folder ? folder : "/tmp", (long)getpid(),
-             data[0] % 2 ? "npy" : "txt");
-    snprintf(source, sizeof source, "%s%s%s", programs[which].before, path, programs[which].after);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data + 1, 1, size - 1, f) != size - 1 || fclose(f)) abort();
+    const int npy = data[0] % 2;
+    char source[SOURCE];
+    write_file(npy, data + 1, size - 1);
+    snprintf(source, sizeof source, "%s%s%s", programs[which].before, paths[npy], programs[which].after);
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
@@ -58,6 +74,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fcp_plan_free(plan);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
-    unlink(path);
     return 0;
 }

@@ -1,20 +1,30 @@
-/* fuzz_parse.c: bytes to the parser, and on through sema.
+/* fuzz_parse.c: gives bytes to the parser and, if they parse, to the rest of the front end.
  *
- * Oracle: bytes that parse print to text that parses, without an error, to a tree that prints the same text. A whole
- * compile of them ends with a program or with an error that has a code, a message and a picture; what a program prints
- * compiles to a program that prints the same and has the same mask code. Bytes that parse can be laid out, into a text
- * that is laid out the same; the mask of a program that compiles can be explained, and says what its code does.
- * Input: any bytes; the corpus holds small programs. Build: clang -fsanitize=fuzzer,address,undefined, with libfcpc. */
+ * Oracle: Bytes that do not parse end with an error that has a message and a picture.
+ *         Bytes that parse print to text that parses to a tree that prints the same text; and `fmt` lays them out to a text
+ *         that it lays out the same.
+ *         A compile of them ends with a program, or with an error as above. A program's canonical text compiles to a
+ *         program with the same canonical text and the same mask code. `explain` says of a pair what that code does.
+ * Input:  any bytes; the corpus holds small programs.
+ */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/explain/explain.h"
 #include "compiler/syntax/format.h"
 #include "compiler/sema/program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_diagnostics(fcpc_diagnostics *d) {
+    fcpc_diagnostic first;
+    char *picture = fcpc_diagnostics_render(d, false);
+    fcpc_diagnostics_get(d, 0, &first);
+    if (!fcpc_diagnostics_count(d) || !*first.message || !picture) abort();
+    free(picture);
+}
 
 /* The canonical text of bytes that parse; NULL if they do not. */
 static char *reprint(const char *bytes, size_t size) {
@@ -24,9 +34,12 @@ static char *reprint(const char *bytes, size_t size) {
     text out = {0};
     char *printed = NULL;
     uint32_t number = d ? diag_source(d, "input", bytes, size, false) : UINT32_MAX;
-    if (number != UINT32_MAX && parse_program(d, &a, number, &tree) && !diag_errors(d)) {
-        ast_print(&tree, true, &out);
-        printed = text_take(&out);
+    if (number != UINT32_MAX) {
+        if (parse_program(d, &a, number, &tree) && !diag_errors(d)) {
+            ast_print(&tree, true, &out);
+            printed = text_take(&out);
+        } else
+            check_diagnostics(d);
     }
     arena_free(&a);
     fcpc_diagnostics_free(d);
@@ -49,11 +62,8 @@ static fcpc_program *compile(const char *bytes, size_t size) {
     if (!d) return NULL;
     fcp_code code = fcpc_parse_text("input", bytes, size, NULL, d, &p);
     if (code != FCP_OK) {
-        fcpc_diagnostic first;
-        char *picture = fcpc_diagnostics_render(d, false);
-        fcpc_diagnostics_get(d, 0, &first);
-        if (p || !fcpc_diagnostics_count(d) || !*first.message || !picture) abort();
-        free(picture);
+        if (p) abort();
+        check_diagnostics(d);
     }
     fcpc_diagnostics_free(d);
     return p;
@@ -63,19 +73,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     /* files outside the input are not its business */
     if (memmem(data, size, "file", 4)) return 0;
     char *once = reprint((const char *)data, size);
-    if (once) {
-        char *twice = reprint(once, strlen(once));
-        if (!twice || strcmp(once, twice)) abort();
-        free(twice);
-        char *first = laid_out((const char *)data, size);
-        if (!memchr(data, 0, size)) { /* comments may hold NULs */
-            char *second = laid_out(first, strlen(first));
-            if (strcmp(first, second)) abort();
-            free(second);
-        }
-        free(first);
-    }
+    if (!once) return 0; /* most inputs end here, before a compile, which parses the whole prelude */
+    char *twice = reprint(once, strlen(once));
+    if (!twice || strcmp(once, twice)) abort();
+    free(twice);
     free(once);
+    char *first = laid_out((const char *)data, size);
+    if (!memchr(data, 0, size)) { /* comments may hold NULs */
+        char *second = laid_out(first, strlen(first));
+        if (strcmp(first, second)) abort();
+        free(second);
+    }
+    free(first);
     fcpc_program *p = compile((const char *)data, size);
     if (p) {
         fcpc_program *again = compile(p->canonical, strlen(p->canonical));

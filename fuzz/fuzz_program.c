@@ -1,20 +1,27 @@
-/* fuzz_program.c: structured programs to planner, verifier and host run.
+/* fuzz_program.c: draws a program from the bytes, plans it, and sometimes runs it.
  *
- * Oracle: tests/oracle/judge.h. The bytes are dice: whatever they are, they draw a valid program text; its plan must hold
- * exactly the pairs of brute force, verify, survive a file, and compute attention. Programs are small, so that a run takes
- * milliseconds; outside the first byte's low bit they are only planned.
+ * Oracle: tests/oracle/judge.h: the plan has exactly the pairs that brute force finds; it verifies, is the same after a
+ *         file, and computes attention.
+ * Input:  the first byte says how much is done (LARGE, RUN); the others are dice, so every input is a valid program.
+ * Cost:   a small program takes half a millisecond under the sanitizers, most of it for the prelude; a large one takes ten.
  */
 #include "tests/oracle/judge.h"
 
+/* LARGE: longer sequences. The fuzzer passes over such inputs; those in fuzz/corpus/program-large are replayed.
+ * RUN: one small program in so many is run, since a session starts threads. */
+enum { LARGE = 0x80, RUN = 64 };
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak)); /* NULL in a replay */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (!size) return 0;
-    random_program *p = malloc(sizeof *p);
-    if (!p) return 0;
+    if (!size || (data[0] & LARGE && LLVMFuzzerMutate)) return 0;
+    static random_program room; /* megabytes, which every input would otherwise ask for anew */
+    random_program *p = &room;
+    const bool large = data[0] & LARGE, run = large ? data[0] & 1 : data[0] % RUN == 1;
     dice d = {.bytes = data + 1, .size = size - 1};
-    draw_program(p, &d, 20000);
+    draw_program(p, &d, large ? 20000 : 800);
     dice values = {.state = 88172645463325252u + data[0]};
-    check_program(0, p, &values, data[0] & 1);
-    free(p);
+    check_program(0, p, &values, run);
     return 0;
 }

@@ -1,6 +1,8 @@
-/* fcp.y: the grammar. Syntax only: every value is an expression and every `name { ... }` a section; what fits where is
- * sema's business. Newlines arrive as SEP, already judged by the token filter in compiler/syntax/parse.c, which also feeds the
- * first token: PROGRAM or VALUE, for a whole source or the value of a -D.
+/* fcp.y: the grammar: what a program looks like, not what it means. Every value is an expression, and every `name {
+ * ... }` a section; sema decides what fits where.
+ *
+ * Tokens come through the filter in compiler/syntax/parse.c. A newline that ends a statement arrives as SEP; others do
+ * not arrive. The first token is PROGRAM for a whole source, and VALUE for the value of a -D.
  */
 %require "3.8"
 %define api.pure full
@@ -11,14 +13,16 @@
 %define parse.lac full
 %expect 0
 %locations
-%param {parse *p}
+%lex-param {parse *p}
+%parse-param {parse *p} {tree *t}
 
 %code requires {
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
+#include "compiler/syntax/tree.h"
 }
 
 %code {
-/* Half a megabyte of parser stack; brackets and depth are limited before this. */
+/* Half a megabyte of parser stack. Nesting is limited before that is full. */
 #define YYMAXDEPTH 10000
 #define YYLLOC_DEFAULT(Current, Rhs, N)                                                                                \
     do {                                                                                                               \
@@ -28,7 +32,7 @@
     } while (0)
 
 int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p);
-static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
+static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *message);
 }
 
 %union {
@@ -66,16 +70,16 @@ static void lang_error(const LANG_LTYPE *at, parse *p, const char *message);
 %type <definitions> where definitions definition_list definition
 %%
 input: PROGRAM items
-     | VALUE value                          { parse_result(p, $2); }
+     | VALUE value                          { t->value = $2; }
      ;
 
 items: %empty | item_list ;
 item_list: item | item_list sep item ;
-/* only here is an error over: resetting it in the error rules would never discard the offending token */
+/* An error is over only here: ended in the error rules, the token that caused it would never be discarded. */
 sep: SEP                                    { yyerrok; } ;
-item: name '{' entries '}'                  { ast_add_section(p, $1, @1, $3); }
-    | MASK name params '=' expr where       { ast_add_mask(p, false, $2, @2, $3, $5, $6); }
-    | SCORE name params '=' expr where      { ast_add_mask(p, true, $2, @2, $3, $5, $6); }
+item: name '{' entries '}'                  { tree_add_section(t, $1, @1, $3); }
+    | MASK name params '=' expr where       { tree_add_mask(t, false, $2, @2, $3, $5, $6); }
+    | SCORE name params '=' expr where      { tree_add_mask(t, true, $2, @2, $3, $5, $6); }
     | error                                 { }
     ;
 
@@ -85,11 +89,11 @@ entries: %empty                             { $$ = (entry_list){0}; }
        | entry_list
        ;
 entry_list: entry
-          | entry_list sep entry            { $$ = ast_join_entries($1, $3); }
+          | entry_list sep entry            { $$ = tree_join_entries($1, $3); }
           ;
-entry: name '=' value                       { $$ = ast_make_entry(p, IS_VALUE, $1, @1, $3); }
-     | FIELD name '=' value                 { $$ = ast_make_entry(p, IS_FIELD, $2, @2, $4); }
-     | TABLE name '=' value                 { $$ = ast_make_entry(p, IS_TABLE, $2, @2, $4); }
+entry: name '=' value                       { $$ = tree_entry(t, IS_VALUE, $1, @1, $3); }
+     | FIELD name '=' value                 { $$ = tree_entry(t, IS_FIELD, $2, @2, $4); }
+     | TABLE name '=' value                 { $$ = tree_entry(t, IS_TABLE, $2, @2, $4); }
      | error                                { $$ = (entry_list){0}; }
      ;
 
@@ -98,14 +102,14 @@ params: %empty                              { $$ = (arg_list){0}; }
       | '(' param_list ')'                  { $$ = $2; }
       ;
 param_list: param
-          | param_list ',' param            { $$ = ast_join_args($1, $3); }
+          | param_list ',' param            { $$ = tree_join_args($1, $3); }
           ;
-param: name                                 { $$ = ast_make_arg(p, $1, @1, NULL); }
-     | name '=' expr                        { $$ = ast_make_arg(p, $1, @1, $3); }
-     | FIELD name                           { $$ = ast_make_array_param(p, IS_FIELD, $2, @2, NULL); }
-     | FIELD name '=' expr                  { $$ = ast_make_array_param(p, IS_FIELD, $2, @2, $4); }
-     | TABLE name                           { $$ = ast_make_array_param(p, IS_TABLE, $2, @2, NULL); }
-     | TABLE name '=' expr                  { $$ = ast_make_array_param(p, IS_TABLE, $2, @2, $4); }
+param: name                                 { $$ = tree_arg(t, $1, @1, NULL); }
+     | name '=' expr                        { $$ = tree_arg(t, $1, @1, $3); }
+     | FIELD name                           { $$ = tree_array_param(t, IS_FIELD, $2, @2, NULL); }
+     | FIELD name '=' expr                  { $$ = tree_array_param(t, IS_FIELD, $2, @2, $4); }
+     | TABLE name                           { $$ = tree_array_param(t, IS_TABLE, $2, @2, NULL); }
+     | TABLE name '=' expr                  { $$ = tree_array_param(t, IS_TABLE, $2, @2, $4); }
      ;
 
 where: %empty                               { $$ = (definition_list){0}; }
@@ -115,88 +119,89 @@ definitions: %empty                         { $$ = (definition_list){0}; }
            | definition_list
            ;
 definition_list: definition
-               | definition_list sep definition { $$ = ast_join_definitions($1, $3); }
+               | definition_list sep definition { $$ = tree_join_definitions($1, $3); }
                ;
-definition: name '=' expr                   { $$ = ast_make_definition(p, $1, @1, false, (arg_list){0}, $3); }
-          | name '(' names ')' '=' expr     { $$ = ast_make_definition(p, $1, @1, true, $3, $6); }
+definition: name '=' expr                   { $$ = tree_definition(t, $1, @1, false, (arg_list){0}, $3); }
+          | name '(' names ')' '=' expr     { $$ = tree_definition(t, $1, @1, true, $3, $6); }
           | error                           { $$ = (definition_list){0}; }
           ;
-names: name                                 { $$ = ast_make_arg(p, $1, @1, NULL); }
-     | names ',' name                       { $$ = ast_join_args($1, ast_make_arg(p, $3, @3, NULL)); }
+names: name                                 { $$ = tree_arg(t, $1, @1, NULL); }
+     | names ',' name                       { $$ = tree_join_args($1, tree_arg(t, $3, @3, NULL)); }
      ;
 
 value: item_value
      | item_value ',' values                {
-           $$ = ast_make_list(p, @$, EXPR_TUPLE, ast_join_args(ast_make_arg(p, NULL, @1, $1), $3));
+           $$ = tree_list(t, @$, EXPR_TUPLE, tree_join_args(tree_arg(t, NULL, @1, $1), $3));
        }
      ;
-values: item_value                          { $$ = ast_make_arg(p, NULL, @1, $1); }
-      | values ',' item_value               { $$ = ast_join_args($1, ast_make_arg(p, NULL, @3, $3)); }
+values: item_value                          { $$ = tree_arg(t, NULL, @1, $1); }
+      | values ',' item_value               { $$ = tree_join_args($1, tree_arg(t, NULL, @3, $3)); }
       ;
 item_value: expr
-          | expr DOTS expr                  { $$ = ast_make_node(p, @$, EXPR_RANGE, $1, $3, NULL); }
+          | expr DOTS expr                  { $$ = tree_node(t, @$, EXPR_RANGE, $1, $3, NULL); }
           | pair
           ;
-pair: expr ':' expr                         { $$ = ast_make_node(p, @$, EXPR_PAIR, $1, $3, NULL); } ;
+pair: expr ':' expr                         { $$ = tree_node(t, @$, EXPR_PAIR, $1, $3, NULL); } ;
 
 expr: primary
-    | expr OR expr                          { $$ = ast_make_binary(p, @$, OP_OR, $1, $3); }
-    | expr AND expr                         { $$ = ast_make_binary(p, @$, OP_AND, $1, $3); }
-    | expr '<' expr                         { $$ = ast_make_binary(p, @$, OP_LT, $1, $3); }
-    | expr LE expr                          { $$ = ast_make_binary(p, @$, OP_LE, $1, $3); }
-    | expr '>' expr                         { $$ = ast_make_binary(p, @$, OP_GT, $1, $3); }
-    | expr GE expr                          { $$ = ast_make_binary(p, @$, OP_GE, $1, $3); }
-    | expr EQ expr                          { $$ = ast_make_binary(p, @$, OP_EQ, $1, $3); }
-    | expr NE expr                          { $$ = ast_make_binary(p, @$, OP_NE, $1, $3); }
-    | expr '+' expr                         { $$ = ast_make_binary(p, @$, OP_ADD, $1, $3); }
-    | expr '-' expr                         { $$ = ast_make_binary(p, @$, OP_SUB, $1, $3); }
-    | expr '*' expr                         { $$ = ast_make_binary(p, @$, OP_MUL, $1, $3); }
-    | expr '/' expr                         { $$ = ast_make_binary(p, @$, OP_DIV, $1, $3); }
-    | expr '%' expr                         { $$ = ast_make_binary(p, @$, OP_MOD, $1, $3); }
-    | NOT expr                              { $$ = ast_make_unary(p, @$, OP_NOT, $2); }
-    | '-' expr %prec NEG                    { $$ = ast_make_unary(p, @$, OP_NEG, $2); }
-    | IF expr THEN expr ELSE expr           { $$ = ast_make_node(p, @$, EXPR_IF, $2, $4, $6); }
+    | expr OR expr                          { $$ = tree_binary(t, @$, OP_OR, $1, $3); }
+    | expr AND expr                         { $$ = tree_binary(t, @$, OP_AND, $1, $3); }
+    | expr '<' expr                         { $$ = tree_binary(t, @$, OP_LT, $1, $3); }
+    | expr LE expr                          { $$ = tree_binary(t, @$, OP_LE, $1, $3); }
+    | expr '>' expr                         { $$ = tree_binary(t, @$, OP_GT, $1, $3); }
+    | expr GE expr                          { $$ = tree_binary(t, @$, OP_GE, $1, $3); }
+    | expr EQ expr                          { $$ = tree_binary(t, @$, OP_EQ, $1, $3); }
+    | expr NE expr                          { $$ = tree_binary(t, @$, OP_NE, $1, $3); }
+    | expr '+' expr                         { $$ = tree_binary(t, @$, OP_ADD, $1, $3); }
+    | expr '-' expr                         { $$ = tree_binary(t, @$, OP_SUB, $1, $3); }
+    | expr '*' expr                         { $$ = tree_binary(t, @$, OP_MUL, $1, $3); }
+    | expr '/' expr                         { $$ = tree_binary(t, @$, OP_DIV, $1, $3); }
+    | expr '%' expr                         { $$ = tree_binary(t, @$, OP_MOD, $1, $3); }
+    | NOT expr                              { $$ = tree_unary(t, @$, OP_NOT, $2); }
+    | '-' expr %prec NEG                    { $$ = tree_unary(t, @$, OP_NEG, $2); }
+    | IF expr THEN expr ELSE expr           { $$ = tree_node(t, @$, EXPR_IF, $2, $4, $6); }
     ;
 
 primary: number
-       | number UNIT                        { $$ = ast_make_quantity(p, @$, $1, $2); }
-       | STRING                             { $$ = ast_make_leaf(p, @$, EXPR_STRING, $1, 0); }
-       | TRUE                               { $$ = ast_make_leaf(p, @$, EXPR_BOOL, NULL, 1); }
-       | FALSE                              { $$ = ast_make_leaf(p, @$, EXPR_BOOL, NULL, 0); }
-       | name                               { $$ = ast_make_leaf(p, @$, EXPR_NAME, $1, 0); }
-       | name '(' args ')'                  { $$ = ast_make_call(p, @$, $1, @1, $3); }
-       | primary '[' expr ']'               { $$ = ast_make_node(p, @$, EXPR_INDEX, $1, $3, NULL); }
-       | primary '[' expr ',' expr ']'      { $$ = ast_make_node(p, @$, EXPR_INDEX, $1, $3, $5); }
-       | '(' expr ')'                       { $$ = ast_make_parens($2, @$); }
-       | '[' elements ']'                   { $$ = ast_make_list(p, @$, EXPR_LIST, $2); }
+       | number UNIT                        { $$ = tree_quantity(t, @$, $1, $2); }
+       | STRING                             { $$ = tree_leaf(t, @$, EXPR_STRING, $1, 0); }
+       | TRUE                               { $$ = tree_leaf(t, @$, EXPR_BOOL, NULL, 1); }
+       | FALSE                              { $$ = tree_leaf(t, @$, EXPR_BOOL, NULL, 0); }
+       | name                               { $$ = tree_leaf(t, @$, EXPR_NAME, $1, 0); }
+       | name '(' args ')'                  { $$ = tree_call(t, @$, $1, @1, $3); }
+       | primary '[' expr ']'               { $$ = tree_node(t, @$, EXPR_INDEX, $1, $3, NULL); }
+       | primary '[' expr ',' expr ']'      { $$ = tree_node(t, @$, EXPR_INDEX, $1, $3, $5); }
+       | '(' expr ')'                       { $$ = tree_parens($2, @$); }
+       | '[' elements ']'                   { $$ = tree_list(t, @$, EXPR_LIST, $2); }
        ;
-number: INT                                 { $$ = ast_make_leaf(p, @$, EXPR_INT, NULL, $1); }
-      | FLOAT                               { $$ = ast_make_leaf(p, @$, EXPR_FLOAT, $1, 0); }
+number: INT                                 { $$ = tree_leaf(t, @$, EXPR_INT, NULL, $1); }
+      | FLOAT                               { $$ = tree_leaf(t, @$, EXPR_FLOAT, $1, 0); }
       ;
 
 args: %empty                                { $$ = (arg_list){0}; }
     | arg_list
     ;
 arg_list: arg
-        | arg_list ',' arg                  { $$ = ast_join_args($1, $3); }
+        | arg_list ',' arg                  { $$ = tree_join_args($1, $3); }
         ;
-arg: item_value                             { $$ = ast_make_arg(p, NULL, @1, $1); }
-   | name '=' item_value                    { $$ = ast_make_arg(p, $1, @1, $3); }
+arg: item_value                             { $$ = tree_arg(t, NULL, @1, $1); }
+   | name '=' item_value                    { $$ = tree_arg(t, $1, @1, $3); }
    ;
 
 elements: %empty                            { $$ = (arg_list){0}; }
         | element_list
         ;
 element_list: element
-            | element_list ',' element      { $$ = ast_join_args($1, $3); }
+            | element_list ',' element      { $$ = tree_join_args($1, $3); }
             ;
-element: expr                               { $$ = ast_make_arg(p, NULL, @1, $1); }
-       | pair                               { $$ = ast_make_arg(p, NULL, @1, $1); }
-       | expr REPEAT expr                   { $$ = ast_make_arg(p, NULL, @1, ast_make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
-       | pair REPEAT expr                   { $$ = ast_make_arg(p, NULL, @1, ast_make_node(p, @$, EXPR_REPEAT, $1, $3, NULL)); }
+element: expr                               { $$ = tree_arg(t, NULL, @1, $1); }
+       | pair                               { $$ = tree_arg(t, NULL, @1, $1); }
+       | expr REPEAT expr                   { $$ = tree_arg(t, NULL, @1, tree_node(t, @$, EXPR_REPEAT, $1, $3, NULL)); }
+       | pair REPEAT expr                   { $$ = tree_arg(t, NULL, @1, tree_node(t, @$, EXPR_REPEAT, $1, $3, NULL)); }
        ;
 %%
-static int yyreport_syntax_error(const yypcontext_t *context, parse *p) {
+static int yyreport_syntax_error(const yypcontext_t *context, parse *p, tree *t) {
+    (void)t;
     enum { MAX = 80 };
     yysymbol_kind_t kinds[MAX];
     const char *names[MAX];
@@ -209,8 +214,9 @@ static int yyreport_syntax_error(const yypcontext_t *context, parse *p) {
     return 0;
 }
 
-static void lang_error(const LANG_LTYPE *at, parse *p, const char *message) {
+static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *message) {
     (void)at;
+    (void)t;
     (void)message;
     parse_exhausted(p);
 }

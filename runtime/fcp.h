@@ -1,11 +1,25 @@
-/* fcp.h: libfcp, the runtime: load a plan, look at it, execute it.
+/* fcp.h: libfcp, the runtime. It loads a plan, tells what is in it, and runs it.
  *
- * Conventions. Every function that can fail returns fcp_code (FCP_OK is 0) and, when `err` is not NULL, fills it.
- * `out_` parameters are written only on success. Objects made by *_create or *_load are owned by the caller and ended
- * by *_free, which accepts NULL. Nothing prints, exits or keeps global state. A plan is immutable once made and may be
- * used by any number of threads; a session by one thread at a time.
+ *     fcp_plan *plan;
+ *     fcp_session *session;
+ *     fcp_error err;
+ *     if (fcp_plan_load("mask.plan", &plan, &err) == FCP_OK &&
+ *         fcp_session_create(plan, NULL, &session, &err) == FCP_OK)
+ *         fcp_session_run(session, FCP_FORWARD, tensors, &err);   // tensors: one fcp_tensors for each rank
+ *     fcp_session_free(session);
+ *     fcp_plan_free(plan);
  *
- * Units: lengths in tokens, sizes in bytes, positions from 0.
+ * Conventions. A function that can fail returns an fcp_code; FCP_OK is 0. If `err` is not NULL, it is filled on
+ * failure. Functions write `out_` parameters only on success. The caller owns what *_create and *_load make and ends
+ * it with *_free, which accepts NULL. Nothing prints, exits or keeps global state, except for what the host backend
+ * needs of OpenBLAS (see fcp_session_create).
+ *
+ * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread
+ * at a time; different sessions may run in different threads, but of several with the transport "nccl" only one at a
+ * time.
+ *
+ * Units: lengths in tokens, sizes in bytes, positions counted from 0. All tensors are dense and row-major, with the
+ * shapes that fcp_tensors states.
  */
 #ifndef FCP_H
 #define FCP_H
@@ -16,6 +30,16 @@
 extern "C" {
 #endif
 
+/* The version of this header, as text and as 10000 * major + 100 * minor + patch. The functions give the version of the
+ * library that is linked, which may differ. */
+#define FCP_VERSION "0.1.0"
+#define FCP_VERSION_NUMBER 100
+const char *fcp_version(void);
+uint32_t fcp_version_number(void);
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+/* What went wrong. errors.def lists the symbols, the stable codes ("E012") and their texts. */
 typedef enum fcp_code {
     FCP_OK = 0,
 #define FCP_ERROR(symbol, code, text) FCP_E_##symbol,
@@ -24,8 +48,8 @@ typedef enum fcp_code {
     FCP_CODE_COUNT
 } fcp_code;
 
-/* Where in a plan something went wrong, in numbers; the message says the same in words. */
-#define FCP_NOWHERE UINT32_MAX /* a number that does not apply, or is not known */
+/* Where in a plan something went wrong, in numbers. The message says the same in words. */
+#define FCP_NOWHERE UINT32_MAX /* this number does not apply, or is not known */
 typedef struct fcp_where {
     uint32_t rank;
     uint32_t pass;        /* an fcp_pass */
@@ -35,84 +59,110 @@ typedef struct fcp_where {
 } fcp_where;
 #define FCP_WHERE_NONE ((fcp_where){FCP_NOWHERE, FCP_NOWHERE, FCP_NOWHERE, FCP_NOWHERE, FCP_NOWHERE})
 
-/* An error. `file`, and `line` and `column` (from 1), say where in a text or file it is: "" and 0 when it is in none.
- * `where` says where in a plan it is. */
 typedef struct fcp_error {
     fcp_code code;
-    uint32_t line, column;
-    fcp_where where;
-    char file[240];
-    char message[520];
+    uint32_t line, column; /* the place in the text, counted from 1; 0: there is none */
+    fcp_where where;       /* the place in the plan */
+    char file[240];        /* the file or text that line and column refer to; "": none */
+    char message[520];     /* one line, without the code */
 } fcp_error;
 
-const char *fcp_code_name(fcp_code code);  /* "E200"; "ok" for FCP_OK */
-const char *fcp_code_text(fcp_code code);  /* what it means, in English */
-int fcp_code_exit(fcp_code code);          /* the exit status of a program that ends with it: 0, 1, 2 or 3 */
+const char *fcp_code_name(fcp_code code); /* "E200"; "ok" for FCP_OK */
+const char *fcp_code_text(fcp_code code); /* what the code means, in English */
+/* The exit status of a program that ends because of it: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a
+ * bug. */
+int fcp_code_exit(fcp_code code);
 
 /* Fills *err (when not NULL) with code and a formatted message, and returns code: `return fcp_fail(err, ...)`. */
 fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The same with a place in a plan; fcp_fail leaves it FCP_WHERE_NONE. */
+/* The same, and err->where is `where`. fcp_fail makes that FCP_WHERE_NONE. */
 fcp_code fcp_fail_at(fcp_error *err, fcp_code code, fcp_where where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* --- kinds -------------------------------------------------------------------------------------------------------- */
+
 typedef enum fcp_dtype { FCP_FP32, FCP_FP16, FCP_BF16, FCP_DTYPES } fcp_dtype;
 typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
+/* Which tokens of the batch each rank's caller holds:
+ *   planned      those that the planner placed on the rank, so that nothing has to be moved to it and back
+ *   contiguous   the packed batch, cut into one run of equal length for each rank
+ *   zigzag       of every sequence, cut into 2 * ranks chunks, chunk r from the front and chunk r from the back */
 typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
-size_t fcp_dtype_size(fcp_dtype t);        /* 4, 2, 2 */
-const char *fcp_dtype_name(fcp_dtype t);   /* "fp32", "fp16", "bf16" */
+size_t fcp_dtype_size(fcp_dtype t);      /* bytes of a number: 4, 2, 2 */
+const char *fcp_dtype_name(fcp_dtype t); /* "fp32", "fp16", "bf16" */
 
 /* --- plans ------------------------------------------------------------------------------------------------------- */
 
 typedef struct fcp_plan fcp_plan;
 
-/* Loads and verifies a plan. The file is treated as hostile: nothing of it is used before it is checked, and the
- * verifier has passed when this returns FCP_OK. */
+/* Loads and verifies a plan. The file is treated as hostile: nothing of it is used before it is checked, and when
+ * this returns FCP_OK the verifier has passed. The file stays mapped while the plan lives; replacing it (as
+ * fcp_plan_save does) is harmless, but nobody may overwrite or shorten it in place. */
 fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err);
-/* The same from memory, which is copied. */
+/* The same for a plan in memory. The bytes are copied. */
 fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err);
-/* Writes atomically (a temporary file beside `path`, then rename): on any error `path` is as it was. */
+/* Writes a plan to a file. It writes a temporary file beside `path` and renames it, so on any error `path` is as it
+ * was. If `path` is a symbolic link, the file that it points to is written. A pipe or a device is written directly. */
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
-/* SHA-256 of the bytes that saving writes: the same for the same plan, on every machine. */
+/* The SHA-256 of the bytes that saving writes. It is the same for the same plan on every machine. */
 enum { FCP_DIGEST_BYTES = 32 };
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
 
-/* The shape a caller needs to make tensors for a plan. */
+/* What a caller must know to make tensors for a plan. */
 typedef struct fcp_shape {
-    uint32_t ranks, heads, kv_heads, head_dim;
+    uint32_t ranks, heads, kv_heads, head_dim; /* kv_heads divides heads */
     fcp_dtype dtype;
     fcp_layout layout;
     bool has_pass[FCP_PASSES];
-    uint64_t tokens, key_tokens, sequences; /* tokens: of queries */
-    double scale; /* multiplies q . k */
+    uint64_t tokens;     /* queries of the whole batch */
+    uint64_t key_tokens; /* keys of the whole batch; as many, unless a sequence has its own number of keys */
+    uint64_t sequences;
+    double scale;        /* q . k is multiplied by it before the softmax */
 } fcp_shape;
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
 
-/* The caller's layout: rank `rank` holds these runs of tokens, in this order, densely. */
+/* A run of neighbouring tokens of one sequence. */
 typedef struct fcp_span {
     uint32_t sequence;
-    uint32_t length;   /* tokens */
-    uint64_t start;    /* in the sequence, from its first query or key on */
+    uint32_t length; /* tokens */
+    uint64_t start;  /* the first of them, counted from the sequence's first query or key */
 } fcp_span;
-/* Which queries a rank holds (q, o, lse, d_o, dq), and which keys (k, v, dk, dv): the same where every sequence has as
- * many queries as keys. *out_spans points into the plan. Returns the rank's number of tokens. */
+/* The caller's layout: which queries rank `rank` holds (rows of q, o, lse, d_o, dq), as runs in the order in which
+ * its tensors have them. Returns the number of tokens. *out_spans points into the plan; out_spans and out_count may
+ * be NULL. */
 uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
+/* The same for keys (rows of k, v, dk, dv). Where every sequence has as many keys as queries, it is the same layout. */
 uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
-/* The packed batch's index of a sequence's first query, and how many it has; of its first key likewise. A sequence that
- * there is not: the total, and 0. */
+
+/* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how
+ * many queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
 uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
+/* The same for keys. */
 uint64_t fcp_plan_key_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
-/* The position of a sequence's first query; its keys are at 0, 1, 2, ... */
+/* The position of a sequence's first query. Keys are at positions 0, 1, 2, ...; a sequence that continues a prompt of
+ * 1000 keys has its first query at 1000. */
 int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
 
-/* --- execution --------------------------------------------------------------------------------------------------- */
+/* --- execution ---------------------------------------------------------------------------------------------------- */
 
-/* One rank's tensors in the caller's layout, dense and row-major; T is the rank's number of queries, S that of keys.
- * q, o, d_o, dq: [T, heads, head_dim]; k, v, dk, dv: [S, kv_heads, head_dim], all of the plan's dtype.
- * lse: [T, heads] float32, natural logarithm; -inf where a row sees nothing (its o is exactly 0). With sinks LSE
- * includes the head's sink z, and is z where a row sees nothing; then also dz[h] = -sum over rows of exp(z[h] - lse)
- * (d_o . o), which a caller computes.
- * Forward reads q k v, writes o lse. Backward reads q k v o lse d_o, writes dq dk dv. Owned by the caller. */
+/* One rank's tensors, dense and row-major, in the caller's layout. Let T be how many queries the rank holds
+ * (fcp_plan_layout) and S how many keys (fcp_plan_layout_keys).
+ *
+ *     q, o, d_o, dq    [T, heads, head_dim]      the plan's dtype
+ *     k, v, dk, dv     [S, kv_heads, head_dim]   the plan's dtype
+ *     lse              [T, heads]                float32: the natural logarithm of the sum of exponentials
+ *
+ * The forward pass reads q k v and writes o lse. The backward pass reads q k v o lse d_o and writes dq dk dv. Other
+ * members may be NULL, and so may those of a rank without tokens.
+ *
+ * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
+ * is z where the row sees no key. The gradient of a sink is the caller's to compute: dz[h] = -sum over rows of
+ * exp(z[h] - lse) (d_o . o).
+ *
+ * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
+ * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
+ * bytes. */
 typedef struct fcp_tensors {
     const void *q, *k, *v;
     void *o;
@@ -123,94 +173,149 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
-/* cuda: how attention leaves `margin` multiprocessors (a key of the plan) to communication, in a pass in which ranks of the
- * device send or receive; in another it has all. */
+/* On a GPU, copies between ranks need multiprocessors too. The plan says how many attention leaves to them
+ * (`margin`), in passes in which a rank of the device sends or receives; this says how. */
 typedef enum fcp_partition {
-    FCP_PARTITION_AUTO,  /* as GREEN where that works, else as GRID */
-    FCP_PARTITION_NONE,  /* not at all: it has all multiprocessors, always */
-    FCP_PARTITION_GRID,  /* it launches no more blocks than fit on the others */
-    FCP_PARTITION_GREEN, /* and they run in a green context of the driver's, a partition of those multiprocessors */
+    FCP_PARTITION_AUTO,  /* GREEN where it works, else GRID */
+    FCP_PARTITION_NONE,  /* attention always has all multiprocessors */
+    FCP_PARTITION_GRID,  /* attention launches no more blocks than fit on the multiprocessors that are its own */
+    FCP_PARTITION_GREEN, /* and these blocks run in a green context: the driver keeps them on those multiprocessors */
     FCP_PARTITIONS
 } fcp_partition;
-const char *fcp_partition_name(fcp_partition p);                  /* "auto", "none", "grid", "green" */
+const char *fcp_partition_name(fcp_partition p); /* "auto", "none", "grid", "green" */
+/* The reverse. Returns false, and leaves *out, if there is no such name. */
 bool fcp_partition_find(const char *name, fcp_partition *out);
-/* Transport "nccl": which rank of the plan this process is, and how the processes find each other. Zeros, and no `start` at
- * all, mean: as mpirun, srun or torchrun say in the environment, and the id by MPI. */
+
+/* Structures of options begin with their own size, so that later versions can add members at the end. Set `size` to
+ * the sizeof of the type: start from FCP_SESSION_OPTIONS_INIT or FCP_START_INIT, or write {.size = sizeof(fcp_start),
+ * ...} in C.
+ *
+ * A structure that is smaller than the library's comes from an older caller; the members that it lacks have their
+ * default, which is always 0. A larger one comes from a newer caller; it is accepted if all bytes that the library
+ * does not know are 0. Otherwise, and if `size` is 0, functions fail with FCP_E_ARGUMENT. */
+
+/* Transport "nccl": which rank of the plan this process is, and how the processes find each other. */
 enum { FCP_ID_BYTES = 128 };
 typedef struct fcp_start {
-    uint32_t ranks, rank; /* processes in all, as many as the plan has ranks, and which this is; ranks 0: the environment's */
-    uint32_t device;      /* 1 + the number of the device; 0: the environment's local rank modulo the devices there are */
-    const void *id;       /* FCP_ID_BYTES of fcp_start_id, the same in all processes; NULL: by id_file, or by MPI */
-    const char *id_file;  /* a path that all processes see, for one run at a time: made, and removed again */
+    size_t size;         /* sizeof(fcp_start) */
+    uint32_t ranks;      /* processes in all, as many as the plan has ranks; 0: ask the environment, as mpirun, srun and
+                          * torchrun leave it, for this and for `rank` */
+    uint32_t rank;       /* which of them this process is */
+    uint32_t device;     /* 1 + the number of the device to use; 0: the process's number on its machine, modulo the
+                          * number of devices */
+    const void *id;      /* FCP_ID_BYTES from fcp_start_id, the same in all processes; NULL: by id_file, else by MPI */
+    const char *id_file; /* a path that all processes see, and that one run at a time uses: rank 0 writes the id to it,
+                          * and the file is removed again. NULL: none */
 } fcp_start;
-/* A new id, which the caller gives to all processes: one for each session that they make together. */
+#define FCP_START_INIT {sizeof(fcp_start)}
+/* Makes an id of FCP_ID_BYTES, which the caller hands to all processes. Each session of several processes needs a new
+ * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
 typedef struct fcp_session_options {
-    const char *backend;      /* "host", "cuda" (NULL means host) */
-    const char *transport;    /* host: "threads"; cuda: "local", "nccl" (NULL means the first) */
-    const fcp_start *start;   /* nccl; NULL: from the environment */
-    uint32_t compute_threads; /* how many ranks may compute at once; 0: the processors there are */
-    uint32_t timeout_s;       /* a rank that waits this long for a peer fails; 0: 120. While its own process is stopped it
-                               * does not wait */
-    bool host_tensors;        /* nccl: tensors will lie in host memory: what that takes on the device is counted and held from the
-                               * beginning, so that all ranks know where one has too little; else from the first such run on */
-    size_t stage_bytes;       /* cuda: of each of a device's two pinned buffers, through which host memory is copied; 0: 4 MiB */
-    uint32_t graph_from;      /* cuda: from which run of a pass on it is a graph; 0: 3; UINT32_MAX: never */
-    fcp_partition partition;  /* cuda: FCP_PARTITION_GREEN where there can be none is an error, FCP_E_BACKEND or _RUN */
-    bool mma_sync;            /* cuda: kernels on mma.sync even where there are others for the device, as for sm_90a */
+    size_t size;              /* sizeof(fcp_session_options) */
+    const char *backend;      /* "host" (the default) or "cuda" */
+    const char *transport;    /* host: "threads"; cuda: "local" (the default) or "nccl" */
+    const fcp_start *start;   /* nccl; NULL: all of it from the environment */
+    uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor */
+    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Time in which this
+                               * process is stopped (by a debugger, say) does not count */
+    bool host_tensors;        /* nccl: tensors will lie in host memory. They then need room on the device too. With this
+                               * it is taken at once, so that all ranks learn if one has too little; else in the first
+                               * such run */
+    size_t stage_bytes;       /* cuda: size of each of the two pinned buffers of a device, through which ordinary host
+                               * memory is copied; 0: 4 MiB */
+    uint32_t graph_from;      /* cuda: from which run on a pass is a CUDA graph, counted from 1; 0: 3; UINT32_MAX:
+                               * never */
+    fcp_partition partition;  /* cuda. If green contexts do not work, GREEN is an error (FCP_E_BACKEND or FCP_E_RUN) and
+                               * AUTO is GRID */
+    bool mma_sync;            /* cuda: use the kernels for mma.sync also on devices that have faster ones (sm_90a) */
 } fcp_session_options;
+#define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
 
-/* Makes what a plan needs to run: workers, transport, buffers. The plan must outlive the session.
- * The host backend computes on threads of its own with OpenBLAS on one thread each. How many threads OpenBLAS uses is a
- * setting of the whole process: while a pass runs it is 1, and afterwards what it was before. No more than 32 ranks are
- * inside OpenBLAS at once, over all sessions of the process.
- * The cuda backend with the transport local runs all ranks on the devices of this process, several to a device if need be:
- * rank r on device r modulo their number. With nccl each rank is a process with one device: all of them make their sessions
- * at the same time, of the same plan with the same options (they compare them), run the same passes in the same order, and
- * end their sessions; what one of them does not do the others wait for, at most timeout_s. Of several such sessions of a
- * process one runs at a time. Plans for cuda are bf16 or fp16. A tensor lies in host memory, or in memory of a device that the
- * session uses, there at a multiple of 16 bytes. After an error in a run a session refuses further ones. */
+/* Makes ready what a plan needs to run: threads or streams, memory, the connections between ranks. The plan must live
+ * as long as the session has it. `options` may be NULL.
+ *
+ * "host" runs all ranks in this process on its processors. It loads OpenBLAS for matrix products. OpenBLAS's number
+ * of threads is a setting of the whole process: while a pass runs it is 1, and afterwards what it was before. At most
+ * 32 threads are inside OpenBLAS at once, over all sessions of the process.
+ *
+ * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans
+ * must be bf16 or fp16.
+ *
+ * "cuda" with "nccl" runs one rank, on one device; each other rank is another process, here or on another machine.
+ * All processes create their sessions at the same time, from the same plan and with the same options (this is
+ * compared), run the same passes in the same order, and free their sessions. If one process does not do its part, the
+ * others wait for it, at most timeout_s.
+ *
+ * Errors: FCP_E_BACKEND: no such backend or transport, or a library or device that it needs is missing;
+ * FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do not find
+ * each other, or do not agree; FCP_E_ARCH, FCP_E_COMPILE, FCP_E_TENSOR, FCP_E_HEADS: there are no kernels for the
+ * device or the plan. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
+/* Waits for runs that are under way, at most timeout_s. */
 void fcp_session_free(fcp_session *session);
-/* A new batch: the session runs another plan from now on, of the same model (heads, kv_heads, head_dim, dtype), passes, ranks,
- * gpus, margin and determinism; lengths, block, placement, fields, and mask and score, may be others. Kernels whose source is
- * the same stay (it depends on the mask, the score, and the power of 16 up to which the longest sequence is), and so do
- * contexts, streams and memory that is large enough; graphs are made anew. It waits for earlier runs. With nccl all
- * processes do it, with the same plan. After FCP_E_ARGUMENT, with nccl of all of them, or FCP_E_NO_MEMORY without nccl the
- * session is what it was; where it is not, its runs say so. Both plans are needed until this has returned, then the one that the session has:
- * fcp_session_plan. */
+
+/* Runs a pass: all ranks of this process do their part, and with "nccl" those of the other processes theirs.
+ * `tensors` has one entry for each rank of this process, in order (fcp_session_ranks). When this returns, outputs are
+ * written. Two runs on the same inputs give the same bits, unless the plan says deterministic = false and the backend
+ * is "cuda".
+ *
+ * On an error outputs are undefined. err->where and the message name rank, stage and instruction. FCP_E_PASS: the
+ * plan has no such pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; these two
+ * change nothing. FCP_E_RUN: something failed or did not end in time; a "cuda" session then refuses further runs. */
+fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
+/* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream
+ * belongs to a device that the session uses, and is not being captured. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
+ * mean those of the current context, which must be a primary one; NULL is refused.
+ *
+ * Returns once everything is in the stream, and does not wait for it, with two exceptions. If a tensor lies in host
+ * memory, this waits until it has been read or written. With "nccl" it waits while so much is in the streams that the
+ * driver would soon block. Errors that show themselves later are returned by the next call with the stream or the
+ * session.
+ *
+ * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it
+ * is called. */
+fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                            fcp_error *err);
+/* Waits for everything that runs have put into streams, at most timeout_s. With "nccl" an error of another process
+ * ends the waiting. On the host, runs have ended when they return, and this returns at once. */
+fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
+
+/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask and score
+ * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, dtype, passes, margin and determinism must not. It waits
+ * for earlier runs. All processes do it together, with the same plan.
+ *
+ * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
+ * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.
+ *
+ * Both plans must live until this returns; afterwards only the one that the session has (fcp_session_plan).
+ *
+ * Errors: after FCP_E_ARGUMENT (the plan does not fit) the session goes on with the plan it had; with several
+ * processes, if all of them refused the new one. The same holds after FCP_E_NO_MEMORY in one process if the new plan
+ * was not begun yet. Otherwise the session refuses further runs, and they say why. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 const fcp_plan *fcp_session_plan(const fcp_session *session);
-/* Which ranks of the plan this process runs: from *out_first on, as many as it returns. All of them, but for "nccl". */
+
+/* Which ranks this process runs: *out_first and those that follow, as many as are returned. With "nccl" it is one,
+ * else all of them. out_first may be NULL. */
 uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
-/* Runs a pass over all ranks; `tensors` has one entry for each rank of this process. Two runs on the same input give identical bits. On an
- * error the outputs are undefined, and the error names rank, stage and instruction. */
-fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
-/* cuda: the same on a CUstream of the caller's, of a device that the session uses, behind what the stream has. Returns once
- * everything is in the stream; before that only where a tensor lies in host memory, which must then have been read or
- * written: it waits. With nccl it also waits where earlier runs, or earlier instructions of this one, are that many in the
- * streams that the driver would soon wait instead. An error that shows itself later is returned by the stream's next
- * synchronisation, or the next run.
- * CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are those of the caller's current context, a primary one; no stream, NULL, is
- * refused. fcp_session_run follows no stream of the caller's: what it reads on a device is there when it is called. */
-fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
-/* cuda: waits for what runs have put into streams, at most timeout_s; with nccl an error of a peer's ends the waiting. */
-fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
-/* Something of each process, `bytes` of it (FCP_GATHER_BYTES at most), to all: *out_all has it process by process. With one
- * process it is its own. All processes of the session do it at the same point. */
+/* How many processes the session is made of: with "nccl" one for each rank, else 1. */
+uint32_t fcp_session_processes(const fcp_session *session);
+/* Tells all processes something of each: out_all has `bytes` from each process, in order of rank. `bytes` is 1 to
+ * FCP_GATHER_BYTES. All processes call this at the same point; with one process it is a copy. */
 enum { FCP_GATHER_BYTES = 64 };
 fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
-/* How many processes the session is of: as many as ranks with "nccl", else 1. */
-uint32_t fcp_session_processes(const fcp_session *session);
-/* "host", "threads"; "cuda", "local" or "nccl" */
+
+/* The names of what was chosen: "host" with "threads"; "cuda" with "local" or "nccl". */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
-/* Which was taken, and in a sentence why; it lives as long as the session. Never AUTO. */
+/* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long
+ * as the session; out_why may be NULL. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
-/* Something about the session that is right but costs time, the first such: kernels that spill registers, no cache of
- * kernels; "" if there is none. */
+/* The first thing about the session that is right but costs time, as a sentence: kernels that spill registers, say,
+ * or no cache of kernels. "": there is none. It lives as long as the session. */
 const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
-/* load.c: a file, or bytes in memory, to a plan. The bytes are treated as hostile.
+/* load.c: from a file, or bytes in memory, to a plan. The bytes may be hostile.
  *
- * Order:    magic, sizes, header checksum, version and features, section table (every offset must equal the one
- *           computed from the lengths), checksums of the sections, zeros between them; then index, check and verify.
- *           Nothing is used before it is checked, and nothing is allocated in proportion to a number the file merely
- *           states.
- * Gives:    a plan whose tables lie in the mapping (fcp_plan_load) or in a copy (fcp_plan_load_memory).
- * Requires: that nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it
- *           puts a new file in the old one's place.
+ * Order:    magic, size, the header's checksum, version and features; the section table, in which every offset must
+ *           equal the one that follows from the lengths; the checksums of the sections, and the zeros between them;
+ *           then index, check and verify. Nothing is used before it is checked, and no memory is allocated in
+ *           proportion to a number that the file merely states.
+ * Gives:    a plan whose tables lie in the mapped file (fcp_plan_load) or in a copy (fcp_plan_load_memory).
+ * Requires: nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it puts a
+ *           new file in the place of the old one.
  * Cost:     linear; one pass for the checksums.
  */
 #include <errno.h>
@@ -35,7 +35,7 @@ static void release(void *data) {
     free(o);
 }
 
-/* The header, as far as it can be judged without the rest. */
+/* Checks the header, as far as that is possible without the rest. */
 static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h, fcp_error *err) {
     size_t magic = sizeof h->magic, have = size < magic ? (size_t)size : magic;
     if (memcmp(base, FCP_MAGIC, have)) return fcp_fail(err, FCP_E_PLAN_MAGIC, "not a plan: it begins otherwise");
@@ -51,6 +51,10 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
                         "is version %u with features %#llx",
                         h->writer_version, h->reader_version, (unsigned long long)h->required, FCP_PLAN_VERSION,
                         (unsigned long long)FCP_REQUIRED_FEATURES);
+    if (h->writer_version && h->writer_version < FCP_PLAN_VERSION)
+        return fcp_fail(err, FCP_E_PLAN_VERSION,
+                        "the plan is older: it is of version %u, and this is version %u; compile it again",
+                        h->writer_version, FCP_PLAN_VERSION);
     if (h->total_size != size)
         return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is %s: %llu bytes, and its header says %llu",
                         size < h->total_size ? "cut short" : "too long", (unsigned long long)size,

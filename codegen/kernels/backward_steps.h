@@ -62,7 +62,7 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
 
 /* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows of the next head
  * of the group; after the last head to the next run. In this order, items that run at the same time and have the same
- * rows come to them one behind the other, whatever their lengths are. 0: there is no next step. */
+ * rows come to them one after the other, whatever their lengths are. 0: there is no next step. */
 FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs, fk_u32 first_head,
                            fk_u32 group) {
     step->at += length;

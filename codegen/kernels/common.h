@@ -1,11 +1,10 @@
 /* common.h: what all skeletons need: tiles in shared memory, fragments, masks as bits, steps through the runs of an
  * item.
  *
- * It comes behind abi.h, the primitives, and the functions printed from the plan (q, k: positions; h: query head):
+ * It comes after abi.h, the primitives, and the functions printed from the plan (q, k: positions; h: query head):
  *   int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h)
  *   float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    if FK_HAS_SCORE is 1
- *   float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    likewise: the derivative of the score
- *                                                                               by s
+ *   float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    likewise: its derivative by s
  * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1).
  *
  * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by the number of

@@ -11,10 +11,10 @@
  * Source:   the pipeline of FlashAttention-3; the online softmax of Milakov and Gimelshein.
  *
  * The copy engine brings a tile in boxes of 64 rows, as many as lie wholly in the run. The producer's threads copy
- * the rows behind the last whole box and fill the tile with zeros. So nothing beyond the run is read, and where P is
+ * the rows after the last whole box and fill the tile with zeros. So nothing beyond the run is read, and where P is
  * 0 it is multiplied with 0.
  *
- * With FK_OVERLAP, a step begins its products with K and right behind them the products with V of the step before; the
+ * With FK_OVERLAP, a step begins its products with K and right after them the products with V of the step before; the
  * latter run beside the softmax of this step. With FK_TURNS, the two consumers begin their products in turn, so that
  * one computes its softmax while the matrix unit works for the other.
  *

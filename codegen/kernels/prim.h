@@ -21,8 +21,8 @@ FK_PRIMITIVE(fk_u32, fk_shared, (void))    /* the address of the block's shared 
 FK_PRIMITIVE(void, fk_sync, (void))
 
 /* Begins a copy of 16 bytes from global to shared memory. The bytes are there for the thread that asked when it has
- * waited for its copies, and for other threads of the block after an fk_sync behind that wait. `bytes` is 16, or 0,
- * which writes zeros and reads nothing. */
+ * waited for its copies, and for other threads of the block after an fk_sync that follows the wait. `bytes` is 16, or
+ * 0, which writes zeros and reads nothing. */
 FK_PRIMITIVE(void, fk_copy, (fk_u32 to, fk_u64 from, fk_u32 bytes))
 FK_PRIMITIVE(void, fk_copy_wait, (void))   /* waits for all copies of this thread */
 
@@ -40,8 +40,8 @@ FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
 /* Writes to memory of the host, which sees the number while the kernel still runs. */
 FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))
 
-/* Adds a to the number at `to` and b to the one behind it, each atomically; `to` is a multiple of 8. Nobody waits for
- * the sum: it is there when the kernel has ended, or behind an fk_release that a barrier of the block orders after
+/* Adds a to the number at `to` and b to the one after it, each atomically; `to` is a multiple of 8. Nobody waits for
+ * the sum: it is there when the kernel has ended, or after an fk_release that a barrier of the block orders after
  * this. Several blocks may add to the same numbers, and the order of additions is then open. Until the kernel has
  * ended nobody may read or write the numbers in another way. */
 FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))
@@ -49,7 +49,7 @@ FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))
 /* Adds 1 to the number at `counter`, atomically, and returns what it was before. */
 FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
 /* fk_wait_for waits until the number at `lock` is x; fk_release makes it x. What was written before the release can
- * be read after the wait. Each speaks for its whole block if an fk_sync stands behind the wait and before the
+ * be read after the wait. Each speaks for its whole block if an fk_sync stands after the wait and before the
  * release. */
 FK_PRIMITIVE(void, fk_wait_for, (fk_u64 lock, fk_u32 x))
 FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))

@@ -4,13 +4,13 @@
  * A warpgroup is four warps, the first of which has a number that is a multiple of four. "Warpgroup" means that all
  * its 128 threads must call the primitive together. The copy engine and the products do not access shared memory in
  * the way that ordinary loads and stores do; PTX calls the two ways proxies. So what a thread wrote to shared memory
- * by a store or by fk_copy is seen by a product only behind that thread's fk_fence_async, and a product that another
+ * by a store or by fk_copy is seen by a product only after that thread's fk_fence_async, and a product that another
  * thread begins needs a barrier between the two as well.
  */
 
 /* --- barriers in shared memory: 8 bytes at a multiple of 8. A barrier goes through phases. A phase ends when `count`
  * threads have arrived and all bytes that were expected have come. Phases have parity 0, 1, 0, 1, ... */
-/* Opens a barrier: by one thread, once. The others may use it behind that thread's fk_barrier_fence and an fk_sync;
+/* Opens a barrier: by one thread, once. The others may use it after that thread's fk_barrier_fence and an fk_sync;
  * the fence lets the copy engine see the barrier, too. */
 FK_PRIMITIVE(void, fk_barrier_open, (fk_u32 barrier, fk_u32 count))
 FK_PRIMITIVE(void, fk_barrier_fence, (void))

@@ -84,7 +84,7 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
 #define FK_SUMS_OF_256 FK_SUMS_64(0), FK_SUMS_64(64)
 
 /* Defines the products of n columns and one type, which PTX calls `ptx`. o0 ... o5 are the numbers of the operands
- * behind the accumulators. */
+ * after the accumulators. */
 #define FK_PRODUCT_OF_TILES(name, n, ptx, o0, o1, o2, turns)                                                           \
     FK_DEVICE void name(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                                    \
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o2 ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx \

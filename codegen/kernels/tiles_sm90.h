@@ -1,6 +1,6 @@
 /* tiles_sm90.h: tiles in shared memory in the layout that the copy engine writes and the products of sm_90a read.
  *
- * A tile is `rows` rows (a multiple of 8) of FK_HEAD_DIM numbers. It is stored as boxes of 64 columns, one behind the
+ * A tile is `rows` rows (a multiple of 8) of FK_HEAD_DIM numbers. It is stored as boxes of 64 columns, one after the
  * other. Row r of box b is the 128 bytes at (b * rows + r) * 128, and its chunk c of 16 bytes lies at place c ^ r %
  * 8. A tile begins at a multiple of 1024.
  * Source: matrix descriptors in the PTX manual, 128-byte swizzle.
@@ -20,7 +20,7 @@ enum { FK_TILE_ROW = 128, FK_BOXES = FK_HEAD_DIM / FK_BOX };
 #define FK_PRODUCT(kind, n) FK_JOIN_VALUES(kind, n, _fp16)
 #endif
 
-/* The descriptor of an operand that begins `offset` bytes behind the beginning of a tile. `lead` is how many bytes
+/* The descriptor of an operand that begins `offset` bytes after the beginning of a tile. `lead` is how many bytes
  * there are from 64 numbers of a row to the next 64; from eight rows to the next eight there are 1024. The low word
  * is a single sum, so that descriptors of one tile differ by a constant and the compiler need not compute each. */
 FK_DEVICE fk_u64 fk_operand(fk_u32 tile, fk_u32 offset, fk_u32 lead) {

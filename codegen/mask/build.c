@@ -1,17 +1,16 @@
-/* build.c: builds mask code: folds constants, simplifies, shares equal nodes, extracts what an answer needs.
+/* build.c: builds mask code. It folds constants, simplifies, shares equal nodes, and extracts what an answer needs.
  *
- * Requires: operands and guards made by the same builder, of the types that MC_OPS names; an integer expression over
- *       k, n in [0, 2^40], q in [-2^40, 2^40] and h in [0, 2^32] (the limits of the language).
- * Gives: a node list on which both meanings of code.h equal those of the expression as emitted, with fewer nodes.
- *       A node whose operands cannot make it fault within those limits, or whose guard is never true, loses its guard:
- *       that lets nodes be shared between places that are reached under different conditions.
- * Keeps: a node that may fault is never simplified away while its guard may be true.
- * Reals: constants are folded in double, and only where every machine agrees: + - * / sqrt floor and comparisons, which
- *       IEEE 754 fixes to the bit, and the few exact values of the other functions (exp 0, exp2 of a whole number, log2
- *       of a power of two, ...). A result that is not finite is not folded. x + 0.0 stays (of x = -0.0 it is +0.0), as
- *       do x * 0.0 (infinities), x - x and x == x (NaN); the simplifications below are exact for every x, NaN and -0.0
- *       included.
- * Cost: expected O(1) per emitted node (hashing); extraction O(nodes).
+ * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the limits
+ *       of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
+ * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
+ * Guards: the builder knows the range of every integer. A node that cannot fault within its operands' ranges loses its
+ *       guard, so that two places of the source can share it although they are reached under different conditions. A node
+ *       that may fault is never simplified away while its guard may be true, because the fault would be lost with it.
+ * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
+ *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of two.
+ *       Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why
+ *       x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
+ * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
 #include "codegen/mask/code.h"
 
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a node besides its code. For bools lo and hi are 0 or 1. */
+/* What is known about a node. The ends of a bool's range are 0 or 1. */
 typedef struct fact {
     int64_t lo, hi;  /* the value, if nothing faults */
     uint32_t place;
@@ -92,7 +91,7 @@ static bool node_equal(const mc_node *x, const mc_node *y) {
     return x->op == y->op && x->a == y->a && x->b == y->b && x->c == y->c && x->guard == y->guard && x->imm == y->imm;
 }
 
-static bool grow(mc_builder *b) {
+static bool grow_builder(mc_builder *b) {
     uint32_t room = b->room * 2;
     mc_node *nodes = realloc(b->nodes, room * sizeof *nodes);
     if (nodes) b->nodes = nodes;
@@ -114,7 +113,7 @@ static bool grow(mc_builder *b) {
     return true;
 }
 
-static uint32_t intern(mc_builder *b, const mc_node *x, const fact *f) {
+static uint32_t intern_node(mc_builder *b, const mc_node *x, const fact *f) {
     uint32_t at = (uint32_t)node_hash(x) & (b->table_size - 1);
     for (; b->table[at]; at = (at + 1) & (b->table_size - 1))
         if (node_equal(&b->nodes[b->table[at] - 1], x)) return b->table[at] - 1;
@@ -123,7 +122,7 @@ static uint32_t intern(mc_builder *b, const mc_node *x, const fact *f) {
         return MC_NONE;
     }
     if (b->count == b->room) {
-        if (!grow(b)) {
+        if (!grow_builder(b)) {
             b->failed = true;
             return MC_NONE;
         }
@@ -136,11 +135,11 @@ static uint32_t intern(mc_builder *b, const mc_node *x, const fact *f) {
     return b->count++;
 }
 
-static uint32_t constant(mc_builder *b, bool is_bool, int64_t value, uint32_t place) {
+static uint32_t emit_constant(mc_builder *b, bool is_bool, int64_t value, uint32_t place) {
     mc_node x = {.op = is_bool ? MC_CONST_B : MC_CONST_I, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE,
                  .imm = value};
     fact f = {.lo = value, .hi = value, .place = place, .is_bool = is_bool};
-    return intern(b, &x, &f);
+    return intern_node(b, &x, &f);
 }
 
 static double real_of(const mc_builder *b, uint32_t i) {
@@ -153,7 +152,7 @@ static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
     mc_node x = {.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
     memcpy(&x.imm, &value, sizeof value);
     fact f = {.lo = INT64_MIN, .hi = INT64_MAX, .place = place, .real = true};
-    return intern(b, &x, &f);
+    return intern_node(b, &x, &f);
 }
 
 /* --- facts ------------------------------------------------------------------------------------------------------ */
@@ -228,7 +227,7 @@ static bool is_value(const mc_builder *b, uint32_t i, int64_t value) {
     return is_const(b, i) && b->nodes[i].imm == value;
 }
 
-/* Identities on two operands of which the first is `x`; MC_NONE when none applies. Whatever disappears is not loose. */
+/* What x op y is the same as; MC_NONE when no identity applies. An operand that may fault never disappears. */
 static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, uint32_t place) {
     bool same = x == y, drop = !b->facts[x].loose;
     switch (op) {
@@ -238,7 +237,7 @@ static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, ui
         break;
     case MC_SUB:
         if (is_value(b, y, 0)) return x;
-        if (same && drop) return constant(b, false, 0, place);
+        if (same && drop) return emit_constant(b, false, 0, place);
         break;
     case MC_MUL:
         if (is_value(b, x, 1)) return y;
@@ -250,7 +249,7 @@ static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, ui
         if (is_value(b, y, 1)) return x;
         break;
     case MC_MOD:
-        if ((is_value(b, y, 1) || is_value(b, y, -1)) && drop) return constant(b, false, 0, place);
+        if ((is_value(b, y, 1) || is_value(b, y, -1)) && drop) return emit_constant(b, false, 0, place);
         break;
     case MC_NEG:
         if (b->nodes[x].op == MC_NEG && drop) return b->nodes[x].a;
@@ -269,11 +268,11 @@ static uint32_t simplify_bool(mc_builder *b, mc_op op, uint32_t x, uint32_t y, u
     switch (op) {
     case MC_EQ:
     case MC_LE:
-        if (same && drop_x) return constant(b, true, 1, place);
+        if (same && drop_x) return emit_constant(b, true, 1, place);
         break;
     case MC_NE:
     case MC_LT:
-        if (same && drop_x) return constant(b, true, 0, place);
+        if (same && drop_x) return emit_constant(b, true, 0, place);
         break;
     case MC_NOT: {
         const mc_node n = b->nodes[x];
@@ -297,7 +296,7 @@ static uint32_t simplify_bool(mc_builder *b, mc_op op, uint32_t x, uint32_t y, u
         if (is_value(b, y, 1) && drop_x) return y;
         break;
     case MC_IFF:
-        if (same && drop_x) return constant(b, true, 1, place);
+        if (same && drop_x) return emit_constant(b, true, 1, place);
         if (is_value(b, x, 1)) return y;
         if (is_value(b, y, 1)) return x;
         if (is_value(b, x, 0)) return mc_emit(b, MC_NOT, y, MC_NONE, MC_NONE, 0, MC_NONE, place);
@@ -322,34 +321,11 @@ static uint32_t simplify_if(mc_builder *b, mc_op op, uint32_t p, uint32_t x, uin
 }
 
 /* Both operands constant and nothing faults: the value. */
-static bool fold(const mc_node *x, const mc_builder *b, int64_t *out) {
+static bool fold_ints(const mc_node *x, const mc_builder *b, int64_t *out) {
     if (x->a == MC_NONE || !is_const(b, x->a)) return false;
     if (x->b != MC_NONE && !is_const(b, x->b)) return false;
-    if (x->op == MC_IF_I || x->op == MC_IF_B) return false; /* simplify_if does it */
-    int64_t u = b->nodes[x->a].imm, w = x->b != MC_NONE ? b->nodes[x->b].imm : 0;
-    switch ((mc_op)x->op) {
-    case MC_ADD: return !__builtin_add_overflow(u, w, out);
-    case MC_SUB: return !__builtin_sub_overflow(u, w, out);
-    case MC_MUL: return !__builtin_mul_overflow(u, w, out);
-    case MC_NEG: return !__builtin_sub_overflow((int64_t)0, u, out);
-    case MC_ABS:
-        if (u == INT64_MIN) return false;
-        *out = u < 0 ? -u : u;
-        return true;
-    case MC_DIV: *out = mc_div(u, w); return w != 0 && !(u == INT64_MIN && w == -1);
-    case MC_MOD: *out = mc_mod(u, w); return w != 0;
-    case MC_MIN: *out = u < w ? u : w; return true;
-    case MC_MAX: *out = u > w ? u : w; return true;
-    case MC_EQ:
-    case MC_IFF: *out = u == w; return true;
-    case MC_NE: *out = u != w; return true;
-    case MC_LT: *out = u < w; return true;
-    case MC_LE: *out = u <= w; return true;
-    case MC_NOT: *out = !u; return true;
-    case MC_AND: *out = u & w; return true;
-    case MC_OR: *out = u | w; return true;
-    default: return false;
-    }
+    const int64_t u = b->nodes[x->a].imm, w = x->b != MC_NONE ? b->nodes[x->b].imm : 0;
+    return mc_value_fault(x->op, u, w) == MC_OK && mc_value(x->op, u, w, out);
 }
 
 /* --- reals -------------------------------------------------------------------------------------------------------- */
@@ -387,10 +363,10 @@ static uint32_t fold_real(mc_builder *b, const mc_node *n, uint32_t place) {
     if (n->b != MC_NONE && !is_real_const(b, n->b)) return MC_NONE;
     double x = real_of(b, n->a), y = n->b != MC_NONE ? real_of(b, n->b) : 0, out = 0;
     switch ((mc_op)n->op) {
-    case MC_LT_F: return constant(b, true, x < y, place);
-    case MC_LE_F: return constant(b, true, x <= y, place);
-    case MC_EQ_F: return constant(b, true, x == y, place);
-    case MC_NE_F: return constant(b, true, x != y, place);
+    case MC_LT_F: return emit_constant(b, true, x < y, place);
+    case MC_LE_F: return emit_constant(b, true, x <= y, place);
+    case MC_EQ_F: return emit_constant(b, true, x == y, place);
+    case MC_NE_F: return emit_constant(b, true, x != y, place);
     case MC_ADD_F: out = x + y; break;
     case MC_SUB_F: out = x - y; break;
     case MC_MUL_F: out = x * y; break;
@@ -491,7 +467,7 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     }
     mc_node x = {.op = op, .a = a, .b = b_, .c = c, .guard = guard, .imm = imm};
     int64_t value;
-    if (fold(&x, b, &value)) return constant(b, is_bool_op(op), value, place);
+    if (fold_ints(&x, b, &value)) return emit_constant(b, is_bool_op(op), value, place);
     uint32_t simpler = op >= MC_LT_F ? fold_real(b, &x, place) : MC_NONE;
     if (simpler != MC_NONE || b->failed) return simpler;
     if (op == MC_IF_I || op == MC_IF_B || op == MC_IF_F) simpler = simplify_if(b, op, a, b_, c, place);
@@ -500,7 +476,26 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
     else if (op >= MC_LT_F) simpler = simplify_real(b, op, a, b_, place);
     if (simpler != MC_NONE || b->failed) return simpler;
     fact f = facts_of(b, &x, place);
-    return intern(b, &x, &f);
+    return intern_node(b, &x, &f);
+}
+
+uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op) {
+    uint32_t *at = malloc(code.count * sizeof *at), root = MC_NONE;
+    if (!at) {
+        b->failed = true;
+        return MC_NONE;
+    }
+    for (uint32_t i = 0; i < code.count; i++) {
+        const mc_node *x = &code.nodes[i];
+        const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
+        uint32_t to[4];
+        for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
+        const mc_op op = x->op == MC_Q ? q_op : x->op == MC_K ? k_op : (mc_op)x->op;
+        root = at[i] = mc_emit(b, op, to[0], to[1], to[2], x->imm, to[3], 0);
+        if (root == MC_NONE) break;
+    }
+    free(at);
+    return root;
 }
 
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count) {

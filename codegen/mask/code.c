@@ -1,9 +1,9 @@
-/* code.c: mask code: check it, and evaluate it at one element. Rows: maskrow.c.
+/* code.c: checks mask code, and evaluates it at one (q, k, h).
  *
- * Requires: evaluation takes code that mc_check accepts, and scratch of the size the header names.
- * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting meaning (mc_eval_checked), see code.h.
- * Cost: O(nodes).
- * Units: positions in tokens from the start of the sequence.
+ * Requires: to be evaluated, code must have passed mc_check, and scratch must have the size that code.h says.
+ * Gives: the total meaning (mc_eval, mc_eval_score) and the faulting one (mc_eval_checked). Rows are in row.c.
+ * Cost: O(nodes) an element.
+ * Units: positions count tokens from the start of the sequence.
  */
 #include "codegen/mask/code.h"
 
@@ -20,7 +20,7 @@ const mc_op_info mc_ops[MC_OP_COUNT] = {
 /* --- arrays and bands --------------------------------------------------------------------------------------------- */
 
 const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q) {
-    uint32_t lo = 0, hi = bands->row_count; /* the last record that begins at or before q is in [lo - 1, hi) */
+    uint32_t lo = 0, hi = bands->row_count; /* the last record that begins at q or before it is in [lo - 1, hi) */
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
         if (bands->rows[middle].q <= q) lo = middle + 1;
@@ -33,7 +33,40 @@ bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k) {
     const mc_band_rows *row = mc_band_row(bands, q);
     if (!row || !row->count) return false;
     const mc_band *b = band_after(bands, row, q, k);
-    return b < bands->bands + row->first + row->count && k >= wrap_add(b->lo, b->lo_slope ? q : 0);
+    return b < bands->bands + row->first + row->count && k >= mc_wrap_add(b->lo, b->lo_slope ? q : 0);
+}
+
+/* --- integers and bools ------------------------------------------------------------------------------------------- */
+
+bool mc_value(uint32_t op, int64_t x, int64_t y, int64_t *out) {
+    switch (op) {
+#define VALUE(id, value)                                                                                               \
+    case MC_##id: *out = value; return true;
+    MC_INT_VALUES(VALUE)
+    MC_TEST_VALUES(VALUE)
+    MC_BOOL_VALUES(VALUE)
+#undef VALUE
+    default: return false;
+    }
+}
+
+mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y) {
+    int64_t ignored;
+    bool overflow = false;
+    switch (op) {
+    case MC_ADD: overflow = __builtin_add_overflow(x, y, &ignored); break;
+    case MC_SUB: overflow = __builtin_sub_overflow(x, y, &ignored); break;
+    case MC_MUL: overflow = __builtin_mul_overflow(x, y, &ignored); break;
+    case MC_DIV:
+        if (y == 0) return MC_DIV_ZERO;
+        overflow = y == -1 && x == INT64_MIN;
+        break;
+    case MC_MOD: return y == 0 ? MC_DIV_ZERO : MC_OK;
+    case MC_NEG:
+    case MC_ABS: overflow = x == INT64_MIN; break;
+    default: break;
+    }
+    return overflow ? MC_OVERFLOW : MC_OK;
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
@@ -48,15 +81,6 @@ int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, co
     case MC_N: return env->n;
     case MC_H: return at->h;
     case MC_S: return bits_of(at->s);
-    case MC_ADD: return wrap_add(v[x->a], v[x->b]);
-    case MC_SUB: return wrap_sub(v[x->a], v[x->b]);
-    case MC_MUL: return wrap_mul(v[x->a], v[x->b]);
-    case MC_DIV: return mc_div(v[x->a], v[x->b]);
-    case MC_MOD: return mc_mod(v[x->a], v[x->b]);
-    case MC_NEG: return wrap_neg(v[x->a]);
-    case MC_ABS: return wrap_abs(v[x->a]);
-    case MC_MIN: return v[x->a] < v[x->b] ? v[x->a] : v[x->b];
-    case MC_MAX: return v[x->a] > v[x->b] ? v[x->a] : v[x->b];
     case MC_IF_I:
     case MC_IF_B:
     case MC_IF_F: return v[x->a] ? v[x->b] : v[x->c];
@@ -65,14 +89,16 @@ int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, co
     case MC_LOAD_F: return bits_of(mc_load_real(&env->arrays[x->imm], v[x->a], 0));
     case MC_LOAD2_F: return bits_of(mc_load_real(&env->arrays[x->imm], v[x->a], v[x->b]));
     case MC_BANDS: return mc_in_bands(&env->bands[x->imm], v[x->a], v[x->b]);
-    case MC_EQ: return v[x->a] == v[x->b];
-    case MC_NE: return v[x->a] != v[x->b];
-    case MC_LT: return v[x->a] < v[x->b];
-    case MC_LE: return v[x->a] <= v[x->b];
-    case MC_NOT: return !v[x->a];
-    case MC_AND: return v[x->a] & v[x->b];
-    case MC_OR: return v[x->a] | v[x->b];
-    case MC_IFF: return v[x->a] == v[x->b];
+#define CASE(id, value) case MC_##id:
+    MC_INT_VALUES(CASE)
+    MC_TEST_VALUES(CASE)
+    MC_BOOL_VALUES(CASE)
+#undef CASE
+        {
+            int64_t value = 0;
+            mc_value(x->op, v[x->a], x->b != MC_NONE ? v[x->b] : 0, &value);
+            return value;
+        }
     case MC_LT_F: return real(v[x->a]) < real(v[x->b]);
     case MC_LE_F: return real(v[x->a]) <= real(v[x->b]);
     case MC_EQ_F: return real(v[x->a]) == real(v[x->b]);
@@ -100,23 +126,13 @@ int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, co
 
 /* Would this node fault here, were its guard true? */
 static mc_fault node_faults(const mc_node *x, const mc_env *env, const int64_t *v) {
-    int64_t r;
     uint64_t at;
     switch ((mc_op)x->op) {
-    case MC_ADD: return __builtin_add_overflow(v[x->a], v[x->b], &r) ? MC_OVERFLOW : MC_OK;
-    case MC_SUB: return __builtin_sub_overflow(v[x->a], v[x->b], &r) ? MC_OVERFLOW : MC_OK;
-    case MC_MUL: return __builtin_mul_overflow(v[x->a], v[x->b], &r) ? MC_OVERFLOW : MC_OK;
-    case MC_DIV:
-        if (v[x->b] == 0) return MC_DIV_ZERO;
-        return v[x->b] == -1 && v[x->a] == INT64_MIN ? MC_OVERFLOW : MC_OK;
-    case MC_MOD: return v[x->b] == 0 ? MC_DIV_ZERO : MC_OK;
-    case MC_NEG:
-    case MC_ABS: return v[x->a] == INT64_MIN ? MC_OVERFLOW : MC_OK;
     case MC_LOAD:
     case MC_LOAD_F: return mc_place(&env->arrays[x->imm], v[x->a], 0, &at) ? MC_OK : MC_INDEX;
     case MC_LOAD2:
     case MC_LOAD2_F: return mc_place(&env->arrays[x->imm], v[x->a], v[x->b], &at) ? MC_OK : MC_INDEX;
-    default: return MC_OK;
+    default: return mc_value_fault(x->op, v[x->a], x->b != MC_NONE ? v[x->b] : 0);
     }
 }
 
@@ -144,7 +160,7 @@ unsigned mc_uses(mc_code code) {
     return uses;
 }
 
-/* Is the constant of a node what its operation needs? Arrays and bands by number, bools, finite reals. */
+/* Is a node's constant what its operation needs: the number of a declared array or bands, a bool, a finite real? */
 static const char *check_constant(const mc_node *x, const mc_decls *decls) {
     const uint64_t imm = (uint64_t)x->imm;
     switch ((mc_op)x->op) {

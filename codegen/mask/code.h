@@ -1,22 +1,22 @@
-/* code.h: mask code, the typed, loop-free bytecode of masks and scores.
+/* code.h: mask code, the bytecode in which a plan keeps its mask and score. README.md here introduces it by an example.
  *
- * Code is a list of nodes in static single assignment form: node i may refer only to nodes j < i, the last node is
- * the answer: of a mask a bool, of a score a real. Integers are int64, reals are double where they are judged and float
- * in kernels. Nothing branches: `and`, `or`, `if` evaluate all operands, and whether an operand would have been reached
- * in the source is kept as a *guard* on the nodes that can fault. A mask has no real nodes.
+ * Code is a list of nodes. Node i may use only nodes before it, and the last node is the answer: a bool for a mask, a real
+ * for a score. A mask has no real nodes. Integers are int64. Reals are double where they are judged, and float in kernels.
  *
- * Code reads arrays (fields: per-token data; tables: the model's) and bands (unions of slices) of its environment, by
- * number.
+ * There are no branches: `and`, `or` and `if` evaluate all their operands. In `q > 0 and n / q > k` the division is
+ * therefore computed for q = 0 too. So that this is no fault, the node of the division carries a *guard*, here the node of
+ * q > 0: the condition under which the source would have reached it. Code has two meanings:
+ *   total:    for kernels and the host. Nothing faults. + - * neg abs wrap modulo 2^64, INT64_MIN / -1 too; x / 0 and
+ *             x % 0 are 0; an element that an array does not have is 0.
+ *   faulting: for the compiler. A node faults if its guard is true, or it has none (MC_NONE), and it overflows, divides
+ *             by zero or reads beyond an array. The compiler proves that no (q, k, h) of a batch faults, so that plans
+ *             need no checks.
+ * The two agree wherever the source does not fault. Reals never fault: they are IEEE 754.
  *
- * Two meanings, which agree wherever the source program does not fault:
- *   total   (executor, kernels): + - * neg abs wrap modulo 2^64; x / 0 = 0, x % 0 = 0, and INT64_MIN / -1 wraps; an
- *           element that an array does not have is 0.
- *   faulting (compiler): a node faults when it overflows, divides by zero or reads beyond an array AND its guard is
- *           true (guard MC_NONE: always). The compiler proves that no (q, k, h) in range faults, so a plan needs no
- *           checks.
- * Reals never fault: they are IEEE 754.
+ * Division rounds down, and a % b has the sign of b, so that a == b * (a / b) + a % b.
  *
- * Division floors, and a % b has the sign of b: a == b * (a / b) + a % b.
+ * Code reads arrays and bands by number. Arrays are fields (a value for each token) or tables (of the model). Bands are
+ * unions of slices.
  */
 #ifndef CODEGEN_MASK_CODE_H
 #define CODEGEN_MASK_CODE_H
@@ -107,8 +107,8 @@ typedef struct mc_code {
 
 /* --- what code reads --------------------------------------------------------------------------------------------- */
 
-/* An array as it is bound to one sequence: element i, first <= i < first + count, is at data[i - first]. Of a table
- * with columns, element (i, j) is at data[i * columns + j], count counts its rows, and first is 0. */
+/* An array, bound to one sequence. Element i is at data[i - first], for first <= i < first + count. A table with columns
+ * has element (i, j) at data[i * columns + j]; `count` is then the number of its rows, and `first` is 0. */
 typedef enum mc_width { MC_I8 = 1, MC_I16 = 2, MC_I32 = 4, MC_I64 = 8, MC_F64 = 9 } mc_width;
 typedef struct mc_array {
     const void *data;
@@ -117,8 +117,8 @@ typedef struct mc_array {
     mc_width width;
 } mc_array;
 
-/* A union of slices: which keys a row may see. Rows from `rows[i].q` to before `rows[i + 1].q` see bands [first, first
- * + count), disjoint and in order for each of these rows; the last record ends the table and has none. */
+/* A union of slices: which keys a row may see. The rows from rows[i].q to before rows[i + 1].q see `count` bands from
+ * `first` on. In each of these rows the bands are disjoint and in order. The last record has no bands: it ends the table. */
 typedef struct mc_band {
     int64_t lo, hi;             /* row q: lo + lo_slope q <= k < hi + hi_slope q; never empty on its rows */
     int32_t lo_slope, hi_slope; /* 0 or 1 */
@@ -133,8 +133,8 @@ typedef struct mc_bands {
     uint32_t row_count, band_count;
 } mc_bands;
 
-/* Everything of a sequence that code sees beside q, k and h. Its keys are at positions [0, n), its queries at [q_first,
- * q_first + queries): where it attends to itself that is the same. */
+/* What code sees of a sequence, beside q, k and h. Its keys are at positions [0, n) and its queries at [q_first, q_first +
+ * queries). Usually a sequence attends to itself, and the two ranges are the same. */
 typedef struct mc_env {
     int64_t n, q_first, queries;
     const mc_array *arrays;
@@ -142,20 +142,21 @@ typedef struct mc_env {
 } mc_env;
 #define MC_LENGTH(length) (&(const mc_env){.n = (length), .queries = (length)}) /* without arrays and bands */
 
-/* What an environment will hold, to check code against: the type of each array, how many bands. */
+/* What environments will hold; code is checked against it. */
 typedef struct mc_decls {
-    const mc_array *arrays; /* columns and width alone count */
+    const mc_array *arrays; /* only columns and width are read */
     uint32_t array_count, band_count;
 } mc_decls;
 
-/* What the answer depends on. MC_USES_DATA: an array of which the values may differ between sequences (any array). */
+/* What the answer depends on. MC_USES_DATA: code reads some array, whose values may differ between sequences. */
 enum { MC_USES_Q = 1, MC_USES_K = 2, MC_USES_N = 4, MC_USES_H = 8, MC_USES_DATA = 16, MC_USES_BANDS = 32,
        MC_USES_S = 64 };
 unsigned mc_uses(mc_code code);
 
-/* Checks hostile code: ops known, operands earlier and of the right type, guards right, the answer a bool (a mask,
- * which has no real nodes) or a real (a score), count in 1..MC_MAX_NODES, arrays and bands declared (`decls` may be
- * NULL: none). Returns NULL if sound, else a static text that says what is wrong; *node gets the place. */
+/* Checks code that comes from outside: operations are known, operands are earlier nodes of the right type, guards are
+ * earlier bools on nodes that can fault, the answer has the right type, arrays and bands are declared (`decls` NULL: there
+ * are none), and there are 1 to MC_MAX_NODES nodes. Returns NULL if so. Else it returns a static text that says what is
+ * wrong, and *node is the place. */
 typedef enum mc_kind { MC_MASK, MC_SCORE } mc_kind;
 const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t *node);
 
@@ -164,33 +165,33 @@ const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t
 /* One element. `scratch` has code.count int64. */
 bool mc_eval(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch);
 
-/* A row of elements: allow(q, k0 + i) for i < width; out[i] is 0 or 1. width <= MC_ROW. `scratch` has
- * mc_row_scratch(code) int64; node values that do not depend on k are computed once. */
+/* A row of elements: out[i] is 1 if (q, k0 + i) is allowed, else 0, for i < width <= MC_ROW. `scratch` has
+ * mc_row_scratch(code) int64. Values that do not depend on k are computed once. */
 enum { MC_ROW = 128 };
 size_t mc_row_scratch(mc_code code);
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out);
 
-/* How many elements of a tile a mask allows: of `rows` rows from q0 on and `keys` keys (at most MC_ROW) from k0 on.
- * `scratch` as for mc_eval_row; what does not depend on q is computed once for all rows. */
+/* Counts the elements that a mask allows in a tile: rows q0 to q0 + rows - 1, and `keys` keys from k0 on, at most MC_ROW.
+ * `scratch` as for mc_eval_row. Values that do not depend on q are computed once for all rows. */
 uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
                        int64_t *scratch);
 
 /* A score at one element, in double. `scratch` has code.count int64. */
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch);
-/* A row of a score, in float: out[i] for (q, k0 + i) and s[i]; out may be s. `scratch` as for mc_eval_row. Bits do not
- * depend on the machine. */
+/* A row of a score, in float: out[i] is for (q, k0 + i) and the logit s[i]. `out` may be `s`. `scratch` as for
+ * mc_eval_row. Every machine gives the same bits. */
 void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
                        const float *s, int64_t *scratch, float *out);
-/* The same for a tile of any size, times `factor`: out[i * ld + j] for (q0 + i, k0 + j) and s[i * ld + j]. What does
- * not depend on q and s is evaluated once for all rows. */
+/* The same for a tile of any size, times `factor`: out[i * ld + j] is for (q0 + i, k0 + j) and s[i * ld + j]. Values that
+ * depend on neither q nor s are computed once for all rows. */
 void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys,
                         int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
 
 /* --- evaluation, faulting meaning ------------------------------------------------------------------------------- */
 
 typedef enum mc_fault { MC_OK, MC_OVERFLOW, MC_DIV_ZERO, MC_INDEX } mc_fault;
-/* One element; on a fault returns it and sets *node to the first node (in order) that faults under its guard. */
+/* One element. If a node faults, returns the fault, and *node is the first node in order that does. */
 mc_fault mc_eval_checked(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch, bool *out,
                          uint32_t *node);
 
@@ -198,8 +199,7 @@ char mc_op_type(uint32_t op);  /* 'i', 'b' or 'f' */
 bool mc_op_faults(uint32_t op);
 const char *mc_op_name(uint32_t op); /* "add", ... ; "?" for an unknown one */
 
-/* Element i of an array of integers, 0 where it has none; of one with columns, element i of its first dimension's
- * data. */
+/* The integer at place `at` of an array's data; 0 for an array of reals. */
 static inline int64_t mc_int_at(const mc_array *a, uint64_t at) {
     switch (a->width) {
     case MC_I8: return ((const int8_t *)a->data)[at];
@@ -209,7 +209,7 @@ static inline int64_t mc_int_at(const mc_array *a, uint64_t at) {
     default: return 0;
     }
 }
-/* Where element i, or (i, j), lies in data; false if the array has no such element. */
+/* The place of element i, or (i, j), in the data; false if the array has no such element. */
 static inline bool mc_place(const mc_array *a, int64_t i, int64_t j, uint64_t *out_at) {
     uint64_t at = (uint64_t)i - (uint64_t)a->first;
     if (i < a->first || at >= (uint64_t)a->count) return false;
@@ -232,6 +232,13 @@ static inline double mc_load_real(const mc_array *a, int64_t i, int64_t j) {
 const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q);
 bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k);
 
+/* --- what integer and bool operations mean ------------------------------------------------------------------------ */
+
+static inline int64_t mc_wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static inline int64_t mc_wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+static inline int64_t mc_wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static inline int64_t mc_wrap_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
+static inline int64_t mc_wrap_abs(int64_t a) { return a < 0 ? mc_wrap_neg(a) : a; }
 /* Floored division and its remainder, total meaning. */
 static inline int64_t mc_div(int64_t a, int64_t b) {
     if (b == 0) return 0;
@@ -245,25 +252,56 @@ static inline int64_t mc_mod(int64_t a, int64_t b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+/* The value of an operation on x and y, in the total meaning. Operations of one operand do not use y. All evaluators are
+ * made from these tables: of one element (code.c), of rows (row.c), of constants (build.c), and those of compiler/box. */
+#define MC_INT_VALUES(X) /* an int of ints */                                                                          \
+    X(ADD, mc_wrap_add(x, y))                                                                                          \
+    X(SUB, mc_wrap_sub(x, y))                                                                                          \
+    X(MUL, mc_wrap_mul(x, y))                                                                                          \
+    X(DIV, mc_div(x, y))                                                                                               \
+    X(MOD, mc_mod(x, y))                                                                                               \
+    X(NEG, mc_wrap_neg(x))                                                                                             \
+    X(ABS, mc_wrap_abs(x))                                                                                             \
+    X(MIN, x < y ? x : y)                                                                                              \
+    X(MAX, x > y ? x : y)
+#define MC_TEST_VALUES(X) /* a bool of ints */                                                                         \
+    X(EQ, x == y)                                                                                                      \
+    X(NE, x != y)                                                                                                      \
+    X(LT, x < y)                                                                                                       \
+    X(LE, x <= y)
+#define MC_BOOL_VALUES(X) /* a bool of bools, which are 0 or 1 */                                                      \
+    X(NOT, x ^ 1)                                                                                                      \
+    X(AND, x & y)                                                                                                      \
+    X(OR, x | y)                                                                                                       \
+    X(IFF, x ^ y ^ 1)
+
+/* The value of an operation; false if it stands in none of these tables. */
+bool mc_value(uint32_t op, int64_t x, int64_t y, int64_t *out);
+/* Does such an operation fault, if its guard is true? */
+mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y);
+
 /* --- building ---------------------------------------------------------------------------------------------------- */
 
-/* A builder that folds constants (never one that would fault), simplifies identities that cannot hide a reachable
- * fault, and shares equal nodes (same op, operands, imm and guard). `place` is an opaque number the caller attaches to
- * a new node (a source offset); it is kept beside the nodes for diagnostics and is not part of the code. */
+/* A builder makes code node by node. It folds constants, but none that would fault; it simplifies, but never so that a
+ * fault that can be reached is lost; and it shares equal nodes (same op, operands, imm and guard). `place` is a number that
+ * the caller attaches to a new node, such as an offset in the source. It is kept for messages and is no part of the code. */
 typedef struct mc_builder mc_builder;
 mc_builder *mc_builder_new(void);                      /* NULL when out of memory */
 void mc_builder_free(mc_builder *b);
-/* Returns the node's index, or MC_NONE when out of memory or over MC_MAX_NODES (mc_builder_failed says so). The guard
- * is ignored for ops that cannot fault, and dropped when it is constant true. */
+/* Returns the node's number; MC_NONE when out of memory or beyond MC_MAX_NODES, and then mc_builder_failed is true. The
+ * guard is dropped if the operation cannot fault or the guard is always true. */
 uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, int64_t imm, uint32_t guard,
                  uint32_t place);
+/* Emits all nodes of a code again, with q_op (MC_Q or MC_K) in place of Q, and k_op in place of K. With both MC_Q this
+ * makes "does q see itself?" of a mask. Returns the node of the answer, or MC_NONE as mc_emit does. */
+uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op);
 bool mc_builder_failed(const mc_builder *b);
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count);
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node);
-bool mc_builder_loose(const mc_builder *b, uint32_t node); /* it, or something it needs, may fault */
-bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or a real decides it */
-/* Extracts the code that `root` needs, renumbered in the same order, root last, guards included.
- * *nodes and *places are malloc'd (caller frees). False when out of memory. A faulting node is kept only if the root or
- * a guard of a kept node reaches it. */
+bool mc_builder_loose(const mc_builder *b, uint32_t node); /* it may fault, or something that it needs */
+bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or depends on one */
+/* Extracts the nodes that `root` needs, guards included, in their order but renumbered, with the root last. A node that
+ * neither the root nor a guard of a kept node reaches is left out, even if it may fault. *nodes and *places are malloc'd;
+ * the caller frees them. False when out of memory. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);
 #endif

@@ -1,4 +1,4 @@
-/* parts.h: what the evaluators of mask code share. */
+/* parts.h: what code.c and row.c share. */
 #ifndef CODEGEN_MASK_PARTS_H
 #define CODEGEN_MASK_PARTS_H
 #include <string.h>
@@ -19,14 +19,8 @@ typedef struct mc_point {
     double s;
 } mc_point;
 
-/* One node from the values of earlier ones, total meaning; reals by their bits. */
+/* The value of a node from those of earlier nodes, in the total meaning. Reals are kept as the bits of a double. */
 int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, const int64_t *v);
-
-static inline int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static inline int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-static inline int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-static inline int64_t wrap_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
-static inline int64_t wrap_abs(int64_t a) { return a < 0 ? wrap_neg(a) : a; }
 
 static inline double real(int64_t bits) {
     double x;
@@ -39,13 +33,13 @@ static inline int64_t bits_of(double x) {
     return bits;
 }
 
-/* The first band of row q that ends after key k, or the end of them. */
+/* The first band of row q that ends after key k; the end of the row's bands if there is none. */
 static inline const mc_band *band_after(const mc_bands *bands, const mc_band_rows *row, int64_t q, int64_t k) {
     const mc_band *first = bands->bands + row->first;
     uint32_t lo = 0, hi = row->count;
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
-        if (wrap_add(first[middle].hi, first[middle].hi_slope ? q : 0) <= k) lo = middle + 1;
+        if (mc_wrap_add(first[middle].hi, first[middle].hi_slope ? q : 0) <= k) lo = middle + 1;
         else hi = middle;
     }
     return first + lo;

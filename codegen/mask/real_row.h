@@ -1,12 +1,13 @@
-/* real_row.h: elementary functions in float that loops over rows can be made vectors of.
+/* real_row.h: exp, log, tanh and their like in float, for loops that compilers turn into vector instructions.
  *
- * Plain C without branches, calls or contraction: every machine and every clone gives the same bits. Infinities, NaN,
- * subnormal numbers and signed zeros are as in IEEE 754's functions; the relative error is below 2^-21 (mc_fast_exp,
- * mc_fast_exp2, mc_fast_tanh) and 2^-22 (logarithms; of log and log2 near 1 too).
+ * Why not the C library's: its results differ between machines, and a call stops a loop from becoming vectors. These are
+ * plain C without branches, calls or contraction, so every machine and every clone gives the same bits. Infinities, NaN,
+ * subnormal numbers and signed zeros behave as in IEEE 754. The relative error is below 2^-21 for mc_fast_exp, mc_fast_exp2
+ * and mc_fast_tanh, and below 2^-22 for the logarithms, near 1 too.
  *
- * Method: exponentials split the argument into whole multiples of ln 2 and a rest of at most ln 2 / 2, on which e^r - 1
- * is r + r^2 times a polynomial; tanh(x) is e / (e + 2) with e = e^2x - 1. Logarithms split off the exponent so that
- * the rest 1 + f is in [sqrt 1/2, sqrt 2), and use log(1 + f) = 2 artanh(f / (2 + f)). The polynomials interpolate at
+ * Method: exponentials write the argument as a whole multiple of ln 2 and a rest r of at most ln 2 / 2; e^r - 1 is then
+ * r + r^2 times a polynomial. tanh(x) is e / (e + 2) with e = e^2x - 1. Logarithms split off the exponent, so that the
+ * rest 1 + f is in [sqrt 1/2, sqrt 2), and use log(1 + f) = 2 artanh(f / (2 + f)). The polynomials interpolate at
  * Chebyshev's nodes.
  */
 #ifndef CODEGEN_MASK_REAL_ROW_H
@@ -27,7 +28,7 @@ static inline uint32_t mc_float_bits(float x) {
     return bits;
 }
 
-/* c ? a : b, without a branch for a compiler to find */
+/* c ? a : b, written so that no compiler makes a branch of it */
 static inline float mc_pick(bool c, float a, float b) {
     uint32_t mask = 0u - (uint32_t)c;
     return mc_bits_float((mc_float_bits(a) & mask) | (mc_float_bits(b) & ~mask));
@@ -74,7 +75,7 @@ static inline float mc_fast_tanh(float x) {
     return copysignf(e / (e + 2.0f), x);
 }
 
-/* log(x) = *whole ln 2 + the result, for what is positive and finite. */
+/* log(x) is *whole times ln 2, plus the result; for positive, finite x. */
 static inline float mc_log_parts(float x, float *whole) {
     bool small = x < 1.17549435e-38f; /* subnormal */
     float up = mc_pick(small, x * 33554432.0f, x), moved = mc_pick(small, -25.0f, 0.0f);
@@ -87,7 +88,7 @@ static inline float mc_log_parts(float x, float *whole) {
     return f - (half - s * (half + z * p));
 }
 
-/* What a logarithm is where it is no number between infinities. */
+/* A logarithm of infinity, zero, negative numbers and NaN; else `value`. */
 static inline float mc_log_edges(float x, float value) {
     value = mc_pick(x == INFINITY, INFINITY, mc_pick(x == 0.0f, -INFINITY, value));
     return mc_pick(x >= 0.0f, value, NAN);

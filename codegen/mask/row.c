@@ -1,13 +1,16 @@
-/* row.c: mask code along rows and over tiles.
+/* row.c: evaluates mask code along rows of keys, and over tiles of rows, in vector code.
  *
- * Requires: code that mc_check accepts, and scratch of mc_row_scratch words.
- * Gives: the total meaning, as mc_eval and, in float, as mc_eval_score; reals that depend on neither k nor s are
+ * Requires: code that passed mc_check, and scratch of mc_row_scratch words.
+ * Gives: the total meaning, as mc_eval does and, in float, as mc_eval_score does. Reals that depend on neither k nor s are
  *       evaluated in double and rounded once.
- * Cost: O(nodes) a call, a node that depends on neither q, k nor s once a tile, one on k alone once for all rows of
- *       MC_ROW keys, other nodes once a row: a scalar where they do not depend on k or s, else a loop over plain arrays
- *       that compilers vectorise. An integer that is linear in k is kept as base and step, as long as additions,
- *       negations and products with what does not depend on k make it.
- * Units: positions in tokens from the start of the sequence.
+ * How: each node is evaluated for a whole row of up to MC_ROW keys before the next node is, in a loop over plain arrays
+ *       that compilers turn into vector instructions. Much of the work is avoided:
+ *       - A node that does not depend on k is one number for the row (FLAT): q / 8.
+ *       - An integer that is linear in k is a first number and a step (LINE): 3 * k - q. Sums, negations and products with
+ *         numbers keep it so, and division by a number needs no divisions then.
+ *       - In a tile, a node that depends on neither q nor s is evaluated once for all rows: z[k].
+ * Cost: O(nodes) a call to prepare, then O(nodes) a row and vector.
+ * Units: positions count tokens from the start of the sequence.
  */
 #include <math.h>
 
@@ -16,14 +19,14 @@
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [a word per node: its value, or a line's base] [a word per node: its vector's place]
- *           [bytes: states, levels] [three spare vectors] [a vector per node that depends on k or s]
- * A vector is MC_ROW int64 of an int, floats of a real, bytes of a bool. The word before an int's vector is the step of
- * a line. */
+ * scratch = [for each node a word: its value, or the first number of a line] [for each node a word: where its vector is]
+ *           [bytes: states, levels] [three spare vectors] [a vector for each node that depends on k or s]
+ * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an int
+ * is the step of a line. */
 
 enum { ALIGN = 8, INT_WORDS = MC_ROW + ALIGN, REAL_WORDS = MC_ROW / 2, BOOL_WORDS = MC_ROW / 8 };
-enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; base + j step; the same, as a vector too; a vector */
-enum level { OF_TILE, OF_KEYS, OF_ROWS };
+enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; first + j step; the same, written out too; a vector */
+enum level { OF_TILE, OF_KEYS, OF_ROWS };      /* evaluated once a tile; once for MC_ROW keys of it; once a row */
 
 typedef struct rows {
     mc_code code;
@@ -49,8 +52,8 @@ size_t mc_row_scratch(mc_code code) {
     return words;
 }
 
-/* Lays out scratch; finds what each node depends on. */
-static rows begin(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
+/* Lays out scratch, and finds how often each node has to be evaluated. */
+static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
     enum { Q = 1, ALONG = 2, S = 4 }; /* ALONG: k or s */
     rows r = {.code = code, .env = env, .at = {.h = h}, .scratch = scratch};
     r.place = scratch + code.count;
@@ -79,23 +82,23 @@ static rows begin(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) 
 static int64_t *int_place(const rows *r, uint32_t i) { return r->scratch + r->place[i]; }
 static float *real_place(const rows *r, uint32_t i) { return (float *)(r->scratch + r->place[i]); }
 static uint8_t *bool_place(const rows *r, uint32_t i) { return (uint8_t *)(r->scratch + r->place[i]); }
-static int64_t *spare(const rows *r, int which) { return r->spare + which * MC_ROW; }
+static int64_t *spare_vector(const rows *r, int which) { return r->spare + which * MC_ROW; }
 
-/* A line's step; of what is flat, 0. */
+/* The step of a line; 0 for what is flat. */
 static int64_t step_of(const rows *r, uint32_t i) { return r->state[i] == FLAT ? 0 : int_place(r, i)[-1]; }
 static bool is_line(const rows *r, uint32_t i) { return r->state[i] == LINE || r->state[i] == LINE_DRAWN; }
 static bool is_straight(const rows *r, uint32_t i) { return r->state[i] != VECTOR; }
 
-/* The first and last number of a line, if none on the way wraps. */
+/* The first and the last number of a line; false if a number between them wraps. */
 static bool ends_of(const rows *r, uint32_t i, int64_t *first, int64_t *last) {
     *first = r->scratch[i];
     return !__builtin_mul_overflow(step_of(r, i), (int64_t)r->width - 1, last) &&
            !__builtin_add_overflow(*first, *last, last);
 }
 
-/* Operands as vectors: their own, or what is flat, spread. */
+/* An operand as a vector. What is flat is spread over spare vector `which`, and a line is written out. */
 static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
-    int64_t *to = r->state[i] == FLAT ? spare(r, which) : int_place(r, i), value = r->scratch[i];
+    int64_t *to = r->state[i] == FLAT ? spare_vector(r, which) : int_place(r, i), value = r->scratch[i];
     if (r->state[i] == FLAT)
         for (uint32_t j = 0; j < r->width; j++) to[j] = value;
     if (r->state[i] != LINE) return to;
@@ -107,7 +110,7 @@ static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
 
 static const uint8_t *bool_vector(const rows *r, uint32_t i, int which) {
     if (r->state[i] != FLAT) return bool_place(r, i);
-    uint8_t *to = (uint8_t *)spare(r, which);
+    uint8_t *to = (uint8_t *)spare_vector(r, which);
     memset(to, (int)r->scratch[i], r->width);
     return to;
 }
@@ -115,14 +118,15 @@ static const uint8_t *bool_vector(const rows *r, uint32_t i, int which) {
 static const float *real_vector(const rows *r, uint32_t i, int which) {
     if (r->code.nodes[i].op == MC_S) return r->s;
     if (r->state[i] != FLAT) return real_place(r, i);
-    float *to = (float *)spare(r, which), value = (float)real(r->scratch[i]);
+    float *to = (float *)spare_vector(r, which), value = (float)real(r->scratch[i]);
     for (uint32_t j = 0; j < r->width; j++) to[j] = value;
     return to;
 }
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The elements of one dimension that a load reads: of a table of two, those of a row if it is the same for all keys. */
+/* The array of one dimension that a load reads. For a table with columns that is one of its rows, if all keys read the
+ * same row; else false. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
     if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
@@ -136,7 +140,7 @@ static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     return true;
 }
 
-/* Where in an array all elements of a line lie, if they are there one after another. */
+/* If an index is a line of step 1 inside the array, its elements follow one another: where the first is. */
 static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_at) {
     int64_t first, last;
     uint64_t end;
@@ -144,7 +148,7 @@ static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_a
            mc_place(a, last, 0, &end);
 }
 
-/* Elements x[j], 0 where there are none; `type` is that of the data, `to` that of the result. */
+/* to[j] becomes element x[j] of the array, or 0 if there is none; from place `at` on if they follow one another. */
 #define GATHER(type, to_type)                                                                                          \
     do {                                                                                                               \
         const type *from = a.data;                                                                                     \
@@ -271,22 +275,22 @@ FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t
     }
 }
 
-/* Is the node a line, from lines and what is flat? Then it is set. */
+/* Makes the node a line if its operands are lines or flat and its operation keeps them so; else false. */
 static bool line_row(const rows *r, uint32_t i) {
     const mc_node *x = &r->code.nodes[i];
     int64_t base, step;
     if (x->op == MC_K) base = r->at.k, step = 1;
     else if (x->op == MC_NEG && is_straight(r, x->a))
-        base = wrap_neg(r->scratch[x->a]), step = wrap_neg(step_of(r, x->a));
+        base = mc_wrap_neg(r->scratch[x->a]), step = mc_wrap_neg(step_of(r, x->a));
     else if (x->op != MC_ADD && x->op != MC_SUB && x->op != MC_MUL) return false;
     else {
         int64_t a = r->scratch[x->a], b = r->scratch[x->b];
         if (!is_straight(r, x->a) || !is_straight(r, x->b)) return false;
         int64_t u = step_of(r, x->a), w = step_of(r, x->b);
-        if (x->op == MC_ADD) base = wrap_add(a, b), step = wrap_add(u, w);
-        else if (x->op == MC_SUB) base = wrap_sub(a, b), step = wrap_sub(u, w);
+        if (x->op == MC_ADD) base = mc_wrap_add(a, b), step = mc_wrap_add(u, w);
+        else if (x->op == MC_SUB) base = mc_wrap_sub(a, b), step = mc_wrap_sub(u, w);
         else if (r->state[x->a] != FLAT && r->state[x->b] != FLAT) return false;
-        else base = wrap_mul(a, b), step = r->state[x->a] == FLAT ? wrap_mul(a, w) : wrap_mul(u, b);
+        else base = mc_wrap_mul(a, b), step = r->state[x->a] == FLAT ? mc_wrap_mul(a, w) : mc_wrap_mul(u, b);
     }
     r->scratch[i] = base;
     int_place(r, i)[-1] = step;
@@ -296,6 +300,15 @@ static bool line_row(const rows *r, uint32_t i) {
 
 #define ROW(expression)                                                                                                \
     for (uint32_t j = 0; j < width; j++) to[j] = (expression);
+/* The case of an operation of MC_INT_VALUES or its like: all its values to[j], from u[j] and w[j]. */
+#define ROW_CASE(id, value)                                                                                            \
+    case MC_##id:                                                                                                      \
+        for (uint32_t j = 0; j < width; j++) {                                                                         \
+            const int64_t x = u[j], y = w[j];                                                                          \
+            (void)y;                                                                                                   \
+            to[j] = (ROW_TYPE)(value);                                                                                 \
+        }                                                                                                              \
+        break;
 
 FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *restrict to) {
     const uint32_t width = r->width;
@@ -316,40 +329,28 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
         div_line(first, step_of(r, node->a), by, width, node->op == MC_MOD, to);
         return;
     }
-    const int64_t *restrict x = int_vector(r, node->a, 0);
+    const int64_t *restrict u = int_vector(r, node->a, 0);
     if (divides) {
-        div_row(x, by, width, node->op == MC_MOD, to);
+        div_row(u, by, width, node->op == MC_MOD, to);
         return;
     }
-    if (node->op == MC_NEG) {
-        ROW(wrap_neg(x[j]))
-        return;
-    }
-    if (node->op == MC_ABS) {
-        ROW(wrap_abs(x[j]))
-        return;
-    }
-    const int64_t *restrict y = int_vector(r, node->b, 1);
+    const int64_t *restrict w = mc_ops[node->op].arity > 1 ? int_vector(r, node->b, 1) : u;
     switch (node->op) {
-    case MC_ADD: ROW(wrap_add(x[j], y[j])) break;
-    case MC_SUB: ROW(wrap_sub(x[j], y[j])) break;
-    case MC_MUL: ROW(wrap_mul(x[j], y[j])) break;
-    case MC_DIV: ROW(mc_div(x[j], y[j])) break;
-    case MC_MOD: ROW(mc_mod(x[j], y[j])) break;
-    case MC_MIN: ROW(x[j] < y[j] ? x[j] : y[j]) break;
-    case MC_MAX: ROW(x[j] > y[j] ? x[j] : y[j]) break;
+#define ROW_TYPE int64_t
+        MC_INT_VALUES(ROW_CASE)
+#undef ROW_TYPE
     default: break;
     }
 }
 
-/* Keys k0, k0 + 1, ... of one row: the bands from the first key on, one after the other. */
+/* Keys k0, k0 + 1, ... of one row: fills in the row's bands one after the other. */
 static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
     memset(to, 0, width);
     const mc_band_rows *row = mc_band_row(bands, q);
     if (!row || !row->count) return;
     const mc_band *b = band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
     for (uint64_t done = 0; b < end && done < width; b++) {
-        int64_t lo = wrap_add(b->lo, b->lo_slope ? q : 0), hi = wrap_add(b->hi, b->hi_slope ? q : 0);
+        int64_t lo = mc_wrap_add(b->lo, b->lo_slope ? q : 0), hi = mc_wrap_add(b->hi, b->hi_slope ? q : 0);
         uint64_t first = lo > k0 ? (uint64_t)lo - (uint64_t)k0 : 0, last = hi > k0 ? (uint64_t)hi - (uint64_t)k0 : 0;
         if (first >= width) return;
         if (first < done) first = done;
@@ -372,45 +373,39 @@ FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *res
         }
         return;
     }
-    if (type == 'i') {
+#define ROW_TYPE uint8_t
+    if (node->op == MC_BANDS) {
         const int64_t *restrict x = int_vector(r, node->a, 0), *restrict y = int_vector(r, node->b, 1);
+        const mc_bands *bands = &r->env->bands[node->imm];
+        bool run = r->state[node->a] == FLAT && width > 0; /* one row, keys that follow one another */
+        for (uint32_t j = 1; j < width && run; j++) run = y[j] == mc_wrap_add(y[0], j);
+        if (run) bands_row(bands, x[0], y[0], width, to);
+        else ROW(mc_in_bands(bands, x[j], y[j]))
+        return;
+    }
+    if (type == 'i') {
+        const int64_t *restrict u = int_vector(r, node->a, 0), *restrict w = int_vector(r, node->b, 1);
         switch (node->op) {
-        case MC_EQ: ROW(x[j] == y[j]) break;
-        case MC_NE: ROW(x[j] != y[j]) break;
-        case MC_LT: ROW(x[j] < y[j]) break;
-        case MC_LE: ROW(x[j] <= y[j]) break;
-        case MC_BANDS: {
-            const mc_bands *bands = &r->env->bands[node->imm];
-            bool run = r->state[node->a] == FLAT && width > 0; /* one row, keys that follow one another */
-            for (uint32_t j = 1; j < width && run; j++) run = y[j] == wrap_add(y[0], j);
-            if (run) bands_row(bands, x[0], y[0], width, to);
-            else ROW(mc_in_bands(bands, x[j], y[j]))
-            break;
-        }
+            MC_TEST_VALUES(ROW_CASE)
         default: break;
         }
         return;
     }
-    const uint8_t *restrict x = bool_vector(r, node->a, 0);
-    if (node->op == MC_NOT) {
-        ROW(x[j] ^ 1)
-        return;
-    }
-    const uint8_t *restrict y = bool_vector(r, node->b, 1);
+    const uint8_t *restrict u = bool_vector(r, node->a, 0);
+    const uint8_t *restrict w = mc_ops[node->op].arity > 1 ? bool_vector(r, node->b, 1) : u;
     if (node->op == MC_IF_B) {
         const uint8_t *restrict z = bool_vector(r, node->c, 2);
-        ROW((uint8_t)((x[j] & y[j]) | ((x[j] ^ 1) & z[j])))
+        ROW((uint8_t)((u[j] & w[j]) | ((u[j] ^ 1) & z[j])))
         return;
     }
     switch (node->op) {
-    case MC_AND: ROW(x[j] & y[j]) break;
-    case MC_OR: ROW(x[j] | y[j]) break;
-    case MC_IFF: ROW(x[j] ^ y[j] ^ 1) break;
+        MC_BOOL_VALUES(ROW_CASE)
     default: break;
     }
+#undef ROW_TYPE
 }
 
-/* Integers to floats, rounded once: over 32 bits, where they fit, for which there are vectors. */
+/* Integers to floats, rounded once. Numbers of 32 bits go another way, because processors convert those in vectors. */
 FCP_CLONES static void to_floats(const rows *r, uint32_t i, float *restrict to) {
     const uint32_t width = r->width;
     int64_t first, last;
@@ -466,7 +461,7 @@ FCP_CLONES static void real_row(const rows *r, const mc_node *node, float *restr
 
 /* --- rows and tiles ----------------------------------------------------------------------------------------------- */
 
-/* The nodes of the levels from `from` to `to`. */
+/* Evaluates the nodes of levels `from` to `to`. */
 static void eval_nodes(const rows *r, enum level from, enum level to) {
     for (uint32_t i = 0; i < r->code.count; i++) {
         const mc_node *x = &r->code.nodes[i];
@@ -480,7 +475,7 @@ static void eval_nodes(const rows *r, enum level from, enum level to) {
 
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out) {
-    rows r = begin(code, env, h, scratch);
+    rows r = begin_rows(code, env, h, scratch);
     uint32_t root = code.count - 1;
     r.width = width > MC_ROW ? MC_ROW : width;
     r.at.q = q;
@@ -497,7 +492,7 @@ FCP_CLONES static uint64_t count_bytes(const uint8_t *x, uint32_t width) {
 
 uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
                        int64_t h, int64_t *scratch) {
-    rows r = begin(code, env, h, scratch);
+    rows r = begin_rows(code, env, h, scratch);
     const uint32_t root = code.count - 1;
     uint64_t sum = 0;
     r.width = keys > MC_ROW ? MC_ROW : keys;
@@ -505,7 +500,7 @@ uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row
     eval_nodes(&r, OF_TILE, OF_TILE);
     eval_nodes(&r, OF_KEYS, OF_KEYS);
     for (uint32_t i = 0; i < row_count; i++) {
-        r.at.q = wrap_add(q0, i);
+        r.at.q = mc_wrap_add(q0, i);
         eval_nodes(&r, OF_ROWS, OF_ROWS);
         if (r.state[root] == FLAT) sum += r.scratch[root] ? r.width : 0;
         else sum += count_bytes(bool_place(&r, root), r.width);
@@ -519,15 +514,15 @@ FCP_CLONES static void times(const float *x, float factor, uint32_t width, float
 
 void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
                         int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out) {
-    rows r = begin(code, env, h, scratch);
+    rows r = begin_rows(code, env, h, scratch);
     uint32_t root = code.count - 1;
     eval_nodes(&r, OF_TILE, OF_TILE);
     for (uint32_t c = 0; c < keys; c += MC_ROW) {
         r.width = keys - c < MC_ROW ? keys - c : MC_ROW;
-        r.at.k = wrap_add(k0, c);
+        r.at.k = mc_wrap_add(k0, c);
         eval_nodes(&r, OF_KEYS, OF_KEYS);
         for (uint32_t i = 0; i < row_count; i++) {
-            r.at.q = wrap_add(q0, i);
+            r.at.q = mc_wrap_add(q0, i);
             r.s = s + i * ld + c;
             eval_nodes(&r, OF_ROWS, OF_ROWS);
             times(real_vector(&r, root, 0), factor, r.width, out + i * ld + c);

@@ -1,8 +1,10 @@
-/* arena.c: bump allocation in chunks that grow; big requests get a chunk of their own size. */
+/* arena.c: cuts allocations from chunks, one after the other. Each new chunk is larger than the one before; a request
+ * that is larger still gets a chunk of its own. */
 #include "compiler/base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_REDZONE 16
@@ -26,6 +28,22 @@ struct arena_chunk {
 };
 
 enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22 };
+/* From here on chunks lie on huge pages: the first touch of 2 MB is then one page fault and not 512. */
+enum { HUGE_FROM = 1 << 18, HUGE_PAGE = 1 << 21 };
+
+/* Memory for a chunk of at least `bytes` bytes; *bytes becomes what it has. NULL: out of memory. */
+static struct arena_chunk *new_chunk(size_t *bytes, size_t total) {
+    struct arena_chunk *c;
+    if ((total < HUGE_FROM && *bytes < HUGE_FROM) || *bytes > SIZE_MAX / 2) {
+        if ((c = malloc(sizeof *c + *bytes))) c->size = *bytes;
+        return c;
+    }
+    size_t size = (sizeof *c + *bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (!(c = aligned_alloc(HUGE_PAGE, size))) return NULL;
+    madvise(c, size, MADV_HUGEPAGE); /* a wish: where it is not granted, pages are small */
+    c->size = *bytes = size - sizeof *c;
+    return c;
+}
 
 void *arena_alloc(arena *a, size_t count, size_t size, size_t align) {
     size_t bytes;
@@ -41,8 +59,7 @@ void *arena_alloc(arena *a, size_t count, size_t size, size_t align) {
         if ((c = *link)) {
             *link = c->next;
         } else {
-            if (!(c = malloc(sizeof *c + grow))) return NULL;
-            c->size = grow;
+            if (!(c = new_chunk(&grow, a->total))) return NULL;
             a->total += grow;
         }
         c->next = a->chunk;
@@ -68,6 +85,16 @@ char *arena_copy(arena *a, const char *text, size_t length) {
     memcpy(p, text, length);
     p[length] = 0;
     return p;
+}
+
+void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size) {
+    if (count < *room) return array;
+    const size_t more = *room ? *room * 2 : 64;
+    void *grown = arena_alloc(a, more, size, _Alignof(max_align_t));
+    if (!grown) return NULL;
+    if (count) memcpy(grown, array, count * size);
+    *room = more;
+    return grown;
 }
 
 void arena_reset(arena *a) {

@@ -1,4 +1,4 @@
-/* arena.h: memory of one phase: bump allocation, all freed at once. */
+/* arena.h: the memory of one phase: many allocations, freed all at once. */
 #ifndef FCPC_BASE_ARENA_H
 #define FCPC_BASE_ARENA_H
 #include <stddef.h>
@@ -12,11 +12,15 @@ typedef struct arena {
 } arena;
 
 /* An arena is zero-initialised: `arena a = {0};` */
-void *arena_alloc(arena *a, size_t count, size_t size, size_t align); /* NULL: out of memory or overflow; not zeroed */
+void *arena_alloc(arena *a, size_t count, size_t size, size_t align); /* not zeroed; NULL: no memory, or overflow */
 void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
 char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
-void arena_reset(arena *a);                                  /* ends everything in it, keeps the memory for what comes */
+void arena_reset(arena *a);                                  /* frees its contents, keeps the memory for new ones */
 void arena_free(arena *a);                                   /* everything; the arena may be used again */
+
+/* Makes room for one more element in an array of `count` elements of `size` bytes: if they fill *room, moves them to a new
+ * place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
+void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size);
 
 #define ARENA_NEW(a, type, count) ((type *)arena_alloc((a), (count), sizeof(type), _Alignof(type)))
 #define ARENA_ZNEW(a, type, count) ((type *)arena_zalloc((a), (count), sizeof(type), _Alignof(type)))

@@ -1,10 +1,16 @@
-/* diag.c: diagnostics: kept as byte ranges of registered sources, turned into lines, columns and pictures when asked.
+/* diag.c: collects errors and warnings, and shows them: message, source line, caret, hints.
+ *
+ * A diagnostic keeps its place as a range of bytes of a registered source. Lines, columns and pictures are made only
+ * when somebody asks for them.
  *
  * Requires: spans whose source number came from diag_source of the same object, or SPAN_NONE. Offsets are clamped.
- * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order reported; the same error at the
- *           same place is kept once. The first error's code is known even when nothing could be allocated.
- * Cost:     a line map per source, O(size); a picture is O(line), and lines beyond WINDOW bytes are shown in part.
- * Units:    columns count bytes from 1, as editors' jump-to does; pictures advance one column per code point.
+ * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order in which they were reported.
+ *           The same error at the same place is kept once. The code of the first error is known even when memory ran
+ *           out.
+ * Cost:     registering a source makes a map of its lines, O(size). A picture costs O(line). Of a line with more than
+ *           WINDOW bytes, a part is shown.
+ * Units:    columns count bytes from 1, as editors do when they jump to a place; a picture has one column for each code
+ *           point.
  */
 #include "compiler/base/diag.h"
 
@@ -26,7 +32,7 @@ typedef struct source {
     bool builtin;
 } source;
 
-/* A second place or a hint, in order. */
+/* A second place, or a hint. */
 typedef struct note {
     struct note *next;
     const char *text;
@@ -79,7 +85,7 @@ static const char *format_text(diags *d, const char *format, va_list args) {
 
 static bool same_span(span a, span b) { return a.source == b.source && a.begin == b.begin && a.end == b.end; }
 
-static void add(diags *d, bool warning, fcp_code code, span at, const char *format, va_list args) {
+static void add_diagnostic(diags *d, bool warning, fcp_code code, span at, const char *format, va_list args) {
     d->newest = NULL;
     for (size_t i = 0; i < d->count; i++) {
         const diagnostic *k = &d->kept[i];
@@ -143,14 +149,14 @@ uint32_t diag_source(diags *d, const char *name, const char *bytes, size_t size,
 void diag_error(diags *d, fcp_code code, span at, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(d, false, code, at, format, args);
+    add_diagnostic(d, false, code, at, format, args);
     va_end(args);
 }
 
 void diag_warning(diags *d, span at, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    add(d, true, FCP_OK, at, format, args);
+    add_diagnostic(d, true, FCP_OK, at, format, args);
     va_end(args);
 }
 
@@ -178,7 +184,7 @@ fcp_code diag_first_code(const diags *d) { return diag_code_since(d, 0); }
 
 /* --- the nearest name --------------------------------------------------------------------------------------------- */
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string alignment:
  * Damerau, "A technique for computer detection and correction of spelling errors", 1964). Lengths <= NAME_LIMIT. */
@@ -189,8 +195,8 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     for (size_t i = 1; i <= n; i++) {
         now[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t best = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) best = least(best, before[j - 2] + 1);
+            size_t best = lesser(lesser(last[j], now[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) best = lesser(best, before[j - 2] + 1);
             now[j] = best;
         }
         size_t *spare = before;
@@ -223,7 +229,7 @@ static const source *source_of(const diags *d, span at) {
     return at.source < d->source_count ? &d->sources[at.source] : NULL;
 }
 
-/* Line (from 0) of an offset. */
+/* The line, counted from 0, that an offset is in. */
 static uint32_t line_of(const source *s, uint32_t offset) {
     uint32_t low = 0, high = s->line_count;
     while (high - low > 1) {
@@ -253,16 +259,12 @@ static const palette plain = {"", "", "", "", "", "", ""};
 static const palette ansi = {"\033[1;31m", "\033[1;35m", "\033[1;36m", "\033[1;32m",
                              "\033[1m",    "\033[1;32m", "\033[0m"};
 
-/* Bytes of the well-formed UTF-8 sequence at p, 0 if it is none. */
-static size_t code_point(const unsigned char *p, size_t left) {
-    size_t size = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if (!size || size > left) return 0;
-    for (size_t i = 1; i < size; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
-        (p[0] == 0xf4 && p[1] > 0x8f) || (p[0] == 0xc2 && p[1] < 0xa0))
-        return 0;
-    return size;
+/* Bytes of the character at c that a terminal may get as it is; 0: it is no UTF-8, or a control character. */
+static size_t shown_bytes(const char *c, size_t left) {
+    const unsigned char first = (unsigned char)c[0];
+    if (first < 0x20 || first == 0x7f) return 0;
+    if (first == 0xc2 && left > 1 && (unsigned char)c[1] < 0xa0) return 0;
+    return text_utf8(c, left);
 }
 
 /* The part of a line that is shown: all of it, or a window around the primary span. */
@@ -280,7 +282,8 @@ static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *fro
     while (*to < end && ((unsigned char)s->text[*to] & 0xc0) == 0x80) ++*to;
 }
 
-/* Mark of the column at `offset`: '^' in the primary span, '~' in a secondary one, ' ' otherwise. */
+/* What stands below the character at `offset`: primary_mark in the primary span, '~' in the span of a note (if
+ * `others`), a space elsewhere. */
 static char mark_at(const diagnostic *g, span primary, char primary_mark, uint32_t offset, bool others) {
     if (offset >= primary.begin && (offset < primary.end || (offset == primary.begin && primary.end <= primary.begin)))
         return primary_mark;
@@ -291,7 +294,7 @@ static char mark_at(const diagnostic *g, span primary, char primary_mark, uint32
     return ' ';
 }
 
-/* The source line of `at` and a line of marks below it; `others`: notes on the same line are marked as well. */
+/* Writes the source line of `at`, and a line of marks below it. `others`: notes on the same line are marked as well. */
 static void picture(text *out, const diags *d, const diagnostic *g, span at, char primary_mark, bool others,
                     const palette *p) {
     const source *s = source_of(d, at);
@@ -314,14 +317,14 @@ static void picture(text *out, const diags *d, const diagnostic *g, span at, cha
             text_pad(&marks, mark, 1);
             break;
         }
-        const unsigned char *c = (const unsigned char *)s->text + i;
-        size_t bytes = code_point(c, to - i);
+        const char *c = s->text + i;
+        size_t bytes = shown_bytes(c, to - i);
         if (*c == '\t') {
             text_puts(out, "\t");
             text_puts(&marks, "\t");
         } else {
-            if (!bytes || *c < 0x20 || *c == 0x7f) text_puts(out, "?");
-            else text_add(out, s->text + i, bytes);
+            if (bytes) text_add(out, c, bytes);
+            else text_puts(out, "?");
             text_pad(&marks, mark, 1);
         }
         i += bytes ? (uint32_t)bytes : 1;

@@ -1,9 +1,10 @@
-/* diag.h: diagnostics: collected, never printed here. Locations are byte offsets until someone asks for a picture. */
+/* diag.h: errors and warnings are collected here, each with its place in a source; the caller decides whether to print
+ * them. */
 #ifndef FCPC_BASE_DIAG_H
 #define FCPC_BASE_DIAG_H
 #include "runtime/fcp.h"
 
-/* [begin, end) in source number `source` of a diagnostics object. */
+/* The bytes [begin, end) of source number `source` of a diagnostics object. */
 typedef struct span {
     uint32_t source, begin, end;
 } span;
@@ -11,20 +12,20 @@ typedef struct span {
 
 typedef struct fcpc_diagnostics diags; /* public name in fcpc.h */
 
-/* Registers a text (copied) under the name errors show; returns its number, UINT32_MAX when out of memory.
- * Registering makes the line map. `builtin` marks the prelude. */
+/* Registers a copy of a text under the name that errors show. `builtin` marks the prelude. Returns its number;
+ * UINT32_MAX: no memory. */
 uint32_t diag_source(diags *d, const char *name, const char *text, size_t size, bool builtin);
 
-/* What is registered: sources are numbered from 0. The texts belong to `d`. */
+/* The sources that are registered, numbered from 0. Names and texts belong to `d`. */
 uint32_t diag_source_count(const diags *d);
 void diag_source_get(const diags *d, uint32_t source, const char **name, const char **text, size_t *size,
                      bool *builtin);
 
-/* Queues an error or warning at a place. After DIAG_MAX_ERRORS errors further ones are counted, not kept. */
+/* Adds an error or warning at a place. After DIAG_MAX_ERRORS errors, further ones are counted but not kept. */
 enum { DIAG_MAX_ERRORS = 20 };
 void diag_error(diags *d, fcp_code code, span at, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void diag_warning(diags *d, span at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Adds to the newest diagnostic: a second span with its own text ("defined here"), or a hint line. */
+/* Add to the newest diagnostic: a second place with a text of its own ("defined here"), or a line with a hint. */
 void diag_also(diags *d, span at, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_hint(diags *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -34,9 +35,10 @@ fcp_code diag_first_code(const diags *d); /* FCP_OK when there is no error */
  * (there were too many before it), the code of the very first. */
 fcp_code diag_code_since(const diags *d, size_t count);
 
-/* Where a span begins: the source's name ("": none), line and column, from 1. */
+/* Where a span begins: the name of its source ("": it has none), line and column, both from 1. */
 void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column);
 
-/* The nearest of `names` to `name` (edit distance at most a third of its length), or NULL. */
+/* The one of `names` that `name` may be a misspelling of: the nearest, if their edit distance is at most a third of the
+ * length of `name`; else NULL. */
 const char *diag_nearest(const char *name, size_t length, const char *const *names, size_t count);
 #endif

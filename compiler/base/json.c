@@ -1,51 +1,40 @@
-/* json.c: a writer of JSON text into memory.
+/* json.c: writes JSON text into memory.
  *
- * Requires: calls in the order of the text; every json_object and json_array closed by json_end.
+ * Requires: calls in the order of the text; json_end for every json_object and json_array.
  * Gives:    one line of text, members separated by ", ".
  * Cost:     linear in the text.
- * Source:   RFC 8259. Numbers are printed so that reading them back gives the same double.
+ * Source:   RFC 8259. A number is printed with enough digits to read back as the same double.
  */
 #include "compiler/base/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* Length of the UTF-8 sequence at s (1 to 4), 0 if there is none (RFC 3629: no overlong forms, no surrogates). */
-static size_t utf8_length(const unsigned char *s) {
-    if (s[0] < 0x80) return 1;
-    size_t n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-        (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0;
-    return n;
-}
+#include <string.h>
 
 static void put_string(json *j, const char *string) {
     text_add(&j->out, "\"", 1);
-    const unsigned char *s = (const unsigned char *)string;
-    while (*s) {
+    const char *s = string, *end = string + strlen(string);
+    while (s < end) {
         char escape[8];
-        size_t n = utf8_length(s);
+        size_t n = text_utf8(s, (size_t)(end - s));
         if (n == 0) {
             text_add(&j->out, "\\ufffd", 6);
             n = 1;
         } else if (*s == '"' || *s == '\\') {
-            text_add(&j->out, (char[]){'\\', (char)*s}, 2);
-        } else if (*s < 0x20 || *s == 0x7F) {
+            text_add(&j->out, (char[]){'\\', *s}, 2);
+        } else if ((unsigned char)*s < 0x20 || *s == 0x7F) {
             snprintf(escape, sizeof escape, "\\u%04x", *s);
             text_add(&j->out, escape, 6);
         } else {
-            text_add(&j->out, (const char *)s, n);
+            text_add(&j->out, s, n);
         }
         s += n;
     }
     text_add(&j->out, "\"", 1);
 }
 
-/* What stands before a value: a comma where one is due, and the key. */
+/* Writes what comes before a value: a comma, if something is before it, and the key. */
 static void begin_value(json *j, const char *key) {
     if (j->depth > 0) {
         if (j->filled[j->depth - 1]) text_add(&j->out, ", ", 2);

@@ -1,4 +1,4 @@
-/* json.h: a writer of JSON text into memory. A failed allocation is remembered and told once, by json_text. */
+/* json.h: writes JSON text into memory. A failed allocation is remembered, and json_text reports it at the end. */
 #ifndef FCPC_BASE_JSON_H
 #define FCPC_BASE_JSON_H
 #include <stdbool.h>
@@ -13,12 +13,12 @@ enum { JSON_MAX_DEPTH = 16 };
 typedef struct json {
     text out;
     uint32_t depth;
-    bool filled[JSON_MAX_DEPTH]; /* per open object or array: has a member already */
+    bool filled[JSON_MAX_DEPTH]; /* for each open object or array: has it a member already? */
     char close[JSON_MAX_DEPTH];
-    bool wrong; /* nested too deep, or ends without beginnings */
+    bool wrong; /* nested too deep, or json_end without an open object */
 } json;
 
-/* `key` names a member of an object; NULL inside an array and for the outermost value. */
+/* `key` is the name of a member of an object; it is NULL inside an array and for the outermost value. */
 void json_object(json *j, const char *key);
 void json_array(json *j, const char *key);
 void json_end(json *j); /* closes the innermost object or array */
@@ -27,7 +27,7 @@ void json_i64(json *j, const char *key, int64_t value);
 void json_double(json *j, const char *key, double value); /* null unless finite */
 void json_bool(json *j, const char *key, bool value);
 void json_null(json *j, const char *key);
-/* Bytes that are not UTF-8 become U+FFFD. NULL gives null. */
+/* Bytes that are not UTF-8 become U+FFFD; the string NULL becomes null. */
 void json_string(json *j, const char *key, const char *string);
 
 /* The text, NUL-terminated, owned by `j`; NULL when out of memory or nested beyond JSON_MAX_DEPTH. */

@@ -1,4 +1,5 @@
-/* memo.c: a hash table from runs of words to three numbers. Cost: expected O(words of the key) per operation. */
+/* memo.c: a hash table whose keys are sequences of words, and whose answers are three numbers. Cost: each operation
+ * takes O(words of the key) on average. */
 #include "compiler/base/memo.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* sort.c: least-significant-digit radix sort, skipping bytes in which all keys agree; insertion sort when short. */
+/* sort.c: sorts by the lowest byte first, then by the next (radix sort), and skips bytes in which all keys agree. A
+ * few keys are sorted by insertion. */
 #include "compiler/base/sort.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* stack.c: a stack of blocks in chunks. A chunk given back is kept as a spare, so that going up and down is cheap. */
+/* stack.c: a stack of blocks, cut from chunks. A chunk that becomes empty is kept for later, so that growing and
+ * shrinking again and again is cheap. */
 #include "compiler/base/stack.h"
 
 #include <stdint.h>

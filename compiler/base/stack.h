@@ -1,4 +1,5 @@
-/* stack.h: memory in last-in, first-out order: take blocks, then give all back that were taken after a mark. */
+/* stack.h: memory in last-in, first-out order. Blocks are taken one by one, and given back all at once, down to a
+ * mark. */
 #ifndef FCPC_BASE_STACK_H
 #define FCPC_BASE_STACK_H
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* text.c: a growing string, and files read into one: room doubles, so n bytes cost O(n). */
+/* text.c: a growing string, and reading files into one. Its room doubles when it is full, so adding n bytes costs
+ * O(n). */
 #include "compiler/base/text.h"
 
 #include <errno.h>
@@ -83,6 +84,18 @@ const char *text_foreign(const char *bytes, size_t size, size_t *out_at) {
     if (!zero) return NULL;
     *out_at = (size_t)(zero - bytes);
     return "it holds a NUL byte";
+}
+
+size_t text_utf8(const char *bytes, size_t left) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    if (!n || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
 }
 
 char *text_take(text *t) {

@@ -1,19 +1,23 @@
-/* array.c: facts about arrays: least and greatest values, few values, runs, ranks.
+/* array.c: facts about arrays: least and greatest values, sets of values, runs, ranks.
  *
- * Requires: arrays whose elements stay as they are until the next sequence is bound.
+ * Requires: elements do not change until the next sequence is bound.
  * Gives: array.h.
- * Cost: binding O(elements), little more than reading them where they lie in runs; a question O(log elements + BLOCK),
- *      or O(log elements) where it asks for whole blocks or the elements lie in runs.
- * Units: elements.
- * How: blocks of elements are the leaves of a tree of intervals. Elements in arithmetic progression are runs: ids of
- *      documents, positions, their starts and ends. A field of constant runs that do not ascend (documents in any
- *      order) gets ranks: its values numbered as they first come, so that unlike documents have unlike ranges of ranks.
- *      The contents of an array that is not read at q and k themselves (a table) have a number, the same whenever they
- *      come again, as long as they are small: found by comparing them whole. */
+ * How: A tree over blocks of elements has the least and the greatest value of every range. Elements in arithmetic progression
+ *      are kept as runs.
+ *      Ranks: let documents come in any order, 5 5 9 9 7 7. The first two have values from 5 to 9, the third has 7, which
+ *      lies between, although they have no value in common. So values are also numbered as they first come, 0 0 1 1 2 2,
+ *      and documents that lie apart have ranges of numbers that lie apart.
+ *      Contents: an array that is not read at q or k themselves, such as a table, may hold the same in many sequences. A small
+ *      one is compared with those seen before and gets the number of the one that is equal.
+ * Cost: to bind O(elements), hardly more than reading them if they lie in runs. A question O(log elements + BLOCK), or
+ *      O(log elements) if it is about whole blocks or the elements lie in runs.
+ * Units: elements. */
 #include "compiler/box/array.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "runtime/base/stop.h"
 
 typedef __int128 wide;
 
@@ -22,7 +26,8 @@ enum {
     RUN_LEAST = 16,   /* runs are kept if there is one for so many elements, or */
     RUNS_FEW = 64,    /* so few */
     KEEP_MAX = 4096,  /* elements of an array whose contents are kept */
-    KEPT_MAX = 64
+    KEPT_MAX = 64,
+    STOP_BLOCKS = 1024 /* learnt between two looks at `stop` */
 };
 
 typedef struct kept_array {
@@ -34,14 +39,16 @@ typedef struct kept_array {
 
 static void copy_elements(const mc_array *a, uint64_t from, uint32_t count, int64_t *out) {
     switch (a->width) {
-#define COPY(type)                                                                                                     \
-    for (uint32_t i = 0; i < count; i++) out[i] = ((const type *)a->data)[from + i];                                   \
-    break
-    case MC_I8: COPY(int8_t);
-    case MC_I16: COPY(int16_t);
-    case MC_I32: COPY(int32_t);
+    case MC_I8:
+        for (uint32_t i = 0; i < count; i++) out[i] = ((const int8_t *)a->data)[from + i];
+        break;
+    case MC_I16:
+        for (uint32_t i = 0; i < count; i++) out[i] = ((const int16_t *)a->data)[from + i];
+        break;
+    case MC_I32:
+        for (uint32_t i = 0; i < count; i++) out[i] = ((const int32_t *)a->data)[from + i];
+        break;
     case MC_I64: memcpy(out, (const int64_t *)a->data + from, count * sizeof *out); break;
-#undef COPY
     default: memset(out, 0, count * sizeof *out); break;
     }
 }
@@ -54,7 +61,7 @@ static void add_facts(array_facts *to, const array_facts *x) {
 
 static const array_facts NOTHING = {INT64_MAX, INT64_MIN, 0};
 
-/* Of `count` elements from v on, `s` apart, none beyond int64. */
+/* The facts about v, v + s, ...: `count` elements, all within int64. */
 static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
     int64_t last = (int64_t)((uint64_t)v + (uint64_t)s * (count - 1));
     array_facts f = {v < last ? v : last, v < last ? last : v, 0};
@@ -65,12 +72,12 @@ static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
 
 /* --- learning ----------------------------------------------------------------------------------------------------- */
 
-/* The run under way, from element `start`, of `length` elements so far; its step is known from two on. */
+/* The run under way: it began at element `start` and has `length` elements so far. Its step is known from the second on. */
 typedef struct learner {
     box_array *a;
     uint64_t start, length;
     int64_t v, s, last;
-    bool runs, up, down; /* are runs kept; does the array never fall, never rise? */
+    bool runs, up, down; /* are runs kept; have values never fallen; have they never risen? */
 } learner;
 
 static bool end_run(learner *l) {
@@ -96,7 +103,7 @@ static bool next_element(learner *l, uint64_t at, int64_t x) {
     if (fits && (l->length == 1 || step == l->s)) {
         l->s = step;
         l->length++;
-    } else if (fits && l->length == 2 && l->s != 0) { /* two unlike ones: the second may begin a run */
+    } else if (fits && l->length == 2 && l->s != 0) { /* a run of two unlike elements: the second may begin a longer one */
         l->length = 1;
         if (!end_run(l)) return false;
         l->start = at - 1;
@@ -113,7 +120,7 @@ static bool next_element(learner *l, uint64_t at, int64_t x) {
     return true;
 }
 
-/* Do elements x[0 .. count) go on with the run? */
+/* Do all elements x[0 .. count) continue the run? */
 static bool goes_on(const learner *l, const int64_t *x, uint32_t count) {
     if (l->length < 2 || (wide)x[count - 1] - l->last != (wide)l->s * count) return false;
     uint64_t other = ((uint64_t)x[0] - (uint64_t)l->last) ^ (uint64_t)l->s;
@@ -163,7 +170,7 @@ static int by_value(const void *x, const void *y) { /* no two are equal */
     return a->run < b->run ? -1 : 1;
 }
 
-/* Numbers the values of constant runs as they first come. */
+/* Ranks the values of constant runs. */
 static bool make_ranks(box_array *a) {
     if (a->rank_room < 2 * a->blocks) {
         rank_range *ranks = realloc(a->ranks, 2 * (size_t)a->blocks * sizeof *ranks);
@@ -209,24 +216,26 @@ static void find_blocks(box_array *a) {
     }
 }
 
-static bool learn(box_array *a) {
+static fcp_code learn(box_array *a, const volatile int *stop) {
     uint64_t blocks = (a->total + BLOCK - 1) / BLOCK;
-    if (blocks > UINT32_MAX / 4) return false;
+    if (blocks > UINT32_MAX / 4) return FCP_E_NO_MEMORY;
     a->run_count = 0;
     a->blocks = (uint32_t)blocks;
-    if (blocks == 0) return true;
+    if (blocks == 0) return FCP_OK;
     if (a->block_room < blocks) {
         array_facts *tree = realloc(a->tree, 2 * (size_t)blocks * sizeof *tree);
         if (tree) a->tree = tree;
         uint32_t *run_of = realloc(a->run_of, (size_t)blocks * sizeof *run_of);
         if (run_of) a->run_of = run_of;
-        if (!tree || !run_of) return false;
+        if (!tree || !run_of) return FCP_E_NO_MEMORY;
         a->block_room = (uint32_t)blocks;
     }
     learner l = {.a = a, .runs = true, .up = true, .down = true};
-    for (uint32_t b = 0; b < blocks; b++)
-        if (!learn_block(&l, b)) return false;
-    if (!end_run(&l)) return false;
+    for (uint32_t b = 0; b < blocks; b++) {
+        if (b % STOP_BLOCKS == 0 && fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
+        if (!learn_block(&l, b)) return FCP_E_NO_MEMORY;
+    }
+    if (!end_run(&l)) return FCP_E_NO_MEMORY;
     for (uint32_t i = a->blocks; i-- > 1;) {
         a->tree[i] = a->tree[2 * i];
         add_facts(&a->tree[i], &a->tree[2 * i + 1]);
@@ -235,11 +244,12 @@ static bool learn(box_array *a) {
     if (a->run_count) find_blocks(a);
     bool ranked = a->run_count && !l.up && !l.down;
     for (uint32_t i = 0; i < a->run_count && ranked; i++) ranked = a->runs[i].s == 0;
-    if (ranked) return make_ranks(a);
+    if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
+    if (ranked) return make_ranks(a) ? FCP_OK : FCP_E_NO_MEMORY;
     free(a->ranks);
     a->ranks = NULL;
     a->rank_room = 0;
-    return true;
+    return FCP_OK;
 }
 
 /* --- contents ----------------------------------------------------------------------------------------------------- */
@@ -251,7 +261,7 @@ static bool same_contents(const mc_array *a, const mc_array *b, uint64_t total) 
            (total == 0 || memcmp(a->data, b->data, total * element_bytes(a)) == 0);
 }
 
-/* The number of an array's contents; false when out of memory. */
+/* Gives an array's contents their number; false when out of memory. */
 static bool number_contents(box_arrays *all, const mc_array *array, uint64_t total, uint64_t *out) {
     for (uint32_t i = 0; i < all->kept_count && total <= KEEP_MAX; i++)
         if (same_contents(&all->kept[i].array, array, total)) {
@@ -307,7 +317,7 @@ void box_arrays_free(box_arrays *a) {
     *a = (box_arrays){0};
 }
 
-bool box_arrays_bind(box_arrays *all, const mc_env *env) {
+fcp_code box_arrays_bind(box_arrays *all, const mc_env *env, const volatile int *stop) {
     for (uint32_t i = 0; i < all->count; i++) {
         box_array *a = &all->at[i];
         if (!a->used) continue;
@@ -315,14 +325,15 @@ bool box_arrays_bind(box_arrays *all, const mc_env *env) {
         const mc_array *array = &env->arrays[i];
         uint64_t total = (uint64_t)array->count * (array->columns ? array->columns : 1);
         if (!a->again) content = ++all->contents;
-        else if (!number_contents(all, array, total, &content)) return false;
+        else if (!number_contents(all, array, total, &content)) return FCP_E_NO_MEMORY;
         a->array = *array;
         a->total = total;
         a->content = 0;
-        if (content != before && !learn(a)) return false;
+        fcp_code code = content == before ? FCP_OK : learn(a, stop);
+        if (code != FCP_OK) return code;
         a->content = content;
     }
-    return true;
+    return FCP_OK;
 }
 
 size_t box_arrays_bytes(const box_arrays *all) {
@@ -352,7 +363,7 @@ void box_array_copy(const box_array *a, uint64_t from, uint32_t count, int64_t *
     copy_elements(&a->array, from, count, out);
 }
 
-/* Part of one block. */
+/* Adds the facts about a part of one block. */
 static void few_facts(const box_array *a, uint64_t from, uint64_t to, array_facts *out) {
     uint64_t end;
     const array_run *r = box_array_run(a, from, &end);

@@ -1,10 +1,11 @@
-/* array.h: what is known of the arrays that a mask reads, so that boxes are decided without reading all of them. */
+/* array.h: what is known of the arrays that a mask reads, so that boxes are decided without reading every element. */
 #ifndef FCPC_BOX_ARRAY_H
 #define FCPC_BOX_ARRAY_H
 #include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
-/* Elements are counted from an array's first, row by row where it has columns. Those of a run are v, v + s, v + 2 s,
- * and so on. */
+/* Elements are counted from an array's first one, row by row if it has columns. The elements of a run are v, v + s, v + 2 s,
+ * and so on: an array of document numbers has a run (s = 0) for each document, one of positions a single run (s = 1). */
 typedef struct array_run {
     uint64_t start;
     int64_t v, s;
@@ -22,15 +23,15 @@ typedef struct rank_range {
 typedef struct box_array {
     mc_array array;
     uint64_t total;
-    uint64_t content;   /* equal numbers: the same elements */
-    bool used, again;   /* again: worth to be known again in another sequence */
-    array_facts *tree;  /* over blocks of elements: node i is of 2 i and 2 i + 1, the leaves begin at `blocks` */
-    rank_range *ranks;  /* likewise, or NULL */
+    uint64_t content;   /* a number for what the array holds: equal numbers mean equal elements */
+    bool used, again;   /* again: its contents may come again in another sequence, as those of a table do */
+    array_facts *tree;  /* a tree over blocks of elements: node i joins 2 i and 2 i + 1; the leaves begin at `blocks` */
+    rank_range *ranks;  /* a tree of ranks, or NULL */
     uint32_t blocks, block_room, rank_room;
     array_run *runs;    /* in order */
     uint32_t *run_of;   /* the run that holds a block's first element */
-    uint32_t *run_rank; /* runs of equal values have equal ranks: runs are numbered as their values first come */
-    uint32_t run_count, run_room; /* count 0: more than are worth keeping */
+    uint32_t *run_rank; /* the rank of each run: values are numbered in the order in which they first come */
+    uint32_t run_count, run_room; /* count 0: there are more than are worth keeping */
     uint32_t rank_of_room;
 } box_array;
 
@@ -38,25 +39,26 @@ struct kept_array;
 typedef struct box_arrays {
     box_array *at; /* by number */
     uint32_t count;
-    uint64_t contents; /* numbers given */
+    uint64_t contents; /* how many numbers were given */
     struct kept_array *kept;
     uint32_t kept_count;
 } box_arrays;
 
-/* Makes room for the arrays that the mask reads; false when out of memory. */
+/* Prepares for the arrays that the mask reads; false when out of memory. */
 bool box_arrays_new(box_arrays *a, mc_code mask);
 void box_arrays_free(box_arrays *a);
-/* Learns what the arrays of a sequence hold, in O(elements). False when out of memory. */
-bool box_arrays_bind(box_arrays *a, const mc_env *env);
+/* Learns what the arrays of a sequence hold, in O(elements). `stop` is polled. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED: then
+ * it has to be called again. */
+fcp_code box_arrays_bind(box_arrays *a, const mc_env *env, const volatile int *stop);
 size_t box_arrays_bytes(const box_arrays *a);
 
-/* What elements [from, to) hold, from < to <= total: exactly lo, hi and set. */
+/* The exact facts about elements [from, to), from < to <= total. */
 array_facts box_array_facts(const box_array *a, uint64_t from, uint64_t to);
-/* Elements [from, from + count), in int64. */
+/* Copies elements [from, from + count). */
 void box_array_copy(const box_array *a, uint64_t from, uint32_t count, int64_t *out);
-/* The run that holds an element and where it ends; NULL where runs are not kept. */
+/* The run that an element is in, and where it ends; NULL if the runs of this array are not kept. */
 const array_run *box_array_run(const box_array *a, uint64_t at, uint64_t *out_end);
-/* The ranks of elements [from, to); false where there are none. */
+/* The least and greatest rank of elements [from, to); false if this array has no ranks. */
 bool box_array_ranks(const box_array *a, uint64_t from, uint64_t to, rank_range *out);
 static inline int64_t run_at(const array_run *r, uint64_t at) {
     return (int64_t)((uint64_t)r->v + (uint64_t)r->s * (at - r->start));

@@ -1,20 +1,23 @@
-/* bands.c: bands over boxes.
+/* bands.c: unions of slices over boxes.
  *
- * Requires: bands as codegen/mask/code.h has them, edges and rows within 2^42.
- * Gives: bands.h, exactly: an answer is MIXED only where some element of the box is allowed and some is not (but
- *      for a leaf of one dimension, which may be MIXED too often).
- * How: the row records of a box are found by halving, and the bands of a record that meet its keys likewise. Over few
- *      records each is asked; over many, summaries of 16, 256, ... records answer where they can: a few intervals that
- *      hold every key that some row allows, and a few that all rows allow. An allowed and a forbidden element end it.
- * Cost: O(log records + log bands) for a box of few records; for one of many as often as not the same, at worst its
- *      records. The index: O(bands) time, 18 bytes a record.
- * Units: positions in tokens.
+ * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
+ * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (Only a leaf whose row
+ *      and key are the same dimension may be called MIXED too often.)
+ * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its keys. If
+ *      the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records are asked first: a
+ *      few intervals outside which no row allows a key, and a few in which all rows allow all keys. As soon as one element is
+ *      known to be allowed and one to be forbidden, the answer is MIXED.
+ * Cost: O(log records + log bands) for a box of few records; for many records usually the same, at worst one step a record.
+ *      The index takes O(bands) time, and 18 bytes a record.
+ * Units: positions count tokens.
  */
 #include "compiler/box/bands.h"
 
 #include <stdlib.h>
 
-enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8 };
+#include "runtime/base/stop.h"
+
+enum { FEW_RECORDS = 16, FAN_BITS = 4, FAN = 1 << FAN_BITS, LEVELS_MAX = 8, KEPT = 8, STOP_RECORDS = 65536 };
 
 typedef struct interval {
     int64_t lo, hi;
@@ -25,7 +28,7 @@ typedef struct intervals { /* disjoint, in order */
 } intervals;
 
 typedef struct summary {
-    intervals some, all; /* keys outside `some` no row allows; those in `all` every row does */
+    intervals some, all; /* no row allows a key outside `some`; every row allows those in `all` */
 } summary;
 
 typedef struct levels {
@@ -41,8 +44,8 @@ struct bands_index {
 
 /* --- intervals ---------------------------------------------------------------------------------------------------- */
 
-/* Appends, joining to the last where they touch; where there are more than KEPT closes the smallest gap. */
-static void cover(intervals *to, interval new) {
+/* Appends an interval, and joins it to the last if they touch. If there are then more than KEPT, closes the smallest gap. */
+static void cover_interval(intervals *to, interval new) {
     if (to->count && new.lo <= to->at[to->count - 1].hi) {
         if (new.hi > to->at[to->count - 1].hi) to->at[to->count - 1].hi = new.hi;
         return;
@@ -64,7 +67,7 @@ static void cover(intervals *to, interval new) {
     to->at[KEPT - 1] = new;
 }
 
-/* Appends; of more than KEPT drops the shortest. */
+/* Appends an interval. If there are then more than KEPT, drops the shortest. */
 static void keep_longest(intervals *to, interval new) {
     if (to->count < KEPT) {
         to->at[to->count++] = new;
@@ -84,7 +87,7 @@ static void unite(intervals *to, const intervals *with) {
     uint32_t i = 0, j = 0;
     while (i < to->count || j < with->count) {
         bool first = j == with->count || (i < to->count && to->at[i].lo <= with->at[j].lo);
-        cover(&out, first ? to->at[i++] : with->at[j++]);
+        cover_interval(&out, first ? to->at[i++] : with->at[j++]);
     }
     *to = out;
 }
@@ -104,8 +107,8 @@ static void intersect(intervals *to, const intervals *with) {
 /* --- records ------------------------------------------------------------------------------------------------------ */
 
 static int64_t edge(int64_t at, int32_t slope, int64_t row) { return at + (slope ? row : 0); }
-static int64_t lower(const mc_band *b, int64_t row) { return edge(b->lo, b->lo_slope, row); }
-static int64_t upper(const mc_band *b, int64_t row) { return edge(b->hi, b->hi_slope, row); }
+static int64_t band_lower(const mc_band *b, int64_t row) { return edge(b->lo, b->lo_slope, row); }
+static int64_t band_upper(const mc_band *b, int64_t row) { return edge(b->hi, b->hi_slope, row); }
 
 /* The first record that begins after `row`. */
 static uint32_t record_after(const mc_bands *s, int64_t row) {
@@ -140,24 +143,25 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     uint32_t lo = 0, hi = count;
     while (lo < hi) {
         uint32_t middle = lo + (hi - lo) / 2;
-        if (upper(&first[middle], row) <= k0) lo = middle + 1;
+        if (band_upper(&first[middle], row) <= k0) lo = middle + 1;
         else hi = middle;
     }
     return lo;
 }
 
-/* A band meets the window if it begins before its last key in the first row and ends after its first key in the last
- * row: as both edges move by one or none a row, and the band is never empty, some row then has both. */
+/* A band meets the window if it begins at or before the window's last key in the first row, and ends after its first key in
+ * the last row. Is that enough? Yes: each edge moves by one key a row or stands still, and the band is never empty, so some
+ * row has both. */
 static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     const mc_band_rows *r = &s->rows[i];
     if (!r->count) return (clip){.cls = BOX_NONE};
     const mc_band *first = s->bands + r->first;
     uint32_t at = band_beyond(first, r->count, w->r1 - 1, w->k0);
-    if (at == r->count || lower(&first[at], w->r0) >= w->k1) return (clip){.cls = BOX_NONE};
+    if (at == r->count || band_lower(&first[at], w->r0) >= w->k1) return (clip){.cls = BOX_NONE};
     clip c = {.cls = BOX_MIXED, .band = &first[at]};
-    c.only = at + 1 == r->count || lower(&first[at + 1], w->r0) >= w->k1;
-    c.lo_cuts = lower(c.band, w->r1 - 1) > w->k0;
-    c.hi_cuts = upper(c.band, w->r0) < w->k1;
+    c.only = at + 1 == r->count || band_lower(&first[at + 1], w->r0) >= w->k1;
+    c.lo_cuts = band_lower(c.band, w->r1 - 1) > w->k0;
+    c.hi_cuts = band_upper(c.band, w->r0) < w->k1;
     if (!c.lo_cuts && !c.hi_cuts) c.cls = BOX_FULL;
     return c;
 }
@@ -179,14 +183,14 @@ static summary summarise_record(const mc_bands *s, uint32_t i) {
     int64_t last = r->count ? record_end(s, i) - 1 : 0;
     for (uint32_t j = 0; j < r->count; j++) {
         const mc_band *b = &s->bands[r->first + j];
-        const interval always = {lower(b, last), upper(b, r->q)};
-        cover(&out.some, (interval){lower(b, r->q), upper(b, last)});
+        const interval always = {band_lower(b, last), band_upper(b, r->q)};
+        cover_interval(&out.some, (interval){band_lower(b, r->q), band_upper(b, last)});
         if (always.lo < always.hi) keep_longest(&out.all, always);
     }
     return out;
 }
 
-static bool build(const mc_bands *s, levels *out, size_t *bytes) {
+static bool build_levels(const mc_bands *s, levels *out, size_t *bytes, const volatile int *stop) {
     uint32_t below = s->row_count;
     for (uint32_t l = 0; l < LEVELS_MAX && below > FEW_RECORDS; l++) {
         uint32_t count = (below + FAN - 1) / FAN;
@@ -195,6 +199,7 @@ static bool build(const mc_bands *s, levels *out, size_t *bytes) {
         out->count = l + 1;
         *bytes += count * sizeof *out->at[l];
         for (uint32_t i = 0; i < below; i++) {
+            if (i % STOP_RECORDS == 0 && fcp_stop_asked(stop)) return false;
             const summary one = l ? out->at[l - 1][i] : summarise_record(s, i);
             summary *to = &out->at[l][i / FAN];
             if (i % FAN == 0) {
@@ -209,14 +214,14 @@ static bool build(const mc_bands *s, levels *out, size_t *bytes) {
     return true;
 }
 
-bands_index *bands_index_new(const mc_bands *bands, uint32_t count) {
+bands_index *bands_index_new(const mc_bands *bands, uint32_t count, const volatile int *stop) {
     size_t size = sizeof(bands_index) + count * sizeof(levels);
     bands_index *index = calloc(1, size);
     if (!index) return NULL;
     index->count = count;
     index->bytes = size;
     for (uint32_t i = 0; i < count; i++)
-        if (!build(&bands[i], &index->of[i], &index->bytes)) {
+        if (!build_levels(&bands[i], &index->of[i], &index->bytes, stop)) {
             bands_index_free(index);
             return NULL;
         }
@@ -231,7 +236,7 @@ void bands_index_free(bands_index *index) {
 
 size_t bands_index_bytes(const bands_index *index) { return index ? index->bytes : 0; }
 
-/* MIXED: it cannot tell. */
+/* What a summary knows of keys [k0, k1); MIXED: it cannot tell. */
 static box_class ask_summary(const summary *s, int64_t k0, int64_t k1) {
     bool met = false;
     for (uint32_t i = 0; i < s->some.count; i++) met |= s->some.at[i].lo < k1 && k0 < s->some.at[i].hi;
@@ -256,17 +261,17 @@ static window leaf_window(const box_node *x, const box *b) {
     return (window){b->lo[x->f.x[0]], b->hi[x->f.x[0]], b->lo[x->f.x[1]], b->hi[x->f.x[1]]};
 }
 
-/* What is known of a box so far. */
+/* What is known of a box so far: is any element allowed; are all? */
 typedef struct verdict {
     bool any, all;
 } verdict;
 
-static void add(verdict *v, box_class cls) {
+static void add_class(verdict *v, box_class cls) {
     v->any |= cls != BOX_NONE;
     v->all &= cls == BOX_FULL;
 }
 
-static bool settled(const verdict *v) { return v->any && !v->all; }
+static bool is_settled(const verdict *v) { return v->any && !v->all; }
 
 /* Is row == key allowed for rows [r0, r1) of a record? */
 static box_class clip_diagonal(const mc_bands *s, uint32_t i, int64_t r0, int64_t r1) {
@@ -283,7 +288,7 @@ static box_class clip_diagonal(const mc_bands *s, uint32_t i, int64_t r0, int64_
 
 /* Records [from, to), whole, of a window. */
 static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t to, const window *w, verdict *v) {
-    for (uint32_t i = from; i < to && !settled(v);) {
+    for (uint32_t i = from; i < to && !is_settled(v);) {
         uint32_t done = 1;
         box_class cls = BOX_MIXED;
         for (uint32_t level = l ? l->count : 0; level-- > 0 && cls == BOX_MIXED;) {
@@ -296,12 +301,12 @@ static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t
             const window part = rows_in(s, i, w);
             cls = clip_record(s, i, &part).cls;
         }
-        add(v, cls);
+        add_class(v, cls);
         i += done;
     }
 }
 
-/* Does the same line cut both? */
+/* Are both windows cut by one line, the same? */
 static bool same_line(const clip *a, const clip *b) {
     if (a->cls != BOX_MIXED || b->cls != BOX_MIXED || !b->only || a->lo_cuts != b->lo_cuts || a->hi_cuts != b->hi_cuts)
         return false;
@@ -324,15 +329,15 @@ void box_bands_evaluate(const box_program *program, const box_node *x, const box
     clip line = {.cls = BOX_NONE};
     bool one_line = found.all && !diagonal;
     if (diagonal) {
-        for (uint32_t i = first; i < end && !settled(&found); i++) {
+        for (uint32_t i = first; i < end && !is_settled(&found); i++) {
             const window part = rows_in(s, i, &w);
-            add(&found, clip_diagonal(s, i, part.r0, part.r1));
+            add_class(&found, clip_diagonal(s, i, part.r0, part.r1));
         }
     } else if (end - first <= FEW_RECORDS) {
-        for (uint32_t i = first; i < end && (one_line || !settled(&found)); i++) {
+        for (uint32_t i = first; i < end && (one_line || !is_settled(&found)); i++) {
             const window part = rows_in(s, i, &w);
             clip c = clip_record(s, i, &part);
-            add(&found, c.cls);
+            add_class(&found, c.cls);
             if (i == first) {
                 one_line = one_line && c.cls == BOX_MIXED && c.only && c.lo_cuts != c.hi_cuts;
                 line = c;
@@ -345,7 +350,7 @@ void box_bands_evaluate(const box_program *program, const box_node *x, const box
         const uint32_t ends[2] = {first, end - 1};
         for (int i = 0; i < 2; i++) {
             const window part = rows_in(s, ends[i], &w);
-            add(&found, clip_record(s, ends[i], &part).cls);
+            add_class(&found, clip_record(s, ends[i], &part).cls);
         }
         ask_many(s, program->index ? &program->index->of[x->f.c] : NULL, first + 1, end - 1, &w, &found);
     }
@@ -370,8 +375,8 @@ size_t box_bands_key(const box_program *program, const box_node *x, const box *b
         if (c.cls == BOX_MIXED && c.only) {
             int64_t lo = c.lo_cuts, hi = c.hi_cuts;
             *to++ = tag | 1 << 12 | lo << 13 | hi << 14 | lo * c.band->lo_slope << 15 | hi * c.band->hi_slope << 16;
-            *to++ = lo ? lower(c.band, w.r0) - w.k0 : 0;
-            *to++ = hi ? upper(c.band, w.r0) - w.k0 : 0;
+            *to++ = lo ? band_lower(c.band, w.r0) - w.k0 : 0;
+            *to++ = hi ? band_upper(c.band, w.r0) - w.k0 : 0;
             return (size_t)(to - out);
         }
     }
@@ -401,7 +406,7 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
         if (!r || !r->count) return;
         const mc_band *first = s->bands + r->first;
         for (uint32_t i = band_beyond(first, r->count, q, k0); i < r->count; i++) {
-            int64_t lo = lower(&first[i], q) - k0, hi = upper(&first[i], q) - k0;
+            int64_t lo = band_lower(&first[i], q) - k0, hi = band_upper(&first[i], q) - k0;
             if (lo >= width) return;
             set_run(bits, lo > 0 ? (uint32_t)lo : 0, hi < width ? (uint32_t)hi : width);
         }
@@ -413,12 +418,13 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
     }
 }
 
-static int64_t clamp(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
+static int64_t clamp_to(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
 
-/* The sum over `rows` rows of an edge clamped to [0, width]; it is at `at` in the first. */
+/* An edge is at `at` in the first row and moves by `slope` a row. The sum over `rows` rows of where it is, kept within
+ * [0, width]. */
 static int64_t sum_edge(int64_t at, int32_t slope, int64_t rows, int64_t width) {
-    if (!slope) return rows * clamp(at, width);
-    int64_t first = clamp(-at, rows), end = clamp(width - at, rows); /* between them it is inside */
+    if (!slope) return rows * clamp_to(at, width);
+    int64_t first = clamp_to(-at, rows), end = clamp_to(width - at, rows); /* between them it is inside */
     int64_t inside = end - first;
     return inside * at + inside * (first + end - 1) / 2 + (rows - end) * width;
 }
@@ -436,7 +442,7 @@ uint64_t box_bands_pairs(const box_program *program, const box *b) {
         const mc_band *first = s->bands + r->first;
         int64_t rows = part.r1 - part.r0, width = w.k1 - w.k0;
         for (uint32_t j = band_beyond(first, r->count, part.r1 - 1, w.k0); j < r->count; j++) {
-            int64_t lo = lower(&first[j], part.r0) - w.k0, hi = upper(&first[j], part.r0) - w.k0;
+            int64_t lo = band_lower(&first[j], part.r0) - w.k0, hi = band_upper(&first[j], part.r0) - w.k0;
             if (lo >= width) break;
             sum +=
                 (uint64_t)(sum_edge(hi, first[j].hi_slope, rows, width) - sum_edge(lo, first[j].lo_slope, rows, width));

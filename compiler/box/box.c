@@ -1,13 +1,15 @@
-/* box.c: an abstract evaluator of mask code over boxes: intervals, exact linear forms, congruences.
+/* box.c: the abstract evaluator: what a mask's nodes can be on a box, and what is left of the mask there.
  *
- * Requires: mask code that mc_check accepts; boxes within the positions the program was made for.
- * Gives: box.h. An answer of NONE or FULL is a proof; MIXED may be a lack of one (then the caller splits).
- * Cost: O(nodes of the program) per box; specialised programs shrink as boxes do.
- * Units: positions in tokens, heads by number.
- * Arrays: a load has the range of the elements that it may read, and their values mod 64 as a set; where they are in
- *      progression and the index is linear, so is the load.
- * Method: interval arithmetic (Moore 1966) with affine forms kept symbolic, so that a comparison of forms is decided at
- *       corners; congruence information as in Granger's arithmetical congruence analysis (1989). */
+ * Requires: mask code that passed mc_check; boxes within the positions that the program was made for.
+ * Gives: box.h. NONE and FULL are proofs. MIXED may also mean that no proof was found; then the caller splits the box.
+ * How: each node gets a range from the ranges of its operands. For example, with q in [0, 128) and k in [256, 384):
+ *      q - k is the form q - k, with values from -383 to -129, so that q - k >= 0 is false. Integers that are linear keep
+ *      their form, because ranges alone lose what is common to two operands. Other integers keep a stride, by which their
+ *      values differ, and for a load the set of values mod 64.
+ * Cost: O(nodes of the program) a box. Programs shrink with their boxes.
+ * Units: positions count tokens; heads are numbers.
+ * Method: interval arithmetic (Moore 1966); linear forms are kept symbolically, so that their comparison is decided at
+ *       corners; strides as in Granger's arithmetical congruence analysis (1989). */
 #include "compiler/box/box.h"
 #include "compiler/box/bands.h"
 
@@ -29,7 +31,7 @@ static void set_form(box_value *v, const form *f, const box *b) {
     form_range(f, b, &v->lo, &v->hi);
 }
 
-/* v is what node x is. */
+/* Node x has the same value. */
 static void set_same(box_value *v, const box_value *values, uint32_t x) {
     uint8_t flags = v->flags;
     *v = values[x];
@@ -41,7 +43,7 @@ static void set_range(box_value *v, wide lo, wide hi) {
     else v->lo = (int64_t)lo, v->hi = (int64_t)hi;
 }
 
-static bool fits(wide lo, wide hi) { return lo >= INT64_MIN && hi <= INT64_MAX; }
+static bool fits_int64(wide lo, wide hi) { return lo >= INT64_MIN && hi <= INT64_MAX; }
 
 static uint64_t value_set(const box_value *v) {
     if (v->lo == v->hi) return (uint64_t)1 << (v->lo & 63);
@@ -52,7 +54,7 @@ static uint64_t value_stride(const box_value *v, const box *b) {
     return v->linear ? form_stride(&v->f, b) : (uint64_t)v->stride;
 }
 
-/* y - x on the box, exactly if both are linear. */
+/* The range of y - x on the box; it is exact if both are linear. */
 static void difference_range(const box_value *x, const box_value *y, const box *b, wide *lo, wide *hi) {
     form d;
     int64_t low, high;
@@ -65,31 +67,31 @@ static void difference_range(const box_value *x, const box_value *y, const box *
     *hi = (wide)y->hi - x->lo;
 }
 
-/* ADD and SUB. Returns whether no element overflows. */
-static bool sum(box_value *v, const box_value *x, const box_value *y, bool subtract, const box *b) {
+/* ADD and SUB. Returns true if no element can overflow. */
+static bool evaluate_sum(box_value *v, const box_value *x, const box_value *y, bool subtract, const box *b) {
     wide lo = subtract ? (wide)x->lo - y->hi : (wide)x->lo + y->lo;
     wide hi = subtract ? (wide)x->hi - y->lo : (wide)x->hi + y->hi;
     form f;
     if (x->linear && y->linear && (subtract ? form_sub(&x->f, &y->f, &f) : form_add(&x->f, &y->f, &f))) {
         int64_t low, high;
-        if (fits(lo, hi) || form_range_checked(&f, b, &low, &high)) {
+        if (fits_int64(lo, hi) || form_range_checked(&f, b, &low, &high)) {
             set_form(v, &f, b);
             return true;
         }
     }
-    if (!fits(lo, hi)) return false;
+    if (!fits_int64(lo, hi)) return false;
     set_range(v, lo, hi);
     return true;
 }
 
-static bool product(box_value *v, const box_value *x, const box_value *y, const box *b) {
+static bool evaluate_product(box_value *v, const box_value *x, const box_value *y, const box *b) {
     const wide p[4] = {(wide)x->lo * y->lo, (wide)x->lo * y->hi, (wide)x->hi * y->lo, (wide)x->hi * y->hi};
     wide lo = p[0], hi = p[0];
     for (int i = 1; i < 4; i++) {
         if (p[i] < lo) lo = p[i];
         if (p[i] > hi) hi = p[i];
     }
-    if (!fits(lo, hi)) return false;
+    if (!fits_int64(lo, hi)) return false;
     form f;
     if (x->linear && y->lo == y->hi && form_scale(&x->f, y->lo, &f)) set_form(v, &f, b);
     else if (y->linear && x->lo == x->hi && form_scale(&y->f, x->lo, &f)) set_form(v, &f, b);
@@ -98,8 +100,8 @@ static bool product(box_value *v, const box_value *x, const box_value *y, const 
     return true;
 }
 
-/* The form without the multiples of m in its coefficients: f == m * quotient + rest, the rest's values fit int64.
- * False if it would be the same form, or does not fit. */
+/* Splits a form: f == m * quotient + rest, where the coefficients of the rest are below m. For f = 130 q + k and m = 128 the
+ * rest is 2 q + k. False if the rest would be f itself, or its values do not fit int64. */
 static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, form *rest, int64_t *lo, int64_t *hi) {
     bool any = false;
     quotient->c = mc_div(f->c, m);
@@ -112,7 +114,7 @@ static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, 
     return any && form_range_checked(rest, b, lo, hi);
 }
 
-/* x / m and x % m for a constant m other than 0 and -1. */
+/* x / m and x % m, for a constant m that is neither 0 nor -1. */
 static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, const box *b) {
     int64_t first = mc_div(x->lo, m), last = mc_div(x->hi, m), start;
     if (first == last) { /* within one period */
@@ -152,8 +154,8 @@ static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, 
     v->stride = (int64_t)g;
 }
 
-/* DIV and MOD. Returns whether no element divides by zero or overflows. */
-static bool quotient_of(box_value *v, const box_value *x, const box_value *y, bool modulo, const box *b) {
+/* DIV and MOD. Returns true if no element can divide by zero or overflow. */
+static bool evaluate_quotient(box_value *v, const box_value *x, const box_value *y, bool modulo, const box *b) {
     bool zero = y->lo <= 0 && y->hi >= 0;
     if (y->lo == y->hi && !zero && !(y->lo == -1 && x->lo == INT64_MIN)) {
         if (y->lo == -1) {
@@ -191,7 +193,7 @@ static bool quotient_of(box_value *v, const box_value *x, const box_value *y, bo
     return !zero;
 }
 
-static void extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater, const box *b) {
+static void evaluate_extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater, const box *b) {
     const box_value *x = &values[a], *y = &values[b_];
     wide lo, hi;
     difference_range(x, y, b, &lo, &hi);
@@ -218,14 +220,14 @@ static void test_form(box_value *v, unsigned op, const form *f, const box *b) {
     if (lo > 0 || hi < 0 || ((g = form_stride(f, b)) > 1 && magnitude(lo) % g != 0)) set_bool(v, op == BOX_NE);
 }
 
-/* A comparison of two integers. Where both are linear the result carries the form and the operation to keep. */
-static void compare(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
+/* A comparison of two integers. If both are linear, so is the result: its form and operation are kept. */
+static void compare_ints(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
     if (x->linear && y->linear) {
         form d;
         bool ok = form_sub(&y->f, &x->f, &d);
         if (op == MC_LT) ok = ok && !__builtin_sub_overflow(d.c, (int64_t)1, &d.c);
         wide lo = (wide)y->lo - x->hi - 1, hi = (wide)y->hi - x->lo;
-        if (ok && fits(lo, hi)) {
+        if (ok && fits_int64(lo, hi)) {
             v->linear = true;
             v->f = d;
             test_form(v, op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : BOX_GE, &d, b);
@@ -264,7 +266,7 @@ static void compare(box_value *v, unsigned op, const box_value *x, const box_val
 
 /* --- evaluation ------------------------------------------------------------------------------------------------- */
 
-/* The elements that a load may read, as a range of the array's; false if it may read none. */
+/* The range of elements that a load may read; false if there is none. *out_all: it reads none that is not there. */
 static bool load_range(const box_array *a, const box_value *row, const box_value *column, uint64_t *from, uint64_t *to,
                        bool *out_all) {
     const mc_array *m = &a->array;
@@ -286,8 +288,8 @@ static bool load_range(const box_array *a, const box_value *row, const box_value
     return true;
 }
 
-/* LOAD and LOAD2. Returns whether the array has every element asked for. */
-static bool load(box_value *v, const box_array *a, const box_value *row, const box_value *column, const box *b) {
+/* LOAD and LOAD2. Returns true if the array has every element that may be read. */
+static bool evaluate_load(box_value *v, const box_array *a, const box_value *row, const box_value *column, const box *b) {
     uint64_t from, to, end;
     bool all, one_row = !column || row->lo == row->hi;
     if (!load_range(a, row, column, &from, &to, &all)) {
@@ -324,8 +326,8 @@ static bool load(box_value *v, const box_array *a, const box_value *row, const b
     return all;
 }
 
-/* Are two elements of one array surely unlike, as their numbers are? */
-static bool unlike(const box_array *a, const box_value *x, const box_value *y) {
+/* Are two loads of one array surely unlike, because the ranks of their elements (array.h) are? */
+static bool surely_unlike(const box_array *a, const box_value *x, const box_value *y) {
     uint64_t from[2], to[2];
     bool all;
     rank_range r[2];
@@ -394,16 +396,16 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_program *pr
             set_bool(v, x->op == MC_EQ || x->op == MC_LE);
             break;
         }
-        compare(v, x->op, &values[x->a], &values[x->b], b);
+        compare_ints(v, x->op, &values[x->a], &values[x->b], b);
         if (v->lo == v->hi || y->op != MC_LOAD || z->op != MC_LOAD || y->f.c != z->f.c || x->op > MC_NE) break;
-        if (unlike(&program->arrays[y->f.c], &values[y->a], &values[z->a])) set_bool(v, x->op == MC_NE);
+        if (surely_unlike(&program->arrays[y->f.c], &values[y->a], &values[z->a])) set_bool(v, x->op == MC_NE);
         break;
     }
     default: break; /* of bands nothing is known */
     }
 }
 
-/* Returns whether the node is safe; leaves everything in v's range when it is not. */
+/* Returns true if the node is safe. If it is not, its range is all of int64. */
 static bool evaluate_int(box_value *v, const box_node *x, const box_program *program, const box_value *values,
                          const box *b) {
     v->lo = INT64_MIN;
@@ -412,16 +414,16 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
     v->linear = false;
     v->set = UINT64_MAX;
     switch (x->op) {
-    case MC_LOAD: return load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
-    case MC_LOAD2: return load(v, &program->arrays[x->f.c], &values[x->a], &values[x->b], b);
-    case MC_ADD: return sum(v, &values[x->a], &values[x->b], false, b);
-    case MC_SUB: return sum(v, &values[x->a], &values[x->b], true, b);
-    case MC_MUL: return product(v, &values[x->a], &values[x->b], b);
-    case MC_DIV: return quotient_of(v, &values[x->a], &values[x->b], false, b);
-    case MC_MOD: return quotient_of(v, &values[x->a], &values[x->b], true, b);
+    case MC_LOAD: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
+    case MC_LOAD2: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], &values[x->b], b);
+    case MC_ADD: return evaluate_sum(v, &values[x->a], &values[x->b], false, b);
+    case MC_SUB: return evaluate_sum(v, &values[x->a], &values[x->b], true, b);
+    case MC_MUL: return evaluate_product(v, &values[x->a], &values[x->b], b);
+    case MC_DIV: return evaluate_quotient(v, &values[x->a], &values[x->b], false, b);
+    case MC_MOD: return evaluate_quotient(v, &values[x->a], &values[x->b], true, b);
     case MC_NEG: {
         const box_value zero = {.linear = true};
-        return sum(v, &zero, &values[x->a], true, b);
+        return evaluate_sum(v, &zero, &values[x->a], true, b);
     }
     case MC_ABS: {
         const box_value zero = {.linear = true}, *u = &values[x->a];
@@ -429,13 +431,13 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
             set_same(v, values, x->a);
             return true;
         }
-        if (u->hi <= 0) return sum(v, &zero, u, true, b);
+        if (u->hi <= 0) return evaluate_sum(v, &zero, u, true, b);
         if (u->lo == INT64_MIN) return false;
         set_range(v, 0, u->hi > -u->lo ? u->hi : -u->lo);
         return true;
     }
-    case MC_MIN: extreme(v, values, x->a, x->b, false, b); return true;
-    case MC_MAX: extreme(v, values, x->a, x->b, true, b); return true;
+    case MC_MIN: evaluate_extreme(v, values, x->a, x->b, false, b); return true;
+    case MC_MAX: evaluate_extreme(v, values, x->a, x->b, true, b); return true;
     case MC_IF_I: {
         const box_value *p = &values[x->a], *r = &values[x->b], *s = &values[x->c];
         if (is_true(p)) set_same(v, values, x->b);
@@ -540,7 +542,7 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
     }
 }
 
-/* Is the node a leaf of the specialised program: its value known without its operands? */
+/* Is the node a leaf of the specialised program, because its value is known without its operands? */
 static bool is_leaf(const box_node *x, const box_value *v) {
     if (is_bool_op(x->op)) return v->lo == v->hi || v->linear || x->op >= BOX_GE;
     return v->linear && (v->flags & BOX_QUIET);
@@ -550,8 +552,8 @@ static unsigned form_op(unsigned op) {
     return op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : op >= BOX_GE ? op : BOX_GE;
 }
 
-/* Does a load of this operand move with the box? Along q - k it does not. */
-static bool moves(const box_node *index) {
+/* Does an index move with the box? One that depends on q - k alone does not, when the box moves along a diagonal. */
+static bool moves_with_box(const box_node *index) {
     return index->op == BOX_LINEAR && index->f.x[BOX_Q] != (int64_t)(0 - (uint64_t)index->f.x[BOX_K]);
 }
 
@@ -614,7 +616,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
             if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
             if (x->op == MC_LOAD || x->op == MC_LOAD2) {
                 y->f.c = x->f.c;
-                out->placed |= moves(&out->nodes[y->a]) || (y->b != MC_NONE && moves(&out->nodes[y->b]));
+                out->placed |= moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
             }
             out->loose |= loose;
         }

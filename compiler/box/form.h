@@ -1,47 +1,47 @@
-/* form.h: boxes of positions, and linear forms on them. */
+/* form.h: boxes of positions, and linear forms on them, such as 4095 - q + k. */
 #ifndef FCPC_BOX_FORM_H
 #define FCPC_BOX_FORM_H
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "codegen/mask/code.h"
+
 typedef __int128 wide;
 
 enum { BOX_Q, BOX_K, BOX_H, BOX_DIMS };
 
-/* lo <= position < hi in each dimension; never empty. */
+/* The positions lo <= p < hi in each dimension. A box is never empty. */
 typedef struct box {
     int64_t lo[BOX_DIMS], hi[BOX_DIMS];
 } box;
 
-/* c + x[0] q + x[1] k + x[2] h; in a program its values on the box fit int64, so wrapping arithmetic is exact. */
+/* c + x[0] q + x[1] k + x[2] h. The forms of a program have values that fit int64 on its box, so arithmetic that wraps gives
+ * them exactly. */
 typedef struct form {
     int64_t c, x[BOX_DIMS];
 } form;
 
-/* The form at a point, wrapping. */
+/* The value at a point, by arithmetic that wraps. */
 static inline int64_t form_at(const form *f, int64_t q, int64_t k, int64_t h) {
     return (int64_t)((uint64_t)f->c + (uint64_t)f->x[BOX_Q] * (uint64_t)q + (uint64_t)f->x[BOX_K] * (uint64_t)k +
                      (uint64_t)f->x[BOX_H] * (uint64_t)h);
 }
 
-static inline int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-static inline int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-
-/* Its least and greatest value on a box, where all of them fit int64. */
+/* The least and the greatest value on a box, if all values fit int64. They are at corners. */
 static inline void form_range(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
     int64_t lo = f->c, hi = f->c;
     for (int d = 0; d < BOX_DIMS; d++) {
         int64_t x = f->x[d];
         if (x == 0) continue;
-        int64_t first = wrap_mul(x, b->lo[d]), last = wrap_mul(x, b->hi[d] - 1);
-        lo = wrap_add(lo, x > 0 ? first : last);
-        hi = wrap_add(hi, x > 0 ? last : first);
+        int64_t first = mc_wrap_mul(x, b->lo[d]), last = mc_wrap_mul(x, b->hi[d] - 1);
+        lo = mc_wrap_add(lo, x > 0 ? first : last);
+        hi = mc_wrap_add(hi, x > 0 ? last : first);
     }
     *out_lo = lo;
     *out_hi = hi;
 }
 
-/* The same for any form; false if a value does not fit int64. */
+/* The same, for any form; false if some value does not fit int64. */
 static inline bool form_range_checked(const form *f, const box *b, int64_t *out_lo, int64_t *out_hi) {
     wide lo = f->c, hi = f->c;
     for (int d = 0; d < BOX_DIMS; d++) {
@@ -85,7 +85,7 @@ static inline uint64_t gcd(uint64_t a, uint64_t b) {
     return a;
 }
 
-/* Every value of the form on the box differs from every other by a multiple of this; 0 for a constant. */
+/* All values on the box differ by multiples of this; 0 if there is one value only. */
 static inline uint64_t form_stride(const form *f, const box *b) {
     uint64_t g = 0;
     for (int d = 0; d < BOX_DIMS; d++)

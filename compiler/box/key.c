@@ -1,9 +1,9 @@
-/* key.c: where a specialised program turns, and how it is named independent of where its box lies.
+/* key.c: where a specialised program turns, and what to call it wherever its box lies.
  *
  * Requires: a program specialised to the box (box.c).
- * Gives: box_turn, box_period and box_key of box.h.
- * Cost: box_turn O(nodes + log of the box's side); box_period and box_key O(nodes).
- * Units: positions in tokens, heads by number.
+ * Gives: box_turn, box_run_turn, box_period and box_key of box.h.
+ * Cost: box_turn O(nodes + log of the box's side); the others O(nodes).
+ * Units: positions count tokens; heads are numbers.
  */
 #include "compiler/box/box.h"
 #include "compiler/box/bands.h"
@@ -18,35 +18,36 @@ static bool only_on(const form *f, int dim) {
     return true;
 }
 
-/* The first position in (lo, hi) at which floor(f / m) is not what it is at lo. False if there is none or the quotient
- * changes more than TURNS_MAX times. */
+/* The first position in (lo, hi) at which f / m, rounded down, is not what it is at lo. False if there is none, or if the
+ * quotient changes more than TURNS_MAX times in between. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
-    int64_t first = mc_div(wrap_add(f->c, wrap_mul(x, lo)), m), last = mc_div(wrap_add(f->c, wrap_mul(x, hi)), m);
+    int64_t first = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, lo)), m), last = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, hi)), m);
     wide turns = (wide)last - first;
     if (turns == 0 || turns > TURNS_MAX || turns < -TURNS_MAX) return false;
     while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
         int64_t middle = lo + (hi - lo) / 2;
-        if (mc_div(wrap_add(f->c, wrap_mul(x, middle)), m) == first) lo = middle;
+        if (mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, middle)), m) == first) lo = middle;
         else hi = middle;
     }
     *at = hi;
     return true;
 }
 
-/* The zero of f, or the position after it where the zero is at lo. */
+/* The position at which f is 0; if that is lo, the position after it. False if there is none in the box. */
 static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
-    int64_t v = wrap_add(f->c, wrap_mul(f->x[dim], b->lo[dim]));
+    int64_t v = mc_wrap_add(f->c, mc_wrap_mul(f->x[dim], b->lo[dim]));
     wide steps = -(wide)v / f->x[dim];
     if (-(wide)v % f->x[dim] != 0 || steps < 0 || steps >= b->hi[dim] - b->lo[dim]) return false;
     *at = b->lo[dim] + (int64_t)steps + (steps == 0);
     return *at < b->hi[dim];
 }
 
-/* The first position after lo at which the element's run is another, of few. */
+/* The first position after lo at which the element lies in another run; or the last turn, if elements descend. False if there
+ * is none, or more than TURNS_MAX. */
 static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
-    int64_t x = f->x[dim], lo = wrap_add(f->c, wrap_mul(x, b->lo[dim]));
-    int64_t hi = wrap_add(f->c, wrap_mul(x, b->hi[dim] - 1));
+    int64_t x = f->x[dim], lo = mc_wrap_add(f->c, mc_wrap_mul(x, b->lo[dim]));
+    int64_t hi = mc_wrap_add(f->c, mc_wrap_mul(x, b->hi[dim] - 1));
     int64_t least = x > 0 ? lo : hi, most = x > 0 ? hi : lo, first = a->array.first;
     uint64_t end;
     if ((x != 1 && x != -1) || least < first || (wide)most - first >= a->array.count) return false;
@@ -108,8 +109,8 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
         const box_node *x = &program->nodes[i], *u = x->op == MC_LOAD ? &program->nodes[x->a] : NULL;
         if (!u || u->op != BOX_LINEAR || !only_on(&u->f, dim) || u->f.x[dim] != 1) continue;
         const box_array *a = &program->arrays[x->f.c];
-        const int64_t apart = wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
-        const int64_t lo = wrap_add(b->lo[dim], apart), hi = wrap_add(b->hi[dim], apart);
+        const int64_t apart = mc_wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
+        const int64_t lo = mc_wrap_add(b->lo[dim], apart), hi = mc_wrap_add(b->hi[dim], apart);
         uint64_t end;
         if (lo < 0 || hi <= lo || (uint64_t)hi > a->total) continue;
         const int64_t middle = lo + (hi - lo) / 2;
@@ -128,7 +129,7 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
 
 enum { CHAIN_MAX = 8 }; /* x / a / b % c: quotients of quotients looked through */
 
-/* The period of node i, x / m or x % m, and a step of it; 0 if it has none that is seen. */
+/* The period of node i, which is x / m or x % m, and one of its steps; 0 if none can be seen. */
 static int64_t node_period(const box_program *program, uint32_t i, int dim, int64_t *step) {
     int64_t period = 1;
     for (int depth = 0; depth < CHAIN_MAX; depth++) {
@@ -168,9 +169,11 @@ enum { KEY_WORDS = 6 };
 
 size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
 
-/* Each int node's value is written as its offset plus a function of the shifted variables alone, both true integers. A
- * parent then keeps only what of its operands' offsets it cannot pass on. Where that does not fit int64, or a node may
- * overflow, its operands' offsets are written whole and its own is 0. */
+/* Positions are shifted so that the corner of the box is 0. Each integer is then an *offset* plus a function of the shifted
+ * positions alone: q - 5 in a box from q = 300 is 295 + q'. A node passes on as much of its operands' offsets as it can,
+ * and writes down the rest: q - k adds up the offsets, a comparison writes the difference of the two, and x % 64 writes the
+ * offset mod 64. So 64 rows further down x % 64 writes the same. Where this does not fit int64, or the node may overflow,
+ * the offsets of its operands are written whole, and its own is 0. */
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
     int64_t *w = out;
     *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);

@@ -1,13 +1,14 @@
-/* lanes.c: programs evaluated at many positions at once.
+/* lanes.c: programs evaluated at many positions at a time.
  *
- * Requires: a program made for a box that holds the positions.
+ * Requires: a program that was made for a box around the positions.
  * Gives: lanes.h.
- * Cost: along a dimension O(nodes * positions), in plain loops. A cell: O(nodes * (rows + keys)) words of bits: of the
- *      rows * keys elements none is evaluated alone.
- * Units: positions in tokens; bit j of a row is its j-th key.
- * How: a cell's integers are sums x(q) + y(k). A comparison of two sums is one of some a(q) with some b(k): the keys of
- *      a row are found by its a in a table made from all b: by value where b's range is small or where they must be
- *      equal, else in order. |x| <= y is x <= y and -x <= y. What is left is `and`, `or`, `not` of rows of bits. */
+ * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that have it, as
+ *      bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
+ *      In general the integers of a cell are sums x(q) + y(k), and comparing two of them means to compare some a(q) with some
+ *      b(k). For "equal" the table goes by value. For "at most" it is a list in order of b, with the keys up to each place; it
+ *      goes by value too, if b has a small range. |x| <= y means x <= y and -x <= y. `and`, `or` and `not` work on bits.
+ * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
+ * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
 
 #include "compiler/box/bands.h"
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 }; /* FAR: values are below 2^FAR */
+/* FAR: values are below 2^FAR. NEAR, DIRECT: ranges of values for which tables go by value. */
+enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 };
 
 typedef struct bits {
     uint64_t w[2];
@@ -70,7 +72,7 @@ size_t lanes_bytes(const lanes *l) {
 
 /* --- along one dimension ------------------------------------------------------------------------------------------ */
 
-static bool reserve(lanes *l, uint32_t count) {
+static bool reserve_lanes(lanes *l, uint32_t count) {
     if (count <= l->room) return true;
     free(l->v);
     free(l->needed);
@@ -82,21 +84,21 @@ static bool reserve(lanes *l, uint32_t count) {
     return true;
 }
 
-static void need(lanes *l, uint32_t i) {
+static void mark_needed(lanes *l, uint32_t i) {
     if (i != MC_NONE) l->needed[i] = true;
 }
 
 bool lanes_plan(lanes *l, const box_program *program, uint32_t root) {
-    if (!reserve(l, program->count)) return false;
+    if (!reserve_lanes(l, program->count)) return false;
     l->program = program;
     l->root = root;
     memset(l->needed, 0, program->count * sizeof *l->needed);
     l->needed[root] = true;
     for (uint32_t i = root + 1; i-- > 0;) {
         if (!l->needed[i]) continue;
-        need(l, program->nodes[i].a);
-        need(l, program->nodes[i].b);
-        need(l, program->nodes[i].c);
+        mark_needed(l, program->nodes[i].a);
+        mark_needed(l, program->nodes[i].b);
+        mark_needed(l, program->nodes[i].c);
     }
     return true;
 }
@@ -110,67 +112,68 @@ static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bo
     for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y ? y[i] : 0);
 }
 
-#define EACH(value)                                                                                                    \
-    for (uint32_t i = 0; i < count; i++) v[i] = (value);                                                               \
-    break
-
 /* A node's lane from its operands'. */
-static bool lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS],
+static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS],
                  int64_t *v) {
-    const int64_t *x = n->a != MC_NONE ? l->v[n->a] : NULL, *y = n->b != MC_NONE ? l->v[n->b] : NULL;
-    const int64_t *z = n->c != MC_NONE ? l->v[n->c] : NULL;
+    const int64_t *a = n->a != MC_NONE ? l->v[n->a] : NULL, *b = n->b != MC_NONE ? l->v[n->b] : a;
+    const int64_t *c = n->c != MC_NONE ? l->v[n->c] : NULL;
     int64_t p[BOX_DIMS] = {at[BOX_Q], at[BOX_K], at[BOX_H]};
     p[d] = from;
-    const int64_t first = form_at(&n->f, p[BOX_Q], p[BOX_K], p[BOX_H]), step = n->f.x[d];
-    const box_array *a = n->op == MC_LOAD || n->op == MC_LOAD2 ? &l->program->arrays[n->f.c] : NULL;
-#define FORM ((int64_t)((uint64_t)first + (uint64_t)step * i))
+    const uint64_t first = (uint64_t)form_at(&n->f, p[BOX_Q], p[BOX_K], p[BOX_H]), step = (uint64_t)n->f.x[d];
     switch (n->op) {
-    case MC_CONST_B: EACH(n->f.c);
-    case BOX_LINEAR: EACH(FORM);
-    case BOX_GE: EACH(FORM >= 0);
-    case BOX_EQ: EACH(FORM == 0);
-    case BOX_NE: EACH(FORM != 0);
+    case MC_CONST_B:
+        for (uint32_t i = 0; i < count; i++) v[i] = n->f.c;
+        return true;
+    case BOX_LINEAR:
+        for (uint32_t i = 0; i < count; i++) v[i] = (int64_t)(first + step * i);
+        return true;
+    case BOX_GE:
+        for (uint32_t i = 0; i < count; i++) v[i] = (int64_t)(first + step * i) >= 0;
+        return true;
+    case BOX_EQ:
+        for (uint32_t i = 0; i < count; i++) v[i] = first + step * i == 0;
+        return true;
+    case BOX_NE:
+        for (uint32_t i = 0; i < count; i++) v[i] = first + step * i != 0;
+        return true;
     case MC_LOAD: {
         const box_node *index = &l->program->nodes[n->a];
-        load_lane(a, x, NULL, index->op == BOX_LINEAR && index->f.x[d] == 1, count, v);
-        break;
+        const bool steps = index->op == BOX_LINEAR && index->f.x[d] == 1;
+        load_lane(&l->program->arrays[n->f.c], a, NULL, steps, count, v);
+        return true;
     }
-    case MC_LOAD2: load_lane(a, x, y, false, count, v); break;
-    case MC_ADD: EACH(wrap_add(x[i], y[i]));
-    case MC_SUB: EACH((int64_t)((uint64_t)x[i] - (uint64_t)y[i]));
-    case MC_MUL: EACH(wrap_mul(x[i], y[i]));
-    case MC_DIV: EACH(mc_div(x[i], y[i]));
-    case MC_MOD: EACH(mc_mod(x[i], y[i]));
-    case MC_NEG: EACH((int64_t)(0 - (uint64_t)x[i]));
-    case MC_ABS: EACH(x[i] < 0 ? (int64_t)(0 - (uint64_t)x[i]) : x[i]);
-    case MC_MIN: EACH(x[i] < y[i] ? x[i] : y[i]);
-    case MC_MAX: EACH(x[i] > y[i] ? x[i] : y[i]);
+    case MC_LOAD2:
+        load_lane(&l->program->arrays[n->f.c], a, b, false, count, v);
+        return true;
     case MC_IF_I:
-    case MC_IF_B: EACH(x[i] ? y[i] : z[i]);
-    case MC_EQ:
-    case MC_IFF: EACH(x[i] == y[i]);
-    case MC_NE: EACH(x[i] != y[i]);
-    case MC_LT: EACH(x[i] < y[i]);
-    case MC_LE: EACH(x[i] <= y[i]);
-    case MC_NOT: EACH(!x[i]);
-    case MC_AND: EACH(x[i] & y[i]);
-    case MC_OR: EACH(x[i] | y[i]);
+    case MC_IF_B:
+        for (uint32_t i = 0; i < count; i++) v[i] = a[i] ? b[i] : c[i];
+        return true;
+#define LANE_CASE(id, value)                                                                                           \
+    case MC_##id:                                                                                                      \
+        for (uint32_t i = 0; i < count; i++) {                                                                         \
+            const int64_t x = a[i], y = b[i];                                                                          \
+            (void)y;                                                                                                   \
+            v[i] = value;                                                                                              \
+        }                                                                                                              \
+        return true;
+        MC_INT_VALUES(LANE_CASE)
+        MC_TEST_VALUES(LANE_CASE)
+        MC_BOOL_VALUES(LANE_CASE)
+#undef LANE_CASE
     default: return false;
     }
-#undef FORM
-    return true;
 }
-#undef EACH
 
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {
     for (uint32_t i = 0; i <= l->root; i++)
-        if (l->needed[i] && !lane(l, &l->program->nodes[i], d, from, count, at, l->v[i])) return NULL;
+        if (l->needed[i] && !evaluate_lane(l, &l->program->nodes[i], d, from, count, at, l->v[i])) return NULL;
     return l->v[l->root];
 }
 
 /* --- a cell: comparisons ------------------------------------------------------------------------------------------ */
 
-static bits low_bits(uint32_t n) {
+static bits first_keys(uint32_t n) {
     bits b = {{n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1, 0}};
     if (n > 64) b.w[1] = n >= 128 ? UINT64_MAX : ((uint64_t)1 << (n - 64)) - 1;
     return b;
@@ -178,14 +181,14 @@ static bits low_bits(uint32_t n) {
 
 static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 63); }
 
-/* The slot of a value, or the one that it would get. */
+/* The slot of a value in the hash table; if it has none, the slot that it would get. */
 static slot *find_slot(lanes *l, int64_t value, uint32_t stamp) {
     slot *s = &l->slots[(uint64_t)value * 0x9e3779b97f4a7c15u >> 55]; /* of 2^9 */
     while (s->stamp == stamp && s->value != value) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
     return s;
 }
 
-/* Row i: the keys j of b[j] == a[i]. */
+/* Row i gets the keys j with b[j] == a[i]. */
 static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     int64_t lo = b[0], hi = b[0];
     for (uint32_t j = 1; j < l->width; j++) {
@@ -244,7 +247,7 @@ static void sort_keys(ordered *list, ordered *other, uint32_t count) {
     }
 }
 
-/* Row i: the keys j of b[j] <= a[i]. */
+/* Row i gets the keys j with b[j] <= a[i]. */
 static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     int64_t lo = b[0], hi = b[0], a_lo = a[0], a_hi = a[0];
     for (uint32_t j = 1; j < l->width; j++) {
@@ -292,7 +295,7 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
 /* --- a cell: nodes ------------------------------------------------------------------------------------------------ */
 
 static bool reserve_cell(lanes *l, uint32_t count) {
-    if (!reserve(l, count)) return false;
+    if (!reserve_lanes(l, count)) return false;
     if (count <= l->cell_room) return true;
     free(l->nodes);
     free(l->sums);
@@ -312,7 +315,7 @@ static bool near_zero(const int64_t *v, uint32_t count) {
     return far >> FAR == 0;
 }
 
-/* to = x + sign y, NULL standing for zeros. */
+/* x + sign y; NULL stands for zeros. */
 static int64_t *add_lanes(lanes *l, const int64_t *x, const int64_t *y, int64_t sign, uint32_t count) {
     if (!x && !y) return NULL;
     int64_t *to = l->sums[l->sums_used++];
@@ -332,9 +335,9 @@ static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node
     return sum_is_near(l, n);
 }
 
-/* Rows of x + s x' <= y, or ==; sums within 2^FAR, so differences do not overflow. */
+/* Rows of s x <= y, or of == or <. Sums are within 2^FAR, so differences do not overflow. */
 static void compare_sums(lanes *l, unsigned op, int64_t s, const cell_node *x, const cell_node *y, bits *rows) {
-    int64_t a[LANES] = {0}, b[LANES] = {0}; /* s (x.x + x.y) <= y.x + y.y: b = s x.y - y.y is at most a = y.x - s x.x */
+    int64_t a[LANES] = {0}, b[LANES] = {0}; /* s (x.x + x.y) <= y.x + y.y is b <= a, with b = s x.y - y.y and a = y.x - s x.x */
     for (uint32_t i = 0; i < l->height; i++) a[i] = (y->x ? y->x[i] : 0) - (x->x ? s * x->x[i] : 0);
     for (uint32_t j = 0; j < l->width; j++) b[j] = (x->y ? s * x->y[j] : 0) - (y->y ? y->y[j] : 0);
     if (op == MC_EQ || op == MC_NE) {
@@ -346,23 +349,23 @@ static void compare_sums(lanes *l, unsigned op, int64_t s, const cell_node *x, c
     rows_at_most(l, a, b, rows);
 }
 
-static void complement(lanes *l, bits *rows) {
-    const bits all = low_bits(l->width);
+static void complement_rows(lanes *l, bits *rows) {
+    const bits all = first_keys(l->width);
     for (uint32_t i = 0; i < l->height; i++)
         for (int w = 0; w < 2; w++) rows[i].w[w] ^= all.w[w];
 }
 
-/* A comparison of two sums, of which one may be an absolute value. */
-static bool compare(lanes *l, unsigned op, const cell_node *x, const cell_node *y, bits *rows) {
+/* A comparison of two sums, one of which may be an absolute value. False: not done here. */
+static bool compare_nodes(lanes *l, unsigned op, const cell_node *x, const cell_node *y, bits *rows) {
     if (!x->absolute && !y->absolute) {
         compare_sums(l, op, 1, x, y, rows);
-        if (op == MC_NE) complement(l, rows);
+        if (op == MC_NE) complement_rows(l, rows);
         return true;
     }
     if ((x->absolute && y->absolute) || op == MC_EQ || op == MC_NE) return false;
     if (y->absolute) { /* x < |y| is not |y| <= x */
-        if (!compare(l, op == MC_LT ? MC_LE : MC_LT, y, x, rows)) return false;
-        complement(l, rows);
+        if (!compare_nodes(l, op == MC_LT ? MC_LE : MC_LT, y, x, rows)) return false;
+        complement_rows(l, rows);
         return true;
     }
     bits other[LANES];
@@ -373,7 +376,7 @@ static bool compare(lanes *l, unsigned op, const cell_node *x, const cell_node *
     return true;
 }
 
-/* A form as a sum, c and the head's part with q's. False if it is far from zero. */
+/* A form as a sum; its constant and the part of the head go with that of q. False if values are too large. */
 static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     form q = *f, k = {.x[BOX_K] = f->x[BOX_K]};
     int64_t lo, hi;
@@ -389,14 +392,14 @@ static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     return true;
 }
 
-/* Rows of a form of +k or -k that is at least 0: from some key on, or up to one. */
+/* Rows of form >= 0, for a form with +k or -k: a row sees all keys from some key on, or all up to one. */
 static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
-    const bits all = low_bits(l->width);
+    const bits all = first_keys(l->width);
     const bool first = f->x[BOX_K] < 0;
     int64_t v = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
-    for (uint32_t i = 0; i < l->height; i++, v = wrap_add(v, f->x[BOX_Q])) {
+    for (uint32_t i = 0; i < l->height; i++, v = mc_wrap_add(v, f->x[BOX_Q])) {
         const int64_t keys = first ? v : v < -LANES ? LANES : -v - 1; /* up to which: allowed, or not allowed */
-        bits r = low_bits(keys < 0 ? 0 : keys < l->width ? (uint32_t)keys + 1 : l->width);
+        bits r = first_keys(keys < 0 ? 0 : keys < l->width ? (uint32_t)keys + 1 : l->width);
         for (int w = 0; w < 2; w++) rows[i].w[w] = first ? r.w[w] : r.w[w] ^ all.w[w];
     }
 }
@@ -412,21 +415,22 @@ static unsigned depends_on(const lanes *l, const box_node *x) {
 
 static bool is_bool(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
 
-/* A node of one variable, from its lane. */
+/* A node that depends on q alone or k alone, from its lane. */
 static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v) {
     const bool rows = n->on & Q;
     if (!is_bool(x->op)) {
-        *(rows ? &n->x : &n->y) = (int64_t *)v;
+        if (rows) n->x = (int64_t *)v;
+        else n->y = (int64_t *)v;
         return near_zero(v, rows ? l->height : l->width);
     }
     n->rows = l->rows[l->rows_used++];
-    bits keys = {{0}}, all = low_bits(l->width);
+    bits keys = {{0}}, all = first_keys(l->width);
     for (uint32_t j = 0; j < l->width && !rows; j++) keys.w[j >> 6] |= (uint64_t)v[j] << (j & 63);
     for (uint32_t i = 0; i < l->height; i++) n->rows[i] = !rows ? keys : v[i] ? all : (bits){{0}};
     return true;
 }
 
-/* A node of both. */
+/* A node that depends on both. */
 static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) {
     const cell_node *u = x->a != MC_NONE ? &l->nodes[x->a] : NULL, *v = x->b != MC_NONE ? &l->nodes[x->b] : NULL;
     const cell_node *w = x->c != MC_NONE ? &l->nodes[x->c] : NULL;
@@ -449,18 +453,18 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
     switch (x->op) {
     case BOX_GE:
         if (x->f.x[BOX_K] != 1 && x->f.x[BOX_K] != -1)
-            return form_sum(l, &f, &x->f, b) && compare(l, MC_LE, &zero, &f, n->rows);
+            return form_sum(l, &f, &x->f, b) && compare_nodes(l, MC_LE, &zero, &f, n->rows);
         line_rows(l, &x->f, b, n->rows);
         return true;
     case BOX_EQ:
-    case BOX_NE: return form_sum(l, &f, &x->f, b) && compare(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
+    case BOX_NE: return form_sum(l, &f, &x->f, b) && compare_nodes(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
     case MC_EQ:
     case MC_NE:
     case MC_LT:
-    case MC_LE: return compare(l, x->op, u, v, n->rows);
+    case MC_LE: return compare_nodes(l, x->op, u, v, n->rows);
     case MC_NOT:
         memcpy(n->rows, u->rows, l->height * sizeof *n->rows);
-        complement(l, n->rows);
+        complement_rows(l, n->rows);
         return true;
     case MC_AND:
     case MC_OR:
@@ -476,7 +480,7 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
                               : x->op == MC_IFF ? p ^ r
                                                 : (p & r) | (~p & w->rows[i].w[j]);
         }
-    if (x->op == MC_IFF) complement(l, n->rows);
+    if (x->op == MC_IFF) complement_rows(l, n->rows);
     return true;
 }
 
@@ -502,7 +506,7 @@ bool lanes_cell(lanes *l, const box_program *program, const box *b, uint64_t *ou
         for (int o = 0; o < 3 && d == BOX_Q; o++)
             if (operand[o] != MC_NONE && l->nodes[operand[o]].on == 0)
                 for (uint32_t j = l->width; j < count; j++) l->v[operand[o]][j] = l->v[operand[o]][0];
-        if (!lane(l, x, d, b->lo[d], count, b->lo, l->v[i]) || !plain_node(l, x, n, l->v[i])) return true;
+        if (!evaluate_lane(l, x, d, b->lo[d], count, b->lo, l->v[i]) || !plain_node(l, x, n, l->v[i])) return true;
     }
     const bits *rows = l->nodes[program->root].rows;
     uint64_t pairs = 0;

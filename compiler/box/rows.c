@@ -1,12 +1,12 @@
-/* rows.c: symbolic rows of a cell.
+/* rows.c: rows of a cell, solved in segments on which integers are linear in k.
  *
- * Requires: a program made for a box that holds the given one; at most ROWS_WIDTH keys.
+ * Requires: a program that was made for a box around the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.
- * Cost: O(rows * nodes * segments), a row being a (q, h); one row for all q (or h) where the program does not depend
- *       on it. An integer that is linear in k is one segment; x / m and x % m break it at multiples of m; min, max,
- *       abs and if at crossings. Only a product or quotient of two integers that both vary, and values near overflow,
- *       are evaluated element by element, and so are elements of an array that has no runs.
- * Units: segments and bits count keys from the box's first.
+ * How: an integer that is linear in k is one segment. x / m and x % m break it at multiples of m; min, max, abs and if break
+ *       it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and quotients of two
+ *       integers that both vary, values near overflow, and elements of an array that has no runs.
+ * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for all.
+ * Units: segments and bits count keys from the first of the box.
  */
 #include "compiler/box/rows.h"
 #include "compiler/box/bands.h"
@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* value(j) = v + s * (j - start), from start to the next segment's; every value fits int64. */
+#include "runtime/base/stop.h"
+
+/* Key j has the value v + s * (j - start), up to where the next segment starts. All values fit int64. */
 typedef struct segment {
     int64_t v, s;
     uint32_t start;
@@ -22,7 +24,7 @@ typedef struct segment {
 
 typedef struct row_node {
     uint32_t first, count; /* ints: segments */
-    uint64_t bits[2];      /* bools; of an int that may fault: where it would */
+    uint64_t bits[2];      /* of a bool: its values; of an int that may fault: where it would */
 } row_node;
 
 struct rows {
@@ -32,10 +34,11 @@ struct rows {
     /* of the row being solved */
     uint32_t used, width;
     uint64_t elements;
+    const volatile int *stop;
     const mc_bands *bands; /* of the node being solved, where it reads any */
 };
 
-/* A stretch [at, end) on which both operands are linear; x and y are their values at `at`. */
+/* Keys [at, end), on which both operands are linear. At `at` they are x and y, and then move by dx and dy a key. */
 typedef struct stretch {
     uint32_t at, end;
     int64_t x, dx, y, dy;
@@ -53,6 +56,8 @@ void rows_free(rows *r) {
 size_t rows_bytes(const rows *r) {
     return sizeof *r + r->node_room * sizeof *r->nodes + r->pool_room * sizeof *r->pool;
 }
+
+void rows_set_stop(rows *r, const volatile int *stop) { r->stop = stop; }
 
 uint32_t rows_segments(const rows *r, const box_program *program) {
     uint32_t most = 0;
@@ -91,7 +96,7 @@ static uint32_t run_end(const uint64_t bits[2], uint32_t from, uint32_t to) {
 
 static int64_t along(int64_t v, int64_t s, uint32_t j) { return (int64_t)((uint64_t)v + (uint64_t)s * j); }
 
-static void push(rows *r, row_node *n, uint32_t start, int64_t v, int64_t s) {
+static void push_segment(rows *r, row_node *n, uint32_t start, int64_t v, int64_t s) {
     if (n->count) {
         const segment *last = &r->pool[r->used - 1];
         if (last->s == s && along(last->v, s, start - last->start) == v) return;
@@ -100,7 +105,7 @@ static void push(rows *r, row_node *n, uint32_t start, int64_t v, int64_t s) {
     n->count++;
 }
 
-/* v + s j changes from below 0 to at least 0, or back, at some 0 < j < 128 values on: that j. */
+/* v + s j changes its sign at some 0 < j < 128, from negative to not negative or back: the first such j. */
 static uint32_t crossing(int64_t v, int64_t s) {
     if (s > 0) return (uint32_t)-mc_div(v, s);
     return (uint32_t)((uint64_t)v / (0 - (uint64_t)s)) + 1;
@@ -135,43 +140,20 @@ static void mark_zero(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, in
     if (j >= 0 && j < (__int128)(end - at)) set_bits(bits, at + (uint32_t)j, at + (uint32_t)j + 1);
 }
 
-/* The value of one element; true if it faults, were its guard true. */
-static bool element(unsigned op, int64_t x, int64_t y, int64_t *out) {
-    switch (op) {
-    case MC_ADD: return __builtin_add_overflow(x, y, out);
-    case MC_SUB: return __builtin_sub_overflow(x, y, out);
-    case MC_MUL: return __builtin_mul_overflow(x, y, out);
-    case MC_DIV: *out = mc_div(x, y); return y == 0 || (y == -1 && x == INT64_MIN);
-    case MC_MOD: *out = mc_mod(x, y); return y == 0;
-    case MC_NEG: return __builtin_sub_overflow((int64_t)0, x, out);
-    case MC_ABS:
-        *out = x < 0 ? (int64_t)(0 - (uint64_t)x) : x;
-        return x == INT64_MIN;
-    case MC_MIN: *out = x < y ? x : y; return false;
-    case MC_MAX: *out = x > y ? x : y; return false;
-    case MC_EQ: *out = x == y; return false;
-    case MC_NE: *out = x != y; return false;
-    case MC_LT: *out = x < y; return false;
-    case MC_LE: *out = x <= y; return false;
-    default: *out = 0; return false;
-    }
-}
-
-static void each_element(rows *r, row_node *n, unsigned op, const stretch *p) {
+static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) {
     bool is_bool = op >= MC_EQ;
     for (uint32_t j = p->at; j < p->end; j++) {
-        int64_t value;
-        int64_t x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
-        bool bad = element(op, x, y, &value);
-        if (op == MC_BANDS) value = mc_in_bands(r->bands, x, y);
+        int64_t value, x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
+        if (!mc_value(op, x, y, &value)) value = mc_in_bands(r->bands, x, y); /* the one other that comes here */
+        const bool bad = mc_value_fault(op, x, y) != MC_OK; /* if its guard is true */
         if (is_bool ? value != 0 : bad) set_bits(n->bits, j, j + 1);
-        if (!is_bool) push(r, n, j, value, 0);
+        if (!is_bool) push_segment(r, n, j, value, 0);
     }
     r->elements += p->end - p->at;
 }
 
-/* x / m or x % m, m constant and not 0. False: not by segments. */
-static bool divide(rows *r, row_node *n, const stretch *p, bool modulo) {
+/* x / m or x % m, for a constant m other than 0. False: it cannot be done in segments. */
+static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) {
     int64_t m = p->y, x = p->x, s = p->dx, sign = 1;
     if (m < 0) {
         int64_t last = along(x, s, p->end - 1 - p->at);
@@ -187,33 +169,33 @@ static bool divide(rows *r, row_node *n, const stretch *p, bool modulo) {
         if (s > 0) steps = (uint64_t)(m - rest - 1) / (uint64_t)s + 1;
         if (s < 0) steps = (uint64_t)rest / (0 - (uint64_t)s) + 1;
         uint32_t run = steps < p->end - at ? (uint32_t)steps : p->end - at;
-        if (!modulo) push(r, n, at, quotient, 0);
-        else push(r, n, at, sign * rest, run > 1 ? sign * s : 0);
+        if (!modulo) push_segment(r, n, at, quotient, 0);
+        else push_segment(r, n, at, sign * rest, run > 1 ? sign * s : 0);
         at += run;
         x = along(x, s, run);
     }
     return true;
 }
 
-/* min, max, and abs as max(x, -x): the difference y - x tells which. */
-static bool choose(rows *r, row_node *n, const stretch *p, bool greater) {
+/* min, max, and abs as max(x, -x). Where the difference y - x changes its sign, the other operand is taken. */
+static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
     if (__builtin_sub_overflow(p->y, p->x, &first) || __builtin_sub_overflow(p->dy, p->dx, &slope) ||
         __builtin_sub_overflow(along(p->y, p->dy, length - 1), along(p->x, p->dx, length - 1), &last))
         return false;
     bool take_y = (first >= 0) == greater;
-    push(r, n, p->at, take_y ? p->y : p->x, take_y ? p->dy : p->dx);
+    push_segment(r, n, p->at, take_y ? p->y : p->x, take_y ? p->dy : p->dx);
     if ((first >= 0) != (last >= 0)) {
         uint32_t j = crossing(first, slope);
         take_y = !take_y;
-        push(r, n, p->at + j, take_y ? along(p->y, p->dy, j) : along(p->x, p->dx, j), take_y ? p->dy : p->dx);
+        push_segment(r, n, p->at + j, take_y ? along(p->y, p->dy, j) : along(p->x, p->dx, j), take_y ? p->dy : p->dx);
     }
     return true;
 }
 
-/* Elements of an array, 0 where it has none. */
-static void load(rows *r, row_node *n, const box_array *a, const stretch *p) {
+/* Elements of an array; 0 where it has none. */
+static void solve_load(rows *r, row_node *n, const box_array *a, const stretch *p) {
     for (uint32_t j = p->at; j < p->end;) {
         int64_t value = 0, step = 0;
         uint64_t at, end;
@@ -233,12 +215,12 @@ static void load(rows *r, row_node *n, const box_array *a, const stretch *p) {
             value = mc_int_at(&a->array, at);
             r->elements++;
         }
-        push(r, n, j, value, run > 1 ? step : 0);
+        push_segment(r, n, j, value, run > 1 ? step : 0);
         j += run;
     }
 }
 
-static bool compare(row_node *n, unsigned op, const stretch *p) {
+static bool solve_comparison(row_node *n, unsigned op, const stretch *p) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
     if (__builtin_sub_overflow(p->y, p->x, &first) || __builtin_sub_overflow(p->dy, p->dx, &slope) ||
@@ -253,8 +235,8 @@ static bool compare(row_node *n, unsigned op, const stretch *p) {
     return true;
 }
 
-/* + - *. False: not by segments. */
-static bool arithmetic(rows *r, row_node *n, unsigned op, const stretch *p) {
+/* + - *. False: it cannot be done in segments. */
+static bool solve_arithmetic(rows *r, row_node *n, unsigned op, const stretch *p) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
     int64_t x1 = along(p->x, p->dx, length - 1), y1 = along(p->y, p->dy, length - 1);
@@ -275,7 +257,7 @@ static bool arithmetic(rows *r, row_node *n, unsigned op, const stretch *p) {
         break;
     }
     if (bad) return false;
-    push(r, n, p->at, first, slope);
+    push_segment(r, n, p->at, first, slope);
     return true;
 }
 
@@ -284,26 +266,26 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
     uint32_t length = p->end - p->at;
     if (length == 1) p->dx = p->dy = 0;
     switch (op) {
-    case MC_ADD: case MC_SUB: case MC_MUL: done = arithmetic(r, n, op, p); break;
+    case MC_ADD: case MC_SUB: case MC_MUL: done = solve_arithmetic(r, n, op, p); break;
     case MC_NEG:
         p->y = p->x, p->dy = p->dx, p->x = p->dx = 0;
-        done = arithmetic(r, n, MC_SUB, p);
+        done = solve_arithmetic(r, n, MC_SUB, p);
         if (!done) p->x = p->y, p->dx = p->dy;
         break;
     case MC_ABS:
         if (p->x != INT64_MIN && p->dx != INT64_MIN && along(p->x, p->dx, length - 1) != INT64_MIN) {
             p->y = -p->x, p->dy = -p->dx;
-            done = choose(r, n, p, true);
+            done = solve_choice(r, n, p, true);
         }
         break;
     case MC_DIV: case MC_MOD:
-        if (p->dy == 0 && p->y != 0) done = divide(r, n, p, op == MC_MOD);
+        if (p->dy == 0 && p->y != 0) done = solve_division(r, n, p, op == MC_MOD);
         break;
-    case MC_MIN: case MC_MAX: done = choose(r, n, p, op == MC_MAX); break;
+    case MC_MIN: case MC_MAX: done = solve_choice(r, n, p, op == MC_MAX); break;
     case MC_BANDS: break;
-    default: done = compare(n, op, p); break;
+    default: done = solve_comparison(n, op, p); break;
     }
-    if (!done) each_element(r, n, op, p);
+    if (!done) solve_elements(r, n, op, p);
 }
 
 /* --- a row ------------------------------------------------------------------------------------------------------ */
@@ -317,7 +299,7 @@ static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *a
         if (x + 1 < x_end && x[1].start < end) end = x[1].start;
         if (y + 1 < y_end && y[1].start < end) end = y[1].start;
         stretch p = {at, end, along(x->v, x->s, at - x->start), x->s, along(y->v, y->s, at - y->start), y->s};
-        if (array) load(r, n, array, &p);
+        if (array) solve_load(r, n, array, &p);
         else solve_stretch(r, n, op, &p);
         if (x + 1 < x_end && x[1].start == end) x++;
         if (y + 1 < y_end && y[1].start == end) y++;
@@ -334,7 +316,7 @@ static void solve_if(rows *r, row_node *n, const uint64_t p[2], const row_node *
         const segment **s = first ? &x : &y, *s_end = first ? x_end : y_end;
         while (*s + 1 < s_end && (*s)[1].start <= at) ++*s;
         if (*s + 1 < s_end && (*s)[1].start < end) end = (*s)[1].start;
-        push(r, n, at, along((*s)->v, (*s)->s, at - (*s)->start), (*s)->s);
+        push_segment(r, n, at, along((*s)->v, (*s)->s, at - (*s)->start), (*s)->s);
         at = end;
     }
 }
@@ -364,7 +346,7 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     case MC_IF_B:
         for (int w = 0; w < 2; w++) n->bits[w] = (a->bits[w] & c->bits[w]) | (~a->bits[w] & d->bits[w]);
         return true;
-    case BOX_LINEAR: push(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0); return true;
+    case BOX_LINEAR: push_segment(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0); return true;
     case MC_IF_I: solve_if(r, n, a->bits, c, d); return true;
     case MC_NE: solve_operands(r, n, MC_EQ, NULL, a, c); break;
     case MC_BANDS:
@@ -386,7 +368,7 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     return true;
 }
 
-static bool reserve(rows *r, const box_program *program) {
+static bool reserve_nodes(rows *r, const box_program *program) {
     if (r->node_room < program->count) {
         row_node *nodes = realloc(r->nodes, program->count * sizeof *nodes);
         if (!nodes) return false;
@@ -396,7 +378,7 @@ static bool reserve(rows *r, const box_program *program) {
     return true;
 }
 
-/* Room for one node's segments: at most one per key. */
+/* Makes room for the segments of one node: there are at most as many as keys. */
 static bool reserve_segments(rows *r) {
     if (r->pool_room - r->used >= ROWS_WIDTH) return true;
     uint32_t room = 2 * r->pool_room + ROWS_WIDTH;
@@ -429,7 +411,7 @@ bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int6
               uint64_t *elements) {
     uint32_t fault;
     r->elements = 0;
-    if (!reserve(r, program) || solve_row(r, program, b, q, h, &fault) != ROW_SOLVED) return false;
+    if (!reserve_nodes(r, program) || solve_row(r, program, b, q, h, &fault) != ROW_SOLVED) return false;
     *elements += r->elements;
     memcpy(out, r->nodes[program->root].bits, 2 * sizeof *out);
     return true;
@@ -438,12 +420,16 @@ bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int6
 bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *out) {
     *out = (rows_result){0};
     r->elements = 0;
-    if (!reserve(r, program)) return false;
+    if (!reserve_nodes(r, program)) return false;
     int64_t q_end = program->on_q ? b->hi[BOX_Q] : b->lo[BOX_Q] + 1;
     int64_t h_end = program->on_h ? b->hi[BOX_H] : b->lo[BOX_H] + 1;
     for (int64_t h = b->lo[BOX_H]; h < h_end; h++)
         for (int64_t q = b->lo[BOX_Q]; q < q_end; q++) {
             uint32_t fault = 0;
+            if (fcp_stop_asked(r->stop)) {
+                *out = (rows_result){.stopped = true};
+                return true;
+            }
             row_end end = solve_row(r, program, b, q, h, &fault);
             if (end == ROW_NO_MEMORY) return false;
             out->rows++;

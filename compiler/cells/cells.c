@@ -1,19 +1,16 @@
-/* cells.c: from a mask to cells and tiles, exactly, at a cost that follows the mask's boundary and not its area.
+/* cells.c: counts cells and pairs, and keeps the grids of sequences, at a cost that follows the boundary of the mask.
  *
- * Requires: mask code that mc_check accepts; cuts that ascend.
- * Gives: cells.h.
- * How: a box of pairs is evaluated abstractly (box/box.h). NONE and FULL boxes are done, however large; a MIXED box gets
- *      the mask specialised to it and is split: rows in halves, the undecided stretches of columns with them, so that
- *      lists come out in order; rectangles in quarters where only counts are asked, at whole periods where x / m and
- *      x % m give the mask some. A MIXED cell is solved by rows (box/rows.h). Every MIXED rectangle, piece pair and cell is
- *      first looked up by its specialised mask, written relative to its corner: what depends only on q - k meets itself
- *      along the diagonal, what has a period meets itself once a period (an image's rows, a film's pictures: all of
- *      them are the first few), and what is cut by one straight line meets itself all along that line, in this
- *      sequence and in later ones.
- * Cost: cells_count: O(unlike boxes * nodes), for a mask of q - k O(log n) boxes; cells_grid: O(pieces on the boundary
- *      * (nodes + log pieces) + entries); the cells inside a piece pair once for each unlike pair.
- * Units: positions in tokens; pairs summed over heads where the mask names h.
- * Method: quadtree decomposition with shared subtrees, as in Gosper's Hashlife (1984), the key being symbolic.
+ * Requires: mask code that passed mc_check; cuts that ascend.
+ * Gives: cells.h. README.md explains the whole of it by an example.
+ * How: a box of pairs is evaluated as a whole (box/box.h). A NONE or FULL box is done, however large it is. A MIXED one gets the
+ *      mask specialised to it, and is looked up by that, written relative to its corner. If no box like it was met before it
+ *      is split: in quarters where only counts are needed (here), row by row where lists are (walk.c). A MIXED cell is solved
+ *      (solve.c). What depends on q - k alone is met again all along the diagonal, and what has a period once a period: of
+ *      the rows of an image, or the pictures of a film, only the first few cost anything.
+ * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the boundary *
+ *      (nodes + log pieces) + entries), and the cells inside a piece pair once for each unlike pair.
+ * Units: positions count tokens; pairs are summed over heads if the mask names h.
+ * Method: quadtrees with shared subtrees, as in Gosper's Hashlife (1984), but with symbolic keys.
  */
 #include "compiler/cells/parts.h"
 
@@ -24,7 +21,7 @@ enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 
-/* A rectangle of cells; by BOX_Q, BOX_K. */
+/* A rectangle of cells; indices are BOX_Q and BOX_K. */
 typedef struct cell_rect {
     uint64_t lo[2], hi[2];
 } cell_rect;
@@ -38,8 +35,9 @@ static box rect_box(const cells *c, const cell_rect *r) {
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
 
-/* A cell to split [lo, hi) at, of those that hold a step (`first` and every `period` positions from there): 0 if only
- * the cell at lo does, or none. Of 2^i steps or more, but not 2^(i + 1), the 2^i-th: whole periods fall into halves. */
+/* Steps are at position `first` and every `period` from there. Of the cells after lo and before hi that hold a step, returns
+ * one to split at; 0 if there is none. If they hold at least 2^i steps but fewer than 2^(i + 1), it is the 2^i-th: so a
+ * stretch of 2^i periods is halved again and again, and its parts are alike. */
 static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
     uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
     uint64_t from = after > first ? (after - first + period - 1) / period : 0;
@@ -47,8 +45,8 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
     return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
 }
 
-/* Where to split a rectangle of more than one cell in dimension d. Where the mask has a period, after whole periods
- * that begin alike in their cells, else after whole periods; else after the largest power of two cells. */
+/* Where to split a rectangle of more than one cell in dimension d. If the mask has a period m: after a multiple of lcm(m, 128),
+ * where both periods and cells begin; if there is none, after a multiple of m. Else after the largest power of two cells. */
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
@@ -62,7 +60,7 @@ static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *
     return at ? at : lo + high_bit(hi - lo - 1);
 }
 
-/* Adds the counts of a rectangle of cells. */
+/* Adds the counts of a rectangle of cells: FULL, PARTIAL, pairs. */
 static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, uint64_t sum[3]) {
     uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K], here[3] = {0};
     box b = rect_box(c, r);
@@ -85,7 +83,7 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
         if (code == FCP_OK) code = cells_count_whole(c, &b, p, here, &whole);
         if (code != FCP_OK || whole) goto sum;
-        bool few = down * across <= FEW_CELLS; /* which are remembered one by one */
+        bool few = down * across <= FEW_CELLS; /* its cells are remembered one by one */
         size_t words = few ? 0 : cells_box_words(c, ANSWER_CELLS, &b, p);
         uint64_t hash;
         const memo_entry *known = cells_find_words(c, c->key, words, &hash);
@@ -94,12 +92,16 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         } else {
             int64_t *key = cells_keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
-            uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side much shorter than the other stays whole */
+            uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side that is much shorter than the other is not split */
             if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
             if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
             for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
                 cell_rect part = *r;
-                for (int d = 0; d < 2; d++) *((i >> (1 - d) & 1) ? &part.lo[d] : &part.hi[d]) = at[d];
+                for (int d = 0; d < 2; d++) {
+                    const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
+                    if (beyond) part.lo[d] = at[d];
+                    else part.hi[d] = at[d];
+                }
                 if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
             }
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
@@ -116,7 +118,7 @@ done:
 
 /* --- whole grids ------------------------------------------------------------------------------------------------ */
 
-/* Binds the program to the environment's bands. */
+/* Gives the base program the bands of the environment. */
 static void bind_bands(cells *c, const mc_env *env) {
     if (!(c->uses & MC_USES_BANDS)) return;
     if (c->bound != env->bands || !c->bands) {
@@ -125,7 +127,7 @@ static void bind_bands(cells *c, const mc_env *env) {
             if (c->mask.nodes[i].op == MC_BANDS && c->mask.nodes[i].imm >= count)
                 count = (uint32_t)c->mask.nodes[i].imm + 1;
         bands_index_free(c->bands);
-        c->bands = bands_index_new(env->bands, count);
+        c->bands = bands_index_new(env->bands, count, c->stop);
         c->bound = env->bands;
     }
     c->base->bands = env->bands;
@@ -134,18 +136,20 @@ static void bind_bands(cells *c, const mc_env *env) {
 
 fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
-    if (!box_arrays_bind(&c->arrays, env)) {
+    fcp_code code = box_arrays_bind(&c->arrays, env, c->stop);
+    if (code != FCP_OK) {
         c->base_n = -1;
-        return FCP_E_NO_MEMORY;
+        return code;
     }
     if (c->base_n < 0 || (c->base_n != env->n && c->uses & MC_USES_N))
         box_program_make(c->mask, env, &c->arrays, c->base);
     bind_bands(c, env);
     c->base_n = env->n;
-    return FCP_OK;
+    return cells_stopped(c) ? FCP_E_INTERRUPTED : FCP_OK;
 }
 
-/* *out is 0 where what the mask reads comes but once. */
+/* Writes the key of a sequence with these cuts to c->key. *out, its words, is 0 if the mask reads arrays whose contents do not
+ * come again: the grid is then not worth keeping. */
 static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&
@@ -174,7 +178,7 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     return FCP_OK;
 }
 
-/* Keeps the entries just made under the key, if it was asked for before and while there is room for it. */
+/* Keeps the entries just made, if this grid was asked for before and there is room for it. */
 static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash) {
     uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
     if (*seen != hash) {
@@ -252,7 +256,10 @@ void cells_free(cells *c) {
     free(c);
 }
 
-void cells_set_stop(cells *c, const volatile int *stop) { c->stop = stop; }
+void cells_set_stop(cells *c, const volatile int *stop) {
+    c->stop = stop;
+    rows_set_stop(c->rows, stop);
+}
 void cells_set_threads(cells *c, unsigned threads) { elements_set_threads(c->elements, threads); }
 void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
 
@@ -307,6 +314,17 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;
+}
+
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t width = env->n < FCP_CELL ? (uint64_t)env->n : FCP_CELL;
+    const cell_rect column = {.hi = {down, 1}};
+    uint64_t sum[3] = {0};
+    fcp_code code = cells_set_sequence(c, env);
+    if (code == FCP_OK && down && width) code = count_rect(c, &column, c->base, sum);
+    *out_rows = width ? sum[2] / width : 0;
+    return code;
 }
 
 void cells_get_stats(const cells *c, cells_stats *out) {

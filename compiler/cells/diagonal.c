@@ -1,18 +1,19 @@
-/* diagonal.c: stretches of units, cells or pieces of one size, on which the mask is one of q - k.
+/* diagonal.c: stretches in which the mask depends on q - k alone.
  *
- * Requires, units: as in cells.c; a program that is diagonal and cannot fault.
- * Gives: what any row of units of the stretch holds, as runs of cells or as entries.
- * How: a whole unit in row r and column c of the stretch holds the same as any other with the same t = r - c. What
- *      that is is found once, by halving the range of t, and kept by the program's key; a row of units is a window of
- *      it, from right to left. Units cut short by the end of the sequence or piece are taken from it too where the
- *      whole unit is FULL or NONE; else they are looked up by (t, height, width).
- * Cost: a known stretch O(nodes + runs or entries emitted); a new one O(unlike t * nodes).
+ * Requires, units: as in cells.c; a program that is diagonal and cannot fault. Units are cells, or pieces of one size.
+ * Gives: what each row of units of the stretch holds, as runs of cells or as entries.
+ * How: under `q - k < 4096` the cell in row 40 and column 8 holds the same as the cell in row 41 and column 9. In general a unit
+ *      in row r and column c of a stretch holds the same as every other with the same t = r - c. What the diagonals t hold is
+ *      found once, by halving the range of t, and kept by the program's key. A row of units is then a part of this list, read
+ *      from right to left. The last unit of a side may be cut short. It is taken from the list too, if the whole unit would be
+ *      FULL or NONE; else it is looked up by t and its own height and width.
+ * Cost: a stretch that is known O(nodes + runs or entries written); a new one O(unlike t * nodes).
  */
 #include "compiler/cells/parts.h"
 
 #include <string.h>
 
-#define FULL UINT64_MAX /* the value of a unit that is all allowed; else cells have pairs and pieces a shape */
+#define FULL UINT64_MAX /* the value of a FULL unit; else a cell has its pairs and a piece its shape */
 
 /* --- finding ---------------------------------------------------------------------------------------------------- */
 
@@ -21,10 +22,10 @@ typedef struct finder {
     const box *b; /* the stretch */
     int64_t unit;
     bool pieces;
-    size_t base; /* its runs in c->found begin here: finding a piece's shape finds diagonals of its cells */
+    size_t base; /* its runs in c->found begin here. Finders nest: the shape of a piece has diagonals of cells */
 } finder;
 
-/* What a MIXED unit holds; *out_any is false if that is nothing. */
+/* The value of a MIXED unit; *out_any is false if it has no pairs after all. */
 static fcp_code unit_value(cells *c, const box *unit, const box_program *p, bool pieces, uint64_t *out, bool *out_any) {
     uint64_t area = 0;
     if (pieces) {
@@ -54,10 +55,11 @@ static fcp_code add_found(finder *f, int64_t first, int64_t end, uint64_t value)
     return FCP_OK;
 }
 
-/* Appends the runs of t in [first, end), whole units. */
+/* Appends the runs of whole units with t in [first, end). */
 static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_program *p) {
     cells *c = f->c;
-    box d = *f->b; /* every q - k of those units, over one column */
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
+    box d = *f->b; /* the units of one column that have these t */
     d.lo[BOX_Q] = f->b->lo[BOX_Q] + first * f->unit;
     d.hi[BOX_Q] = f->b->lo[BOX_Q] + end * f->unit;
     d.hi[BOX_K] = f->b->lo[BOX_K] + f->unit;
@@ -73,7 +75,7 @@ static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_progr
     } else if (code == FCP_OK && cls == BOX_MIXED) {
         uint64_t value = 0;
         bool any = false;
-        for (int i = 0; first < 0 && i < 2; i++) { /* one that lies in the stretch */
+        for (int i = 0; first < 0 && i < 2; i++) { /* above the corner: moved along the diagonal into the stretch */
             d.lo[i] -= first * f->unit;
             d.hi[i] -= first * f->unit;
         }
@@ -84,8 +86,8 @@ static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_progr
     return code;
 }
 
-/* Makes t in [lo, hi) known; all ranges of a stretch hold 0. */
-static fcp_code extend(finder *f, int64_t lo, int64_t hi, const box_program *p, uint32_t number) {
+/* Makes t in [lo, hi) known. What is known before is a range around 0, too, so the two overlap. */
+static fcp_code extend_diagonals(finder *f, int64_t lo, int64_t hi, const box_program *p, uint32_t number) {
     cells *c = f->c;
     diagonals d = c->diagonals[number];
     if (d.lo <= lo && hi <= d.hi) return FCP_OK;
@@ -112,7 +114,7 @@ static fcp_code extend(finder *f, int64_t lo, int64_t hi, const box_program *p, 
 
 fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out) {
     size_t words = cells_box_words(c, ANSWER_DIAGONALS, b, p);
-    c->key[1] = (int64_t)unit; /* whatever the size of the stretch */
+    c->key[1] = (int64_t)unit; /* in place of the sides: the size of the stretch does not matter */
     c->key[2] = pieces;
     uint64_t hash = memo_hash(c->key, words);
     const memo_entry *known = memo_find(&c->memo, c->key, words, hash);
@@ -128,12 +130,12 @@ fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces
     int64_t whole_rows = (int64_t)(box_side(b, BOX_Q) / unit), whole_cols = (int64_t)(box_side(b, BOX_K) / unit);
     if (whole_rows == 0 || whole_cols == 0) return FCP_OK;
     finder f = {.c = c, .b = b, .unit = (int64_t)unit, .pieces = pieces};
-    return extend(&f, 1 - whole_cols, whole_rows, p, *out);
+    return extend_diagonals(&f, 1 - whole_cols, whole_rows, p, *out);
 }
 
 /* --- emitting --------------------------------------------------------------------------------------------------- */
 
-/* Columns [first, end) of the stretch, all FULL. */
+/* Writes columns [first, end) of the stretch, which are FULL. */
 static fcp_code emit_full(const diagonal_row *d, int64_t first, int64_t end) {
     uint64_t height = box_side(&d->b, BOX_Q), width = box_side(&d->b, BOX_K), from = (uint64_t)first * d->unit;
     uint64_t to = (uint64_t)end * d->unit < width ? (uint64_t)end * d->unit : width;
@@ -151,7 +153,7 @@ static fcp_code emit_full(const diagonal_row *d, int64_t first, int64_t end) {
     return code;
 }
 
-/* The value of a cut unit on diagonal t. */
+/* The value of a unit on diagonal t that is cut short. */
 static fcp_code cut_value(const diagonal_row *d, const box *unit, int64_t t, uint64_t *out, bool *out_any) {
     cells *c = d->c;
     const int64_t key[4] = {ANSWER_CUT, (int64_t)d->number, t,
@@ -177,13 +179,14 @@ static fcp_code cut_value(const diagonal_row *d, const box *unit, int64_t t, uin
     return code;
 }
 
-/* Columns [first, end) of the stretch, one by one. */
+/* Writes columns [first, end) of the stretch, one by one, as units that may be cut short. */
 static fcp_code emit_cut(const diagonal_row *d, int64_t first, int64_t end) {
     fcp_code code = FCP_OK;
     for (int64_t i = first; i < end && code == FCP_OK; i++) {
         box unit = d->b;
         uint64_t value;
         bool any;
+        if (cells_stopped(d->c)) return FCP_E_INTERRUPTED;
         unit.lo[BOX_K] += i * (int64_t)d->unit;
         if (unit.lo[BOX_K] + (int64_t)d->unit < unit.hi[BOX_K]) unit.hi[BOX_K] = unit.lo[BOX_K] + (int64_t)d->unit;
         code = cut_value(d, &unit, d->r - i, &value, &any);
@@ -199,15 +202,15 @@ fcp_code cells_emit_diagonals(const diagonal_row *row) {
     const diagonals d = row->c->diagonals[row->number];
     const int64_t unit = (int64_t)row->unit, r = row->r;
     const int64_t width = (int64_t)box_side(&row->b, BOX_K), cols = (width + unit - 1) / unit;
-    /* whole units of this row: none if the row is cut */
+    /* how many whole units this row has: none, if the row itself is cut short */
     const int64_t whole = (int64_t)box_side(&row->b, BOX_Q) == unit ? width / unit : 0;
-    size_t low = 0, high = d.count; /* low: the runs that begin at r or before */
+    size_t low = 0, high = d.count; /* low: how many runs begin at r or before */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (d.runs[middle].first <= r) low = middle + 1;
         else high = middle;
     }
-    /* columns left of `known` and from `known_end` on have a t of which nothing is known: only cut units do */
+    /* nothing is known of columns left of `known` and from `known_end` on: only units that are cut short lie there */
     int64_t known = r >= d.hi ? r - d.hi + 1 : 0, known_end = r - d.lo + 1 < cols ? r - d.lo + 1 : cols;
     if (known > cols) known = cols;
     fcp_code code = emit_cut(row, 0, known);

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "runtime/base/stop.h"
+
 enum { THREADS_MAX = 64, SHORT_QUEUE = 16 }; /* a shorter queue is counted by the caller alone */
 
 typedef struct worker {
@@ -174,7 +176,7 @@ static uint64_t box_area(const box *b) { /* of at most a cell, all heads */
 /* Counts boxes until there are none left, or all are to end. */
 static void take_jobs(elements *e, worker *w) {
     for (;;) {
-        if (e->stop && *e->stop) atomic_store(&e->interrupted, true);
+        if (w == &e->workers[0] && fcp_stop_asked(e->stop)) atomic_store(&e->interrupted, true);
         if (atomic_load(&e->interrupted) || atomic_load(&e->no_memory)) return;
         const size_t i = atomic_fetch_add(&e->next, 1);
         if (i >= e->job_count) return;

@@ -34,7 +34,7 @@ bool elements_now(elements *e, const box_program *p, uint32_t *numbers, const bo
 /* The queue, in the order in which it was filled. */
 element_job *elements_queue(elements *e, size_t *out_count);
 void elements_clear(elements *e);
-/* Counts all that is queued, in the arrays and bands of `env`. `stop` (may be NULL) is polled before each box: then
+/* Counts all that is queued, in the arrays and bands of `env`. `stop` (may be NULL) is polled by the caller's thread before each box: then
  * FCP_E_INTERRUPTED. *done (may be NULL) grows by the positions of each box, atomically. Or FCP_E_NO_MEMORY. */
 fcp_code elements_count(elements *e, const mc_env *env, const volatile int *stop, uint64_t *done);
 #endif

@@ -1,4 +1,4 @@
-/* parts.h: what the rooms of the mask analysis share (cells.c, cells_solve.c, cells_walk.c, cells_cut.c). */
+/* parts.h: the object of cells.h, and what the files of this room use of each other. */
 #ifndef FCPC_CELLS_PARTS_H
 #define FCPC_CELLS_PARTS_H
 #include "compiler/cells/cells.h"
@@ -11,13 +11,14 @@
 #include "compiler/base/memo.h"
 #include "compiler/box/rows.h"
 #include "compiler/base/stack.h"
+#include "runtime/base/stop.h"
 
-/* Columns [first, end) of units, for some rows. */
+/* Columns [first, end) of the units under way (cells, or pieces), for some rows of them. */
 typedef enum span_kind {
-    SPAN_OPEN,    /* under `program`, not decided */
-    SPAN_FULL,    /* all allowed */
-    SPAN_ALIKE,   /* cells: every row of positions has `pairs` pairs */
-    SPAN_DIAGONAL /* under `program`, by diagonals `number`, from row `row` on */
+    SPAN_OPEN,    /* not decided; `program` is what is left of the mask */
+    SPAN_FULL,    /* all pairs are allowed */
+    SPAN_ALIKE,   /* cells: each query has `pairs` pairs here */
+    SPAN_DIAGONAL /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
 } span_kind;
 typedef struct span {
     uint32_t first, end;
@@ -27,36 +28,36 @@ typedef struct span {
     uint64_t pairs;
 } span;
 
-/* One side of a grid: pieces at given cuts, or cells of a stretch. */
+/* One side of a grid: pieces between given cuts, or cells. */
 typedef struct units {
     const uint64_t *cuts; /* NULL: cells */
-    int64_t start, end;   /* where cuts count from; of the cells */
+    int64_t start, end;   /* the position that cuts count from; of cells, the first and the end */
     uint32_t count;
 } units;
 
-/* What the words of a key stand for. */
+/* What the words of a key ask for, and what its answer holds. */
 typedef enum answer_kind {
-    ANSWER_CELLS,      /* counts of a square or cell: full, partial, pairs */
-    ANSWER_SHAPE,      /* of a piece pair */
-    ANSWER_FULL_SHAPE, /* by lengths */
-    ANSWER_GRID,       /* index into grids */
-    ANSWER_DIAGONALS,  /* index into diagonals */
-    ANSWER_CUT         /* a cut unit on a diagonal: its value, whether it has pairs */
+    ANSWER_CELLS,      /* a rectangle of cells, or one cell: full cells, partial cells, pairs */
+    ANSWER_SHAPE,      /* a piece pair: the number of its shape */
+    ANSWER_FULL_SHAPE, /* a FULL piece pair of these lengths: the number of its shape */
+    ANSWER_GRID,       /* a sequence with these cuts: its place in `grids` */
+    ANSWER_DIAGONALS,  /* a stretch that depends on q - k alone: its place in `diagonals` */
+    ANSWER_CUT         /* a unit on a diagonal that is cut short: its value, and whether it has pairs */
 } answer_kind;
 
-enum { GRIDS_SEEN = 1024 };
+enum { GRIDS_SEEN = 1024, OUTLOOKS = 64 };
 typedef struct kept_grid {
     const cell_entry *entries;
     size_t count;
 } kept_grid;
 
-/* Whole units t rows below the corner of a stretch, first <= t < end: all allowed, or with so many pairs, or such a
- * shape. */
+/* The whole units that lie t rows below the corner of a stretch, for first <= t < end. `value` is FULL, or the pairs of each
+ * cell, or the shape of each piece pair. */
 typedef struct diagonal_run {
     int64_t first, end;
     uint64_t value;
 } diagonal_run;
-/* What is known of a stretch: runs in order of t, for lo <= t < hi; none where there are no pairs. */
+/* What is known of a stretch for lo <= t < hi: runs, in order of t. Where there is no run there are no pairs. */
 typedef struct diagonals {
     int64_t lo, hi;
     diagonal_run *runs;
@@ -67,10 +68,10 @@ typedef struct shape_slot {
     uint32_t hash, shape; /* shape + 1, or 0 */
 } shape_slot;
 
-/* A cell of which some pairs are queued to be looked at one by one. */
+/* A cell some of whose pairs are queued, to be looked at one by one. */
 typedef struct open_cell {
-    uint64_t pairs, area; /* pairs: those known so far */
-    memo_entry *known;    /* where the answer is to be remembered, or NULL */
+    uint64_t pairs, area; /* the pairs known so far */
+    memo_entry *known;    /* where the answer will be remembered, or NULL */
 } open_cell;
 
 struct cells {
@@ -79,50 +80,54 @@ struct cells {
     unsigned uses;
     const volatile int *stop;
 
-    mc_env env;        /* of the sequence under way */
-    box_arrays arrays; /* of it */
-    bands_index *bands; /* of its bands, */
-    const mc_bands *bound; /* these */
-    box_program *base; /* the mask for sequences of base_n tokens; -1: none yet */
+    mc_env env;            /* the sequence under way */
+    box_arrays arrays;     /* its arrays */
+    bands_index *bands;    /* the index of its bands, */
+    const mc_bands *bound; /* which are these */
+    box_program *base;     /* the mask, for sequences of base_n tokens; base_n = -1: not made yet */
     int64_t base_n;
     box_value *values;
     uint32_t *numbers;
     int64_t *offsets;
     int64_t *eval_scratch;
-    uint8_t *depends; /* of the nodes of a program under way */
+    uint8_t *depends; /* what each node of the program under way depends on */
     lanes *lanes;
     rows *rows;
     elements *elements;
-    uint64_t *done;     /* pairs looked at one by one, or NULL */
-    uint32_t slot;      /* of the open cell that is being solved; FCP_NONE: its answer is needed at once */
+    uint64_t *done;     /* cells_set_done */
+    uint32_t slot;      /* the open cell that is being solved; FCP_NONE: its answer is needed at once */
     open_cell *open;    /* since elements were last counted, */
     size_t open_count, open_room;
     uint64_t open_batch;       /* the number of this time */
-    uint32_t dear_nodes, dear_left; /* of the last program whose rows were dear; boxes that are taken to be so too */
+    struct outlook_sequence {
+        int64_t n, q_first, queries;
+    } outlooks[OUTLOOKS]; /* sequences that cells_outlook was asked about, if nothing else tells them apart */
+    uint32_t outlook_count;
+    uint32_t dear_nodes, dear_left; /* nodes of the last program whose rows were dear; how many more are taken to be so */
     uint64_t element_cells, element_hits; /* cells of elements asked for; of these known */
-    stack stack; /* specialised programs of the boxes under way */
+    stack stack; /* programs specialised to the boxes under way */
     cells_fault fault;
 
-    span *spans; /* of the levels under way, one after the other */
+    span *spans; /* the spans of all levels under way, one level after the other */
     size_t span_count, span_room;
     int64_t *key;
     size_t key_room;
 
-    arena keys; /* of the memo; entries of kept grids; runs of diagonals */
+    arena keys; /* holds the memo's entries, the entries of kept grids, and the runs of diagonals */
     memo memo;
     kept_grid *grids;
     size_t grid_count, grid_room, grid_bytes;
-    uint64_t seen[GRIDS_SEEN]; /* hashes of grids asked for once; what is asked for twice is kept */
+    uint64_t seen[GRIDS_SEEN]; /* hashes of grids that were asked for once; a grid is kept the second time */
     diagonals *diagonals;
     size_t diagonals_count, diagonals_room;
-    diagonal_run *found; /* of the diagonals under way */
+    diagonal_run *found; /* the runs that are being found */
     size_t found_count, found_room;
 
     cell_entry *entries;
     size_t entry_count, entry_room;
-    fcp_run *row_runs; /* of the shape under way */
+    fcp_run *row_runs; /* the shape under way */
     size_t row_run_count, row_run_room;
-    size_t row_run_open; /* the first that may stand for an open cell */
+    size_t row_run_open; /* runs from here on may stand for open cells */
     uint64_t shape_pairs;
 
     fcp_shape_rec *shapes;
@@ -146,7 +151,7 @@ static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, i
 }
 static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
 
-static inline bool cells_stopped(const cells *c) { return c->stop && *c->stop; }
+static inline bool cells_stopped(const cells *c) { return fcp_stop_asked(c->stop); }
 
 /* Prepares the mask for a sequence. FCP_E_NO_MEMORY. */
 fcp_code cells_set_sequence(cells *c, const mc_env *env);
@@ -154,53 +159,56 @@ static inline bool is_fault(fcp_code code) {
     return code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX;
 }
 
-/* All elements of a box; FCP_E_PLAN_SIZE if they do not fit 64 bits. */
+/* For a mask that does not depend on k: how many (q, h) it allows. Prepares the sequence. Errors as cells_count's. */
+fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows);
+
+/* The number of elements of a box, over its heads; FCP_E_PLAN_SIZE if it does not fit 64 bits. */
 fcp_code cells_box_area(const box *b, uint64_t *out);
-/* Evaluates a box; where MIXED, *program becomes the program specialised to it, on the stack. */
+/* Evaluates a box. If it is MIXED, *program becomes the program specialised to it, which is put on the stack. */
 fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out);
-/* Writes the key of a box and its program to c->key; returns its words, or 0 if no other box is like it: it is not
- * worth remembering then. */
+/* Writes the key of a box and its program to c->key, and returns its number of words. 0: no other box can be like this one, so
+ * its answer is not worth remembering. */
 size_t cells_box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
-/* The answer of a key; NULL: none. */
+/* The answer that is remembered for a key; NULL: none. */
 const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
-/* The key's words, on the stack: c->key is used again by whatever comes next. NULL: out of memory. */
+/* Copies the words of the key to the stack, because whatever is asked next overwrites c->key. NULL: out of memory. */
 int64_t *cells_keep_words(cells *c, size_t words);
-/* Pairs of a MIXED box of at most a cell, from memory if it was met before. */
+/* The pairs of a MIXED box of at most one cell, from memory if one like it was met before. */
 fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
-/* The same, but where elements have to be counted they are only queued: then *out_open is the open cell that will hold
- * the answer, else FCP_NONE. */
+/* The same, but if pairs have to be looked at one by one they are only queued. Then *out_open is the open cell that will have
+ * the answer; else it is FCP_NONE. */
 fcp_code cells_cell_later(cells *c, const box *b, const box_program *p, uint64_t *out, uint32_t *out_open);
-/* Counts what is queued: c->open then has the answers, until cells_close_open, which forgets them. */
+/* Counts all queued pairs: c->open then has the answers, until cells_close_open forgets them and the queue. */
 fcp_code cells_count_open(cells *c);
 void cells_close_open(cells *c);
 
-/* How many cells to split a box of more than one off at, in dimension d, for a program that reads arrays: near a place
- * where an array's elements begin another run, if there is one, else in halves. */
+/* Where to split a box of more than one cell in dimension d, for a program that reads arrays: after how many cells. That is
+ * near a place where the elements of an array begin another run, if there is one; else near the middle. */
 uint64_t cells_split(const box *b, const box_program *p, int d);
 
 /* --- whole.c: rectangles of cells ------------------------------------------------------------------------- */
 
-/* Adds the full cells, partial cells and pairs of a MIXED rectangle of cells, if its program is of a kind that allows
- * it to be counted whole (*out_known). */
+/* Adds to out[] the FULL cells, PARTIAL cells and pairs of a MIXED rectangle of cells, if its program is of a kind that can be
+ * counted without splitting the rectangle; *out_known says whether it is. */
 fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
-/* The pairs of a box under one bound on q - k alone; false if the program is not that. */
+/* The pairs of a box, if its program is a single bound on q - k; else false. */
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
 /* Adds the entries of all piece pairs to c->entries. */
 fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces);
-/* Makes the runs of a box, in c->row_runs and c->shape_pairs, all its elements being under program p. */
+/* Makes the runs and the pairs of a box under program p, in c->row_runs and c->shape_pairs. */
 fcp_code walk_cells(cells *c, const box *b, const box_program *p);
-/* Adds `count` cells with `pairs` allowed elements, more than none and alike, of `area` to c->row_runs and
- * c->shape_pairs. */
+/* Adds `count` cells of one class to c->row_runs. Together they have `area` elements, of which `pairs`, at least one, are
+ * allowed. */
 fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
-/* Adds entries of one shape. */
+/* Adds `count` entries of one shape, from column col on. */
 fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
 
 /* --- diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
 
-/* A row of units of a stretch. */
+/* A row of units of a stretch that depends on q - k alone. */
 typedef struct diagonal_row {
     cells *c;
     box b;                      /* the row, all columns of the stretch */
@@ -208,11 +216,11 @@ typedef struct diagonal_row {
     uint64_t unit;
     bool pieces;
     uint32_t number;            /* of its diagonals */
-    uint32_t row, col;          /* in the walk; of the stretch's first column */
-    int64_t r;                  /* in the stretch */
+    uint32_t row, col;          /* of the row, and of the stretch's first column, in the walk */
+    int64_t r;                  /* of the row in the stretch */
 } diagonal_row;
 
-/* The diagonals of box b, of units of this size, under p, which is diagonal and cannot fault. */
+/* Finds the diagonals of box b in units of this size. Its program is diagonal and cannot fault. */
 fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces, const box_program *p, uint32_t *out);
 fcp_code cells_emit_diagonals(const diagonal_row *row);
 

@@ -1,8 +1,8 @@
-/* shape.c: shapes of piece pairs: made once each, shared by number.
+/* shape.c: the shapes of piece pairs: which cells are FULL or PARTIAL, and how many pairs there are.
  *
  * Requires, units: as in cells.c.
- * Gives: the shape of a piece pair, by its specialised mask and lengths, from memory where it was met before.
- * Cost: a known pair O(nodes); a new one as walk.c says; numbering a shape O(its runs).
+ * Gives: the number of a piece pair's shape. Pairs with the same cells share one number: all pieces on the diagonal of causal.
+ * Cost: a pair that was met before O(nodes); a new one as walk.c says; to number a shape O(its runs).
  */
 #include "compiler/cells/parts.h"
 
@@ -13,7 +13,7 @@
 
 static uint32_t shape_hash(const fcp_run *runs, size_t count, uint32_t q_length, uint32_t k_length) {
     uint64_t h = (uint64_t)q_length << 32 | k_length, odd = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < count; i++, odd += 2) { /* one word a run tells most apart; no product waits for another */
+    for (size_t i = 0; i < count; i++, odd += 2) { /* a word for each run; products do not wait for each other */
         const fcp_run r = runs[i];
         uint64_t word = (uint64_t)r.row << 33 ^ (uint64_t)r.col << 1 ^ (uint64_t)r.count << 17 ^ r.cls;
         h += (word ^ word >> 29) * odd;
@@ -46,7 +46,8 @@ static bool grow_shape_table(cells *c) {
     return true;
 }
 
-/* The number of the shape in row_runs. The same runs with other pairs (other PARTIAL cells) are another shape. */
+/* Numbers the shape in row_runs. If the runs are the same but the pairs are not, because PARTIAL cells differ, it is another
+ * shape. */
 static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
     if (c->shape_count * 2 >= c->shape_table_size && !grow_shape_table(c)) return FCP_E_NO_MEMORY;
     uint32_t mask = c->shape_table_size - 1;
@@ -106,7 +107,7 @@ fcp_code cells_pair_shape(cells *c, const box *b, const box_program *p, uint32_t
     stack_mark mark = stack_here(&c->stack);
     int64_t *key = cells_keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
-    uint64_t area; /* if it fits, so does every sum */
+    uint64_t area; /* if it fits 64 bits, so does every sum of pairs */
     fcp_code code = cells_box_area(b, &area);
     if (code == FCP_OK) code = walk_cells(c, b, p);
     *out = FCP_NONE;

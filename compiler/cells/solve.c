@@ -1,8 +1,10 @@
-/* solve.c: one box of the mask analysis: classify it, name it by key, and solve it if it is a MIXED cell.
+/* solve.c: one box of the mask analysis: classifies it, makes its key, and solves it if it is a MIXED cell.
  *
  * Requires, gives, units: as in cells.c.
- * Cost: classify O(nodes of the program); a cell that was met before O(nodes); a new one as box/rows.c says, after its
- *      heads have been halved while that decides something, and it has been cut where integers of one dimension turn.
+ * How: a MIXED cell that was met before is found by its key. A new one is split by heads while that decides something, and
+ *      cut where an integer of one dimension turns, so that simpler programs are left. Each part is then counted by the
+ *      cheapest way that fits its program (README.md has the list).
+ * Cost: to classify a box or find a cell O(nodes); to solve a cell see box/rows.c, box/lanes.c and elements.c.
  */
 #include "compiler/cells/parts.h"
 
@@ -28,7 +30,7 @@ fcp_code cells_box_area(const box *b, uint64_t *out) {
     return FCP_OK;
 }
 
-/* The element of the result faults: what and where, by the mask's own code. */
+/* A fault was found at one element: evaluates the mask there to tell which node it is, and why. */
 static fcp_code raise_fault(cells *c, const rows_result *r) {
     bool ignored;
     c->fault = (cells_fault){.n = c->base_n, .q = r->q, .k = r->k, .h = r->h};
@@ -86,9 +88,9 @@ uint64_t cells_split(const box *b, const box_program *p, int d) {
 
 enum { TURN_DEPTH = 6 }; /* a cell is cut at turns into at most 2^6 boxes */
 
-static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs);
+static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs);
 
-/* Both sides of position `at` in dimension d. */
+/* Solves both sides of position `at` in dimension d. */
 static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d, int64_t at, unsigned depth,
                             uint64_t *pairs) {
     for (int i = 0; i < 2; i++) {
@@ -100,7 +102,7 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
         box_class cls;
         uint64_t area;
         fcp_code code = cells_classify(c, &part, &special, &cls);
-        if (code == FCP_OK && cls == BOX_MIXED) code = solve(c, &part, special, depth, pairs);
+        if (code == FCP_OK && cls == BOX_MIXED) code = solve_box(c, &part, special, depth, pairs);
         else if (code == FCP_OK && cls == BOX_FULL && (code = cells_box_area(&part, &area)) == FCP_OK) *pairs += area;
         stack_back(&c->stack, mark);
         if (code != FCP_OK) return code;
@@ -108,8 +110,8 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
     return FCP_OK;
 }
 
-/* Where the mask is one of q - k, all rows are windows of one: that of the last q, over keys from the first to as many
- * past the last as there are rows above. Each of its keys stands for a diagonal of the box. */
+/* A box whose mask depends on q - k alone. All its rows are parts of one long row: that of the last query, over the keys of the
+ * box and as many beyond them as there are queries above. Each key of that row stands for one diagonal of the box. */
 static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
     for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {
@@ -132,7 +134,7 @@ static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, ui
     return FCP_OK;
 }
 
-/* Pairs one by one: now, or queued for the cell that is open. */
+/* Has pairs looked at one by one: queues them for the open cell, or counts them now if there is none. */
 static fcp_code count_elements(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t area, found;
     fcp_code code = cells_box_area(b, &area);
@@ -148,8 +150,8 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
 
 enum { SEGMENTS_MANY = 64, DEAR_IN_TURN = 63 };
 
-/* Is it cheaper to look at each pair than to solve rows, because these fall into elements or many segments? The first
- * row tells; and after a box of which it is true, some more under programs as long are taken to be the same. */
+/* Is it cheaper to look at each pair than to solve rows, because rows fall into single keys or many segments? The first row
+ * tells. After a box for which it is true, the next ones are taken to be the same if their programs are as long. */
 static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool *out) {
     uint64_t bits[2], looked_at = 0;
     *out = false;
@@ -166,8 +168,8 @@ static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool
     return FCP_OK;
 }
 
-/* Adds the pairs of a MIXED box of at most a cell. */
-static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
+/* Adds the pairs of a MIXED box of at most one cell. `depth` counts cuts at turns. */
+static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
     int64_t at;
     if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     if (p->on_h && box_side(b, BOX_H) > 1)
@@ -203,6 +205,7 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
     if (code != FCP_OK || dear) return code != FCP_OK ? code : count_elements(c, b, p, pairs);
     rows_result r;
     if (!rows_solve(c->rows, p, b, &r)) return FCP_E_NO_MEMORY;
+    if (r.stopped) return FCP_E_INTERRUPTED;
     c->stats.rows += r.rows;
     c->stats.elements += r.elements;
     if (r.fault) return raise_fault(c, &r);
@@ -214,14 +217,16 @@ static fcp_code solve(cells *c, const box *b, const box_program *p, unsigned dep
 
 enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, CELLS_ASKED = 4096, WORTH = 8 };
 
-/* What the memo keeps of a cell: in the form of the counts of a rectangle, or the batch and number of an open one. */
+/* The memo keeps a cell in the form of a rectangle's counts: FULL cells, PARTIAL cells, pairs. For an open one it keeps
+ * CELL_OPEN, the batch, and the number in c->open. */
 static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
     out[1] = pairs > 0 && pairs < area;
     out[2] = pairs;
 }
 
-/* Remembering cells of elements costs memory, and where a mask has no structure they never come again. */
+/* To remember a cell takes memory, and in a mask without structure no cell comes again. So cells that needed elements are
+ * remembered only while that turns out to be of use. */
 static bool elements_come_again(const cells *c) {
     return c->element_cells < CELLS_ASKED || c->element_hits * WORTH >= c->element_cells;
 }
@@ -254,7 +259,7 @@ static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool la
     elements_queue(c->elements, &queued_before);
     if (later && !RESERVE(c->open, c->open_room, c->open_count, 1)) return FCP_E_NO_MEMORY;
     c->slot = later ? (uint32_t)c->open_count : FCP_NONE;
-    code = solve(c, b, p, 0, out);
+    code = solve_box(c, b, p, 0, out);
     c->slot = FCP_NONE;
     if (code != FCP_OK) return code;
     elements_queue(c->elements, &queued);
@@ -269,7 +274,7 @@ static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool la
         c->element_cells++;
         if (!elements_come_again(c)) words = 0;
     }
-    if (known) memcpy(known->answer, answer, sizeof answer); /* it was open when a count was interrupted */
+    if (known) memcpy(known->answer, answer, sizeof answer); /* it had been open when an earlier call was stopped */
     else if (words && !(known = memo_add(&c->memo, &c->keys, c->key, words, hash, answer))) return FCP_E_NO_MEMORY;
     if (*out_open != FCP_NONE) c->open[c->open_count++] = (open_cell){.pairs = *out, .area = area, .known = known};
     return FCP_OK;

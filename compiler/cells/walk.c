@@ -1,13 +1,16 @@
-/* walk.c: the cells of a piece pair, or the piece pairs of a sequence, listed in order.
+/* walk.c: lists the cells of a piece pair, or the piece pairs of a sequence, in order.
  *
  * Requires, units: as in cells.c.
- * Gives: entries by (query piece, key piece), or runs by (row, column).
- * How: rows are split in two; with each part the stretches of columns that are still undecided are refined, until they
- *      are no wider than the rows are many. What is decided is handed down as it is, so when one row is left, every
- *      stretch is FULL, solved or one unit, and the row is emitted from left to right. Rows and columns are split
- *      where an integer of one dimension turns, else in the middle: a block mask then falls into plain parts at once.
- *      A stretch whose mask does not depend on q is solved for one query and holds for all; one that does not depend
- *      on k is solved for one key.
+ * Gives: entries in order of (query piece, key piece), or runs in order of (row, column).
+ * How: a *unit* is a cell, or a piece. All rows of units begin with one undecided span of columns. Rows are halved again and
+ *      again; for each half the undecided spans are refined into spans that are FULL, or gone, or undecided but no wider than
+ *      the rows are many. Decided spans are handed down as they are. When one row is left, each of its spans is FULL, or
+ *      counted, or one unit, and the row is written from left to right. So lists come out in order without being sorted.
+ *      Rows and columns are split where an integer of one dimension turns, else in the middle: a block mask then falls into
+ *      plain parts at once. If a span's mask does not depend on q, it is solved for one query and holds for all of them;
+ *      likewise for k.
+ *      A cell whose pairs must be looked at one by one is written as a run that stands for it, and put right when enough such
+ *      cells have been collected to be counted together.
  * Cost: O((boundary + rows) * nodes).
  */
 #include "compiler/cells/parts.h"
@@ -15,11 +18,11 @@
 typedef struct walk {
     cells *c;
     units rows, cols;
-    uint64_t unit; /* all units are this long, but that the last of a side may be shorter; 0: they are not */
+    uint64_t unit; /* the length of every unit, but that the last of a side may be shorter; 0: lengths differ */
     bool pieces;
 } walk;
 
-enum { TURN_DEPTH = 40 }; /* deeper than this, splits are in the middle: that bounds the depth */
+enum { TURN_DEPTH = 40 }; /* below this depth splits are in the middle, which bounds the depth */
 
 /* --- units ------------------------------------------------------------------------------------------------------ */
 
@@ -49,8 +52,8 @@ static box units_box(const walk *w, uint32_t r0, uint32_t r1, uint32_t c0, uint3
     return make_box(w->c, unit_at(&w->rows, r0), unit_at(&w->rows, r1), unit_at(&w->cols, c0), unit_at(&w->cols, c1));
 }
 
-/* Where to split units [first, end), at least two, of a box in dimension d: first < result < end. */
-static uint32_t split(const units *u, uint32_t first, uint32_t end, const box_program *p, const box *b, int d,
+/* Where to split units [first, end), of which there are at least two, in dimension d: first < result < end. */
+static uint32_t split_units(const units *u, uint32_t first, uint32_t end, const box_program *p, const box *b, int d,
                       unsigned depth) {
     int64_t at;
     if (p && depth < TURN_DEPTH && box_turn(p, b, d, &at)) {
@@ -84,7 +87,7 @@ fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, u
     return add_run(c, row, col, count, pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL);
 }
 
-/* Puts what open cells hold in their place. */
+/* Counts the open cells, and puts what they hold in place of the runs that stand for them. */
 static fcp_code settle_open(cells *c) {
     fcp_code code = cells_count_open(c);
     const size_t first = c->row_run_open, end = c->row_run_count;
@@ -126,7 +129,7 @@ static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
         pairs = s->pairs * box_side(&b, BOX_Q);
     } else if (s->end - s->first == 1) {
         return emit_cell_later(c, &b, row, s->first, s->program);
-    } else { /* cells that differ in nothing but where the last ends */
+    } else { /* cells that are alike, but that the last may be shorter */
         box cell = units_box(w, row, row + 1, s->first, s->first + 1);
         code = cells_cell_pairs(c, &cell, s->program, &pairs);
         if (code != FCP_OK) return code;
@@ -152,7 +155,7 @@ static fcp_code emit_pieces(walk *w, uint32_t row, const span *s) {
         fcp_code code = cells_pair_shape(c, &b, s->program, &shape);
         return code != FCP_OK || shape == FCP_NONE ? code : cells_add_entries(c, row, s->first, 1, shape);
     }
-    for (uint32_t i = s->first, end; i < s->end; i = end) { /* as many as are of one length */
+    for (uint32_t i = s->first, end; i < s->end; i = end) { /* pieces of one length have one shape */
         uint64_t k_length = cuts[i + 1] - cuts[i];
         for (end = i + 1; end < s->end && cuts[end + 1] - cuts[end] == k_length;) end++;
         fcp_code code = cells_full_shape(c, q_length, (uint32_t)k_length, &shape);
@@ -171,7 +174,7 @@ static fcp_code emit_stretch(walk *w, uint32_t row, const span *s) {
 
 /* --- splitting -------------------------------------------------------------------------------------------------- */
 
-/* Appends a span, joined to the last one of this level (those from `base` on) if both are FULL. */
+/* Appends a span. If it and the last one of this level (spans from `base` on) are FULL, they are joined. */
 static fcp_code add_span(cells *c, size_t base, span s) {
     if (s.kind == SPAN_FULL && c->span_count > base) {
         span *last = &c->spans[c->span_count - 1];
@@ -185,7 +188,7 @@ static fcp_code add_span(cells *c, size_t base, span s) {
     return FCP_OK;
 }
 
-/* A stretch of cells whose mask does not depend on q: one cell, or any number if it does not depend on k either. */
+/* Solves a span of cells whose mask does not depend on q: one cell, or any number of them if it does not depend on k either. */
 static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
     box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
     uint64_t pairs;
@@ -198,8 +201,8 @@ static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
     return add_span(w->c, base, s);
 }
 
-/* Refines columns [c0, c1) for rows [r0, r1), appending spans. */
-static fcp_code refine(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1, const box_program *p,
+/* Refines columns [c0, c1) for rows [r0, r1): appends what they fall into. */
+static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1, const box_program *p,
                        unsigned depth) {
     cells *c = w->c;
     box b = units_box(w, r0, r1, c0, c1);
@@ -214,16 +217,16 @@ static fcp_code refine(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t 
         code = cells_find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
         return code != FCP_OK ? code : add_span(c, base, s);
     }
-    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q; /* may columns, rows, stay together? */
+    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q; /* may all columns stay together; are all rows alike? */
     if (c1 - c0 > 1 && !whole && (alike || c1 - c0 > r1 - r0)) {
-        uint32_t middle = split(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
-        code = refine(w, base, r0, r1, c0, middle, p, depth + 1);
-        return code != FCP_OK ? code : refine(w, base, r0, r1, middle, c1, p, depth + 1);
+        uint32_t middle = split_units(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
+        code = refine_columns(w, base, r0, r1, c0, middle, p, depth + 1);
+        return code != FCP_OK ? code : refine_columns(w, base, r0, r1, middle, c1, p, depth + 1);
     }
     return alike ? solve_span(w, base, r0, s) : add_span(c, base, s);
 }
 
-/* Rows [r0, r1), given the spans [first, end) of a level above. */
+/* Walks rows [r0, r1), whose columns are the spans [first, end) of the level above. */
 static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_t end, unsigned depth) {
     cells *c = w->c;
     if (cells_stopped(c)) return FCP_E_INTERRUPTED;
@@ -232,22 +235,24 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
     fcp_code code = FCP_OK;
     for (size_t i = first; i < end && code == FCP_OK; i++) {
         span s = c->spans[i];
-        if (s.kind == SPAN_OPEN) code = refine(w, base, r0, r1, s.first, s.end, s.program, depth);
+        if (s.kind == SPAN_OPEN) code = refine_columns(w, base, r0, r1, s.first, s.end, s.program, depth);
         else code = add_span(c, base, s);
     }
     size_t top = c->span_count, open = base;
     while (open < top && c->spans[open].kind != SPAN_OPEN) open++;
     if (code == FCP_OK && (open == top || r1 - r0 == 1)) {
-        for (uint32_t row = r0; row < r1; row++)
+        for (uint32_t row = r0; row < r1 && code == FCP_OK; row++) {
+            if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             for (size_t i = base; i < top && code == FCP_OK; i++) {
                 span s = c->spans[i];
                 if (s.kind == SPAN_DIAGONAL) code = emit_stretch(w, row, &s);
                 else code = w->pieces ? emit_pieces(w, row, &s) : emit_cells(w, row, &s);
             }
+        }
     } else if (code == FCP_OK) {
         span s = c->spans[open];
         box b = units_box(w, r0, r1, s.first, s.end);
-        uint32_t middle = split(&w->rows, r0, r1, s.program->on_q ? s.program : NULL, &b, BOX_Q, depth);
+        uint32_t middle = split_units(&w->rows, r0, r1, s.program->on_q ? s.program : NULL, &b, BOX_Q, depth);
         code = walk_rows(w, r0, middle, base, top, depth + 1);
         if (code == FCP_OK) code = walk_rows(w, middle, r1, base, top, depth + 1);
     }
@@ -256,7 +261,7 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
     return code;
 }
 
-/* All rows and columns under one program. */
+/* Walks all rows and columns, under one program. */
 static fcp_code walk_all(walk *w, const box_program *p) {
     cells *c = w->c;
     size_t base = c->span_count;
@@ -268,8 +273,8 @@ static fcp_code walk_all(walk *w, const box_program *p) {
     return code;
 }
 
-/* Are all pieces `unit` long, but that the last may be shorter? */
-static bool even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
+/* Are all pieces `unit` long, the last one perhaps shorter? */
+static bool are_even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
     for (uint32_t i = 0; i + 1 < pieces; i++)
         if (cuts[i + 1] - cuts[i] != unit) return false;
     return cuts[pieces] - cuts[pieces - 1] <= unit;
@@ -280,7 +285,7 @@ fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const 
               .cols = {.cuts = k_cuts, .count = k_pieces}, .pieces = true};
     if (q_pieces && k_pieces) {
         uint64_t unit = q_pieces > 1 ? q_cuts[1] - q_cuts[0] : k_cuts[1] - k_cuts[0];
-        if (even(q_cuts, q_pieces, unit) && (k_cuts == q_cuts || even(k_cuts, k_pieces, unit))) w.unit = unit;
+        if (are_even(q_cuts, q_pieces, unit) && (k_cuts == q_cuts || are_even(k_cuts, k_pieces, unit))) w.unit = unit;
     }
     return walk_all(&w, c->base);
 }

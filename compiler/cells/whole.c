@@ -1,24 +1,26 @@
-/* whole.c: rectangles of cells that are counted whole, without being split down to their cells.
+/* whole.c: counts rectangles of cells without splitting them down to their cells.
  *
- * Requires, units: as in cells.c; a MIXED rectangle, its program specialised to it.
- * Gives: the counts of its cells, where its program is of one of these kinds:
- *      - it depends on q alone, or on k alone: one column of cells, or one row, stands for all;
- *      - `and`, `or` of one that depends on q alone and one that depends on k alone: a cell is what its row and its
- *        column are;
- *      - q - k beyond a bound: a row of cells is FULL up to some column and NONE from some other on;
- *      - a bound on q for every k (or on k for every q), as in q < e[k]: a column of cells is FULL where all of its
- *        bounds say so and NONE where none does; `and` of one of these and one on q - k.
- * Cost: O(nodes * positions of its sides + cells of one side + cells on which two bounds meet).
+ * Requires, units: as in cells.c; a MIXED rectangle, and its program specialised to it.
+ * Gives: the counts of its cells, if its program is of one of these kinds:
+ *      - It depends on q alone, as `mark[q] != 0`, or on k alone: one column of cells, or one row, stands for all.
+ *      - It is the `and` or `or` of one that depends on q alone and one that depends on k alone, as `mark[q] != 0 or mark[k] !=
+ *        0`: what a cell is follows from its row and its column.
+ *      - It is one bound on q - k, as `q - k < 4096`: a row of cells is FULL up to some column, and NONE from another one on.
+ *      - It is a bound on q for every k, as `q < e[k]`, or on k for every q: a column of cells is FULL as far as all of its 128
+ *        bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
+ * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet).
  */
 #include "compiler/cells/parts.h"
 
 typedef unsigned __int128 wide_count;
 
+enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again */
+
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
 enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
 
-/* False where an operation is not one that lanes know. */
+/* False if there is an operation that lanes.h does not know. */
 static bool find_dependence(cells *c, const box_program *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         const box_node *x = &p->nodes[i];
@@ -36,17 +38,18 @@ static bool find_dependence(cells *c, const box_program *p) {
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* The cells of a line of positions: some of one dimension, one of the other. */
+/* A line of positions along one dimension, and the cells that it is cut into. */
 typedef struct strip {
     uint64_t full, partial, count; /* cells */
-    uint64_t allowed;              /* positions */
+    uint64_t allowed;              /* positions that are allowed */
 } strip;
 
 static uint64_t cells_in(uint64_t positions) { return (positions + FCP_CELL - 1) / FCP_CELL; }
 
-/* Adds the cells of box b, one position wide but in dimension d, where they begin at its first. */
+/* Adds the cells of box b, which is one position wide in all dimensions but d. */
 static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p, strip *out) {
     const uint64_t side = box_side(b, d), cell_count = cells_in(side);
+    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
     stack_mark mark = stack_here(&c->stack);
     box_class cls;
     fcp_code code = cells_classify(c, b, &p, &cls);
@@ -67,7 +70,8 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
         const int64_t middle = b->lo[d] + (int64_t)(cells_split(b, p, d) * FCP_CELL);
         for (int i = 0; i < 2 && code == FCP_OK; i++) {
             box part = *b;
-            *(i ? &part.lo[d] : &part.hi[d]) = middle;
+            if (i) part.lo[d] = middle;
+            else part.hi[d] = middle;
             code = count_strip(c, &part, d, p, out);
         }
     }
@@ -75,7 +79,7 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
     return code;
 }
 
-/* The cells of node `root` of a program that depends on no dimension but d. */
+/* The strip of one node of a program, which depends on dimension d alone. */
 static fcp_code node_strip(cells *c, const box *b, int d, const box_program *p, uint32_t root, strip *out) {
     box line = *b;
     for (int i = 0; i < BOX_DIMS; i++)
@@ -127,17 +131,17 @@ static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32
 
 /* --- bounds ------------------------------------------------------------------------------------------------------- */
 
-/* On the position in dimension `dim`, at every position of the other. */
+/* A bound on the position in dimension `dim`, for every position of the other dimension. */
 typedef struct bound {
     uint32_t less, more; /* allowed where value(more) - value(less) - strict >= 0 */
-    bool strict, up;     /* up: that grows with dim, so that the last positions are allowed; else the first */
+    bool strict, up;     /* up: the difference grows with the position, so that the last positions are allowed; else the first */
     int dim;
 } bound;
 
-static bool is_bound(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
+static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
-/* Is the node a sum of something of one dimension and a multiple of the position in dimension d? Then which. */
-static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
+/* Is the node a multiple of the position in dimension d, plus something that does not depend on d? *out is the factor. */
+static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
     *out = 0;
@@ -148,22 +152,22 @@ static bool slope(const cells *c, const box_program *p, uint32_t i, int d, int64
     }
     if (!(x->flags & BOX_SAFE)) return false;
     if (x->op == MC_ADD || x->op == MC_SUB) {
-        if (!slope(c, p, x->a, d, &u) || !slope(c, p, x->b, d, &v)) return false;
+        if (!find_slope(c, p, x->a, d, &u) || !find_slope(c, p, x->b, d, &v)) return false;
         return !(x->op == MC_ADD ? __builtin_add_overflow(u, v, out) : __builtin_sub_overflow(u, v, out));
     }
     return false;
 }
 
-/* Is node i a bound, its ends known not to overflow? c->values are those of the box. */
+/* Is node i a bound whose sides cannot overflow when they are subtracted? c->values are those of the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
-    if (!is_bound(x)) return false;
+    if (!is_comparison(x)) return false;
     const box_value *u = &c->values[x->a], *v = &c->values[x->b];
     const int64_t far = (int64_t)1 << 60;
     if (u->lo < -far || u->hi > far || v->lo < -far || v->hi > far) return false;
     for (int d = 0; d < 2; d++) {
         int64_t less, more;
-        if (!slope(c, p, x->a, d, &less) || !slope(c, p, x->b, d, &more)) continue;
+        if (!find_slope(c, p, x->a, d, &less) || !find_slope(c, p, x->b, d, &more)) continue;
         int64_t s;
         if (__builtin_sub_overflow(more, less, &s) || (s != 1 && s != -1)) continue;
         *out = (bound){.less = x->a, .more = x->b, .strict = x->op == MC_LT, .up = s > 0, .dim = d};
@@ -172,10 +176,10 @@ static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *
     return false;
 }
 
-static uint64_t clamp(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
+static uint64_t clamp_to(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
 
-/* How many positions of the bound's dimension are allowed at each of `count` positions of the other. False: unknown, or
- * out of memory (*code). */
+/* For each of `count` positions of the other dimension: how many positions of the bound's dimension are allowed. False: it
+ * cannot be told, or *code says that memory ran out. */
 static bool bound_lane(cells *c, const box *b, const box_program *p, const bound *x, int64_t from, uint32_t count,
                        int64_t *out, fcp_code *code) {
     const int along = BOX_K - x->dim;
@@ -186,7 +190,7 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
         if (i) for (uint32_t j = 0; j < count; j++) out[j] = v[j] - out[j];
         else for (uint32_t j = 0; j < count; j++) out[j] = v[j];
     }
-    /* value at the first position; up: from position -value on */
+    /* out[j] is now the difference at the first position; if it goes up, positions from -out[j] on are allowed */
     const int64_t side = (int64_t)box_side(b, x->dim), add = (x->up ? side : 1) - x->strict;
     for (uint32_t j = 0; j < count; j++) {
         int64_t allowed = out[j] + add;
@@ -196,8 +200,8 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
-/* The cells of a column of `side` positions: [out[0], out[1]) FULL, of [out[2], out[3]) none NONE, if `least` to `most`
- * positions are allowed, the first or the last ones. */
+/* A column of `side` positions. In each of its lines the first positions are allowed, or the last (up), `least` to `most` of
+ * them. Its cells [out[0], out[1]) are FULL, and all cells outside [out[2], out[3]) are NONE. */
 static void bound_cells(uint64_t side, bool up, uint64_t least, uint64_t most, uint64_t out[4]) {
     const uint64_t all = cells_in(side);
     if (up) {
@@ -221,7 +225,7 @@ static void least_most(const int64_t *v, uint32_t count, uint64_t *least, uint64
     *sum = (uint64_t)all;
 }
 
-/* One column of cells under one bound. */
+/* Counts one column of cells under one bound. */
 static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, uint32_t count, uint64_t out[3]) {
     uint64_t least, most, sum, at[4];
     least_most(v, count, &least, &most, &sum);
@@ -232,8 +236,8 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
     return add_product(sum, box_side(b, BOX_H), &out[2]);
 }
 
-/* One column of cells under a bound and a line; v and w: how many positions each allows. */
-static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
+/* Counts one column of cells under a bound and a line, which allow v[j] and w[j] positions. */
+static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
                                uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
     uint64_t least, most, sum, line[4], at[4];
@@ -245,7 +249,8 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
     uint64_t i = line[2] > at[2] ? line[2] : at[2];
     const uint64_t end = line[3] < at[3] ? line[3] : at[3];
     for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
-        const bool free = i >= line[0] && i < line[1]; /* of the line: as many as are */
+        if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
+        const bool free = i >= line[0] && i < line[1]; /* all that the line leaves free at once */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
         const int64_t lo = (int64_t)(i * FCP_CELL);
         const int64_t hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
@@ -273,12 +278,12 @@ static fcp_code column_of_both(const box *b, const bound *x, const int64_t *v, b
     return code;
 }
 
-static bool is_line(const box_node *x) {
+static bool is_diagonal_bound(const box_node *x) {
     const int64_t q = x->f.x[BOX_Q], k = x->f.x[BOX_K];
     return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
 }
 
-/* A rectangle under a bound, and a line if `line` is not NULL. */
+/* Counts a rectangle under a bound, and under a line too if `line` is not NULL. */
 static fcp_code count_bound(cells *c, const box *b, const box_program *p, const bound *x, const box_node *line,
                             uint64_t out[3], bool *out_known) {
     const int along = BOX_K - x->dim;
@@ -300,8 +305,8 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
         at[x->dim] = b->lo[x->dim];
         at[along] = from;
         const int64_t first = form_at(f, at[BOX_Q], at[BOX_K], 0) + (up ? side : 1), step = f->x[along];
-        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp(first + step * j, (uint64_t)side);
-        code = column_of_both(b, x, v, up, w, count, here);
+        for (uint32_t j = 0; j < count; j++) w[j] = (int64_t)clamp_to(first + step * j, (uint64_t)side);
+        code = column_of_both(c, b, x, v, up, w, count, here);
     }
     for (int i = 0; i < 3; i++)
         if (__builtin_add_overflow(out[i], here[i], &out[i])) return FCP_E_PLAN_SIZE;
@@ -311,7 +316,7 @@ static fcp_code count_bound(cells *c, const box *b, const box_program *p, const 
 
 /* --- a line ------------------------------------------------------------------------------------------------------- */
 
-/* The sum over q of min(max(q, 0), most), for q in [first, end). */
+/* The sum of min(max(q, 0), most) over q in [first, end). */
 static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
     wide_count sum = 0;
     int64_t from = first > 0 ? first : 0, to = end < most ? end : most;
@@ -322,10 +327,10 @@ static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
 }
 
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
-    if (p->count != 1 || !is_line(p->nodes)) return false;
+    if (p->count != 1 || !is_diagonal_bound(p->nodes)) return false;
     const form *f = &p->nodes->f;
     const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
-    /* of row q the first f + 1 keys, or all but the first -f */
+    /* row q sees its first f + 1 keys, or all but its first -f */
     int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0), height = (int64_t)box_side(b, BOX_Q);
     if (first > limit || first < -limit || width > limit || height > limit) return false;
     wide_count sum;
@@ -340,18 +345,27 @@ static fcp_code count_line(const box *b, const box_program *p, uint64_t out[3], 
     uint64_t pairs;
     if (!cells_line_pairs(b, p, &pairs)) return FCP_OK;
     const form *f = &p->nodes->f;
-    const bool up = f->x[BOX_Q] < 0; /* in a row, the last keys */
+    const bool up = f->x[BOX_Q] < 0; /* a row sees its last keys; else its first */
     const uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), down = cells_in(height);
     const int64_t first = form_at(f, b->lo[BOX_Q], b->lo[BOX_K], 0);
-    for (uint64_t r = 0; r < down; r++) {
-        uint64_t last = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height, at[4];
-        const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1;
-        uint64_t x = clamp(first + step * (int64_t)(r * FCP_CELL) + add, width);
-        uint64_t y = clamp(first + step * (int64_t)(last - 1) + add, width);
-        bound_cells(width, up, x < y ? x : y, x < y ? y : x, at);
+    const int64_t step = up ? -1 : 1, add = up ? (int64_t)width : 1, side = (int64_t)width;
+    for (uint64_t r = 0, alike; r < down; r += alike) {
+        const uint64_t end = (r + 1) * FCP_CELL < height ? (r + 1) * FCP_CELL : height;
+        const int64_t x = first + step * (int64_t)(r * FCP_CELL) + add, y = first + step * (int64_t)(end - 1) + add;
+        const int64_t least = x < y ? x : y, most = x < y ? y : x; /* keys that a row sees, at least and at most */
+        uint64_t at[4], left = r < height / FCP_CELL ? height / FCP_CELL - 1 - r : 0, ahead = 0;
+        bound_cells(width, up, clamp_to(least, width), clamp_to(most, width), at);
         const uint64_t full = at[1] > at[0] ? at[1] - at[0] : 0;
-        out[0] += full;
-        out[1] += at[3] - at[2] - full;
+        /* the rows of cells that follow are like this one while the line is beside them; and while it goes from key to
+         * key each has one FULL cell more, or less, than the one before */
+        const bool inside = least > 0 && most < side;
+        if (inside) ahead = (uint64_t)(up ? least - 1 : side - 1 - most) / FCP_CELL;
+        else if (most <= 0) ahead = up ? left : (uint64_t)-most / FCP_CELL;
+        else if (least >= side) ahead = up ? (uint64_t)(least - side) / FCP_CELL : left;
+        alike = 1 + (ahead < left ? ahead : left);
+        const uint64_t steps = inside ? alike * (alike - 1) / 2 : 0;
+        out[0] += up ? full * alike - steps : full * alike + steps;
+        out[1] += (at[3] - at[2] - full) * alike;
     }
     *out_known = true;
     return __builtin_add_overflow(out[2], pairs, &out[2]) ? FCP_E_PLAN_SIZE : FCP_OK;
@@ -363,12 +377,12 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
     *out_known = false;
     if (p->loose || (p->on_h && box_side(b, BOX_H) > 1) || box_reads_bands(p)) return FCP_OK;
     if (p->count == 1 && p->on_q && p->on_k) return count_line(b, p, out, out_known);
-    if (p->count > 1 && !p->placed) return FCP_OK; /* such are remembered */
+    if (p->count > 1 && !p->placed) return FCP_OK; /* those are remembered, which is cheaper */
     const bool one = !p->on_q || !p->on_k;
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
     const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
-    const bool bound_alone = is_bound(root);
-    const bool bound_and_line = (is_line(u) && is_bound(v)) || (is_line(v) && is_bound(u));
+    const bool bound_alone = is_comparison(root);
+    const bool bound_and_line = (is_diagonal_bound(u) && is_comparison(v)) || (is_diagonal_bound(v) && is_comparison(u));
     if (!one && root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
     if (!find_dependence(c, p)) return FCP_OK;
     if (one) {
@@ -391,7 +405,7 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
         const uint32_t line = i ? root->b : root->a, other = i ? root->a : root->b;
         const form *f = &p->nodes[line].f;
         int64_t lo, hi;
-        if (!is_line(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
+        if (!is_diagonal_bound(&p->nodes[line]) || !find_bound(c, p, other, &x)) continue;
         if (!form_range_checked(f, b, &lo, &hi) || lo < -((int64_t)1 << 60) || hi > (int64_t)1 << 60) continue;
         return count_bound(c, b, p, &x, &p->nodes[line], out, out_known);
     }

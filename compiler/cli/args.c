@@ -1,11 +1,11 @@
-/* args.c: the command line: reading it, and help.
+/* args.c: reads the command line, and prints help.
  *
- * Requires: argv as main gets it.
- * Gives:    a cmd_line whose texts point into argv; or E001.
- * Rules:    options stand anywhere; `--name value`, `--name=value`, `-x value`, `-xvalue`; `--` ends them. The first
- *           other argument is a command or, failing that, the file to compile. An option given twice: the last one
- *           counts (-D and --field: all of them, in order). A position of `explain` may be negative: no letter is a
- *           digit.
+ * Options may stand anywhere, as `--name value`, `--name=value`, `-x value` or `-xvalue`; `--` ends them. The first
+ * other argument is a command or, if there is no such command, the file to compile. If an option is given twice, the
+ * last one counts; of -D and --field all count, in order. A position of `explain` may be negative, since no option is
+ * a digit.
+ *
+ * Gives: a cmd_line whose strings point into argv; or E001.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ const cmd_option_row cmd_options[OPT_COUNT] = {
 #undef X
 };
 
-/* One name that was typed, against all of a kind; NULL when none is near. */
+/* The option whose name is nearest to what was typed; NULL: none is near. */
 static const char *near_option(const char *name, size_t length) {
     const char *names[OPT_COUNT];
     for (int i = 0; i < OPT_COUNT; i++) names[i] = cmd_options[i].name;
@@ -40,7 +40,7 @@ static const char *near_command(const char *name) {
     return diag_nearest(name, strlen(name), names, CMD_COUNT + 1);
 }
 
-/* Takes the option at argv[*i] (and its value, which may be argv[*i + 1]). */
+/* Takes the option at argv[*i]. If its value is argv[*i + 1], *i moves on. */
 static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_error *err) {
     const char *arg = argv[*i], *value = NULL;
     int found = -1;
@@ -67,15 +67,23 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
             value = arg + 2;
         }
     }
-    if (cmd_options[found].kind != CMD_FLAG && !value) {
-        if (*i + 1 >= argc)
-            return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", cmd_options[found].name, cmd_options[found].name,
-                            cmd_options[found].metavar);
-        value = argv[++*i];
+    const char *metavar = cmd_options[found].metavar;
+    if (cmd_options[found].kind == CMD_SWITCH) { /* the word stands in brackets: "[all]" */
+        const char *next = value ? value : *i + 1 < argc ? argv[*i + 1] : "";
+        bool is_word = strlen(next) == strlen(metavar) - 2 && memcmp(next, metavar + 1, strlen(next)) == 0;
+        if (value && !is_word)
+            return fcp_fail(err, FCP_E_USAGE, "--%s takes no value but %.*s, not '%.100s'", cmd_options[found].name,
+                            (int)strlen(metavar) - 2, metavar + 1, value);
+        if (!value && is_word) (*i)++;
+        out->value[found] = is_word ? next : "";
+        return FCP_OK;
     }
-    if (cmd_options[found].kind != CMD_FLAG && !*value)
-        return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", cmd_options[found].name, cmd_options[found].name,
-                        cmd_options[found].metavar);
+    if (cmd_options[found].kind != CMD_FLAG) {
+        const char *name = cmd_options[found].name;
+        if (!value && *i + 1 < argc) value = argv[++*i];
+        if (!value || !*value)
+            return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", name, name, cmd_options[found].metavar);
+    }
     out->value[found] = value ? value : "";
     if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
     if (found == OPT_FIELD) out->fields[out->field_count++] = value;
@@ -83,7 +91,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
     return FCP_OK;
 }
 
-/* Sorts out the positional arguments: [command] [file], or `help [topic]`. */
+/* Takes the arguments that are not options: [command] [file], or `help [topic]`. */
 static fcp_code take_words(cmd_line *out, const char *const *words, int count, fcp_error *err) {
     int at = 0;
     if (count > 0 && strcmp(words[0], "help") == 0) {
@@ -107,7 +115,8 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
         return fcp_fail(err, FCP_E_USAGE, "%s needs a file: fcpc %s%s%s; fcpc --help says more",
                         at ? words[0] : "fcpc", at ? words[0] : "", at ? " " : "", cmd_commands[out->command].synopsis);
     out->file = words[at];
-    if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) { /* not a file: a command misspelt? */
+    /* what looks like no file, and is none, may be a command with a slip */
+    if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) {
         const char *near = near_command(words[0]);
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
         if (count > 1) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; fcpc --help lists them", words[0]);
@@ -185,8 +194,8 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
         good = *s >= '0' && *s <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
                !__builtin_add_overflow(value, (uint64_t)(*s - '0'), &value);
     if (!good || value < low || value > high)
-        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu", cmd_options[option].name,
-                        typed, (unsigned long long)low, (unsigned long long)high);
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu",
+                        cmd_options[option].name, typed, (unsigned long long)low, (unsigned long long)high);
     *out = value;
     return FCP_OK;
 }
@@ -215,22 +224,54 @@ fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint
     if (dots && (size_t)(dots - typed) < sizeof first) memcpy(first, typed, (size_t)(dots - typed));
     if (!dots || (first[0] && cmd_position(cmd_options[option].name, first, from, NULL) != FCP_OK) ||
         (dots[2] && cmd_position(cmd_options[option].name, dots + 2, to, NULL) != FCP_OK) || (dots[2] && *from >= *to))
-        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", cmd_options[option].name, typed);
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a range such as 0..4K", cmd_options[option].name,
+                        typed);
     return FCP_OK;
+}
+
+enum { HELP_COLUMN = 31, HELP_WIDTH = 100 };
+
+/* Prints words from column `column` on, where further lines begin too. */
+static void print_wrapped(const char *words, int column) {
+    int width = (int)cmd_width(), at = column;
+    if (width > HELP_WIDTH) width = HELP_WIDTH;
+    for (bool first = true; *words; first = false) {
+        int size = (int)strcspn(words, " ");
+        if (!first && at + 1 + size > width) at = printf("\n%*s", column, "") - 1;
+        else if (!first) at += printf(" ");
+        at += printf("%.*s", size, words);
+        words += size + (words[size] == ' ');
+    }
+    putchar('\n');
 }
 
 static void print_options(unsigned wanted) {
     for (int o = 0; o < OPT_COUNT; o++) {
-        if (!(cmd_options[o].commands & wanted) || (wanted == CMD_ALL && cmd_options[o].commands < CMD_BATCH)) continue;
-        char left[64], letter[8] = "    ";
-        if (cmd_options[o].letter) snprintf(letter, sizeof letter, "-%c, ", cmd_options[o].letter);
-        snprintf(left, sizeof left, "%s--%s%s%s", letter, cmd_options[o].name, cmd_options[o].metavar ? " " : "",
-                 cmd_options[o].metavar ? cmd_options[o].metavar : "");
-        printf("  %-28s %s\n", left, cmd_options[o].help);
+        const cmd_option_row *option = &cmd_options[o];
+        if (!(option->commands & wanted) || (wanted == CMD_ALL && option->commands < CMD_BATCH)) continue;
+        int at = printf(option->letter ? "  -%c, " : "      ", option->letter);
+        at += printf("--%s%s%s", option->name, option->kind == CMD_FLAG ? "" : " ",
+                     option->kind == CMD_FLAG ? "" : option->metavar);
+        if (at + 1 < HELP_COLUMN) printf("%*s", HELP_COLUMN - at, "");
+        else printf("\n%*s", HELP_COLUMN, "");
+        print_wrapped(option->help, HELP_COLUMN);
     }
 }
 
+/* Pages for other programs to read. `fcpc help NAME` prints them. */
+static const struct {
+    const char *name;
+    void (*print)(void);
+} pages[] = {
+    {"bash-completion", cmd_bash_completion}, {"zsh-completion", cmd_zsh_completion}, {"man", cmd_man_page}};
+enum { PAGES = sizeof pages / sizeof *pages };
+
 fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
+    for (int i = 0; line->help_topic && i < PAGES; i++) {
+        if (strcmp(pages[i].name, line->help_topic) != 0) continue;
+        pages[i].print();
+        return cmd_flush(err);
+    }
     for (int c = 0; line->help_topic && c < CMD_COUNT; c++) {
         if (strcmp(cmd_commands[c].name, line->help_topic) != 0) continue;
         printf("usage: fcpc %s%s%s\n\n%s\n\noptions:\n", c == CMD_COMPILE ? "" : cmd_commands[c].name,
@@ -238,8 +279,8 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
         print_options(1u << c);
         if (c == CMD_RUN)
             printf(
-                "\nTensors are .npy files over the packed batch, float32 for a plan of fp32, float16 for fp16, and with\n"
-                "--bf16 uint16 for bf16; KV tensors have kv_heads heads. A program is accepted in place of a plan.\n");
+                "\nTensors are .npy files over the packed batch: float32 for a plan of fp32, float16 for fp16, and "
+                "with\n--bf16 uint16 for bf16. Keys and values have kv_heads heads. A program may stand for the plan.\n");
         return cmd_flush(err);
     }
     if (line->help_topic)
@@ -252,7 +293,9 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
         printf("  %s\n        %s\n", left, cmd_commands[c].help);
     }
     printf(
-        "  fcpc help COMMAND\n        all options of a command\n\noptions of every command (fmt takes neither -D nor --lengths):\n");
+        "  fcpc help COMMAND\n        print all options of a command\n"
+        "  fcpc help bash-completion|zsh-completion|man\n        print the completion of a shell, or the man page\n\n"
+        "options of every command (fmt takes neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

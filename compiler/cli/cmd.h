@@ -42,6 +42,7 @@ typedef enum cmd_command {
 /* What the value of an option is. */
 typedef enum cmd_kind {
     CMD_FLAG,  /* there is none */
+    CMD_SWITCH, /* there is none, or the word that stands in brackets: "[all]" */
     CMD_WORD,  /* a word or number */
     CMD_READ,  /* the path of a file that is read */
     CMD_WRITE  /* the path of a file that is written: it may be none of those that are read */
@@ -56,6 +57,8 @@ typedef enum cmd_kind {
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT),                                      \
       "write the plan to this file; without it compile writes nothing, and emit prints to standard output")            \
+    X(DUMP, "dump", 0, CMD_WORD, "PASS,...", CMD_BIT(COMPILE),                                                         \
+      "print as text what these passes made: problem, placement, traffic, reshuffle, schedule, slots, rounds")         \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \
       "compile for this architecture: sm_80, sm_90a, sm_100, ...; this needs NVRTC and no GPU")                        \
     X(BACKWARD, "backward", 0, CMD_WORD, "ordered|unordered|split", CMD_BIT(EMIT),                                     \
@@ -89,11 +92,12 @@ typedef enum cmd_kind {
     X(BACKEND, "backend", 0, CMD_WORD, "host|cuda", CMD_BIT(RUN),                                                      \
       "compute on the processor (host, the default) or on GPUs (cuda)")                                                \
     X(TRANSPORT, "transport", 0, CMD_WORD, "threads|local|nccl", CMD_BIT(RUN),                                         \
-      "move data by this; host has threads, cuda has local (default) and nccl, a process a rank under mpirun, srun or torchrun") \
+      "move data by this: threads for host; for cuda local (the default) or nccl, which needs one process for "        \
+      "each rank, started by mpirun, srun or torchrun")                                                                \
     X(ID_FILE, "id-file", 0, CMD_WORD, "PATH", CMD_BIT(RUN),                                                           \
       "nccl: let the processes find each other by this path, which all of them must see; needed only without MPI")     \
-    X(PASS, "pass", 0, CMD_WORD, "PASSES", CMD_BIT(RUN) | CMD_BIT(EMIT),                                               \
-      "run or emit only forward, or forward,backward; emit also takes backward; the default is what plan and inputs allow") \
+    X(PASS, "pass", 0, CMD_WORD, "forward|backward|forward,backward", CMD_BIT(RUN) | CMD_BIT(EMIT),                    \
+      "run or emit these passes; running backward brings forward along; the default is what plan and inputs allow")    \
     X(Q, "q", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the queries from this file: [tokens, heads, head_dim]")        \
     X(K, "k", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the keys from this file: [tokens, kv_heads, head_dim]")        \
     X(V, "v", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the values from this file: [tokens, kv_heads, head_dim]")      \
@@ -108,14 +112,16 @@ typedef enum cmd_kind {
     X(BF16, "bf16", 0, CMD_FLAG, NULL, CMD_BIT(RUN),                                                                   \
       "read and write bfloat16 tensors as uint16; the plan's dtype must be bf16")                                      \
     X(SEED, "seed", 0, CMD_WORD, "N", CMD_BIT(RUN), "draw the inputs from this seed; default 1")                       \
-    X(CHECK, "check", 0, CMD_FLAG, NULL, CMD_BIT(RUN) | CMD_BIT(FMT),                                                  \
-      "run: compare the result with the definition of attention (the default for drawn inputs); fmt: only say whether the layout differs") \
+    X(CHECK, "check", 0, CMD_SWITCH, "[all]", CMD_BIT(RUN) | CMD_BIT(FMT),                                             \
+      "run: compare the result with the definition of attention (the default for drawn inputs), in a sample of rows where " \
+      "all would take long, or with `all` in every row; fmt: only say whether the layout differs")                      \
     X(WRITE, "write", 'w', CMD_FLAG, NULL, CMD_BIT(FMT), "replace the file by its canonical layout")                   \
     X(NO_CHECK, "no-check", 0, CMD_FLAG, NULL, CMD_BIT(RUN), "do not compare the result with the definition")          \
     X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                              \
       "let this many ranks compute at once; the default is the number of processors")                                  \
     X(SM_PARTITION, "sm-partition", 0, CMD_WORD, "auto|grid|green|none", CMD_BIT(RUN),                                 \
-      "cuda: leave the plan's margin to communication by a smaller grid, by green contexts, or not; auto (default) is green where it works") \
+      "cuda: leave the plan's margin to communication by a smaller grid, by green contexts, or not; auto "             \
+      "(the default) is green where it works")                                                                         \
     X(TIMEOUT, "timeout", 0, CMD_WORD, "SECONDS", CMD_BIT(RUN),                                                        \
       "fail when a rank has waited this long for another; default 120")                                                \
     X(STRATEGY, "strategy", 0, CMD_WORD, "A,B|all", CMD_BIT(SIM),                                                      \
@@ -187,6 +193,11 @@ fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint
 /* Prints to stdout the help of everything, of a command, or one of the pages of generate.c, as help_topic says. */
 fcp_code cmd_help(const cmd_line *line, fcp_error *err);
 
+/* Pages made from the tables, on stdout (generate.c). */
+void cmd_bash_completion(void);
+void cmd_zsh_completion(void);
+void cmd_man_page(void);
+
 /* --- input (input.c) ---------------------------------------------------------------------------------------------- */
 
 /* What a command works on: a plan read from a file, or made from a program in memory. */
@@ -198,6 +209,7 @@ typedef struct cmd_input {
     bool compiled;                  /* from a program */
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
+    unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump.h */
 } cmd_input;
 
 /* Looks at the file that the line names: is it a plan? A file that can be read only once (standard input, a pipe, a
@@ -222,7 +234,7 @@ fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error 
 /* E011 if an output of the line is one of those files. */
 fcp_code cmd_protect_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
-/* --- telling errors (report.c) -------------------------------------------------------------------------------------- */
+/* --- telling errors (report.c) ------------------------------------------------------------------------------------ */
 
 /* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
 void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err);
@@ -242,7 +254,7 @@ bool cmd_colour(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=dumb
 /* An fcp_emit for a FILE *; errors stay in the stream. */
 void cmd_emit(void *context, const char *bytes, size_t size);
 
-/* --- output (output.c) ------------------------------------------------------------------------------------------------ */
+/* --- output (output.c) -------------------------------------------------------------------------------------------- */
 
 /* Refuses, before anything is read, each output of the line that is another output, a file that the line reads, a
  * folder, a block device or a socket, or whose folder is missing or not writable. main calls it for every command. */
@@ -285,6 +297,8 @@ void cmd_guard(const char *path);
 void cmd_unguard(const char *path);
 /* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
 void cmd_doing(const char *what);
+/* Shows how far a planning is, too, until cmd_done. */
+void cmd_watch(const fcpc_progress *planning);
 void cmd_done(void);
 double cmd_now(void); /* seconds, monotonic */
 

@@ -1,5 +1,6 @@
-/* compile.c: `fcpc FILE.fcp -o PLAN`: a program to a verified plan. */
+/* compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it. */
 #include "compiler/cli/cmd.h"
+#include "compiler/dump.h"
 #include "compiler/show/summary.h"
 
 /* Writes the plan whole or not at all. */
@@ -16,8 +17,10 @@ static fcp_code write_plan(const fcp_plan *plan, const char *path, fcp_error *er
 }
 
 fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    const char *path = line->value[OPT_OUTPUT];
-    fcp_code code = cmd_open(line, input, err);
+    const char *path = line->value[OPT_OUTPUT], *passes = line->value[OPT_DUMP];
+    fcp_code code = passes ? dump_select(passes, &input->dump, err) : FCP_OK;
+    if (passes && line->json) code = fcp_fail(err, FCP_E_USAGE, "--dump prints text, --json one object: one of them");
+    if (code == FCP_OK) code = cmd_open(line, input, err);
     if (code == FCP_OK && input->is_plan)
         code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan already; fcpc help lists what can be done with it",
                         cmd_name(line));
@@ -30,7 +33,7 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
         fwrite(lines.at, 1, lines.size, stderr);
         text_free(&lines);
     }
-    if (!line->json) return FCP_OK;
+    if (!line->json) return passes ? cmd_flush(err) : FCP_OK;
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);

@@ -1,4 +1,4 @@
-/* dump.c: `fcpc dump PLAN`: all of a plan as text, a line a record, or as one JSON object. */
+/* dump.c: `fcpc dump PLAN`: prints all of a plan as text, one record a line, or as one JSON object. */
 #include "compiler/cli/cmd.h"
 
 fcp_code cmd_dump(const cmd_line *line, cmd_input *input, fcp_error *err) {

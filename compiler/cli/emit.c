@@ -1,7 +1,5 @@
-/* emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: the kernels of a plan, as CUDA source, or
- * compiled to a cubin.
- *
- * Requires: NVRTC where a cubin is asked for, and no GPU.
+/* emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: prints the CUDA source of a plan's
+ * kernels, or compiles it to a cubin. A cubin needs NVRTC, and neither needs a GPU.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,13 +13,13 @@
 typedef struct emission {
     unsigned passes, skeletons, backward;
     char *source;
-    const char *arch; /* that is named; NULL: none */
-    bool compiled;    /* the cubin is asked for, not the source */
+    const char *arch; /* the one of --arch; NULL: none was given */
+    bool compiled;    /* a cubin is asked for, not the source */
     fcp_jit *jit;
     fcp_cubin cubin;
     bool cached;
     double seconds;
-    emit_kernel kernels[EMIT_KERNELS]; /* what the skeletons say */
+    emit_kernel kernels[EMIT_KERNELS]; /* what the skeletons say of their kernels */
     uint32_t kernel_count;
 } emission;
 
@@ -40,13 +38,13 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
 
 static const struct {
     const char *name;
-    unsigned skeletons; /* for sm_90a, and on mma.sync */
+    unsigned skeletons; /* the one for sm_90a and the one on mma.sync */
 } backwards[] = {{"ordered", EMIT_ORDERED | EMIT_ORDERED_SM90},
                  {"unordered", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
                  {"split", EMIT_SPLIT}};
 enum { BACKWARDS = sizeof backwards / sizeof *backwards };
 
-/* What --backward names; 0: the plan's own. */
+/* The skeletons that --backward names; 0: the plan's own. */
 static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *err) {
     const char *typed = line->value[OPT_BACKWARD], *pass = line->value[OPT_PASS];
     *out = 0;
@@ -61,8 +59,9 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
 static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
-    if (e->backward && !(p->passes & 1u << FCP_BACKWARD)) return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
-    /* ordered and unordered are on sm_90a the skeletons for it, where they have the head_dim */
+    if (e->backward && !(p->passes & 1u << FCP_BACKWARD))
+        return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
+    /* on sm_90a, ordered and unordered are that architecture's own skeletons if it has them for this head_dim */
     bool there = emit_backward(p->head_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
     if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
     if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);

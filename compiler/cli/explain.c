@@ -1,5 +1,5 @@
-/* explain.c: `fcpc explain FILE|MASK q k`: why a pair is allowed or not, and what the score makes of its logit,
- * sub-expression by sub-expression. */
+/* explain.c: `fcpc explain FILE|PLAN|MASK q k`: says why a pair is allowed or not, and what the score makes of its
+ * logit. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,13 +13,14 @@ static bool ends_with(const char *string, const char *end) {
     return n >= m && !strcmp(string + n - m, end);
 }
 
-/* A mask's call, as in `fcpc explain causal 3 2`, and not a file. */
+/* Whether this is the call of a mask, as in `fcpc explain causal 3 2`, and not the name of a file. */
 static bool is_call(const char *typed) {
     return strcmp(typed, "-") != 0 && access(typed, F_OK) != 0 && !ends_with(typed, ".fcp") &&
            !ends_with(typed, ".plan") && !strpbrk(typed, "\n#{}");
 }
 
-/* Puts what is explained in input->bytes: a program, the program of a plan, or one that has a mask's call. */
+/* Puts the text that is explained into input->bytes: a program, the program of a plan, or a program made of a mask's
+ * call. */
 static fcp_code read_subject(const cmd_line *line, cmd_input *input, const char **out_name, fcp_error *err) {
     fcp_code code = FCP_OK;
     if (is_call(line->file)) {
@@ -66,7 +67,7 @@ static fcp_code read_logit(const char *word, double *out, fcp_error *err) {
 
 fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     uint64_t q = 0, k = 0, n = 0, h = 0, width = 0;
-    bool before = line->more[0][0] == '-'; /* a query before the first key */
+    bool before = line->more[0][0] == '-'; /* the query stands before the first key */
     fcp_code code = cmd_position("q", line->more[0] + before, &q, err);
     if (code == FCP_OK) code = cmd_position("k", line->more[1], &k, err);
     if (code == FCP_OK && line->value[OPT_LENGTH]) code = cmd_position("--length", line->value[OPT_LENGTH], &n, err);

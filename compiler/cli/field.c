@@ -1,7 +1,11 @@
-/* field.c: are the files that a plan's fields and tables came from still what they were?
+/* field.c: the files that a plan's fields and tables were read from.
  *
- * Requires: a checked plan. Gives: nothing where a file is the one that was read, or is not there; else E322. A file is
- *           looked for where --field says, else beside the plan and in the current folder.
+ * A plan holds the values, and the hash of the file that they came from. If the file has changed since, the caller
+ * probably means the new values, so running the old plan is an error (E322). If the file is gone, the plan runs
+ * with its own values. A file is looked for where --field says, otherwise beside the plan and in the current
+ * folder.
+ *
+ * Requires: a checked plan.
  * Cost:     each file is read once.
  */
 #include <errno.h>
@@ -11,7 +15,7 @@
 #include "compiler/cli/cmd.h"
 #include "runtime/base/sha256.h"
 
-/* The file that --field gives for an array; NULL: none. The last one counts. */
+/* The file that --field gives for an array; NULL: none. Of several the last one counts. */
 static const char *given_file(const cmd_line *line, const char *name) {
     size_t length = strlen(name);
     const char *found = NULL;
@@ -21,7 +25,8 @@ static const char *given_file(const cmd_line *line, const char *name) {
     return found;
 }
 
-/* Each --field names an array that came from a file. */
+/* Each --field names an array that came from a file. A plan does not know the fields that its mask and score do not
+ * read, so another name may be one of these; a warning says that it changes nothing. */
 static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
     for (size_t i = 0; i < line->field_count; i++) {
         const char *typed = line->fields[i], *equals = strchr(typed, '=');
@@ -33,15 +38,17 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
             if (strlen(name) == (size_t)(equals - typed) && !memcmp(name, typed, strlen(name)))
                 found = &plan->arrays[a];
         }
-        if (!found) return fcp_fail(err, FCP_E_USAGE, "the plan reads no field '%.*s'", (int)(equals - typed), typed);
-        if (found->file == FCP_NONE)
+        if (!found && !line->quiet && !line->json)
+            fprintf(stderr, "fcpc: warning: the plan reads no field '%.*s'\n", (int)(equals - typed), typed);
+        if (found && found->file == FCP_NONE)
             return fcp_fail(err, FCP_E_USAGE, "field '%.*s' of the plan came from no file", (int)(equals - typed),
                             typed);
     }
     return FCP_OK;
 }
 
-/* Compares a file's hash. `needed`: it must be there. *out_there: it was. */
+/* E322 if the file is not the one that the array was read from. `needed`: it is an error if it is not there.
+ * *out_there: it is there. */
 static fcp_code check_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool needed,
                            bool *out_there, fcp_error *err) {
     (void)line;
@@ -61,8 +68,8 @@ static fcp_code check_file(const cmd_line *line, const char *path, const char *n
     return FCP_E_FIELD_CHANGED;
 }
 
-/* Calls `each` with the paths at which a file of the plan's arrays may be: where --field says, else beside the plan and
- * seen from the current folder, until one of them is there or is refused. */
+/* Calls `each` for every path at which a file of the plan's arrays may be: where --field says; otherwise beside the
+ * plan, and then, unless *out_there says that this is it, in the current folder. Ends with the first error. */
 typedef fcp_code each_path(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
                            bool *out_there, fcp_error *err);
 static fcp_code for_each_file(const cmd_line *line, const fcp_plan *plan, each_path *each, fcp_error *err) {
@@ -98,7 +105,7 @@ fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error 
 static fcp_code protect_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
                              bool *out_there, fcp_error *err) {
     char why[128];
-    (void)a, (void)given, (void)out_there; /* both places are protected */
+    (void)a, (void)given, (void)out_there; /* both places are protected, whether or not a file is there */
     snprintf(why, sizeof why, "field '%.60s' of the plan was read from it", name);
     return cmd_protect(line, path, why, err);
 }

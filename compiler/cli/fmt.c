@@ -1,18 +1,18 @@
-/* fmt.c: `fcpc fmt FILE`: a program in canonical layout, on stdout or in place. */
+/* fmt.c: `fcpc fmt FILE`: prints a program in canonical layout, or replaces the file by it. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
 #include "compiler/syntax/format.h"
 
-/* The first line in which two texts differ, from 1. */
+/* The first line in which two texts differ, counted from 1. */
 static uint32_t first_difference(const text *a, const text *b) {
     uint32_t line = 1;
     for (size_t i = 0; i < a->size && i < b->size && a->at[i] == b->at[i]; i++) line += a->at[i] == '\n';
     return line;
 }
 
-/* Puts the text in the file's place, with the file's mode. */
+/* Replaces the file by the text. It keeps its mode. */
 static fcp_code write_back(const char *path, const text *made, fcp_error *err) {
     cmd_file f = CMD_FILE_NONE;
     fcp_code code = cmd_file_open(&f, path, err);
@@ -41,7 +41,7 @@ static fcp_code deliver(const cmd_line *line, const cmd_input *input, text *made
         if (code != FCP_OK) return code;
     }
     if (line->json) {
-        text_add(made, "", 1); /* an end for the string */
+        text_add(made, "", 1); /* the NUL that ends the string */
         if (made->failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         json j = {0};
         json_object(&j, NULL);

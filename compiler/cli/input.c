@@ -1,7 +1,7 @@
-/* input.c: what a command works on: a plan from a file, or a program, which is compiled to a plan in memory.
+/* input.c: gets the plan that a command works on: from a plan file, or by compiling a program.
  *
- * A file that can be read only once (standard input, a pipe, a device) is read once, into memory, and up to a limit.
- * Any other file is read by the library, which maps plans.
+ * Standard input, a pipe or a device can be read only once. So it is read into memory, up to a limit, and then looked
+ * at. A regular file is left to the library, which maps plans instead of reading them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
+#include "compiler/compile.h"
+#include "compiler/dump.h"
 
-enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have: the parser says so */
+enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have, so that the parser says that it is too long */
 #define PLAN_MAX ((size_t)4 << 30)
 static const char magic[] = "\x89" "FCP\r\n\x1a\n";
 enum { MAGIC = sizeof magic - 1, START = 64, CHUNK = 1 << 16 };
@@ -34,17 +36,15 @@ static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
     return FCP_E_READ;
 }
 
-static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory"); }
-
-/* A plan begins with a magic number that no text has. Half of its bytes are enough, so that a damaged plan is still
- * refused as a plan and not as a program. */
+/* A plan begins with eight bytes that no text begins with. Half of them are enough here: so a damaged plan is still
+ * refused as a plan, and not as a program that does not parse. */
 static bool begins_as_plan(const char *start, size_t size) {
     size_t same = 0;
     for (size_t i = 0; i < MAGIC && i < size; i++) same += start[i] == magic[i];
     return same >= MAGIC / 2 || (size && size < MAGIC && same == size);
 }
 
-/* Adds what is left of a stream, until there are more than `most` bytes. 0, or an errno value. */
+/* Adds the rest of a stream, up to one byte more than `most`, which says that it is too long. 0, or an errno value. */
 static int read_on(FILE *f, text *out, size_t most) {
     char chunk[CHUNK];
     size_t got = 1;
@@ -76,7 +76,7 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
     }
     fclose(f);
     if (why) return cannot_read(line, why, err);
-    if (input->bytes.failed) return no_memory(err);
+    if (input->bytes.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (input->is_plan && input->bytes.size > most)
         return fcp_fail(err, FCP_E_READ, "a plan that is no file of its own may have %zu GiB; this one has more",
                         PLAN_MAX >> 30);
@@ -94,7 +94,7 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = cmd_open(line, input, err);
     if (code != FCP_OK || input->in_memory) return code;
     int why = text_read(&input->bytes, line->file, PROGRAM_MAX);
-    if (input->bytes.failed) return no_memory(err);
+    if (input->bytes.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     input->in_memory = true;
     return why ? cannot_read(line, why, err) : FCP_OK;
 }
@@ -117,10 +117,26 @@ static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err
     return code;
 }
 
+static void print_passes(void *context, const planning *x) {
+    const cmd_input *input = context;
+    dump_planning(x, input->dump, cmd_emit, stdout);
+}
+
+static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
+    fcpc_progress progress = {0};
+    const fcpc_batch own = {.size = sizeof own, .progress = &progress};
+    const compile_watch watch = {print_passes, input};
+    cmd_watch(&progress);
+    fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
+                                  &input->plan);
+    cmd_watch(NULL);
+    return code;
+}
+
 static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_error *err) {
     input->compiled = true;
     input->diagnostics = fcpc_diagnostics_new();
-    if (!input->diagnostics) return no_memory(err);
+    if (!input->diagnostics) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     fcpc_options options = cmd_settings(line);
     options.need_lengths = true;
     fcpc_program *program = NULL;
@@ -134,7 +150,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
         overwrites = cmd_protect(line, named, "the program reads it", err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
-        code = fcpc_plan(program, NULL, 0, NULL, input->diagnostics, &input->times, &input->plan);
+        code = plan_program(program, input);
         cmd_done();
     }
     fcpc_program_free(program);

@@ -1,4 +1,5 @@
-/* main.c: the program `fcpc`: reads the command line, calls a command, tells its error, returns its exit status. */
+/* main.c: the program `fcpc`: reads the command line, calls the command, tells its error, and returns its exit
+ * status. */
 #include <stdlib.h>
 
 #include "compiler/cli/cmd.h"

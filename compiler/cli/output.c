@@ -1,8 +1,7 @@
-/* output.c: the files that a command writes: none of them is a file that it reads, and each appears whole or not at
- * all.
+/* output.c: makes sure that no file that a command reads is overwritten, and writes files whole or not at all.
  *
- * Files are compared by identity (device and inode), so that links and other spellings of a path do not hide that two
- * are one. A file that is not there yet is known by its folder and its name.
+ * Files are compared by device and inode, because links and other spellings of a path can hide that two paths lead to
+ * one file. A file that does not exist yet is identified by its folder and its name.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,10 +12,8 @@
 
 #include "compiler/cli/cmd.h"
 
-enum { LINKS_MAX = 40 }; /* as many as Linux follows */
-
-/* What a path leads to. Where nothing is there, `name` is what it would be called, in the folder that device and inode
- * are of. */
+/* What a path leads to. If nothing is there, device and inode are those of the folder, and `name` is what would be
+ * made in it. */
 typedef struct target {
     bool there;
     mode_t mode;
@@ -25,56 +22,40 @@ typedef struct target {
     char name[NAME_MAX + 1];
 } target;
 
-/* The folder that a path is in, with its last slash; "" for the current one. */
-static int folder_of(const char *path, char folder[PATH_MAX]) {
+/* Cuts a path into its folder (for the current one, ".") and the name in it. 0, or an errno value. */
+static int cut_path(const char *path, char folder[PATH_MAX], const char **out_name) {
     const char *slash = strrchr(path, '/');
     size_t size = slash ? (size_t)(slash - path) + 1 : 0;
+    *out_name = path + size;
     if (size >= PATH_MAX) return ENAMETOOLONG;
-    memcpy(folder, path, size);
-    folder[size] = 0;
+    memcpy(folder, size ? path : ".", size ? size : 1);
+    folder[size ? size : 1] = 0;
     return 0;
 }
 
-/* Puts in `out` the path that the symbolic links at `path` end at; nothing need be there. 0, or an errno value. */
-static int follow(const char *path, char out[PATH_MAX]) {
-    char link[PATH_MAX], folder[PATH_MAX];
-    if (strlen(path) >= PATH_MAX) return ENAMETOOLONG;
-    strcpy(out, path);
-    for (int links = 0; links < LINKS_MAX; links++) {
-        ssize_t size = readlink(out, link, sizeof link - 1);
-        if (size < 0) return 0; /* no link */
-        link[size] = 0;
-        int why = folder_of(out, folder);
-        if (why) return why;
-        if (link[0] == '/') folder[0] = 0;
-        if (strlen(folder) + (size_t)size >= PATH_MAX) return ENAMETOOLONG;
-        strcpy(out, folder);
-        strcat(out, link);
-    }
-    return ELOOP;
-}
-
-/* Finds out what a path leads to. 0, or an errno value: that of its folder, for instance. */
+/* Finds out what a path leads to. 0, or an errno value. */
 static int find_target(const char *path, target *out) {
     struct stat st;
-    char end[PATH_MAX], folder[PATH_MAX];
+    char *end, folder[PATH_MAX];
+    const char *name;
+    int why = fcp_beside_target(path, &end);
+    if (why) return why;
     *out = (target){.there = stat(path, &st) == 0};
-    if (!out->there) {
-        int why = follow(path, end);
-        if (!why) why = folder_of(end, folder);
-        if (why) return why;
-        if (stat(*folder ? folder : ".", &st) != 0) return errno;
-        const char *name = end + strlen(folder);
-        if (strlen(name) > NAME_MAX) return ENAMETOOLONG;
-        strcpy(out->name, name);
+    if (end) {
+        why = cut_path(end, folder, &name);
+        if (!why && !out->there && stat(folder, &st) != 0) why = errno;
+        if (!why && !out->there && strlen(name) > NAME_MAX) why = ENAMETOOLONG;
+        if (!why && !out->there && !*name) why = EISDIR; /* the path ends in a slash */
+        if (!why && !out->there) strcpy(out->name, name);
+        free(end);
     }
     out->mode = st.st_mode;
     out->device = st.st_dev;
     out->inode = st.st_ino;
-    return 0;
+    return why;
 }
 
-/* A terminal or /dev/null may be both read and written, and by several. */
+/* Whether writing one would harm the other. A character device, such as a terminal or /dev/null, is never harmed. */
 static bool is_one_file(const target *a, const target *b) {
     return a->there == b->there && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name) &&
            !(a->there && S_ISCHR(a->mode));
@@ -90,7 +71,7 @@ fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) { return ca
 
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err) {
     target read, written;
-    if (find_target(path, &read) != 0) return FCP_OK; /* it will not be read either */
+    if (find_target(path, &read) != 0) return FCP_OK; /* what cannot be found cannot be read either */
     for (int o = 0; o < OPT_COUNT; o++) {
         const char *output = cmd_options[o].kind == CMD_WRITE ? line->value[o] : NULL;
         if (output && find_target(output, &written) == 0 && is_one_file(&read, &written))
@@ -99,26 +80,27 @@ fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fc
     return FCP_OK;
 }
 
-/* Whether a file can be made or replaced in the folder that `path` (without links) is in: 0, or an errno value. */
+/* Why no file can be made or replaced at the path, judged by its folder: 0, or an errno value. */
 static int folder_error(const char *path) {
-    char folder[PATH_MAX];
-    int why = folder_of(path, folder);
-    return why ? why : access(*folder ? folder : ".", W_OK | X_OK) == 0 ? 0 : errno;
+    char *end, folder[PATH_MAX];
+    const char *name;
+    int why = fcp_beside_target(path, &end);
+    if (why || !end) return why;
+    why = cut_path(end, folder, &name);
+    if (!why && access(folder, W_OK | X_OK) != 0) why = errno;
+    free(end);
+    return why;
 }
 
-/* What is wrong with an output by itself; NULL: nothing. */
+/* Why the path cannot be an output, whatever else the command line says; NULL: it can. */
 static const char *output_error(const char *path) {
     target t;
-    char end[PATH_MAX];
     int why = *path ? find_target(path, &t) : ENOENT;
-    if (!why && t.there && !S_ISREG(t.mode)) {
-        if (S_ISDIR(t.mode)) return strerror(EISDIR);
-        return S_ISCHR(t.mode) || S_ISFIFO(t.mode) ? NULL : "it is neither a file nor a pipe";
-    }
-    if (!why && !t.there && !*t.name) why = EISDIR; /* it ends in a slash */
-    if (!why) why = follow(path, end);
-    if (!why) why = folder_error(end);
-    return why ? strerror(why) : NULL;
+    if (!why && t.there && S_ISDIR(t.mode)) why = EISDIR;
+    if (!why) why = folder_error(path);
+    if (why) return strerror(why);
+    const bool writable = !t.there || S_ISREG(t.mode) || S_ISCHR(t.mode) || S_ISFIFO(t.mode);
+    return writable ? NULL : "it is neither a file nor a pipe";
 }
 
 fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err) {
@@ -149,12 +131,14 @@ fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err) {
     return code;
 }
 
-/* --- files that appear whole ---------------------------------------------------------------------------------------- */
+/* --- files that appear whole -------------------------------------------------------------------------------------- */
 
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err) {
     struct stat st;
-    const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); /* has no temporary file; a pipe waits for a reader */
-    if (!special) cmd_hold(); /* so that an interruption finds no temporary file that it does not know */
+    /* Something special has no temporary file, and opening a pipe may wait for a reader: that must stay
+     * interruptible. For any other file an interruption has to wait until the temporary file is known. */
+    const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    if (!special) cmd_hold();
     int why = fcp_beside_open(&f->file, path);
     if (!why && f->file.temporary) cmd_guard(f->file.temporary);
     if (!special) cmd_release();

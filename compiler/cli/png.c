@@ -1,24 +1,26 @@
-/* png.c: an SVG image as a PNG file, drawn by librsvg on cairo.
+/* png.c: draws one of our SVG images as a PNG file, by librsvg on cairo, at twice its size so that labels are sharp.
  *
- * Requires: an image of ours. Gives: the file, whole or not at all, at twice the image's size, for sharp labels.
- * librsvg brings some forty libraries along, so it is loaded when an image is to be drawn and not before: other commands
- * start faster, run in little memory, and need none of it. Where it cannot be loaded, E210 says so.
+ * librsvg brings some forty other libraries along. So it is loaded only when an image is to be drawn: other commands
+ * start faster, run in little memory, and do not need it. If it cannot be loaded, E210 says so. The environment
+ * variable FCPC_RSVG names another file to load.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "compiler/cli/cmd.h"
 
-enum { SCALE = 2, SIDE_MAX = 16000, FORMAT_RGB24 = 1 };
-enum { CAIRO_SUCCESS = 0, CAIRO_NO_MEMORY = 1, CAIRO_WRITE_ERROR = 11 }; /* of cairo_status_t */
+enum { SCALE = 2, SIDE_MAX = 16000, FORMAT_RGB24 = 1, MEMORY = 256 << 20 };
+enum { CAIRO_SUCCESS = 0, CAIRO_NO_MEMORY = 1, CAIRO_WRITE_ERROR = 11 }; /* values of cairo_status_t */
 
 typedef struct rectangle {
     double x, y, width, height;
 } rectangle;
 typedef int write_function(void *context, const unsigned char *bytes, unsigned size);
 
-/* The functions used, as the headers of librsvg 2.52 and cairo declare them; their types are known by address only. */
+/* The functions that are used, as the headers of librsvg 2.52 and cairo declare them. All their types are opaque
+ * here. */
 #define FUNCTIONS(X)                                                                                                   \
     X(void *, rsvg_handle_new_from_data, (const uint8_t *bytes, size_t size, void **error))                            \
     X(int, rsvg_handle_get_intrinsic_size_in_pixels, (void *image, double *width, double *height))                     \
@@ -37,8 +39,20 @@ typedef struct library {
 #undef X
 } library;
 
-/* What is missing is in *err. The library stays loaded. */
-static fcp_code load(library *out, const char *path, fcp_error *err) {
+/* Drawing text makes GLib start threads, and GLib ends the process when it gets no memory for them. So this much address
+ * space must be there before librsvg is loaded. */
+static bool enough_memory(void) {
+    void *room = mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return false;
+    munmap(room, MEMORY);
+    return true;
+}
+
+/* Loads librsvg, which stays loaded, and finds the functions. E210, for the image at `path`: what is missing. */
+static fcp_code load_functions(library *out, const char *path, fcp_error *err) {
+    if (!enough_memory())
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: drawing %.200s takes %d MB of address space", path,
+                        MEMORY >> 20);
     const char *named = getenv("FCPC_RSVG"), *missing = NULL;
     void *handle = dlopen(named ? named : "librsvg-2.so.2", RTLD_NOW | RTLD_LOCAL);
     const char *why = handle ? NULL : dlerror();
@@ -58,7 +72,7 @@ static fcp_code load(library *out, const char *path, fcp_error *err) {
 
 fcp_code cmd_png_check(const char *path, fcp_error *err) {
     library unused;
-    return load(&unused, path, err);
+    return load_functions(&unused, path, err);
 }
 
 typedef struct sink {
@@ -87,7 +101,7 @@ static fcp_code write_surface(const library *lib, void *surface, const char *pat
 
 fcp_code cmd_png(const char *svg, size_t size, const char *path, fcp_error *err) {
     library lib;
-    fcp_code code = load(&lib, path, err);
+    fcp_code code = load_functions(&lib, path, err);
     if (code != FCP_OK) return code;
     void *image = lib.rsvg_handle_new_from_data((const uint8_t *)svg, size, NULL);
     double width = 0, height = 0;

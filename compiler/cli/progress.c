@@ -1,13 +1,14 @@
 /* progress.c: progress on a terminal, and what an interruption does.
  *
- * Requires: cmd_progress_init once, from the main thread.
- * Gives:    a line on stderr, rewritten every quarter of a second while something long is under way, erased when it ends.
- * Cost:     one thread, made when the first long step begins on a terminal.
+ * Progress is a line on stderr that is rewritten every quarter of a second while something long is under way, and
+ * erased when it ends. A thread does that; it is made when the first long step begins on a terminal.
  *
- * An interruption ends the process at once, in whatever pass it is: nothing has to look for it, so it is as fast at 32,768
- * ranks as at one. All that must not stay behind are temporary files, whose paths are kept here for the handler to remove.
+ * An interruption ends the process at once. No pass has to look for it, so Ctrl-C is as fast while planning for
+ * 32,768 ranks as for one. Only temporary files must not stay behind; their paths are kept here, and the handler
+ * removes them.
  *
- * A signal handler has no argument, so its state is this file's: it belongs to the process, as the terminal does.
+ * A signal handler has no argument, so what it needs is state of this file. That is right here: signals, like the
+ * terminal, belong to the process.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 #include "runtime/base/clock.h"
 #include "compiler/cli/cmd.h"
 
-enum { GUARDED = 16 }; /* more than a command has outputs */
+enum { GUARDED = 16 }; /* more than any command has outputs */
 static const char *_Atomic guarded[GUARDED];
 static atomic_int held, interrupted;
 static atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -30,6 +31,7 @@ static struct {
     pthread_cond_t changed;
     bool enabled, started;
     const char *what;
+    const fcpc_progress *planning; /* NULL: none, or nobody tells how far it is */
     double since;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -44,16 +46,17 @@ static void say(int fd, const char *bytes, size_t size) {
     }
 }
 
-/* Ends the process. It may be called by a handler and by the main thread at a time: the first does it. Only functions
- * that a handler may call are used. */
+/* Ends the process. A handler on another thread and the main thread may call it at the same time; the first one does
+ * the work. It calls only what a signal handler may call. */
 static void end_interrupted(void) {
     static const char message[] = "fcpc: error[E013]: interrupted\n";
 #define INTERRUPTED                                                                                                    \
-    "{\"severity\": \"error\", \"code\": \"E013\", \"message\": \"interrupted\", \"file\": \"\", \"line\": 0, \"column\": 0}"
+    "{\"severity\": \"error\", \"code\": \"E013\", \"message\": \"interrupted\", "                                     \
+    "\"file\": \"\", \"line\": 0, \"column\": 0}"
     static const char object[] = "{\"error\": " INTERRUPTED ", \"diagnostics\": [" INTERRUPTED "], \"warnings\": []}\n";
     sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL); /* no handler on top of this */
+    pthread_sigmask(SIG_BLOCK, &all, NULL); /* so that no handler interrupts this */
     if (atomic_flag_test_and_set(&ending))
         for (;;) pause();
     for (int i = 0; i < GUARDED; i++) {
@@ -66,8 +69,9 @@ static void end_interrupted(void) {
     _exit(fcp_code_exit(FCP_E_INTERRUPTED));
 }
 
-/* The handler may run on any thread. Either it sees that the main thread holds, or the main thread sees, when it begins
- * to hold or releases, that there was an interruption. */
+/* The handler may run on any thread. If it comes while the main thread holds, it leaves the end to the main thread,
+ * which looks for interruptions when it begins to hold and when it releases. Both sides first write and then read,
+ * so at least one of them sees the other. */
 static void on_signal(int number) {
     (void)number;
     atomic_store(&interrupted, 1);
@@ -98,6 +102,17 @@ void cmd_unguard(const char *path) {
 
 double cmd_now(void) { return fcp_clock(); }
 
+/* ": 14 % of 17.2 G pairs, about 17 s left", or nothing. Called with the lock held. */
+static void say_how_far(double seconds) {
+    const fcpc_progress *p = progress.planning;
+    const double expected = p ? (double)__atomic_load_n(&p->expected, __ATOMIC_RELAXED) : 0;
+    const double done = p ? (double)__atomic_load_n(&p->done, __ATOMIC_RELAXED) : 0;
+    if (expected == 0 || done == 0) return;
+    const double part = done < expected ? done / expected : 1;
+    fprintf(stderr, ": %.0f %% of %.1f G pairs", 100 * part, expected / 1e9);
+    if (part < 1) fprintf(stderr, ", about %.0f s left", seconds / part * (1 - part));
+}
+
 static void *ticker(void *unused) {
     (void)unused;
     pthread_mutex_lock(&progress.lock);
@@ -115,6 +130,7 @@ static void *ticker(void *unused) {
         if (progress.what && seconds >= 1) {
             line_shown = 1;
             fprintf(stderr, "%s%s ... %.0f s", erase_line, progress.what, seconds);
+            say_how_far(seconds);
             fflush(stderr);
         }
     }
@@ -131,7 +147,7 @@ void cmd_progress_init(bool as_json, bool quiet) {
     struct sigaction before;
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
     action.sa_handler = SIG_IGN;
-    sigaction(SIGXFSZ, &action, NULL); /* writing beyond the limit of a file's size is then an error like others */
+    sigaction(SIGXFSZ, &action, NULL); /* then writing more than `ulimit -f` allows is an error like any other */
 }
 
 void cmd_doing(const char *what) {
@@ -141,14 +157,21 @@ void cmd_doing(const char *what) {
         pthread_t thread;
         sigset_t all, before;
         sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &before); /* signals are the main thread's */
+        pthread_sigmask(SIG_BLOCK, &all, &before); /* signals go to the main thread */
         progress.started = pthread_create(&thread, NULL, ticker, NULL) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (progress.started) pthread_detach(thread);
     }
     progress.what = what;
+    progress.planning = NULL;
     progress.since = cmd_now();
     pthread_cond_signal(&progress.changed);
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void cmd_watch(const fcpc_progress *planning) {
+    pthread_mutex_lock(&progress.lock);
+    progress.planning = planning;
     pthread_mutex_unlock(&progress.lock);
 }
 
@@ -156,6 +179,7 @@ void cmd_done(void) {
     if (!progress.started) return;
     pthread_mutex_lock(&progress.lock);
     progress.what = NULL;
+    progress.planning = NULL;
     if (line_shown) {
         fputs(erase_line, stderr);
         fflush(stderr);

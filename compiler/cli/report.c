@@ -1,7 +1,5 @@
-/* report.c: what a command says: errors and warnings as text and as JSON, and the end of standard output.
- *
- * An error is told once. With --json it is also the member "error" of one object on stdout, and "diagnostics" lists it
- * with all other errors and warnings.
+/* report.c: tells errors and warnings, as text on stderr and, with --json, in one object on stdout: the member
+ * "error" is the first error, and "diagnostics" lists it with all other errors and warnings.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,9 +27,9 @@ fcp_code cmd_flush(fcp_error *err) {
 
 void cmd_emit(void *context, const char *bytes, size_t size) { fwrite(bytes, 1, size, context); }
 
-/* --- text ----------------------------------------------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
-/* The first error among diagnostics, as an fcp_error; leaves *err alone when there is none. */
+/* Copies the first error among diagnostics to *err. False: there is none. */
 static bool first_error(const fcpc_diagnostics *d, fcp_error *err) {
     for (size_t i = 0; d && i < fcpc_diagnostics_count(d); i++) {
         fcpc_diagnostic one;
@@ -57,7 +55,9 @@ void cmd_render(const fcpc_diagnostics *d) {
     free(picture);
 }
 
-static const char *message_of(const fcp_error *err) { return err->message[0] ? err->message : fcp_code_text(err->code); }
+static const char *message_of(const fcp_error *err) {
+    return err->message[0] ? err->message : fcp_code_text(err->code);
+}
 
 void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err) {
     fcp_error first = {0};
@@ -80,9 +80,9 @@ void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *e
     cmd_json_print(&j, NULL);
 }
 
-/* --- JSON ----------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
-/* An error or warning as DESIGN.md states it. A warning has no code. */
+/* Adds an error or a warning. A warning has no code. */
 static void add_object(json *j, const char *name, const fcpc_diagnostic *one) {
     json_object(j, name);
     json_string(j, "severity", one->warning ? "warning" : "error");
@@ -107,7 +107,7 @@ void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *e
     for (size_t i = 0; i < count; i++) {
         fcpc_diagnostics_get(d, i, &one);
         add_object(j, NULL, &one);
-        listed |= err && !one.warning && one.code == err->code; /* then *err was made from the first of them */
+        listed |= err && !one.warning && one.code == err->code; /* *err is a copy of it */
     }
     if (err && !listed) add_object(j, NULL, &last);
     json_end(j);

@@ -1,7 +1,7 @@
 /* run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on drawn ones, and judges the result.
  *
- * Order: inputs are read and everything about outputs that can be known is checked first; then the passes run; then the
- * check; then outputs are written, so that a result that was found wrong is never written.
+ * Order: first the inputs are read, and everything about the outputs that can be known is checked. Then the passes run.
+ * Then the result is checked, and last the outputs are written, so that a result that was found wrong is never written.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,17 +23,24 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
     [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
     [FCP_TENSOR_DV] = OPT_DV};
 
+/* Checking all rows of a long batch takes hours. If it takes more multiplications than this, which are some 10 s of one
+ * core, a sample of rows is checked that takes about as many. */
+#define CHECK_WORK 3e10
+
 typedef struct job {
     fcp_shape shape;
-    bool drawn, check, pass[FCP_PASSES];
-    unsigned outputs; /* bit per tensor that is to be written */
+    bool drawn, check, check_all, pass[FCP_PASSES];
+    unsigned outputs; /* bit per tensor: to be written */
     double seconds[FCP_PASSES], check_seconds;
     uint64_t seed, threads, timeout;
     fcp_packed packed;
     fcp_check_report report;
+    fcp_check_unit *sample; /* the rows that are checked; NULL: all */
+    uint64_t sample_count;
+    unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
     fcp_partition partition; /* asked for, then taken */
     char backend[32], transport[32], partition_why[400], warning[400];
-    bool nccl;             /* this process is one rank of several, or the only one */
+    bool nccl;             /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
 } job;
@@ -54,7 +61,7 @@ static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_erro
     return FCP_OK;
 }
 
-/* What can be wrong with the command line alone, before anything is read. */
+/* Checks what can be wrong with the command line by itself, before anything is read. */
 static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_PASSES], fcp_error *err) {
     unsigned inputs = 0;
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -65,6 +72,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
         }
     work->drawn = inputs == 0;
     work->check = line->value[OPT_CHECK] || (work->drawn && !line->value[OPT_NO_CHECK]);
+    work->check_all = work->check && line->value[OPT_CHECK] && *line->value[OPT_CHECK];
     unsigned qkv = BIT_Q | BIT_K | BIT_V;
     if (!work->drawn && (inputs & qkv) != qkv)
         return fcp_fail(err, FCP_E_USAGE, "--%s is missing: q, k and v come together",
@@ -90,7 +98,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     return code;
 }
 
-/* Settles which passes run. The backward pass needs what the forward pass computes, so it brings it along. */
+/* Settles which passes run. The backward pass needs the results of the forward pass, so that runs, too. */
 static fcp_code settle(const cmd_line *line, job *work, const bool wanted[FCP_PASSES], fcp_error *err) {
     bool any = wanted[FCP_FORWARD] || wanted[FCP_BACKWARD];
     for (int p = 0; p < FCP_PASSES; p++) {
@@ -119,7 +127,7 @@ static uint64_t tokens_of(const fcp_shape *shape, int t) {
     return dims[0];
 }
 
-/* Whether this process is one rank of many: those but rank 0 say nothing but what is wrong. */
+/* Is this process one rank of many? Then all but rank 0 say nothing but what is wrong. */
 static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
     const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
     const fcp_problem *p = input->plan->problem;
@@ -134,7 +142,8 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     return FCP_OK;
 }
 
-/* Refuses what the machine cannot hold, rather than to die of it: tensors, and as much again cut by rank. */
+/* Refuses tensors that the machine cannot hold, rather than being killed for it. They are there twice: packed, and cut
+ * by rank. */
 static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
     double need = 0, pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -171,8 +180,8 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
 
 static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
     static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
-    const fcp_start start = {.id_file = line->value[OPT_ID_FILE]};
-    fcp_session_options options = {.backend = line->value[OPT_BACKEND],
+    const fcp_start start = {.size = sizeof start, .id_file = line->value[OPT_ID_FILE]};
+    fcp_session_options options = {.size = sizeof options, .backend = line->value[OPT_BACKEND],
                                    .transport = line->value[OPT_TRANSPORT],
                                    .start = &start,
                                    .compute_threads = (uint32_t)work->threads,
@@ -200,21 +209,46 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
     return code;
 }
 
-static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
-    work->report = FCP_CHECK_START;
-    if (!work->check) return FCP_OK;
-    double start = cmd_now();
-    cmd_doing("checking against the definition");
+static unsigned passes_of(const job *work) {
     unsigned passes = 0;
     for (int p = 0; p < FCP_PASSES; p++) passes |= (unsigned)work->pass[p] << p;
-    fcp_code code = fcp_check_ranks(plan, work->first, work->count, passes, &work->packed, (unsigned)work->threads, NULL,
-                                    &work->report, err);
+    return passes;
+}
+
+/* Rank 0's process gets all rows of the outputs of `set`. */
+static fcp_code collect(const fcp_plan *plan, job *work, unsigned set, fcp_error *err) {
+    set &= ~work->collected;
+    work->collected |= set;
+    return set ? fcp_session_collect_packed(work->session, plan, set, &work->packed, err) : FCP_OK;
+}
+
+/* Every process checks the rows of its ranks. But in a sample, rows of keys need O and LSE of all queries; so then rank
+ * 0's process gets all outputs and checks the sample alone. */
+static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
+    if (!work->check) return FCP_OK;
+    fcp_check_options options = {.passes = passes_of(work), .first = work->first, .count = work->count,
+                                 .work = work->check_all ? 0 : CHECK_WORK, .threads = (unsigned)work->threads};
+    double start = cmd_now();
+    fcp_code code = fcp_check_units(plan, &options, &work->sample, &work->sample_count, err);
+    if (code == FCP_OK && work->sample && fcp_session_processes(work->session) > 1) {
+        unsigned outputs = 0;
+        for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;
+        code = collect(plan, work, outputs, err);
+        options.count = 0;
+        for (int t = 0; t < FCP_TENSORS && work->first != 0; t++)
+            if (outputs >> t & 1) work->report.tensor[t] = (fcp_check){.checked = true, .ok = true};
+        if (work->first != 0) return code;
+    }
+    if (code != FCP_OK) return code;
+    cmd_doing("checking against the definition");
+    code = fcp_check_run(plan, &options, &work->packed, &work->report, err);
     cmd_done();
     work->check_seconds = cmd_now() - start;
     return code;
 }
 
-/* What each process found, to all: the report becomes that of all ranks; *out_wrong: the first rank with a wrong tensor. */
+/* Tells all processes what each found, so that the report is that of all ranks. *out_wrong is the first rank with a
+ * wrong tensor. */
 static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     uint32_t processes = fcp_session_processes(work->session);
     fcp_check *all = calloc(processes, sizeof *all);
@@ -225,14 +259,14 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
         fcp_check *c = &work->report.tensor[t];
         if (!c->checked) continue; /* the same in all processes */
         code = fcp_session_gather(work->session, c, sizeof *c, all, err);
-        for (uint32_t r = processes; r-- > 0 && code == FCP_OK;) {
-            if (!all[r].ok) *out_wrong = r;
-            c->ok &= all[r].ok;
-            if (all[r].max_abs_error > c->max_abs_error) {
-                c->max_abs_error = all[r].max_abs_error;
-                c->worst = all[r].worst;
-            }
+        if (code != FCP_OK) break;
+        *c = all[0]; /* if one is wrong, the first of those; else the one with the largest error */
+        for (uint32_t r = 0; r < processes; r++) {
+            bool worse = all[r].max_abs_error > c->max_abs_error;
+            if (all[r].ok ? c->ok && worse : c->ok) *c = all[r];
         }
+        for (uint32_t r = processes; r-- > 0;)
+            if (!all[r].ok) *out_wrong = r;
         work->report.ok &= c->ok;
         if (c->max_abs_error > work->report.max_abs_error) work->report.max_abs_error = c->max_abs_error;
     }
@@ -240,7 +274,7 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     return code;
 }
 
-/* All of them, or none: every file is complete before the first takes its name. */
+/* Writes all outputs, or none: every file is complete before the first gets its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
     cmd_file file[FCP_TENSORS];
     fcp_code code = FCP_OK;
@@ -264,6 +298,49 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
 
 /* --- telling it --------------------------------------------------------------------------------------------------- */
 
+/* Says which rows of a sample were checked: how many of each side, and the first runs. */
+static void print_sample(const job *work) {
+    static const char *const names[FCP_SIDES] = {[FCP_QUERIES] = "queries", [FCP_KEYS] = "keys"};
+    enum { SHOWN = 3 };
+    printf("  checked against the definition in float64, a sample of rows (%.1f s; --check all checks all):\n",
+           work->check_seconds);
+    for (int side = 0; side < FCP_SIDES; side++) {
+        uint64_t runs = 0;
+        if (!work->report.checked[side]) continue;
+        printf("    %" PRIu64 " of %" PRIu64 " rows of %s:", work->report.checked[side], work->report.rows[side],
+               names[side]);
+        for (uint64_t i = 0; i < work->sample_count; i++) {
+            const fcp_check_unit *u = &work->sample[i];
+            if (u->side != (uint32_t)side || runs++ >= SHOWN) continue;
+            printf("%s sequence %" PRIu32 ", head %" PRIu32 ", %" PRIu64 " to %" PRIu64, runs > 1 ? ";" : "",
+                   u->sequence, u->head, u->first, u->first + u->count - 1);
+        }
+        if (runs > SHOWN) printf("; and %" PRIu64 " more runs, which --json lists", runs - SHOWN);
+        printf("\n");
+    }
+}
+
+static void json_sample(json *j, const job *work) {
+    if (!work->check) return;
+    json_u64(j, "rows", work->report.rows[FCP_QUERIES]);
+    json_u64(j, "rows_checked", work->report.checked[FCP_QUERIES]);
+    json_u64(j, "key_rows", work->report.rows[FCP_KEYS]);
+    json_u64(j, "key_rows_checked", work->report.checked[FCP_KEYS]);
+    if (!work->report.sampled) return;
+    json_array(j, "sample");
+    for (uint64_t i = 0; i < work->sample_count; i++) {
+        const fcp_check_unit *u = &work->sample[i];
+        json_object(j, NULL);
+        json_string(j, "of", u->side == FCP_KEYS ? "keys" : "queries");
+        json_u64(j, "sequence", u->sequence);
+        json_u64(j, "head", u->head);
+        json_u64(j, "first", u->first);
+        json_u64(j, "count", u->count);
+        json_end(j);
+    }
+    json_end(j);
+}
+
 static void print_text(const cmd_line *line, const fcp_plan *plan, const job *work) {
     summary_figures f = summary_derive(plan);
     double flops[FCP_PASSES] = {f.flops_forward, f.flops_backward};
@@ -282,16 +359,22 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
             printf("  %-8s %8.3f s  %s in all\n", fcp_pass_names[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
     if (strcmp(work->backend, "cuda") == 0)
-        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition), work->partition_why);
+        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
+               work->partition_why);
     if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
     if (!work->check) return;
-    printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
+    if (!work->report.sampled) printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
+    else print_sample(work);
     for (int t = 0; t < FCP_TENSORS; t++) {
         const fcp_check *c = &work->report.tensor[t];
-        if (c->checked)
+        char verdict[400];
+        if (!c->checked) continue;
+        fcp_check_text(&work->shape, (fcp_tensor)t, c, verdict, sizeof verdict);
+        if (c->ok || c->verdict == FCP_DIFFERS)
             printf("    %-4s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
                    fcp_tensor_name((fcp_tensor)t), c->max_abs_error, c->reference_error, c->tolerance,
                    c->ok ? "right" : "WRONG");
+        else printf("    %-4s WRONG: %s\n", fcp_tensor_name((fcp_tensor)t), verdict);
     }
 }
 
@@ -315,6 +398,7 @@ static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *w
         json_null(&j, "max_abs_error");
         json_null(&j, "reference_error");
     }
+    json_sample(&j, work);
     json_double(&j, "seconds", work->seconds[FCP_FORWARD] + work->seconds[FCP_BACKWARD]);
     for (int p = 0; p < FCP_PASSES; p++)
         if (work->pass[p]) json_double(&j, p == FCP_FORWARD ? "seconds_forward" : "seconds_backward", work->seconds[p]);
@@ -356,16 +440,17 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     char who[32] = "";
     if (work->check) code = share_report(work, &wrong_rank, err);
     if (code == FCP_OK && work->report.ok && work->outputs)
-        code = fcp_session_collect_packed(work->session, input->plan, work->outputs, &work->packed, err);
+        code = collect(input->plan, work, work->outputs, err);
     fcp_session_free(work->session);
     work->session = NULL;
     if (code != FCP_OK) return code;
     if (work->nccl && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
     for (int t = 0; t < FCP_TENSORS && wrong.code == FCP_OK; t++)
-        if (work->report.tensor[t].checked && !work->report.tensor[t].ok)
-            fcp_fail(&wrong, FCP_E_MISMATCH, "%s%s differs from the definition of attention by %.3g, allowed is %.3g", who,
-                     fcp_tensor_name((fcp_tensor)t), work->report.tensor[t].max_abs_error,
-                     work->report.tensor[t].tolerance);
+        if (work->report.tensor[t].checked && !work->report.tensor[t].ok) {
+            char verdict[400];
+            fcp_check_text(&work->shape, (fcp_tensor)t, &work->report.tensor[t], verdict, sizeof verdict);
+            fcp_fail(&wrong, FCP_E_MISMATCH, "%s%s", who, verdict);
+        }
     if (wrong.code == FCP_OK && work->first == 0) code = write_outputs(line, work, err);
     if (code != FCP_OK) return code;
     if (!line->quiet && !line->json && work->first == 0) print_text(line, input->plan, work);
@@ -383,5 +468,6 @@ fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = run_job(line, input, &work, err);
     fcp_session_free(work.session);
     fcp_packed_free(&work.packed);
+    free(work.sample);
     return code;
 }

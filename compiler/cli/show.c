@@ -1,10 +1,9 @@
-/* show.c: `fcpc show FILE`: the mask, the placement and the pipeline, or a part of one sequence's mask, in the
- * terminal or as a file. */
+/* show.c: `fcpc show FILE`: draws the mask, the placement and the pipeline, or a part of one sequence's mask, in the
+ * terminal or into a file. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/cli/cmd.h"
-#include "compiler/show/terminal.h"
 #include "compiler/show/zoom.h"
 #include "compiler/show/summary.h"
 
@@ -17,57 +16,76 @@ static bool locale_is_utf8(void) {
     return false;
 }
 
-/* What is drawn: a plan, or a part of a mask. */
-typedef struct picture {
-    const fcp_plan *plan;
-    const zoom *part; /* NULL: the plan */
-} picture;
-
-static void add_text(void *context, const char *bytes, size_t size) { text_add(context, bytes, size); }
-
-static fcp_code draw(const picture *p, cmd_option as, text *out, fcp_error *err) {
-    fcp_code code;
-    if (as == OPT_HTML) code = show_html(p->plan, add_text, out, err);
-    else if (p->part) code = zoom_svg(p->part, add_text, out, err);
-    else code = show_svg(p->plan, add_text, out, err);
-    return code == FCP_OK && out->failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : code;
+/* Draws what the options ask for: as the file of the option `as`, or, for any other option, as text for the
+ * terminal. */
+static fcp_code draw(const fcp_plan *plan, const fcpc_show_options *how, cmd_option as, char **out, fcp_error *err) {
+    if (as == OPT_HTML) return fcpc_show_html(plan, how, out, err);
+    if (as == OPT_SVG || as == OPT_PNG) return fcpc_show_svg(plan, how, out, err);
+    return fcpc_show_text(plan, how, out, err);
 }
 
-static fcp_code draw_file(const picture *p, cmd_option as, const char *path, fcp_error *err) {
-    text image = {0};
-    fcp_code code = draw(p, as, &image, err);
-    if (code == FCP_OK && as == OPT_PNG) code = cmd_png(image.at, image.size, path, err);
-    else if (code == FCP_OK) code = cmd_file_write(path, image.at, image.size, err);
-    text_free(&image);
+static fcp_code draw_file(const fcp_plan *plan, const fcpc_show_options *how, cmd_option as, const char *path,
+                          fcp_error *err) {
+    char *image = NULL;
+    fcp_code code = draw(plan, how, as, &image, err);
+    if (code == FCP_OK && as == OPT_PNG) code = cmd_png(image, strlen(image), path, err);
+    else if (code == FCP_OK) code = cmd_file_write(path, image, strlen(image), err);
+    free(image);
     return code;
 }
 
-/* --- a part of a mask --------------------------------------------------------------------------------------------- */
-
-/* Reads --rows, --cols, --seq; *out_any: one of them was given. */
-static fcp_code read_view(const cmd_line *line, zoom_view *out, bool *out_any, fcp_error *err) {
-    *out = (zoom_view){.sequence = FCP_NONE};
-    *out_any = line->value[OPT_ROWS] || line->value[OPT_COLS] || line->value[OPT_SEQ];
-    fcp_code code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);
+/* Reads --rows, --cols, --seq, --width, --ascii. */
+static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_error *err) {
+    uint64_t width = 0, sequence = 0;
+    *out = (fcpc_show_options){.size = sizeof *out,
+                               .colour = cmd_colour(stdout),
+                               .unicode = locale_is_utf8() && !line->value[OPT_ASCII],
+                               .part = line->value[OPT_ROWS] || line->value[OPT_COLS] || line->value[OPT_SEQ],
+                               .choose_sequence = line->value[OPT_SEQ] != NULL};
+    fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
+    if (code == FCP_OK) code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_COLS, &out->col, &out->col_end, err);
-    if (code == FCP_OK && line->value[OPT_SEQ])
-        code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &out->sequence, err);
-    if (code == FCP_OK && *out_any && line->value[OPT_HTML])
+    if (code == FCP_OK) code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &sequence, err);
+    if (code == FCP_OK && out->part && line->value[OPT_HTML])
         code =
             fcp_fail(err, FCP_E_USAGE, "--html draws a whole plan: --rows, --cols and --seq go with --svg and --png");
+    out->width = (uint32_t)width;
+    out->sequence = (uint32_t)sequence;
     return code;
 }
 
-/* --- the command -------------------------------------------------------------------------------------------------- */
+/* Adds the counts of the part that is shown, by signs: those of the image if there is one, else those of the
+ * terminal. */
+static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, const fcpc_show_options *how,
+                         fcp_error *err) {
+    zoom_view view = {.sequence = how->choose_sequence ? how->sequence : FCP_NONE,
+                      .row = how->row,
+                      .row_end = how->row_end,
+                      .col = how->col,
+                      .col_end = how->col_end,
+                      .most_rows = ZOOM_SVG_SIDE,
+                      .most_cols = ZOOM_SVG_SIDE};
+    arena memory = {0};
+    zoom z;
+    if (!line->value[OPT_SVG] && !line->value[OPT_PNG]) zoom_room(how->width, &view.most_rows, &view.most_cols);
+    fcp_code code = zoom_make(plan, &view, &memory, &z, err);
+    if (code == FCP_OK) {
+        json_object(j, "view");
+        zoom_json(j, &z);
+        json_end(j);
+    }
+    arena_free(&memory);
+    return code;
+}
 
-static fcp_code print_json(const cmd_line *line, const cmd_input *input, const picture *p, fcp_error *err) {
+static fcp_code print_json(const cmd_line *line, const cmd_input *input, const fcpc_show_options *how, fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);
-    if (p->part) {
-        json_object(&j, "view");
-        zoom_json(&j, p->part);
-        json_end(&j);
+    fcp_code code = how->part ? add_view(&j, line, input->plan, how, err) : FCP_OK;
+    if (code != FCP_OK) {
+        json_free(&j);
+        return code;
     }
     json_string(&j, "svg", line->value[OPT_SVG]);
     json_string(&j, "html", line->value[OPT_HTML]);
@@ -77,42 +95,27 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const p
     return cmd_json_print(&j, err);
 }
 
-static fcp_code show_picture(const cmd_line *line, const cmd_input *input, const picture *p, uint32_t width,
-                             fcp_error *err) {
-    static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
-    bool any = false;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        const char *path = line->value[files[i]];
-        fcp_code code = path ? draw_file(p, files[i], path, err) : FCP_OK;
-        if (code != FCP_OK) return code;
-        any |= path != NULL;
-    }
-    if (line->json) return print_json(line, input, p, err);
-    if (any) return FCP_OK;
-    show_options options = {
-        .width = width, .colour = cmd_colour(stdout), .unicode = locale_is_utf8() && !line->value[OPT_ASCII]};
-    fcp_code code = p->part ? zoom_text(p->part, &options, cmd_emit, stdout, err)
-                            : show_text(input->plan, &options, cmd_emit, stdout, err);
+static fcp_code print_text(const fcp_plan *plan, const fcpc_show_options *how, fcp_error *err) {
+    char *picture = NULL;
+    fcp_code code = draw(plan, how, OPT_COUNT, &picture, err);
+    if (code == FCP_OK) fputs(picture, stdout);
+    free(picture);
     return code == FCP_OK ? cmd_flush(err) : code;
 }
 
 fcp_code cmd_show(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    uint64_t width = 0;
-    zoom_view view;
-    bool part = false;
-    arena memory = {0};
-    zoom z;
-    fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
-    if (code == FCP_OK) code = read_view(line, &view, &part, err);
+    static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
+    fcpc_show_options how;
+    bool any = false;
+    fcp_code code = read_options(line, &how, err);
     if (code == FCP_OK && line->value[OPT_PNG]) code = cmd_png_check(line->value[OPT_PNG], err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
-    if (code == FCP_OK && part) {
-        zoom_room((uint32_t)width, &view.most_rows, &view.most_cols);
-        if (line->value[OPT_SVG] || line->value[OPT_PNG]) view.most_rows = view.most_cols = ZOOM_SVG_SIDE;
-        code = zoom_make(input->plan, &view, &memory, &z, err);
+    for (size_t i = 0; i < sizeof files / sizeof *files && code == FCP_OK; i++) {
+        const char *path = line->value[files[i]];
+        if (path) code = draw_file(input->plan, &how, files[i], path, err);
+        any |= path != NULL;
     }
-    const picture p = {input->plan, part ? &z : NULL};
-    if (code == FCP_OK) code = show_picture(line, input, &p, (uint32_t)width, err);
-    arena_free(&memory);
-    return code;
+    if (code != FCP_OK) return code;
+    if (line->json) return print_json(line, input, &how, err);
+    return any ? FCP_OK : print_text(input->plan, &how, err);
 }

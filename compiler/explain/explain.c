@@ -1,11 +1,14 @@
-/* explain.c: evaluates a mask, and a score, for one pair on its syntax tree, and keeps what every sub-expression came
- * to.
+/* explain.c: evaluates a mask and a score for one pair, on the syntax tree, and keeps the value of every
+ * sub-expression.
  *
- * Requires: a program that checks. Gives: the steps of the evaluation, in order; the conditions that decide the answer.
- * Meaning: that of the language: from left to right, stopping where the answer is known, a fault only where it is
- *      reached. An argument that faults makes its call fault if the body uses it at all, reached or not; that is found
- *      out by asking the mask code, which is what a plan holds, and with which the answer must agree in any case.
- * Cost: O(distinct calls x size of their bodies), with the text of a step as long as its expression.
+ * Requires: a program that was checked.
+ * Gives:    the steps of the evaluation, in order, and the conditions that decide the answer.
+ * Meaning:  as in the language. Operands are evaluated from left to right; `and` and `or` stop as soon as the answer
+ *           is known, and a fault counts only if it is reached. There is one exception: an argument of a call that
+ *           faults makes the call fault if the body uses the argument at all, reached or not. Whether it does is
+ *           known only to the mask code, which is what a plan holds. So the mask is evaluated leniently first; if the
+ *           answer is not that of the mask code, it is evaluated strictly, and then it must be.
+ * Cost:     O(distinct calls x size of their bodies). The text of a step is as long as its expression.
  */
 #include "compiler/explain/explain.h"
 
@@ -24,27 +27,27 @@ enum { TEXT_MAX = 2000 };
 
 typedef struct known {
     explain_kind kind;
-    int64_t value; /* of a real, its bits */
+    int64_t value; /* of a real number: its bits */
 } known;
 
-/* Where an expression stands: as in expr/expr.h, with values that are known. */
+/* Where an expression stands, and the values that names have there. */
 typedef struct scene {
     const mask *m;
     const known *args;
     const definition *def;
     const known *def_args;
-    known s; /* of a score */
+    known s; /* what `s` means in a score */
 } scene;
 
 typedef struct explaining {
     sema *s;
     explanation *out;
     size_t room;
-    memo memo, quiet; /* of bodies; quiet: of those that were not told */
+    memo memo, quiet; /* bodies that were evaluated; quiet: those of which no steps were kept */
     const whereabouts *where;
-    uint32_t in_index; /* inside [ ], where `/` rounds down */
-    bool strict; /* a call with an argument that faults faults */
-    bool lazy;   /* such a call did not, as it is not strict */
+    uint32_t in_index; /* how many [ ] we are in: there `/` rounds down, also in a score */
+    bool strict; /* a call faults if an argument of it does */
+    bool lazy;   /* there was such a call, and it did not fault because strict is off */
     bool failed;
 } explaining;
 
@@ -53,7 +56,7 @@ static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t dep
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-static const char *keep(explaining *x, text *t) {
+static const char *keep_text(explaining *x, text *t) {
     const char *copy =
         t->failed ? NULL : arena_copy(&x->out->arena, t->at ? t->at : "", t->size < TEXT_MAX ? t->size : TEXT_MAX);
     text_free(t);
@@ -61,7 +64,7 @@ static const char *keep(explaining *x, text *t) {
     return copy ? copy : "";
 }
 
-/* Begins a step; its number, or SIZE_MAX where it is not kept. */
+/* Begins a step. Returns its number, or SIZE_MAX if it is not kept. */
 static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_rule rule) {
     explanation *o = x->out;
     if (x->failed) return SIZE_MAX;
@@ -69,22 +72,17 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
         o->left_out++;
         return SIZE_MAX;
     }
-    if (o->count == x->room) {
-        size_t room = x->room ? x->room * 2 : 64;
-        explain_step *grown = ARENA_NEW(&o->arena, explain_step, room);
-        if (!grown) {
-            x->failed = true;
-            return SIZE_MAX;
-        }
-        if (o->count) memcpy(grown, o->steps, o->count * sizeof *grown);
-        o->steps = grown;
-        x->room = room;
+    explain_step *grown = arena_grow(&o->arena, o->steps, o->count, &x->room, sizeof *grown);
+    if (!grown) {
+        x->failed = true;
+        return SIZE_MAX;
     }
+    o->steps = grown;
     text t = {0};
     ast_print_expr(e, &t);
     explain_step *s = &o->steps[o->count];
     *s = (explain_step){.depth = depth, .rule = rule, .kind = EXPLAIN_UNREACHED, .with = ""};
-    s->text = keep(x, &t);
+    s->text = keep_text(x, &t);
     diag_place(x->s->d, e->at, &s->file, &s->line, &s->column);
     const char *copy = arena_copy(&o->arena, s->file, strlen(s->file));
     if (!copy) x->failed = true;
@@ -97,7 +95,7 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
 }
 
 static known end_step(explaining *x, size_t step, known v, text *with) {
-    const char *kept = with ? keep(x, with) : "";
+    const char *kept = with ? keep_text(x, with) : "";
     if (step == SIZE_MAX) return v;
     explain_step *s = &x->out->steps[step];
     s->kind = v.kind;
@@ -170,12 +168,13 @@ static known apply(expr_op op, known a, known b) {
     }
 }
 
-/* a op b op c ..., of one precedence and without parentheses, as one step. `and` and `or` stop where they may. */
+/* Operators of one precedence without parentheses, a op b op c ..., are one step. `and` and `or` stop where they
+ * may. */
 static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t depth, bool told) {
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
     const expr *e = top;
-    while (e->a->kind == EXPR_BINARY && !e->a->parens && ast_op_precedence((expr_op)e->a->op) == ast_op_precedence(kind))
+    while (e->a->kind == EXPR_BINARY && !e->a->parens && words_op_precedence((expr_op)e->a->op) == words_op_precedence(kind))
         e = e->a;
     size_t step = told ? begin_step(x, top, depth,
                                     kind == OP_AND  ? EXPLAIN_AND
@@ -188,14 +187,14 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
     for (;; e = e->up) {
         if (logic && !done) done = v.kind == EXPLAIN_FAULT || (v.value != 0) == (kind == OP_OR);
         if (logic && done) {
-            if (told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF); /* stays not reached */
+            if (told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF); /* it stays "not reached" */
         } else {
             known b = eval(x, e->b, f, depth + 1, told);
             if (!logic) {
-                text_printf(&with, " %s ", ast_op_spelling((expr_op)e->op));
+                text_printf(&with, " %s ", words_op_spelling((expr_op)e->op));
                 print_known(x, &with, b);
             }
-            /* two whole numbers under a score's `/` are branches of an `if` that is real */
+            /* a score's `/` has whole numbers on both sides only if an `if` of real type chose them */
             if (e->op == OP_DIV && f->m->score && !x->in_index && v.kind == EXPLAIN_NUMBER) v = real(real_of(v));
             v = logic ? b : apply((expr_op)e->op, v, b);
         }
@@ -226,7 +225,7 @@ static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t dept
         if (!c.value && told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF);
         v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
         if (c.value && told) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF);
-        /* a whole number is real where the other branch is */
+        /* a whole number becomes real if the other branch is */
         if (f->m->score && v.kind == EXPLAIN_NUMBER &&
             eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
             v = real(real_of(v));
@@ -246,7 +245,7 @@ static known real_function(uint32_t which, double x) {
     }
 }
 
-/* min or max so far, and one more. */
+/* The smaller, or the larger, of two values. */
 static known extreme(bool least, known a, known b) {
     if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
     if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) {
@@ -283,7 +282,7 @@ static known eval_rect(explaining *x, const expr *e, const scene *f, uint32_t de
     return end_step(x, step, eval(x, e->target, f, depth + 1, told), NULL);
 }
 
-/* Which slices allow the pair: the first, and how many. */
+/* Says which slices allow the pair: names the first and counts the others. */
 static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told) {
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
     const slice_source *from = e->target;
@@ -295,7 +294,7 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
         if (!first) first = &from->at[i];
     }
     text with = {0};
-    if (!from->count) { /* of a plan, which has their union alone */
+    if (!from->count) { /* a plan keeps only the union of its slices */
         bool in = mc_in_bands(&x->s->out->slices[from->number], x->out->q, x->out->k);
         text_puts(&with, in ? "in one of the plan's bands" : "in none of the plan's bands");
         return end_step(x, step, condition(in), &with);
@@ -310,13 +309,13 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
 
 /* --- fields and tables -------------------------------------------------------------------------------------------- */
 
-/* An array as the sequence explained sees it. */
+/* An array as the explained sequence sees it. */
 static mc_array bound_array(const program_array *a, const whereabouts *w) {
     const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
     return fcp_array_part(&a->record, a->data, w->first, &env);
 }
 
-/* The same of a declared one, loaded if need be. */
+/* The same for a declared array, which is loaded if need be. */
 static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
     sema *s = x->s;
     if (!sema_load_array(s, number_of)) return false;
@@ -379,7 +378,7 @@ static known variable(const explaining *x, uint32_t index) {
     return number(index == 0 ? o->q : index == 1 ? o->k : index == 2 ? o->n : o->h);
 }
 
-/* Is it a number or the name of one, which is no step? */
+/* Whether the expression is a number or the name of one. It is then no step of its own. */
 static bool is_plain(const expr *e, const scene *f) {
     if (e->kind == EXPR_INT || e->kind == EXPR_FLOAT) return true;
     if (e->kind != EXPR_NAME) return false;
@@ -389,7 +388,7 @@ static bool is_plain(const expr *e, const scene *f) {
            (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
-/* Is there an argument that faults, and does that count? */
+/* Whether the call faults because an argument of it does. */
 static bool argument_faults(explaining *x, const known *args, uint32_t count) {
     bool found = false;
     for (uint32_t i = 0; i < count; i++) found |= args[i].kind == EXPLAIN_FAULT;
@@ -397,7 +396,7 @@ static bool argument_faults(explaining *x, const known *args, uint32_t count) {
     return found && x->strict;
 }
 
-/* Evaluates a body with its arguments in place; what was told before is not told again. */
+/* Evaluates a body with its arguments in place. If that was done before, the steps are not kept again. */
 static known eval_body(explaining *x, const void *what, const expr *body, const scene *inner, uint32_t count,
                        size_t step, uint32_t depth, bool told) {
     uint32_t own = inner->def ? inner->def->param_count : 0, words = 3 + 2 * (own + count);
@@ -501,7 +500,7 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
     case EXPR_INT: return number(e->integer);
     case EXPR_FLOAT: {
         double exact;
-        return real_parse(e->name, &exact) ? real(exact) : fault(); /* which was refused before */
+        return real_parse(e->name, &exact) ? real(exact) : fault(); /* sema has refused what does not parse */
     }
     case EXPR_BOOL:
         v = condition(e->integer);
@@ -541,7 +540,7 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
 
 /* --- because ------------------------------------------------------------------------------------------------------ */
 
-/* Notes the conditions that decide step i. */
+/* Lists the conditions that decide step i. */
 static void because(explaining *x, size_t i) {
     explanation *o = x->out;
     const explain_step *s = &o->steps[i];
@@ -551,7 +550,7 @@ static void because(explaining *x, size_t i) {
         if (c->depth != s->depth + 1 || c->kind != EXPLAIN_CONDITION) continue;
         if (s->rule == EXPLAIN_LEAF || ((s->rule == EXPLAIN_AND || s->rule == EXPLAIN_OR) && c->value != s->value))
             continue;
-        if (s->rule == EXPLAIN_BODY) { /* the last one: before it come arguments */
+        if (s->rule == EXPLAIN_BODY) { /* its body is the last step below it; arguments come before */
             size_t next = j + 1;
             while (next < o->count && o->steps[next].depth > c->depth) next++;
             if (next < o->count && o->steps[next].depth == c->depth) continue;
@@ -564,12 +563,12 @@ static void because(explaining *x, size_t i) {
     text t = {0};
     text_printf(&t, "%s is %s%s%s%s", s->text, s->value ? "true" : "false", *s->with ? " (" : "", s->with,
                 *s->with ? ")" : "");
-    o->because[o->reasons++] = keep(x, &t);
+    o->because[o->reasons++] = keep_text(x, &t);
 }
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-/* What the code sees of the sequence explained. */
+/* The environment in which the mask code sees the explained sequence. */
 static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
     mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
     if (!arrays) return false;
@@ -578,7 +577,7 @@ static bool bind_program(const struct fcpc_program *p, const whereabouts *w, are
     return true;
 }
 
-/* Is the answer that of the mask code? */
+/* *out: whether the mask code gives the same answer. False: out of memory. */
 static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch,
                    bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
@@ -591,7 +590,7 @@ static bool agrees(const struct fcpc_program *p, const explanation *o, const whe
     return true;
 }
 
-/* The plan's score, told after the mask. */
+/* Explains the plan's score, after the mask. */
 static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, size_t room) {
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_score;

@@ -1,13 +1,12 @@
-/* print.c: an explanation as text and as JSON; and fcpc_explain_*, which make one and print it.
- *
- * Cost: O(steps).
- */
+/* print.c: writes an explanation as text and as JSON, and has the public functions fcpc_explain_*, which explain a pair
+ * and give the text. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/json.h"
 #include "compiler/base/real.h"
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/explain/explain.h"
 #include "runtime/plan/plan.h"
 
@@ -24,8 +23,8 @@ static void print_value(text *t, const explain_step *s) {
     }
 }
 
-/* One line: value, expression, operands, place; what does not fit is cut from the expression, then from the
- * operands. */
+/* Adds a line: value, expression, operands, place. If it is too long, the end of the expression is left out, and of the
+ * operands if they take more than half of the room. */
 static void print_step(const explain_step *s, const char *main_source, uint32_t value_width, uint32_t width,
                        bool colour, text *out) {
     text value = {0}, middle = {0}, place = {0};
@@ -70,7 +69,7 @@ static void print_step(const explain_step *s, const char *main_source, uint32_t 
     text_free(&place);
 }
 
-/* The conditions that decide: on one line if they fit, else below each other. */
+/* Adds the conditions that decide: on one line if they fit, else one below the other. */
 static void print_because(const explanation *o, uint32_t width, text *out) {
     size_t whole = 0;
     for (unsigned i = 0; i < o->reasons; i++) whole += strlen(o->because[i]) + 8;
@@ -79,7 +78,7 @@ static void print_because(const explanation *o, uint32_t width, text *out) {
                     i + 1 == o->reasons ? "\n" : "");
 }
 
-/* What the score makes of the logit, above its steps. */
+/* Adds what the score makes of the logit; its steps follow. */
 static void print_score(const explanation *o, text *out) {
     text_printf(out, "\n%s: s = ", o->score);
     real_print_short(o->s, out);
@@ -166,18 +165,18 @@ void explain_json(const explanation *o, json *j) {
     json_u64(j, "left_out", o->left_out);
 }
 
-/* --- the public functions ------------------------------------------------------------------------------------------- */
+/* --- the public functions ----------------------------------------------------------------------------------------- */
 
 static fcp_code tell(diags *d, fcp_code code, const char *message) {
     if (d) diag_error(d, code, SPAN_NONE, "%s", message);
     return code;
 }
 
-/* Reads the question into *out and explains the pair. out->arena is to be freed in any case. */
+/* Copies the question to *asked and explains the pair. The caller frees out->arena, also after an error. */
 static fcp_code answer(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                        const fcpc_question *question, diags *d, fcpc_question *asked, explanation *out) {
     fcp_error err;
-    fcp_code code = sized_read(asked, sizeof *asked, question, "fcpc_question", &err);
+    fcp_code code = fcp_sized_read(asked, sizeof *asked, question, "fcpc_question", &err);
     *out = (explanation){0};
     if (code != FCP_OK) return tell(d, code, err.message);
     *out = (explanation){.q = asked->q, .k = asked->k, .n = (int64_t)asked->length, .h = asked->head, .s = asked->logit,

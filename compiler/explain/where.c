@@ -1,15 +1,19 @@
-/* where.c: which sequence of the batch an explained pair is of.
+/* where.c: chooses the sequence of the batch that an explained pair belongs to.
  *
- * Requires: a program that checks. Gives: the sequence asked for by number or length, else the longest; of those of one
- *           length the first that has the query. Without a batch, a field is one sequence; without either, a sequence
- *           as long as the pair needs.
+ * It is the sequence that was asked for, by its number or its length. Otherwise it is the longest that has both
+ * positions, or the longest if none has. Of several with the same length the first that has the query is taken. If
+ * there is no batch, the values of a field are taken for one sequence; if there is no field either, the sequence is
+ * as long as the positions need.
+ *
+ * Requires: a program that was checked.
  * Cost:     O(sequences).
  */
 #include "compiler/explain/where.h"
+#include "compiler/sema/lengths.h"
 
 #include <inttypes.h>
 
-/* A field without values, or any field at all. */
+/* *out: a field that mask or score read; NULL: they read none. FCP_E_FIELD: one of them has no values. */
 static fcp_code find_field(sema *s, const program_array **out) {
     const struct fcpc_program *p = s->out;
     *out = NULL;
@@ -40,15 +44,19 @@ static bool has_pair(const sema *s, const explanation *o, size_t i) {
     return has_query(s, o, i) && (uint64_t)o->k < batch_length(s, i, FCP_KEYS);
 }
 
-/* Chooses the sequence: out->n and out->sequence, and where it lies. */
+/* The keys of sequence i; of a field that is one sequence, as many as it has values. */
+static uint64_t keys_of(const sema *s, const program_array *alone, size_t i) {
+    return alone ? alone->record.count : batch_length(s, i, FCP_KEYS);
+}
+
+/* Chooses the sequence: sets o->n, o->sequence and o->by_field, and *out to where its tokens lie. */
 static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
     const program_array *field;
     fcp_code code = find_field(s, &field);
     if (code != FCP_OK) return code;
-    const bool alone = !batch_count(s) && field; /* the field as one sequence */
+    const program_array *alone = batch_count(s) ? NULL : field; /* its values are one sequence */
     const size_t count = alone ? 1 : batch_count(s);
     size_t at = 0;
-#define KEYS_OF(i) (alone ? field->record.count : batch_length(s, i, FCP_KEYS))
     if (o->asked && o->sequence >= count) {
         diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "there is no sequence %" PRIu64 ": the batch has %zu, from 0",
                    o->sequence, count);
@@ -56,31 +64,30 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
     }
     if (o->asked) at = (size_t)o->sequence;
     else if (o->n)
-        while (at < count && KEYS_OF(at) != (uint64_t)o->n) at++;
-    else /* the longest that has both positions, or else the longest */
+        while (at < count && keys_of(s, alone, at) != (uint64_t)o->n) at++;
+    else /* the longest that has both positions; if none has, the longest */
         for (size_t i = 1, has = !alone && count && has_pair(s, o, 0); i < count; i++) {
             size_t better = has_pair(s, o, i);
-            if (better > has || (better == has && KEYS_OF(i) > KEYS_OF(at))) at = i, has = better;
+            if (better > has || (better == has && keys_of(s, alone, i) > keys_of(s, alone, at))) at = i, has = better;
         }
-    bool here = at < count && (!o->n || KEYS_OF(at) == (uint64_t)o->n);
+    bool here = at < count && (!o->n || keys_of(s, alone, at) == (uint64_t)o->n);
     if (field && !here) {
         if (!o->asked)
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "the batch has no sequence of %" PRId64 " tokens", o->n);
         else
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "sequence %" PRIu64 " has %" PRIu64 " tokens, not %" PRId64,
-                       o->sequence, KEYS_OF(at), o->n);
+                       o->sequence, keys_of(s, alone, at), o->n);
         diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
         return FCP_E_VALUE;
     }
-    /* of those as long, the first that has the query */
+    /* of those of this length, the first that has the query */
     for (size_t i = at; here && !alone && !o->asked && i < count; i++) {
-        if (KEYS_OF(i) != KEYS_OF(at) || !has_query(s, o, i)) continue;
+        if (keys_of(s, alone, i) != keys_of(s, alone, at) || !has_query(s, o, i)) continue;
         at = i;
         break;
     }
-    if (!o->n) o->n = count ? (int64_t)KEYS_OF(at) : (o->q > o->k ? o->q : o->k) + 1;
+    if (!o->n) o->n = count ? (int64_t)keys_of(s, alone, at) : (o->q > o->k ? o->q : o->k) + 1;
     *out = (whereabouts){.n = o->n, .queries = o->n};
-#undef KEYS_OF
     if (here && !alone) {
         out->queries = (int64_t)batch_length(s, at, FCP_QUERIES);
         out->q_first = first_query(s, o, at);
@@ -98,11 +105,11 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
         if (at[i] >= lo[i] && at[i] < hi[i]) continue;
         if (w->queries == w->n && !w->q_first) {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
-                       sema_mask_variables[i], at[i], w->n);
+                       words_variables[i], at[i], w->n);
             diag_hint(s->d, "-n sets the length");
         } else {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE,
-                       "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64, sema_mask_variables[i],
+                       "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64, words_variables[i],
                        at[i], i ? "keys" : "queries", lo[i], hi[i] - 1);
             diag_hint(s->d, "--seq says which sequence of the batch is meant");
         }
@@ -113,15 +120,15 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
     return false;
 }
 
-/* Positions that no batch can have: refused first, so that sums of those that are left do not overflow. */
+/* Refuses positions and lengths that no batch can have. Sums of the others do not overflow. */
 static bool check_size(sema *s, const explanation *o) {
     const int64_t values[] = {o->q, o->k, o->n};
     static const char *const names[] = {"q", "k", "n"};
     for (int i = 0; i < 3; i++) {
         const int64_t most = (int64_t)LENGTHS_SUM_MAX - (i < 2); /* a position, or a length */
         if (values[i] <= most && values[i] >= -most) continue;
-        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": a sequence has at most %" PRId64 " tokens", names[i],
-                   values[i], (int64_t)LENGTHS_SUM_MAX);
+        diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": a sequence has at most %" PRId64 " tokens",
+                   names[i], values[i], (int64_t)LENGTHS_SUM_MAX);
         return false;
     }
     return true;

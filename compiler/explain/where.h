@@ -1,17 +1,18 @@
-/* where.h: which sequence of the batch an explained pair is of. */
+/* where.h: the sequence of the batch that an explained pair belongs to. */
 #ifndef FCPC_EXPLAIN_WHERE_H
 #define FCPC_EXPLAIN_WHERE_H
 #include "compiler/explain/explain.h"
 #include "compiler/sema/sema.h"
 
-/* The sequence a pair is of: its positions, and where its tokens begin in the batch. */
+/* A sequence: its number of keys and queries, the position of its first query, and where its tokens begin in the
+ * batch. */
 typedef struct whereabouts {
     int64_t n, q_first, queries;
     uint64_t first[FCP_SIDES];
 } whereabouts;
 
-/* Chooses it, by what o asks for: its number, its length, or the longest. Fills n, sequence and by_field of *o, and
- * *out. FCP_E_VALUE where the batch has none such, or it has no q, k or h; FCP_E_FIELD where a field has no values:
- * reported. */
+/* Chooses the sequence that o asks for, and sets o->n, o->sequence, o->by_field and *out. Errors are reported.
+ * FCP_E_VALUE: the batch has no such sequence, or the sequence no such q or k, or the model no such h. FCP_E_FIELD:
+ * a field has no values. */
 fcp_code explain_where(sema *s, explanation *o, whereabouts *out);
 #endif

@@ -158,7 +158,7 @@ static size_t find_active(const active_list *l, int64_t lo, uint32_t number) {
     return first;
 }
 
-static void begin(sweep *w, uint32_t number) {
+static void begin_piece(sweep *w, uint32_t number) {
     const mc_band *b = &w->pieces[number].band;
     active_list *l = &w->list[b->lo_slope];
     size_t at = find_active(l, b->lo, number);
@@ -167,7 +167,7 @@ static void begin(sweep *w, uint32_t number) {
     l->count++;
 }
 
-static void finish(sweep *w, uint32_t number) {
+static void finish_piece(sweep *w, uint32_t number) {
     const mc_band *b = &w->pieces[number].band;
     active_list *l = &w->list[b->lo_slope];
     size_t at = find_active(l, b->lo, number);
@@ -273,7 +273,7 @@ static fcp_code close(sweep *w, const component *c, int64_t row, int64_t *end) {
 
 /* Merges the bands under way from `row` on: adds a record that is right to before *end, which may become an
  * earlier row. */
-static fcp_code merge(sweep *w, int64_t row, int64_t *end) {
+static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
     const active *x = w->list[0].at, *x_end = x + w->list[0].count;
     const active *y = w->list[1].at, *y_end = y + w->list[1].count;
     component c = {0};
@@ -304,22 +304,22 @@ static fcp_code merge(sweep *w, int64_t row, int64_t *end) {
     return code == FCP_OK ? add_rows(w, row, *end, first) : code;
 }
 
-static fcp_code run(sweep *w) {
+static fcp_code run_sweep(sweep *w) {
     size_t next = 0, ended = 0;
     fcp_code code = FCP_OK;
     while (ended < w->count && code == FCP_OK) {
         int64_t row = next < w->count ? w->pieces[next].first : INT64_MAX;
         if (w->pieces[w->ends[ended]].end < row) row = w->pieces[w->ends[ended]].end;
-        while (ended < w->count && w->pieces[w->ends[ended]].end == row) finish(w, w->ends[ended++]);
+        while (ended < w->count && w->pieces[w->ends[ended]].end == row) finish_piece(w, w->ends[ended++]);
         for (; next < w->count && w->pieces[next].first == row; next++) {
             note_overlaps(w, &w->pieces[next]);
-            begin(w, (uint32_t)next);
+            begin_piece(w, (uint32_t)next);
         }
         int64_t end = next < w->count ? w->pieces[next].first : INT64_MAX;
         if (ended < w->count && w->pieces[w->ends[ended]].end < end) end = w->pieces[w->ends[ended]].end;
         while (row < end && code == FCP_OK) {
             int64_t stop = end;
-            code = merge(w, row, &stop);
+            code = merge_bands(w, row, &stop);
             row = stop;
         }
     }
@@ -334,7 +334,7 @@ fcp_code bands_of_slices(const slice *slices, size_t count, arena *memory, mc_ba
     sweep w = {0};
     if (count > SLICES_MAX) return FCP_E_TOO_LARGE;
     fcp_code code = make_pieces(&w, slices, count);
-    if (code == FCP_OK) code = run(&w);
+    if (code == FCP_OK) code = run_sweep(&w);
     mc_band_rows *rows = code == FCP_OK ? ARENA_NEW(memory, mc_band_rows, w.row_count) : NULL;
     mc_band *bands = code == FCP_OK ? ARENA_NEW(memory, mc_band, w.band_count + 1) : NULL;
     if (code == FCP_OK && (!rows || !bands)) code = FCP_E_NO_MEMORY;

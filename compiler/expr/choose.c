@@ -3,13 +3,11 @@
  * Requires: masks and arrays declared; for the score also the lowered mask, and the passes of the plan.
  * Gives:    what expr_lower_mask, expr_lower_score and expr_lower_sink put into the program; errors are reported.
  */
-#include <string.h>
-
 #include "compiler/expr/choose.h"
 #include "compiler/expr/expr.h"
 
 void expr_check_masks(sema *s) {
-    if (s->plan) return; /* a plan holds only the arrays that its own mask and score read; other masks may lack theirs */
+    if (s->plan) return; /* a plan has only the arrays that its own mask and score read */
     for (mask *m = s->program.masks; m; m = m->next) expr_check_mask(s, m);
 }
 
@@ -46,10 +44,10 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score, not a mask", v->name);
         diag_hint(s->d, "plan { mask = ...; score = %s }", v->name);
     } else if (m) {
-        expr_check_mask(s, m); /* one of the prelude is checked only now */
+        expr_check_mask(s, m); /* the program's own are checked already; one of the prelude is not */
         expr_lower_mask(s, m, v->kind == EXPR_CALL ? v->args : NULL, v->at);
-    } else if (v->kind == EXPR_CALL && (!strcmp(v->name, "rect") || !strcmp(v->name, "slices"))) {
-        m = ARENA_ZNEW(s->scratch, mask, 1); /* one that has no name of its own */
+    } else if (ast_is_call(v, words_functions[BUILTIN_RECT]) || ast_is_call(v, words_functions[BUILTIN_SLICES])) {
+        m = ARENA_ZNEW(s->scratch, mask, 1); /* a mask without a name of its own */
         if (!m) {
             sema_no_memory(s);
             return;

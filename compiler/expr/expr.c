@@ -147,10 +147,10 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
                                           [OP_ADD] = MC_ADD, [OP_SUB] = MC_SUB, [OP_MUL] = MC_MUL, [OP_DIV] = MC_DIV,
                                           [OP_MOD] = MC_MOD};
     char who[8] = {'\''};
-    strcat(strcat(who, ast_op_spelling((expr_op)e->op)), "'");
+    strcat(strcat(who, words_op_spelling((expr_op)e->op)), "'");
     bool logic = e->op == OP_AND || e->op == OP_OR;
     bool equality = e->op == OP_EQ || e->op == OP_NE;
-    value_type result = logic || ast_op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
+    value_type result = logic || words_op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
     if (equality) {
         if (a.type == TYPE_POISON || b.type == TYPE_POISON) return (value){TYPE_BOOL, 0};
         if (a.type == TYPE_ARRAY || b.type == TYPE_ARRAY) {
@@ -224,8 +224,8 @@ static int resolve(sema *s, expr *e, const frame *f) {
     const char *name = e->name;
     const symbol *found;
     bool score = f->m->score;
-    int variable = sema_find_word(sema_mask_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, name),
-        builtin = sema_find_word(sema_mask_builtins, score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    int variable = words_find(words_variables, score ? SCORE_VARIABLES : MASK_VARIABLES, name),
+        builtin = words_find(words_functions, score ? SCORE_BUILTINS : MASK_BUILTINS, name);
     if (variable >= 0) {
         e->index = (uint32_t)variable;
         return e->ref = REF_VAR;
@@ -272,7 +272,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->target = m;
         return e->ref = m->score ? REF_SCORE : REF_MASK;
     }
-    int of_model = sema_find_word(sema_model_figures, MODEL_FIGURES, name);
+    int of_model = words_find(words_figures, MODEL_FIGURES, name);
     if (of_model >= 0) {
         e->index = (uint32_t)of_model;
         return e->ref = REF_MODEL;
@@ -282,9 +282,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = array;
         return e->ref = REF_ARRAY;
     }
-    if (e->kind == EXPR_CALL && !strcmp(name, "file")) {
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) {
         diag_error(s->d, FCP_E_TYPE, at, "a file stands in slices(...): slices(file(\"a.slices\"))");
-    } else if (e->kind == EXPR_CALL && sema_find_word(sema_mask_builtins, SCORE_BUILTINS, name) >= 0) {
+    } else if (e->kind == EXPR_CALL && words_find(words_functions, SCORE_BUILTINS, name) >= 0) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a function of real numbers: of scores, not of masks", name);
         diag_hint(s->d, "masks are in whole numbers");
     } else {
@@ -297,8 +297,21 @@ static int resolve(sema *s, expr *e, const frame *f) {
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). compile.c knows it again by
- * this shape; what constants decide is reported here. */
+/* Notes where exact(...) is called, so that its fault can be told from a division by zero. */
+static bool note_exact(sema *s, span at) {
+    struct fcpc_program *p = s->out;
+    for (uint32_t i = 0; i < p->exact_count; i++)
+        if (p->exact[i].source == at.source && p->exact[i].begin == at.begin && p->exact[i].end == at.end) return true;
+    span *grown = ARENA_NEW(&p->arena, span, p->exact_count + (size_t)1);
+    if (!grown) return sema_no_memory(s);
+    if (p->exact_count) memcpy(grown, p->exact, p->exact_count * sizeof *grown);
+    grown[p->exact_count++] = at;
+    p->exact = grown;
+    return true;
+}
+
+/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). What constants decide is
+ * reported here. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
     uint32_t count;
@@ -309,6 +322,7 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
         s->failed = true;
         return 0;
     }
+    if (!note_exact(s, e->at)) return 0;
     uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
     uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
     uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
@@ -547,6 +561,7 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     switch (ref) {
     case REF_VAR:
         if (e->index == VARIABLE_S) return f->s;
+        s->names_h |= variable_ops[e->index] == MC_H;
         return (value){TYPE_INT, emit(s, e, variable_ops[e->index], MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE)};
     case REF_PARAM: return f->args[e->index];
     case REF_DEF_PARAM: return f->def_args[e->index];

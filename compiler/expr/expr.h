@@ -1,7 +1,8 @@
 /* expr.h: typed expressions on their way to mask code: what expr.c (masks) and score*.c (scores) share. */
 #ifndef FCPC_EXPR_EXPR_H
 #define FCPC_EXPR_EXPR_H
-#include "compiler/sema/sema.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/names.h"
 
 /* TYPE_ARRAY: a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are known. */
 typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL, TYPE_ARRAY } value_type;

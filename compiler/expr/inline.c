@@ -14,12 +14,12 @@
 
 static const value poison = {TYPE_POISON, 0};
 
-struct inlined {
+typedef struct inlined {
     const void *what;
     value *args;
     uint32_t count, guard;
     value result;
-};
+} inlined;
 
 static size_t inlined_hash(const void *what, const value *args, uint32_t count, uint32_t guard) {
     uint64_t h = (uint64_t)(uintptr_t)what ^ (uint64_t)guard << 32;

@@ -85,6 +85,30 @@ static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t
     return kept ? true : sema_no_memory(s);
 }
 
+/* Keeps h in the code of a mask whose source names it: pairs of such a mask are counted for each head, also when h turns
+ * out not to matter (`not per_head or h < 4`, where per_head is false). The node that does this has no readers. */
+static bool keep_head(sema *s) {
+    struct fcpc_program *p = s->out;
+    const mc_code code = p->mask;
+    if (!s->names_h || mc_uses(code) & MC_USES_H) return true;
+    mc_node *nodes = ARENA_NEW(&p->arena, mc_node, code.count + (size_t)1);
+    span *spans = ARENA_NEW(&p->arena, span, code.count + (size_t)1);
+    if (!nodes || !spans) return sema_no_memory(s);
+    nodes[0] = (mc_node){.op = MC_H, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
+    spans[0] = p->mask_spans[code.count - 1];
+    for (uint32_t i = 0; i < code.count; i++) {
+        mc_node *x = &nodes[i + 1];
+        *x = code.nodes[i];
+        uint32_t *const operands[] = {&x->a, &x->b, &x->c, &x->guard};
+        for (int j = 0; j < 4; j++)
+            if (*operands[j] != MC_NONE) ++*operands[j];
+        spans[i + 1] = p->mask_spans[i];
+    }
+    p->mask = (mc_code){nodes, code.count + 1};
+    p->mask_spans = spans;
+    return true;
+}
+
 bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
@@ -105,12 +129,13 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     for (const arg *p = m->params; p; p = p->next, i++)
         values[i] = expr_mask_argument(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
     frame f = {.m = m, .args = values};
+    s->names_h = false;
     value root = expr_lower(s, m->body, &f, MC_NONE);
     if (!s->failed && root.type != TYPE_BOOL) {
         diag_error(s->d, FCP_E_INTERNAL, call, "a checked mask did not lower");
         s->failed = true;
     }
-    if (!s->failed) expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans);
+    if (!s->failed && expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans)) keep_head(s);
     expr_end(s);
     s->out->mask_name = call_text(s, m, numbers);
     s->out->mask_span = call;

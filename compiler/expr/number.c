@@ -40,7 +40,7 @@ static bool apply(sema *s, const expr *e, figure a, figure b, figure *out) {
         case OP_DIV:
         case OP_MOD:
             diag_error(s->d, FCP_E_TYPE, e->at, "two whole numbers under '%s': is the result to be rounded?",
-                       ast_op_spelling((expr_op)e->op));
+                       words_op_spelling((expr_op)e->op));
             diag_hint(s->d, "write one of them with a point, as in 1 / 3.0");
             return false;
         default: diag_error(s->d, FCP_E_TYPE, e->at, "this is a condition, not a number"); return false;

@@ -14,7 +14,8 @@
 #include <string.h>
 
 #include "runtime/base/npy.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/names.h"
 #include "compiler/expr/slice_sources.h"
 
 enum { FILE_MAX = 1 << 30, FIELDS = 5 };
@@ -24,7 +25,7 @@ enum { FILE_MAX = 1 << 30, FIELDS = 5 };
 
 /* The kind that a name says; SLICE_KINDS: none, reported. */
 static uint32_t kind_of(sema *s, const expr *e) {
-    int kind = e->kind == EXPR_NAME ? sema_find_word(bands_kinds, SLICE_KINDS, e->name) : -1;
+    int kind = e->kind == EXPR_NAME ? words_find(bands_kinds, SLICE_KINDS, e->name) : -1;
     if (kind >= 0) return (uint32_t)kind;
     if (e->kind == EXPR_NAME) diag_error(s->d, FCP_E_ARGUMENT, e->at, "'%s' is not a kind of piece", e->name);
     else diag_error(s->d, FCP_E_ARGUMENT, e->at, "this is not a kind of piece");
@@ -94,14 +95,9 @@ expr *expr_expand_rect(sema *s, expr *e) {
 /* --- slices, as they are read ------------------------------------------------------------------------------------- */
 
 static bool add_slice(sema *s, slice_source *to, const slice *new) {
-    if (to->count == to->room) {
-        size_t room = to->room ? to->room * 2 : 64;
-        slice *grown = ARENA_NEW(s->scratch, slice, room);
-        if (!grown) return sema_no_memory(s);
-        if (to->count) memcpy(grown, to->at, to->count * sizeof *grown);
-        to->at = grown;
-        to->room = room;
-    }
+    slice *grown = arena_grow(s->scratch, to->at, to->count, &to->room, sizeof *grown);
+    if (!grown) return sema_no_memory(s);
+    to->at = grown;
     to->at[to->count++] = *new;
     return true;
 }
@@ -285,7 +281,7 @@ static bool read_element(sema *s, const expr *e, slice_source *out) {
 
 bool expr_check_slices_call(sema *s, const expr *e) {
     const arg *a = e->args;
-    bool file = e->arg_count == 1 && !a->name && a->value->kind == EXPR_CALL && !strcmp(a->value->name, "file");
+    bool file = e->arg_count == 1 && !a->name && ast_is_call(a->value, words_sources[SOURCE_FILE]);
     if (file) {
         const expr *f = a->value;
         if (f->arg_count == 1 && !f->args->name && f->args->value->kind == EXPR_STRING) return true;

@@ -166,13 +166,13 @@ static value comparison(sema *s, expr *e, value a, value b, const char *who) {
 
 value score_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
     char who[8] = {'\''};
-    strcat(strcat(who, ast_op_spelling((expr_op)e->op)), "'");
+    strcat(strcat(who, words_op_spelling((expr_op)e->op)), "'");
     if (e->op == OP_AND || e->op == OP_OR) {
         bool left = expr_needs(s, a, TYPE_BOOL, e->a, who), right = expr_needs(s, b, TYPE_BOOL, e->b, who);
         if (!left || !right) return s->builder ? poison : (value){TYPE_BOOL, 0};
         return (value){TYPE_BOOL, emit(s, e, e->op == OP_AND ? MC_AND : MC_OR, a.node, b.node)};
     }
-    if (ast_op_precedence((expr_op)e->op) == PREC_COMPARE) return comparison(s, e, a, b, who);
+    if (words_op_precedence((expr_op)e->op) == PREC_COMPARE) return comparison(s, e, a, b, who);
     return arithmetic(s, e, a, b, who, guard);
 }
 

@@ -19,6 +19,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
+#include "compiler/sema/array_values.h"
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
@@ -385,7 +386,7 @@ void expr_lower_sink(sema *s, const expr *e) {
         sema_no_memory(s);
         return;
     }
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) {
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) {
         if (!sink_file(s, e, sink)) return;
     } else if (e->kind == EXPR_LIST) {
         if (!sink_list(s, e, sink)) return;

@@ -38,9 +38,10 @@ static fcp_code lower_slices(const struct fcpc_program *g, arena *memory, fcp_pl
     return FCP_OK;
 }
 
-fcp_code lower_data(const problem *p, arena *memory, fcp_plan *plan) {
-    const struct fcpc_program *g = p->program;
-    const binding *b = p->binding;
+fcp_code lower_data(planning *x, fcp_plan *plan) {
+    const struct fcpc_program *g = x->program;
+    const binding *b = x->binding;
+    arena *memory = &x->memory;
     plan->score = copy_code(g->score, memory);
     plan->score_count = g->score.count;
     plan->slope = copy_code(g->slope, memory);

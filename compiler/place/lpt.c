@@ -1,22 +1,22 @@
-/* lpt.c: longest processing time first under a token cap, and what a placement costs.
+/* lpt.c: longest processing time first (LPT), with a cap on the tokens of a rank.
  *
- * requires  tokens[b] <= block for every block (else the cap is kept where it can be); work that adds up within 64
- *           bits.
- * gives     a home for every block; no rank holds more than floor(mean) + block tokens.
- * cost      O(blocks (log ranks + log sizes)), sizes: distinct token counts; measuring is O(reads + blocks + ranks).
- * units     work in allowed pairs, lengths in tokens.
- * source    Graham, "Bounds on multiprocessing timing anomalies" (1969), for the rule; Fredman et al., "The pairing
- *           heap" (1986), for the queues. FCP adds the cap and the zig-zag.
+ * Requires: tokens[b] <= block for every block (for larger ones the cap is kept where it can be); work that adds up to less
+ *     than 2^64.
+ * Gives: a home for every block. No rank holds more than floor(mean) + block tokens.
+ * Cost: O(blocks (log ranks + log sizes)), where sizes is the number of distinct token counts.
+ * Units: work in allowed pairs, lengths in tokens.
+ * Source: Graham, "Bounds on multiprocessing timing anomalies" (1969), for the rule; Fredman et al., "The pairing heap"
+ *     (1986), for the queues. FCP adds the cap and the zig-zag.
  *
- * LPT takes blocks by falling work, each to the least loaded rank with room for its tokens. There always is one: when a
- * block of t tokens comes, the ranks hold at most total - t, so some rank holds at most floor((total - t) / ranks), and
- * with the block at most floor(mean) + block. Among ranks of equal load the one that was given a block last comes
- * first: over blocks of equal or evenly falling work the ranks are dealt 0 1 2 ... 2 1 0 0 1 2 ..., which is the
- * zig-zag that pairs the first chunk of a causal sequence with the last.
+ * LPT takes the blocks by falling work and gives each to the least loaded rank that has room for its tokens. Such a rank
+ * always exists: when a block of t tokens comes, the ranks hold at most total - t tokens, so some rank holds at most
+ * floor((total - t) / ranks), which with the block is at most floor(mean) + block. Among ranks of equal load the one that was
+ * given a block last comes first. Blocks of equal or evenly falling work are therefore dealt to ranks 0 1 2 ... 2 1 0 0 1 2
+ * ...: this is the zig-zag that pairs the first chunk of a causal sequence with the last.
  *
- * Which ranks have room depends on t. So there is one queue (a pairing heap by load) per distinct token count: a rank
- * waits in the queue of the largest count it still has room for, and a tree over the queues finds the least loaded rank
- * among those of at least t. Both steps are exact; only the order of blocks rounds work to 32 bits.
+ * Which ranks have room depends on t. So there is one queue, a pairing heap by load, for each distinct token count. A rank
+ * waits in the queue of the largest count for which it still has room. A tree over the queues finds the least loaded rank in
+ * the queues of t and above. The rule is followed exactly, but for one thing: the order of blocks rounds work to 32 bits.
  */
 #include "compiler/place/place.h"
 
@@ -33,10 +33,10 @@ uint64_t place_token_cap(const place_input *in) {
 /* --- queues of ranks ---------------------------------------------------------------------------------------------- */
 
 typedef struct queues {
-    uint64_t *load, *turn;     /* per rank; among equal loads the larger turn comes first */
+    uint64_t *load, *turn;     /* per rank; of equal loads the larger turn comes first */
     uint32_t *child, *sibling; /* per rank; FCP_NONE: none */
-    uint32_t *best;            /* tree: best[leaves + i] is the root of queue i, best[n] the better of its two sons */
-    uint32_t leaves;           /* power of two */
+    uint32_t *best;            /* a tree: best[leaves + i] is the root of queue i, best[n] the better of its two children */
+    uint32_t leaves;           /* a power of two */
 } queues;
 
 static bool before(const queues *q, uint32_t a, uint32_t b) {
@@ -71,7 +71,7 @@ static void put(queues *q, uint32_t i, uint32_t rank) {
     set_queue(q, i, meld(q, q->best[q->leaves + i], rank));
 }
 
-/* Removes the first rank of queue i: its sons are melded in pairs, then the pairs into one. */
+/* Removes the first rank of queue i: its children are melded in pairs, then the pairs into one. */
 static void drop(queues *q, uint32_t i) {
     uint32_t at = q->child[q->best[q->leaves + i]], pairs = FCP_NONE, root = FCP_NONE;
     while (at != FCP_NONE) {
@@ -163,7 +163,7 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
     set_queue(&q, all, q.best[q.leaves + all]);
 
     for (uint32_t i = 0; i < in->blocks; i++) {
-        if (in->stop && !(i & 4095) && *in->stop) return FCP_E_INTERRUPTED;
+        if (!(i & 1023) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         uint32_t b = (uint32_t)order[i], t = in->tokens[b];
         uint32_t r = first_from(&q, sizes_within(sizes, count, t));
         if (r == FCP_NONE) { /* only when a block is larger than `block`: least loaded of all, and over the cap */
@@ -176,51 +176,5 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
         put(&q, sizes_within(sizes, count, room[r]), r);
         out_home[b] = r;
     }
-    return FCP_OK;
-}
-
-/* --- cost --------------------------------------------------------------------------------------------------------- */
-
-fcp_code place_measure(const place_input *in, arena *scratch, const uint32_t *home, place_cost *out) {
-    uint32_t ranks = in->ranks, gpus = in->gpus ? in->gpus : 1;
-    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *held = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
-    uint32_t *rank_seen = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
-    uint32_t *node_seen = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
-    uint64_t *sends = ARENA_ZNEW(scratch, uint64_t, ranks + (size_t)1);
-    if (!first || !held || !rank_seen || !node_seen || !sends) return FCP_E_NO_MEMORY;
-    *out = (place_cost){0};
-    for (uint32_t b = 0; b < in->blocks; b++) first[home[b] + 2]++;
-    for (uint32_t r = 1; r < ranks; r++) first[r + 1] += first[r];
-    for (uint32_t b = 0; b < in->blocks; b++) held[first[home[b] + 1]++] = b;
-
-    for (uint32_t r = 0; r < ranks; r++) { /* rank_seen, node_seen: newest rank, node + 1 that read the KV block */
-        uint32_t node = r / gpus;
-        uint64_t work = 0, tokens = 0, received = 0;
-        for (uint32_t i = first[r]; i < first[r + 1]; i++) {
-            uint32_t b = held[i];
-            work += in->work[b];
-            tokens += in->tokens[b];
-            out->work_total += in->work[b];
-            if (in->work[b] > out->work_heaviest) out->work_heaviest = in->work[b];
-            for (uint32_t e = in->reads_start[b]; e < in->reads_start[b + 1]; e++) {
-                uint32_t j = in->reads[e];
-                if (rank_seen[j] == r + 1) continue;
-                rank_seen[j] = r + 1;
-                if (home[j] == r) continue;
-                sends[home[j]]++;
-                received++;
-                out->tokens_moved += in->tokens[j];
-                if (node_seen[j] == node + 1) continue;
-                node_seen[j] = node + 1;
-                if (home[j] / gpus != node) out->tokens_moved_net += in->tokens[j];
-            }
-        }
-        if (work > out->work_max) out->work_max = work;
-        if (tokens > out->tokens_max) out->tokens_max = tokens;
-        if (received > out->recv_max) out->recv_max = received;
-    }
-    for (uint32_t r = 0; r < ranks; r++)
-        if (sends[r] > out->send_max) out->send_max = sends[r];
     return FCP_OK;
 }

@@ -1,14 +1,15 @@
-/* sides.c: a problem as the strategies see it, with blocks of Q and of KV apart where the plan is split.
+/* sides.c: shows a problem to the strategies, and brings KV blocks of split plans to their readers.
  *
- * requires  a problem with its tiles; for place_keys a home for every block.
- * gives     tokens and reads of each block (place.h); then homes of KV blocks with readers that are not at one of them
- *           moved to one, where a rank has room for it; no rank loses its last block by that.
- * cost      linear in blocks and tiles.
- * units     tokens; in a split plan by weight: a token of Q keeps Q and O at home, one of KV keeps K and V, so they
- *           weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
+ * Requires: a problem with its tiles; for place_keys a home for every block.
+ * Gives: place_input_of: tokens and reads of each block (place.h). place_keys: a KV block whose home has no reader of it is
+ *     moved to a rank that has one, if that rank has room; no rank loses its last block.
+ * Cost: linear in blocks and tiles.
+ * Units: tokens. In a split plan they are weighted by what they keep at home: a query keeps Q and O, a key keeps K and V, so
+ *     they weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
  */
 #include "compiler/place/place.h"
 
+#include "compiler/base/group.h"
 #include "compiler/problem/problem.h"
 
 enum { WEIGHT_MAX = 64 };
@@ -27,18 +28,20 @@ static void weigh(const problem *p, uint32_t out[FCP_SIDES]) {
     uint32_t heads = p->program->heads, kv_heads = p->program->kv_heads, divisor = common(heads, kv_heads);
     out[FCP_QUERIES] = heads / divisor;
     out[FCP_KEYS] = kv_heads / divisor;
-    /* the strategies take 2^40 tokens in all: a batch of more, by weight, has them counted by number */
+    /* The strategies take at most 2^40 tokens in all. If the weighted tokens are more, the weights shrink. */
     while (out[FCP_QUERIES] > WEIGHT_MAX || out[FCP_KEYS] > WEIGHT_MAX ||
            (out[FCP_QUERIES] + out[FCP_KEYS] > 2 && tokens > most / (out[FCP_QUERIES] + out[FCP_KEYS])))
         for (int side = 0; side < FCP_SIDES; side++) out[side] = (out[side] + 1) / 2;
 }
 
-fcp_code place_input_of(const problem *p, arena *scratch, place_input *out) {
+fcp_code place_input_of(planning *x, place_input *out) {
+    const problem *p = x->problem;
+    arena *scratch = &x->scratch;
     uint32_t *tokens = ARENA_NEW(scratch, uint32_t, p->block_count), weight[FCP_SIDES] = {1, 1};
     if (!tokens) return FCP_E_NO_MEMORY;
     *out = (place_input){.ranks = p->ranks, .gpus = p->program->gpus, .blocks = p->block_count, .block = p->block,
                          .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k,
-                         .stop = out->stop};
+                         .stop = x->stop};
     if (!p->split) {
         for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
         return FCP_OK;
@@ -63,23 +66,22 @@ fcp_code place_input_of(const problem *p, arena *scratch, place_input *out) {
 
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home) {
     uint64_t *held = ARENA_ZNEW(scratch, uint64_t, p->ranks), cap = place_token_cap(in);
-    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, p->block_count + (size_t)2);
-    uint32_t *reader = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *first = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)2);
+    uint32_t *reader = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1); /* tiles by the KV block they read */
     uint32_t *blocks = ARENA_ZNEW(scratch, uint32_t, p->ranks);
     if (!held || !first || !reader || !blocks) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         held[home[b]] += in->tokens[b];
         blocks[home[b]]++;
     }
-    for (uint32_t t = 0; t < p->tile_count; t++) first[p->tile_k[t] + 2]++;
-    for (uint32_t b = 0; b < p->block_count; b++) first[b + 2] += first[b + 1];
-    for (uint32_t q = 0; q < p->block_count; q++)
-        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) reader[first[p->tile_k[t] + 1]++] = home[q];
+    if (!group_by(p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, first, reader, in->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t best = FCP_NONE;
+        if (!(b & 1023) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         if (p->blocks[b].holds != FCP_HOLDS_KV || blocks[home[b]] == 1) continue;
         for (uint32_t i = first[b]; i < first[b + 1]; i++) {
-            uint32_t r = reader[i];
+            uint32_t r = home[p->tile_q[reader[i]]];
             if (r == home[b]) best = r;
             if (best == home[b]) break;
             if (held[r] + in->tokens[b] <= cap && (best == FCP_NONE || held[r] < held[best])) best = r;

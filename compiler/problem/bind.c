@@ -1,9 +1,9 @@
-/* bind.c: the fields and tables of a program, bound to one batch.
+/* bind.c: lays out the fields and tables of a program for one batch.
  *
- * A field has the values that come with the batch; where none do and the batch is the program's own, those of its
- * declaration.
- *
- * Requires: a checked program. Gives: bind.h. Cost: O(bytes of the arrays).
+ * Requires: a checked program.
+ * Gives: the binding of bind.h. A field takes the values that come with the batch. If none come and the batch is the
+ *     program's own, it takes those of its declaration.
+ * Cost: O(bytes of the arrays).
  */
 #include "compiler/problem/bind.h"
 
@@ -13,23 +13,18 @@
 #include "compiler/sema/values.h"
 
 typedef struct job {
+    planning *x;
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const uint64_t *lengths[FCP_SIDES]; /* of queries, of keys */
     size_t count;
     uint64_t tokens[FCP_SIDES];
-    bool own; /* the batch is the program's */
-    arena *plan, *work;
+    bool own; /* the batch has the lengths of the program's own */
     diags *d;
-    uint32_t shift;
     uint8_t *data;
 } job;
 
-static span place_of(const job *j, const program_array *a) {
-    span at = a->at;
-    if (at.source != SPAN_NONE.source) at.source += j->shift;
-    return at;
-}
+static span place_of(const job *j, const program_array *a) { return planning_span(j->x, a->at); }
 
 /* The values that come with the batch for a field; NULL: none do. */
 static const fcpc_field *given_values(const job *j, const char *name) {
@@ -38,7 +33,7 @@ static const fcpc_field *given_values(const job *j, const char *name) {
     return NULL;
 }
 
-/* Names that are no fields, or come twice. */
+/* Every name that comes with the batch must be a field's, and come once. */
 static fcp_code check_names(const job *j) {
     const struct fcpc_program *g = j->program;
     for (size_t i = 0; i < j->batch->field_count; i++) {
@@ -62,7 +57,7 @@ static fcp_code check_names(const job *j) {
     return FCP_OK;
 }
 
-/* Checks the values that come for an array's field, and makes *out what holds them. */
+/* Checks the values that come for a field, and describes them in *out and *record. */
 static fcp_code check_given(const job *j, const program_array *a, const char *name, const fcpc_field *f, mc_array *out,
                             fcp_array *record) {
     if (!f) {
@@ -100,7 +95,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
     return FCP_OK;
 }
 
-/* Of run(...): the range of what write_given writes. */
+/* For run(...) of a field: the range of the values that write_given will write. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
     const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     uint64_t first = 0;
@@ -128,7 +123,7 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     size_t size = 0;
     for (uint32_t i = 0; i < g->array_count; i++)
         size += strlen(g->arrays[i].name) + 1 + (g->arrays[i].file ? strlen(g->arrays[i].file) + 1 : 0);
-    char *names = ARENA_NEW(j->plan, char, size + 1), *at = names;
+    char *names = ARENA_NEW(&j->x->memory, char, size + 1), *at = names;
     if (!names) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < g->array_count; i++) {
         const program_array *a = &g->arrays[i];
@@ -143,7 +138,8 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     return FCP_OK;
 }
 
-/* Every array's type, size and place in DATA; `values`: those that come with the batch, data NULL where none do. */
+/* Decides every array's type, size and place in DATA. values[i] are those that come with the batch for array i; its data is
+ * NULL where none come. */
 static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_t *out_size) {
     const struct fcpc_program *g = j->program;
     size_t at = 0;
@@ -170,18 +166,18 @@ static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_
 
 static fcp_code bind_all(job *j, binding *out) {
     const struct fcpc_program *g = j->program;
-    fcp_array *records = ARENA_ZNEW(j->plan, fcp_array, g->array_count);
-    mc_array *values = ARENA_ZNEW(j->work, mc_array, g->array_count);
-    out->arrays = ARENA_ZNEW(j->work, mc_array, g->array_count);
+    fcp_array *records = ARENA_ZNEW(&j->x->memory, fcp_array, g->array_count);
+    mc_array *values = ARENA_ZNEW(&j->x->work, mc_array, g->array_count);
+    out->arrays = ARENA_ZNEW(&j->x->work, mc_array, g->array_count);
     bool split = j->lengths[FCP_QUERIES] != j->lengths[FCP_KEYS];
-    out->first[FCP_KEYS] = ARENA_NEW(j->work, uint64_t, j->count + 1);
-    out->first[FCP_QUERIES] = split ? ARENA_NEW(j->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
+    out->first[FCP_KEYS] = ARENA_NEW(&j->x->work, uint64_t, j->count + 1);
+    out->first[FCP_QUERIES] = split ? ARENA_NEW(&j->x->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
     if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES])
         return FCP_E_NO_MEMORY;
     fcp_code code = bind_records(j, records, values, &out->data_size);
     if (!code) code = bind_names(j, records, out);
     if (code) return code;
-    j->data = arena_alloc(j->plan, 1, out->data_size + 64, 64);
+    j->data = arena_alloc(&j->x->memory, 1, out->data_size + 64, 64);
     if (!j->data) return FCP_E_NO_MEMORY;
     size_t end = 0;
     for (uint32_t i = 0; i < g->array_count; i++) {
@@ -201,26 +197,37 @@ static fcp_code bind_all(job *j, binding *out) {
     return FCP_OK;
 }
 
-fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
-                    uint32_t shift, binding *out) {
-    bool given = batch->lengths != NULL;
-    const uint64_t *keys = given ? batch->lengths : program->lengths;
-    const uint64_t *queries = given ? batch->queries : program->queries;
-    if (!queries) queries = keys;
-    job j = {.program = program, .batch = batch, .plan = plan, .work = work, .d = d, .shift = shift,
-             .lengths = {[FCP_QUERIES] = queries, [FCP_KEYS] = keys},
-             .count = given ? batch->count : program->length_count};
+fcp_code bind_lengths(planning *x) {
+    bool own = !x->batch->lengths;
+    x->lengths = own ? x->program->lengths : x->batch->lengths;
+    x->queries = own ? x->program->queries : x->batch->queries;
+    x->count = own ? x->program->length_count : x->batch->count;
+    if (!x->lengths)
+        return planning_fail(x, FCP_E_MISSING, SPAN_NONE, "no batch: the program has no lengths and none were given");
+    if (own && x->batch->queries)
+        return planning_fail(x, FCP_E_LENGTHS, SPAN_NONE, "the batch has queries without lengths, that is keys");
+    return FCP_OK;
+}
+
+fcp_code bind_batch(planning *x) {
+    const struct fcpc_program *program = x->program;
+    const uint64_t *keys = x->lengths, *queries = x->queries ? x->queries : keys;
+    job j = {.x = x, .program = program, .batch = x->batch, .d = x->d, .count = x->count,
+             .lengths = {[FCP_QUERIES] = queries, [FCP_KEYS] = keys}};
+    binding *out = ARENA_NEW(&x->work, binding, 1);
+    if (!out) return FCP_E_NO_MEMORY;
     *out = (binding){.program = program, .lengths = keys, .queries = queries};
+    x->binding = out;
     fcp_code code = check_names(&j);
     if (code || !program->array_count) return code;
     for (int side = 0; side < FCP_SIDES; side++)
         for (size_t s = 0; s < j.count; s++)
             if (__builtin_add_overflow(j.tokens[side], j.lengths[side][s], &j.tokens[side]))
-                return FCP_OK; /* problem_build says so */
+                return FCP_OK; /* problem_open says so */
     size_t bytes = j.count * sizeof *keys;
     const uint64_t *own = program->queries ? program->queries : program->lengths;
-    j.own = !given || (program->lengths && j.count == program->length_count && !memcmp(keys, program->lengths, bytes) &&
-                       !memcmp(queries, own, bytes));
+    j.own = !x->batch->lengths || (program->lengths && j.count == program->length_count &&
+                                   !memcmp(keys, program->lengths, bytes) && !memcmp(queries, own, bytes));
     return bind_all(&j, out);
 }
 

@@ -1,30 +1,30 @@
-/* bind.h: the fields and tables of a program, bound to one batch. */
+/* bind.h: which batch is planned, and the fields and tables of the program laid out for it. */
 #ifndef FCPC_PROBLEM_BIND_H
 #define FCPC_PROBLEM_BIND_H
-#include "compiler/base/arena.h"
-#include "compiler/sema/program.h"
+#include "compiler/planning.h"
 
-/* What mask and score read for a batch: the sections ARRAYS, NAMES and DATA of its plan, and each sequence's part. */
+/* What mask and score read: the arrays of the batch, as the sections ARRAYS, NAMES and DATA of the plan will hold them, and
+ * where each sequence's part of them begins. */
 typedef struct binding {
     const struct fcpc_program *program;
-    const uint64_t *lengths, *queries; /* keys and queries of each sequence */
+    const uint64_t *lengths, *queries; /* keys and queries of each sequence; the same array where they are as many */
     const fcp_array *records; /* program->array_count */
     const char *names;
     size_t names_size;
     const uint8_t *data;
     size_t data_size;
-    /* per sequence: where its queries, keys begin in the batch; NULL where no array is read */
+    /* per sequence: where its queries and its keys begin in the batch; NULL where the program reads no array */
     uint64_t *first[FCP_SIDES];
-    mc_array *arrays;         /* of the sequence bound last */
+    mc_array *arrays; /* what the sequence bound last sees; NULL likewise */
 } binding;
 
-/* Binds a batch, whose lengths are the program's own where batch->lengths is NULL. What the plan keeps is in `plan`,
- * the rest in `work`. Errors are reported in d, with the program's spans shifted by `shift`: FCP_E_FIELD for values
- * that are missing, too many, out of their range, or of no field. Cost: O(bytes of the arrays); every value is copied
- * once. */
-fcp_code bind_batch(const struct fcpc_program *program, const fcpc_batch *batch, arena *plan, arena *work, diags *d,
-                    uint32_t shift, binding *out);
+/* Decides which lengths and queries are planned (x->lengths, queries, count): the batch's, or the program's own where
+ * x->batch has none. FCP_E_MISSING: neither has any. FCP_E_LENGTHS: the batch has queries without keys. */
+fcp_code bind_lengths(planning *x);
+/* Binds the arrays of the program to the batch: makes x->binding. FCP_E_FIELD: values are missing, too many, out of
+ * their range, or of no field. Cost: O(bytes of the arrays); every value is copied once. */
+fcp_code bind_batch(planning *x);
 
-/* What sequence s sees; valid until the next call. */
+/* The environment in which mask code is evaluated for sequence s; valid until the next call. */
 mc_env bind_sequence(const binding *b, uint32_t s);
 #endif

@@ -1,37 +1,39 @@
-/* cut_split.c: blocks of the fcp strategy for sequences that have more or fewer queries than keys.
+/* cut_split.c: cuts a batch into blocks of a stated size, where some sequence has more or fewer queries than keys.
  *
- * requires  a batch with such a sequence; a block size.
- * gives     blocks of Q alone and of KV alone, at most `block` tokens each, that hold every query and every key once.
- * cost      sorting the remainders, then O(sequences * OPEN).
- * units     tokens; work in positions: queries times keys, whatever the mask leaves of them.
- * source    Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
+ * Requires: checked lengths; a block size.
+ * Gives: blocks of queries alone and of keys alone, of at most x->block tokens, that hold every query and every key once.
+ * Cost: sorting the remainders, then O(sequences * OPEN).
+ * Units: tokens; work in positions, that is queries times keys, whatever the mask leaves of them.
+ * Source: Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
  *
- * Each side of a sequence is cut at multiples of `block`. What remains of both sides is packed together: a bin takes
- * the remainders of some sequences, at most a block of queries and a block of keys, and becomes a Q block and a KV
- * block of the same sequences, so that such a Q block reads no more KV blocks than it must. Remainders come by the
- * larger of their two sides, falling, ties by sequence index; each goes to the bin, of those that are open, in which it
- * leaves least room on that side (ties: the oldest).
+ * Each side of a sequence is cut at multiples of the block size. What remains of both sides is packed together. A bin takes
+ * the remainders of some sequences, at most a block of queries and a block of keys. It becomes a Q block and a KV block of
+ * the same sequences, so that the Q block reads as few KV blocks as possible. Remainders come by the larger of their two
+ * sides, the largest first, ties by sequence index. Each goes to the open bin in which it leaves least room on that side;
+ * of equals, to the oldest.
  *
- * A query may see a whole long sequence: a thousand sequences that decode one token each have a thousand queries and
- * all the work of the batch. So a bin takes no more than one of SHARE equal parts of a rank's work, or one remainder.
+ * A query may see a whole long sequence. A thousand sequences that decode one token each have a thousand queries, which
+ * would fit one block, and all the work of the batch. So a bin takes at most one of SHARE equal parts of a rank's mean work,
+ * unless a single remainder has more.
  */
 #include "compiler/problem/problem.h"
 
 #include <string.h>
 
+#include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 
 enum { OPEN = 64, SHARE = 8 };
 
 typedef struct bin {
     uint32_t number, room[FCP_SIDES];
-    uint64_t work; /* it still takes */
+    uint64_t work; /* that it still takes */
 } bin;
 
 typedef struct packing {
     problem *p;
     bin open[OPEN];
-    uint32_t count; /* open ones, oldest first */
+    uint32_t count; /* bins that are open, oldest first */
     uint32_t bins;
     uint64_t most_work;
 } packing;
@@ -41,7 +43,7 @@ static void close_bin(packing *x, uint32_t i) {
     memmove(x->open + i, x->open + i + 1, (x->count - i) * sizeof *x->open);
 }
 
-/* The bin that takes these remainders, of so much work. */
+/* Chooses the bin for the remainders of a sequence, which have this much work, and puts them into it. */
 static uint32_t pack(packing *x, const uint32_t rest[FCP_SIDES], uint64_t work) {
     int side = rest[FCP_KEYS] >= rest[FCP_QUERIES] ? FCP_KEYS : FCP_QUERIES;
     uint32_t best = OPEN, fullest = 0;
@@ -76,7 +78,8 @@ static void open_block(problem *p, int side) {
     p->blocks[p->block_count++] = (fcp_block){.first_piece = p->piece_count, .holds = 1u << side};
 }
 
-/* Bins to blocks: members of bin i are sequence[first[i] .. first[i + 1]), in the order they were packed. */
+/* Makes the bins into blocks. Bin i has the remainders of sequence[first[i]] to sequence[first[i + 1] - 1], in the order in
+ * which they were packed. */
 static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uint32_t *sequence) {
     for (uint32_t i = 0; i < bins; i++)
         for (int side = 0; side < FCP_SIDES; side++) {
@@ -92,8 +95,12 @@ static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uin
         }
 }
 
-fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratch, fcp_error *err) {
-    (void)memory;
+fcp_code problem_cut_split(planning *x) {
+    problem *p = x->problem;
+    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+    arena *plan = &x->memory, *scratch = &x->scratch;
     uint64_t full = 0;
     unsigned __int128 work = 0;
     uint32_t rests = 0;
@@ -103,21 +110,23 @@ fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratc
         work += (unsigned __int128)p->queries[s] * p->lengths[s];
     }
     if (full + 2 * (uint64_t)rests > UINT32_MAX / 4)
-        return fcp_fail(err, FCP_E_PLAN_SIZE, "%llu blocks of %u tokens are more than a plan holds",
-                        (unsigned long long)(full + 2 * (uint64_t)rests), p->block);
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "%llu blocks of %u tokens are more than a plan holds",
+                             (unsigned long long)(full + 2 * (uint64_t)rests), p->block);
     size_t room = (size_t)full + 2 * (size_t)rests;
     p->pieces = ARENA_NEW(plan, fcp_piece, room);
     p->blocks = ARENA_NEW(plan, fcp_block, room);
     uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1),
              *other = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
     uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1),
-             *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
+             *first = ARENA_NEW(scratch, uint32_t, rests + (size_t)2);
     uint32_t *member = ARENA_NEW(scratch, uint32_t, rests + (size_t)1);
-    packing *x = ARENA_ZNEW(scratch, packing, 1);
-    if (!p->pieces || !p->blocks || !keys || !other || !bin_of || !first || !member || !x) return FCP_E_NO_MEMORY;
+    packing *packed = ARENA_ZNEW(scratch, packing, 1);
+    if (!p->pieces || !p->blocks || !keys || !other || !bin_of || !first || !member || !packed) return FCP_E_NO_MEMORY;
 
     uint32_t count = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
+        if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
         for (int side = 0; side < FCP_SIDES; side++) {
             uint64_t n = problem_length(p, s, (fcp_side)side);
             for (uint64_t start = 0; start + p->block <= n; start += p->block) {
@@ -131,16 +140,16 @@ fcp_code problem_cut_split(problem *p, arena *plan, arena *memory, arena *scratc
     }
     sort_u64(keys, other, count);
     work /= (unsigned __int128)SHARE * p->ranks;
-    x->p = p;
-    x->most_work = work > UINT64_MAX ? UINT64_MAX : (uint64_t)work;
+    packed->p = p;
+    packed->most_work = work > UINT64_MAX ? UINT64_MAX : (uint64_t)work;
     for (uint32_t i = 0; i < count; i++) {
+        if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
         uint32_t s = (uint32_t)keys[i];
         const uint32_t rest[FCP_SIDES] = {(uint32_t)(p->queries[s] % p->block), (uint32_t)(p->lengths[s] % p->block)};
-        bin_of[i] = pack(x, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
-        first[bin_of[i] + 2]++;
+        bin_of[i] = pack(packed, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
     }
-    for (uint32_t i = 2; i < x->bins + 2; i++) first[i] += first[i - 1];
-    for (uint32_t i = 0; i < count; i++) member[first[bin_of[i] + 1]++] = (uint32_t)keys[i];
-    add_bins(p, first, x->bins, member);
+    if (!group_by(bin_of, sizeof *bin_of, count, packed->bins, first, member, x->stop)) return FCP_E_INTERRUPTED;
+    for (uint32_t i = 0; i < count; i++) member[i] = (uint32_t)keys[member[i]]; /* the sequence it is a remainder of */
+    add_bins(p, first, packed->bins, member);
     return FCP_OK;
 }

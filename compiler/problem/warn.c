@@ -1,11 +1,12 @@
-/* warn.c: warnings of a mask over a batch.
+/* warn.c: warns of masks that do to this batch what nobody wants: queries that see no key, masks that hide nothing, ...
  *
- * Requires: a classified problem, so a mask that faults nowhere in it.
- * Gives: warnings in `d`; each says what is so, where, and what follows from it.
- * Cost: O(sequences) and, for the masks that let every query see the start or itself, a box or two; else cells/blind.c's
- *      search, which never takes more boxes than EFFORT and as many as the classification took. Whether a mask is
- *      symmetric is asked of a few pairs first, which nearly always say no, and then counted exactly (cells/cells.h).
+ * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
+ * Gives: warnings; each says what is the case, where, and what follows from it.
+ * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key or
+ *     itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took. Symmetry: a few
+ *     pairs, which nearly always show that a mask is not symmetric; otherwise an exact count.
  */
+#include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
 
 #include <inttypes.h>
@@ -16,35 +17,30 @@
 #include "compiler/cells/blind.h"
 #include "compiler/base/sort.h"
 
-enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64, ELEMENTS_BITS = 28 };
 
 typedef struct batch {
     const struct fcpc_program *program;
     const problem *problem;
-    const volatile int *stop;
+    planning *x;
     diags *d;
-    uint32_t shift;
     uint64_t longest;  /* of keys */
-    uint64_t most;     /* queries or keys of a sequence: no position, and no distance, is larger */
-    bool by_data;      /* the mask reads arrays: no sequence stands for another */
-    /* per unlike sequence (by queries and keys) the first that is so; longest first; made when needed */
-    uint32_t *example;
-    uint32_t *times;   /* how many are */
-    uint32_t unlike, first; /* first: the longest sequence */
+    uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
+    bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
+    /* Sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many it has.
+     * NULL until make_lengths. */
+    uint32_t *example, *times;
+    uint32_t unlike; /* kinds */
+    uint32_t first;  /* the longest sequence */
     arena *scratch;
 } batch;
 
-static span place(const batch *b, span s) {
-    if (s.source != SPAN_NONE.source) s.source += b->shift;
-    return s;
-}
+static span place(const batch *b, span s) { return planning_span(b->x, s); }
 
-static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
-
-/* order[s]: the sequence at place s by falling length; those equally long stay in order. */
+/* Sorts the sequences in `order` by falling length; those of equal length keep their order. */
 static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
                        uint32_t *other) {
-    /* ranks of the distinct lengths first, so that (rank, place) fits 64 bits */
+    /* the distinct lengths are numbered first, so that (number, place) fits 64 bits */
     for (uint32_t s = 0; s < count; s++) keys[s] = UINT64_MAX - lengths[s];
     sort_u64(keys, room, count);
     uint32_t distinct = 0;
@@ -69,7 +65,7 @@ static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
     return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
 }
 
-/* The sequences that a mask has to be asked about where it depends on n: all unlike ones. */
+/* Lists the kinds: where a mask depends on n, it has to be asked about each of them. */
 static fcp_code make_lengths(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
@@ -128,12 +124,21 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
     bool at_least = false;
     blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
     if (!search) return FCP_E_NO_MEMORY;
+    blind_set_stop(search, b->x->stop);
     blind_rows r;
     mc_env env = problem_env(b->problem, b->first);
-    fcp_code code = blind_find(search, &env, &r); /* the longest first: mostly it answers for all */
-    if (code == FCP_OK && (by_length || b->by_data || !blind_never(search))) {
+    fcp_code code = blind_find(search, &env, &r); /* of the longest sequence, which mostly answers for all */
+    /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than keys */
+    const bool settled = !by_length && !b->by_data && blind_never(search);
+    if (code == FCP_OK && (!settled || b->problem->split)) {
         code = make_lengths(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
+            if (planning_stopped(b->x)) {
+                code = FCP_E_INTERRUPTED;
+                break;
+            }
+            const uint32_t at = b->example[i];
+            if (settled && b->problem->queries[at] == b->problem->lengths[at]) continue;
             env = problem_env(b->problem, b->example[i]);
             if (i || b->example[i] != b->first) code = blind_find(search, &env, &r);
             if (code != FCP_OK) break;
@@ -160,7 +165,7 @@ static fcp_code warn_blind(batch *b, const cells *mask) {
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
-                 sequences, plural(sequences), rows == 1 ? "s" : "",
+                 sequences, text_plural(sequences), rows == 1 ? "s" : "",
                  rows > example.end - example.first ? "for instance " : "", which, head, s, size);
     diag_hint(b->d,
               "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
@@ -183,9 +188,27 @@ static void warn_params(const batch *b) {
     }
 }
 
+/* --- structure ---------------------------------------------------------------------------------------------------- */
+
+/* Did so many pairs have to be looked at one by one that planning took long? */
+static bool is_unstructured(const batch *b) {
+    cells_stats stats;
+    cells_get_stats(b->x->cells, &stats);
+    return stats.elements >> ELEMENTS_BITS != 0;
+}
+
+static void warn_unstructured(const batch *b) {
+    cells_stats stats;
+    cells_get_stats(b->x->cells, &stats);
+    diag_warning(b->d, place(b, b->program->mask_span),
+                 "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
+                 b->program->mask_name, stats.elements);
+    diag_hint(b->d, "conditions on q - k, on blocks of positions or on fields with long runs decide many pairs at a time");
+}
+
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
-/* Do a few pairs of a sequence already tell the mask from its mirror image? */
+/* False if one of a few pairs (q, k) shows that the mask differs from its mirror image. */
 static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *values) {
     uint64_t n = (uint64_t)env->n, state = n;
     for (int i = 0; i < SAMPLES; i++) {
@@ -198,26 +221,17 @@ static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *valu
     return true;
 }
 
-/* The mask for (q, k) == the mask for (k, q), as code. */
+/* Code that says whether the mask is the same for (q, k) as for (k, q). */
 static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
     mc_builder *builder = mc_builder_new();
-    uint32_t *at = malloc(mask.count * sizeof *at), *places = NULL, roots[2] = {0};
-    bool good = builder && at;
-    for (int side = 0; side < 2; side++) {
-        for (uint32_t i = 0; i < mask.count && good; i++) {
-            const mc_node *x = &mask.nodes[i];
-            const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
-            uint32_t to[4];
-            for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
-            mc_op op = !side ? (mc_op)x->op : x->op == MC_K ? MC_Q : x->op == MC_Q ? MC_K : (mc_op)x->op;
-            at[i] = mc_emit(builder, op, to[0], to[1], to[2], x->imm, to[3], 0);
-            good = at[i] != MC_NONE;
-        }
-        if (good) roots[side] = at[mask.count - 1];
+    uint32_t *places = NULL, roots[2] = {MC_NONE, MC_NONE};
+    if (builder) {
+        roots[0] = mc_emit_renamed(builder, mask, MC_Q, MC_K);
+        roots[1] = mc_emit_renamed(builder, mask, MC_K, MC_Q);
     }
+    bool good = roots[0] != MC_NONE && roots[1] != MC_NONE;
     uint32_t root = good ? mc_emit(builder, MC_IFF, roots[0], roots[1], MC_NONE, 0, MC_NONE, 0) : MC_NONE;
     good = good && root != MC_NONE && mc_extract(builder, root, out, &places, out_count);
-    free(at);
     free(places);
     mc_builder_free(builder);
     return good ? FCP_OK : FCP_E_NO_MEMORY;
@@ -225,7 +239,8 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
-    if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* of a square alone it can be said */
+    if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
+    if (is_unstructured(b)) return FCP_OK; /* comparing it with its mirror image would take as long again */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);
@@ -235,13 +250,13 @@ static fcp_code warn_symmetric(batch *b) {
     fcp_code code = FCP_OK;
     bool each = b->by_data || mc_uses(g->mask) & MC_USES_N;
     if (each) code = make_lengths(b);
-    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too dear to be sure of */
+    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too many kinds to count */
     if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
     if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
     both.nodes = nodes;
     cells *c = cells_new(both, g->heads);
     code = c ? FCP_OK : FCP_E_NO_MEMORY;
-    if (c) cells_set_stop(c, b->stop);
+    if (c) cells_set_stop(c, b->x->stop);
     uint32_t lengths = each ? b->unlike : 1;
     uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
     bool same = true;
@@ -260,17 +275,18 @@ static fcp_code warn_symmetric(batch *b) {
     return FCP_OK;
 }
 
-fcp_code warn_batch(const struct fcpc_program *program, const problem *p, const cells *mask,
-                    const volatile int *stop, diags *d, uint32_t shift, arena *scratch) {
-    batch b = {.program = program, .problem = p, .stop = stop, .d = d, .shift = shift, .scratch = scratch,
-               .by_data = mc_uses(program->mask) & MC_USES_DATA};
+fcp_code warn_batch(planning *x) {
+    const problem *p = x->problem;
+    batch b = {.program = x->program, .problem = p, .x = x, .d = x->d, .scratch = &x->scratch,
+               .by_data = mc_uses(x->program->mask) & MC_USES_DATA};
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
     b.most = b.longest;
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->queries[s] > b.most) b.most = p->queries[s];
     warn_params(&b);
+    if (is_unstructured(&b)) warn_unstructured(&b);
     if (warn_extremes(&b)) return FCP_OK;
-    fcp_code code = warn_blind(&b, mask);
+    fcp_code code = warn_blind(&b, x->cells);
     return code == FCP_OK ? warn_symmetric(&b) : code;
 }

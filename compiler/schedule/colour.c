@@ -46,12 +46,12 @@ static fcp_code compact(arena *scratch, bigraph *g) {
     return FCP_OK;
 }
 
-fcp_code colour_edges(arena *scratch, uint32_t vertices, uint32_t edges, const uint32_t *src, const uint32_t *dst,
-                      const uint32_t *size, uint32_t *out_colour, uint32_t *out_colours) {
+fcp_code colour_edges(arena *scratch, const volatile int *stop, uint32_t vertices, uint32_t edges, const uint32_t *src,
+                      const uint32_t *dst, const uint32_t *size, uint32_t *out_colour, uint32_t *out_colours) {
     *out_colours = 0;
     if (!edges) return FCP_OK;
     if (edges > INT32_MAX) return FCP_E_NO_MEMORY;
-    bigraph g = {vertices, vertices, edges, src, dst};
+    bigraph g = {vertices, vertices, edges, src, dst, stop};
     if (edges < vertices) {
         fcp_code code = compact(scratch, &g);
         if (code) return code;

@@ -8,6 +8,7 @@
 typedef struct bigraph {
     uint32_t lefts, rights, edges;
     const uint32_t *left, *right;
+    const volatile int *stop; /* asked while it is coloured: runtime/base/stop.h */
 } bigraph;
 
 /* Per-vertex arrays that calls of colour_euler share; their contents are nobody's between calls. */

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
+#include "runtime/base/stop.h"
 
 #define NOTHING UINT32_MAX
 enum { WALKS = 2 }; /* tried before a search: each succeeds with probability 1/2 at the least, 0.98 as a rule */
@@ -36,6 +37,8 @@ typedef struct splitter {
     uint32_t *classes; /* finished colour classes: n right groups each */
     uint32_t class_count;
     uint64_t seed;
+    const volatile int *stop;
+    bool stopped; /* stop was asked for: whatever is made from then on is rubbish */
     /* the matching search, per group */
     uint32_t *taken; /* left: the entry matched, or NOTHING */
     uint32_t *owner; /* right: the left group matched to it, or NOTHING */
@@ -52,12 +55,15 @@ static uint32_t draw(splitter *s, uint32_t bound) {
     return (uint32_t)((s->seed >> 32) * bound >> 32);
 }
 
+static bool is_stopped(splitter *s) { return s->stopped = s->stopped || fcp_stop_asked(s->stop); }
+
 /* --- Euler split ------------------------------------------------------------------------------------------------- */
 
 /* Splits x (n groups of d entries, d even) into a and b (d / 2 entries a group, at strides). b may be x itself. */
 static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b, uint32_t stride) {
     uint32_t m = s->n * d, none = s->none, *mate = s->mate, *waiting = s->waiting;
     uint8_t *choice = s->choice;
+    if (is_stopped(s)) return;
     for (uint32_t i = 0; i < m; i++) { /* without a branch: which of the two cases holds is a coin toss */
         uint32_t v = x[i], other = waiting[v];
         mate[i] = other;
@@ -65,6 +71,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
         waiting[v] = none ^ ((i ^ none) & -(uint32_t)(other == none)); /* i or none: a ?: becomes a jump at -O3 */
     }
     memset(choice, 2, m / 2);
+    if (is_stopped(s)) return;
     for (uint32_t p = 0; p < m / 2; p++) {
         if (choice[p] != 2) continue;
         choice[p] = 0; /* then along the cycle both ways at once, two chains of loads, until they meet */
@@ -163,6 +170,7 @@ static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
     memset(s->owner, 0xff, (size_t)n * sizeof *s->owner);
     for (uint32_t u = 0; u < n; u++) {
         uint32_t limit = 4 + 2 * (n / (n - u));
+        if (!(u & 1023) && is_stopped(s)) return;
         bool found = false;
         for (int attempt = 0; attempt < WALKS && !found; attempt++) found = walk(s, x, d, stride, u, limit);
         if (!found) search(s, x, d, stride, u);
@@ -182,6 +190,7 @@ static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
 /* Colours x (d entries a group at stride_of(d)), adding its classes to the finished ones. */
 static void colour_node(splitter *s, uint32_t *x, uint32_t d, uint32_t *spare) {
     uint32_t n = s->n;
+    if (is_stopped(s)) return;
     if (d == 1) {
         memcpy(s->classes + (size_t)s->class_count++ * n, x, (size_t)n * sizeof *x);
         return;
@@ -193,6 +202,7 @@ static void colour_node(splitter *s, uint32_t *x, uint32_t d, uint32_t *spare) {
             d++;
         } else {
             take_matching(s, x, d, s->classes);
+            if (s->stopped) return;
             s->class_count++;
             d--;
         }
@@ -269,13 +279,14 @@ static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *
 }
 
 /* Hands the entries of the classes to edges: those of a left group, by right group. */
-static void hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
+static fcp_code hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
                      const uint32_t *starts, const uint32_t *classes, uint32_t first, uint32_t *head, uint32_t *link,
                      uint32_t *columns, uint32_t *out_colour) {
     enum { TILE = 16 };
     memset(head, 0xff, (size_t)n * sizeof *head);
     for (uint32_t u0 = 0; u0 < n; u0 += TILE) {
         uint32_t width = n - u0 < TILE ? n - u0 : TILE;
+        if (u0 / TILE % 64 == 0 && fcp_stop_asked(g->stop)) return FCP_E_INTERRUPTED;
         for (uint32_t c = 0; c < degree; c++) /* a tile of the classes, transposed */
             for (uint32_t j = 0; j < width; j++) columns[(size_t)j * degree + c] = classes[(size_t)c * n + u0 + j];
         for (uint32_t j = 0; j < width; j++) {
@@ -293,6 +304,7 @@ static void hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32
             }
         }
     }
+    return FCP_OK;
 }
 
 fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g, const uint32_t *ids, uint32_t count,
@@ -308,7 +320,7 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     uint64_t entries = (uint64_t)n * stride_of(degree);
     if (entries >= UINT32_MAX) return FCP_E_NO_MEMORY;
 
-    splitter s = {.n = n, .none = (uint32_t)entries, .seed = 0x9e3779b97f4a7c15u};
+    splitter s = {.n = n, .none = (uint32_t)entries, .seed = 0x9e3779b97f4a7c15u, .stop = g->stop};
     uint32_t *starts = ARENA_ZNEW(scratch, uint32_t, (size_t)n + 1), *order = ARENA_NEW(scratch, uint32_t, count);
     uint32_t *x = ARENA_NEW(scratch, uint32_t, entries),
              *spare = ARENA_NEW(scratch, uint32_t, spare_entries(n, degree));
@@ -331,11 +343,11 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     fill(g, n, degree, right_group, order, starts, s.taken, x);
 
     for (uint32_t v = 0; v < n; v++) s.waiting[v] = s.none;
-    colour_node(&s, x, degree, spare);
+    if (!is_stopped(&s)) colour_node(&s, x, degree, spare);
+    if (is_stopped(&s)) return FCP_E_INTERRUPTED;
     /* the split's tables are free now: `mate` links edges (count <= entries), x holds transposed tiles when they fit */
     uint32_t *columns = (uint64_t)16 * degree <= entries ? x : ARENA_NEW(scratch, uint32_t, (size_t)16 * degree);
     if (!columns) return FCP_E_NO_MEMORY;
-    hand_out(g, n, degree, right_group, order, starts, s.classes, first, s.taken, s.mate, columns, out_colour);
     *out_degree = degree;
-    return FCP_OK;
+    return hand_out(g, n, degree, right_group, order, starts, s.classes, first, s.taken, s.mate, columns, out_colour);
 }

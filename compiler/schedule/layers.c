@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
+#include "runtime/base/stop.h"
 
 enum {
     BUCKETS = 8,
@@ -40,7 +41,10 @@ typedef struct layering {
     uint8_t *seen;
     uint32_t *starts;
     uint32_t layers;
+    bool stopped; /* stop was asked for: whatever is made from then on is rubbish */
 } layering;
+
+static bool is_stopped(layering *s) { return s->stopped = s->stopped || fcp_stop_asked(s->g->stop); }
 
 /* Edges of buckets from i on are larger than hi * i / BUCKETS. */
 static uint32_t bucket_of(uint32_t size, uint32_t hi) {
@@ -96,6 +100,7 @@ static void give_up_greedily(layering *s, const uint32_t *ids, uint32_t edges, u
         for (uint32_t b = from; b-- > 0;)
             for (uint32_t i = 0; i < edges; i++) {
                 uint32_t e = ids[i], l = g->left[e], r = g->lefts + g->right[e];
+                if ((i & 65535) == 65535 && is_stopped(s)) return;
                 if (s->bucket[e] != b || !s->light[e]) continue;
                 bool over_l = s->inside[l] > k, over_r = s->inside[r] > k;
                 if (either ? !over_l && !over_r : !over_l || !over_r) continue;
@@ -174,6 +179,7 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
             memset(s->seen, 0, vertices);
             memcpy(s->cursor, s->first, vertices * sizeof *s->cursor);
             for (uint32_t v = side ? g->lefts : 0; v < (side ? vertices : g->lefts); v++) {
+                if ((v & 255) == 255 && is_stopped(s)) return false;
                 while (s->inside[v] > k && shift_path(s, v, k, rest)) moved = true;
                 over |= s->inside[v] > k;
             }
@@ -188,9 +194,11 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 
 static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degree, uint32_t depth) {
     uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;
+    if (is_stopped(s)) return;
     if (depth < MAX_DEPTH && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
-    for (int attempt = 0; k && !find_light(s, ids, edges, degree, from, k); attempt++)
+    for (int attempt = 0; k && !s->stopped && !find_light(s, ids, edges, degree, from, k); attempt++)
         k = attempt < MAX_ATTEMPTS ? k - (k + 15) / 16 : 0;
+    if (s->stopped) return;
     if (!k) {
         s->starts[s->layers++] = begin;
         return;
@@ -237,6 +245,7 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
         degree = r > degree ? r : degree;
     }
     split_layer(&s, 0, g->edges, degree, 0);
+    if (s.stopped) return FCP_E_INTERRUPTED;
     s.starts[s.layers] = g->edges;
     *out_layers = s.layers;
     return FCP_OK;

@@ -22,16 +22,14 @@ typedef struct held {
 } held;
 
 typedef struct state {
+    planning *x;
     const problem *p;
     const uint32_t *home;
     reshuffle *out;
-    arena *plan, *memory, *scratch;
     size_t room;
     fcp_side side;    /* at hand */
     uint64_t *filled; /* per rank: its tokens so far */
 } state;
-
-static bool of_side(const state *s, uint32_t block) { return s->p->blocks[block].holds >> s->side & 1; }
 
 static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
     reshuffle *out = s->out;
@@ -42,7 +40,7 @@ static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t t
         if (out->count == s->room) {
             size_t room = s->room * 2 + 64;
             if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-            segment *grown = ARENA_NEW(s->memory, segment, room);
+            segment *grown = ARENA_NEW(&s->x->work, segment, room);
             if (!grown) return FCP_E_NO_MEMORY;
             if (out->count) memcpy(grown, out->segments, out->count * sizeof *grown);
             out->segments = grown;
@@ -58,19 +56,20 @@ static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t t
 
 static fcp_code planned(state *s) {
     const problem *p = s->p;
-    fcp_span *spans = ARENA_NEW(s->plan, fcp_span, p->piece_count);
-    uint32_t *at = ARENA_ZNEW(s->scratch, uint32_t, p->ranks + (size_t)1), *starts = s->out->starts[s->side];
+    fcp_span *spans = ARENA_NEW(&s->x->memory, fcp_span, p->piece_count);
+    uint32_t *at = ARENA_ZNEW(&s->x->scratch, uint32_t, p->ranks + (size_t)1), *starts = s->out->starts[s->side];
     if (!spans || !at) return FCP_E_NO_MEMORY;
     s->out->spans[s->side] = spans;
     for (uint32_t b = 0; b < p->block_count; b++)
-        if (of_side(s, b)) starts[s->home[b] + 1] += p->blocks[b].pieces;
+        if (problem_holds(p, b, s->side)) starts[s->home[b] + 1] += p->blocks[b].pieces;
     for (uint32_t r = 0; r < p->ranks; r++) {
         at[r] = starts[r];
         starts[r + 1] += starts[r];
     }
     for (uint32_t b = 0; b < p->block_count; b++) {
+        if (planning_stopped_at(s->x, b)) return FCP_E_INTERRUPTED;
         const fcp_block *blk = &p->blocks[b];
-        if (!of_side(s, b)) continue;
+        if (!problem_holds(p, b, s->side)) continue;
         uint32_t r = s->home[b];
         for (uint32_t i = 0; i < blk->pieces; i++) {
             const fcp_piece *piece = &p->pieces[blk->first_piece + i];
@@ -126,15 +125,16 @@ static fcp_code stated(state *s, bool zigzag) {
     }
     if (!zigzag) total += p->ranks;
     if (total > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    held *runs = ARENA_NEW(s->scratch, held, most + 1);
-    struct tagged { fcp_span span; uint32_t rank; } *all = arena_alloc(s->scratch, total, sizeof *all, 8);
-    fcp_span *listed = ARENA_NEW(s->plan, fcp_span, total);
+    held *runs = ARENA_NEW(&s->x->scratch, held, most + 1);
+    struct tagged { fcp_span span; uint32_t rank; } *all = arena_alloc(&s->x->scratch, total, sizeof *all, 8);
+    fcp_span *listed = ARENA_NEW(&s->x->memory, fcp_span, total);
     if (!runs || !all || !listed) return FCP_E_NO_MEMORY;
     s->out->spans[s->side] = listed;
     const uint32_t *piece_start = p->piece_start[s->side], *pieces = p->sequence_piece[s->side];
     uint32_t spans = 0, rank = 0;
     uint64_t offset = 0;
     for (uint32_t q = 0; q < p->sequences; q++) {
+        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may be cut in as many runs as there are ranks */
         uint32_t count = zigzag ? runs_zigzag(s, q, runs) : runs_contiguous(s, q, offset, &rank, runs), at = 0;
         offset += problem_length(p, q, s->side);
         for (uint32_t i = 0; i < count; i++) {
@@ -156,7 +156,7 @@ static fcp_code stated(state *s, bool zigzag) {
             }
         }
     }
-    uint32_t *at = ARENA_NEW(s->scratch, uint32_t, p->ranks);
+    uint32_t *at = ARENA_NEW(&s->x->scratch, uint32_t, p->ranks);
     if (!at) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < p->ranks; r++) {
         at[r] = starts[r];
@@ -166,28 +166,30 @@ static fcp_code stated(state *s, bool zigzag) {
     return FCP_OK;
 }
 
-fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, arena *memory, arena *scratch,
-                         reshuffle *out, fcp_error *err) {
-    *out = (reshuffle){0};
-    state s = {.p = p, .home = home, .out = out, .plan = plan, .memory = memory, .scratch = scratch,
+fcp_code reshuffle_build(planning *x) {
+    const problem *p = x->problem;
+    reshuffle *out = ARENA_ZNEW(&x->work, reshuffle, 1);
+    if (!out) return FCP_E_NO_MEMORY;
+    state s = {.x = x, .p = p, .home = x->placement->home, .out = out,
                .room = p->piece_count + (size_t)p->ranks + 16};
-    out->moved = ARENA_ZNEW(memory, bool, p->block_count);
-    out->segments = ARENA_NEW(memory, segment, s.room);
-    s.filled = ARENA_ZNEW(scratch, uint64_t, p->ranks);
-    if (!out->moved || !out->segments || !s.filled) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    out->moved = ARENA_ZNEW(&x->work, bool, p->block_count);
+    out->segments = ARENA_NEW(&x->work, segment, s.room);
+    s.filled = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    if (!out->moved || !out->segments || !s.filled) return FCP_E_NO_MEMORY;
     fcp_code code = FCP_OK;
     for (int side = 0; !code && side < (p->split ? FCP_SIDES : 1); side++) {
         s.side = (fcp_side)side;
         memset(s.filled, 0, p->ranks * sizeof *s.filled);
-        if (!(out->starts[side] = ARENA_ZNEW(plan, uint32_t, p->ranks + (size_t)1))) code = FCP_E_NO_MEMORY;
+        if (!(out->starts[side] = ARENA_ZNEW(&x->memory, uint32_t, p->ranks + (size_t)1))) code = FCP_E_NO_MEMORY;
         else if (p->program->layout == FCP_LAYOUT_PLANNED) code = planned(&s);
         else code = stated(&s, p->program->layout == FCP_LAYOUT_ZIGZAG);
         for (uint32_t r = 0; !code && r < p->ranks; r++)
             if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
     }
     if (code == FCP_E_PLAN_SIZE)
-        return fcp_fail(err, code,
-                        "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens on "
-                        "a rank, or 2^30 runs");
-    return code ? fcp_fail(err, code, "out of memory") : FCP_OK;
+        return planning_fail(x, code, x->program->lengths_span,
+                             "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens "
+                             "on a rank, or 2^30 runs");
+    if (!code) x->reshuffle = out;
+    return code;
 }

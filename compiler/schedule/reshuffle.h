@@ -1,6 +1,7 @@
 /* reshuffle.h: the caller's layout, and the runs of tokens that move between it and the blocks' homes. */
 #ifndef FCPC_SCHEDULE_RESHUFFLE_H
 #define FCPC_SCHEDULE_RESHUFFLE_H
+#include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
 /* Tokens [first, first + tokens) of a block are the caller's tokens from `place` on at rank `caller`. */
@@ -18,7 +19,7 @@ typedef struct reshuffle {
     bool *moved;        /* per block: some of it lies at another rank than its home */
 } reshuffle;
 
-/* Spans and starts, which a plan keeps, are in `plan`. */
-fcp_code reshuffle_build(const problem *p, const uint32_t *home, arena *plan, arena *memory, arena *scratch,
-                         reshuffle *out, fcp_error *err);
+/* Makes x->reshuffle from the placement and the program's layout. FCP_E_PLAN_SIZE: more runs, or more tokens on a rank,
+ * than a plan holds. Cost: O(pieces + runs of the layout). */
+fcp_code reshuffle_build(planning *x);
 #endif

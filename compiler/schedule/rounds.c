@@ -22,27 +22,29 @@
 
 bool edges_new(edges *e, arena *scratch, size_t room) {
     *e = (edges){ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1),
-                 ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1), 0, 0, 0};
+                 ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1), 0, 0};
     return e->src && e->dst && e->size && e->colour;
 }
 
-fcp_code edges_colour(edges *e, uint32_t vertices, arena *scratch) {
+fcp_code edges_colour(edges *e, planning *x) {
     double start = fcp_clock();
     e->colours = 0;
-    fcp_code code =
-        e->count ? colour_edges(scratch, vertices, e->count, e->src, e->dst, e->size, e->colour, &e->colours) : FCP_OK;
-    e->seconds += fcp_clock() - start;
+    fcp_code code = !e->count ? FCP_OK
+                              : colour_edges(&x->scratch, x->stop, x->problem->ranks, e->count, e->src, e->dst, e->size,
+                                             e->colour, &e->colours);
+    x->times.colour += fcp_clock() - start;
     return code;
 }
 
 typedef struct builder {
+    planning *x;
     const problem *p;
     const uint32_t *home;
     const traffic *t;
     const reshuffle *r;
     uint32_t coalesce;
     bool backward;
-    arena *memory, *scratch;
+    arena *scratch;
     edges *edges;
     const schedule *s;
     const slots *slots;
@@ -63,7 +65,7 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
         e->count = 0;
         for (uint32_t i = 0; i < count; i++)
             if (moves[i].fabric == fabric) edges_add(e, moves[i].src, moves[i].dst, moves[i].tokens);
-        fcp_code code = edges_colour(e, b->p->ranks, b->scratch);
+        fcp_code code = edges_colour(e, b->x);
         if (code) return code;
         if (e->colours > rounds) rounds = e->colours;
         for (uint32_t i = 0, at = 0; i < count; i++)
@@ -125,11 +127,13 @@ static fcp_code put_dependents(builder *b) {
     if (!at) return FCP_E_NO_MEMORY;
     memcpy(at, start, (stages + (size_t)1) * sizeof *at);
     for (uint32_t f = 0; f < t->count; f++) {
+        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (t->fetches[f].parent == FCP_NONE) continue;
         put_units(b, at[s->last_stage[f]], f, FCP_KV);
         at[s->last_stage[f]] += t->fetches[f].units;
     }
     for (uint32_t f = 0; b->backward && f < t->count; f++) {
+        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         put_units(b, at[s->return_stage[f]], f, FCP_DKV);
         at[s->return_stage[f]] += t->fetches[f].units;
     }
@@ -153,6 +157,7 @@ static fcp_code number_stages(builder *b) {
     }
     for (uint32_t f = 0; f < b->t->count; f++) {
         const fetch *x = &b->t->fetches[f];
+        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (x->parent != FCP_NONE) continue;
         put_units(b, out->move_count, f, FCP_KV);
         for (uint32_t u = 0; u < x->units; u++) {
@@ -190,10 +195,10 @@ static uint32_t *results_done(const builder *b) {
     if (!b->backward) return done;
     for (uint32_t f = 0; f < t->count; f++)
         if (b->s->return_stage[f] > done[t->fetches[f].block]) done[t->fetches[f].block] = b->s->return_stage[f];
-    for (uint32_t q = 0; q < p->block_count; q++) /* tiles at the KV block's home */
-        for (uint32_t x = p->tile_start[q]; x < p->tile_start[q + 1]; x++)
-            if (t->tile_fetch[x] == FCP_NONE && done[p->tile_k[x]] < b->s->block_last[q])
-                done[p->tile_k[x]] = b->s->block_last[q];
+    for (uint32_t i = 0; i < p->tile_count; i++) { /* tiles that run at their KV block's home */
+        uint32_t last = b->s->block_last[p->tile_q[i]];
+        if (t->tile_fetch[i] == FCP_NONE && done[p->tile_k[i]] < last) done[p->tile_k[i]] = last;
+    }
     return done;
 }
 
@@ -205,8 +210,8 @@ static void name_rounds(pass_schedule *out, fcp_round_kind kind, uint32_t stage,
 static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     pass_schedule *out = b->out;
     uint32_t last = b->next - out->out; /* first round of OUT */
-    out->rounds = ARENA_NEW(b->memory, fcp_round, b->next + (size_t)1);
-    out->moves = ARENA_NEW(b->memory, move, out->move_count + (size_t)1);
+    out->rounds = ARENA_NEW(&b->x->work, fcp_round, b->next + (size_t)1);
+    out->moves = ARENA_NEW(&b->x->work, move, out->move_count + (size_t)1);
     uint32_t *at = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)b->next + 2);
     if (!out->rounds || !out->moves || !at) return FCP_E_NO_MEMORY;
     name_rounds(out, FCP_ROUND_IN, 0, out->in);
@@ -219,8 +224,10 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     name_rounds(out, FCP_ROUND_OUT, out->stages, out_rounds[1]);
     for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)b->moves[i].round + b->moves[i].fabric + 1]++;
     for (size_t i = 0; i < 2 * (size_t)b->next; i++) at[i + 1] += at[i];
-    for (uint32_t i = 0; i < out->move_count; i++)
+    for (uint32_t i = 0; i < out->move_count; i++) {
+        if (!(i & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         out->moves[at[2 * (size_t)b->moves[i].round + b->moves[i].fabric]++] = b->moves[i];
+    }
     return FCP_OK;
 }
 
@@ -251,18 +258,18 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     return code ? code : finish(b, out_rounds);
 }
 
-fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
-                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
-                      double *colour_seconds, schedule *s) {
+fcp_code rounds_build(planning *x) {
+    const problem *p = x->problem;
+    const traffic *t = x->traffic;
+    uint32_t segments = x->reshuffle->count;
     edges room;
-    builder b = {.p = p, .home = home, .t = t, .r = r, .coalesce = coalesce, .memory = memory, .scratch = scratch,
-                 .edges = &room, .s = s, .slots = places};
+    builder b = {.x = x, .p = p, .home = x->placement->home, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
+                 .scratch = &x->scratch, .edges = &room, .s = x->schedule, .slots = x->slots};
     size_t units = (p->program->passes[FCP_BACKWARD] ? 2 : 1) * (size_t)t->units;
-    b.moves = ARENA_NEW(scratch, move, units + 2 * (size_t)r->count + 1);
-    if (!b.moves || !edges_new(&room, scratch, units > r->count ? units : r->count)) return FCP_E_NO_MEMORY;
+    b.moves = ARENA_NEW(b.scratch, move, units + 2 * (size_t)segments + 1);
+    if (!b.moves || !edges_new(&room, b.scratch, units > segments ? units : segments)) return FCP_E_NO_MEMORY;
     fcp_code code = FCP_OK;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &s->pass[pass]);
-    *colour_seconds += room.seconds;
+        if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &x->schedule->pass[pass]);
     return code;
 }

@@ -7,11 +7,10 @@
 typedef struct edges {
     uint32_t *src, *dst, *size, *colour;
     uint32_t count, colours;
-    double seconds; /* spent colouring */
 } edges;
 
 bool edges_new(edges *e, arena *scratch, size_t room);
-fcp_code edges_colour(edges *e, uint32_t vertices, arena *scratch); /* fills colour and colours */
+fcp_code edges_colour(edges *e, planning *x); /* fills colour and colours; adds to x->times.colour */
 static inline void edges_add(edges *e, uint32_t src, uint32_t dst, uint32_t size) {
     e->src[e->count] = src;
     e->dst[e->count] = dst;

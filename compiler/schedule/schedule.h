@@ -43,15 +43,10 @@ typedef struct schedule {
     pass_schedule pass[FCP_PASSES];
 } schedule;
 
-struct slots;
+/* Makes x->schedule: all but the passes' rounds; of those, how many stages they have. The visits, which the plan keeps,
+ * are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
+fcp_code schedule_build(planning *x);
 
-/* All but the passes' rounds; of those, how many stages they have. The visits, which a plan keeps, are in `plan`, the rest
- * in `memory`. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
-fcp_code schedule_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r, uint32_t coalesce,
-                        arena *plan, arena *memory, arena *scratch, double *colour_seconds, schedule *out);
-
-/* moves.c: the passes' rounds and moves, once every fetch has its slots. Cost: O((units + segments) log Delta). */
-fcp_code rounds_build(const problem *p, const uint32_t *home, const traffic *t, const reshuffle *r,
-                      const struct slots *places, uint32_t coalesce, arena *memory, arena *scratch,
-                      double *colour_seconds, schedule *s);
+/* rounds.c: the passes' rounds and moves, once every fetch has its slots. Cost: O((units + segments) log Delta). */
+fcp_code rounds_build(planning *x);
 #endif

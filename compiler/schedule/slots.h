@@ -19,7 +19,6 @@ typedef struct slots {
     uint32_t *kv_count, *dkv_count, *state_count;
 } slots;
 
-/* Fills visits' q_slot and state_slot too. Cost: linear in fetches, visits and ranks * stages. */
-fcp_code slots_build(const problem *p, const uint32_t *home, const traffic *t, schedule *s, arena *memory,
-                     arena *scratch, slots *out);
+/* Makes x->slots, and fills the visits' q_slot and state_slot. Cost: linear in fetches, visits and ranks * stages. */
+fcp_code slots_build(planning *x);
 #endif

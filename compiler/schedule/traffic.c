@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "compiler/base/group.h"
+
 typedef struct state {
     const problem *p;
     const uint32_t *home;
@@ -22,9 +24,10 @@ typedef struct state {
     uint32_t *rank_fetch; /* per rank: its fetch of the block at hand */
     uint32_t *node_first, *next; /* readers of a node, as lists */
     uint32_t *nodes;     /* nodes with readers */
+    uint64_t *seen;      /* a bit per rank, all 0 between uses */
 } state;
 
-static uint32_t add(state *s, uint32_t block, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric) {
+static uint32_t add_fetch(state *s, uint32_t block, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric) {
     const problem *p = s->p;
     uint32_t units = (p->blocks[block].tokens + p->unit - 1) / p->unit, at = s->out->count++;
     s->out->fetches[at] = (fetch){block, src, dst, parent, s->work[dst], units, (uint8_t)fabric};
@@ -46,7 +49,7 @@ static void fetch_block(state *s, uint32_t block, uint32_t readers) {
     }
     if (s->node_first[home_node] != FCP_NONE)
         for (uint32_t r = s->node_first[home_node]; r != FCP_NONE; r = s->next[r])
-            add(s, block, home, r, FCP_NONE, FCP_LOCAL);
+            add_fetch(s, block, home, r, FCP_NONE, FCP_LOCAL);
     for (uint32_t i = nodes; i-- > 0;) { /* ascending again */
         uint32_t v = s->nodes[i], best = s->node_first[v];
         s->node_first[v] = FCP_NONE;
@@ -57,20 +60,41 @@ static void fetch_block(state *s, uint32_t block, uint32_t readers) {
             for (uint32_t r = s->next[best]; r != FCP_NONE; r = s->next[r])
                 if (s->received[r] < s->received[best]) best = r;
         s->received[best] += p->blocks[block].tokens;
-        uint32_t parent = add(s, block, home, best, FCP_NONE, FCP_NET);
+        uint32_t parent = add_fetch(s, block, home, best, FCP_NONE, FCP_NET);
         for (uint32_t r = v * gpus; r < (v + 1) * gpus; r++)
-            if (s->work[r] && r != best) add(s, block, best, r, parent, FCP_LOCAL);
+            if (s->work[r] && r != best) add_fetch(s, block, best, r, parent, FCP_LOCAL);
     }
 }
 
-fcp_code traffic_build(const problem *p, const uint32_t *home, arena *memory, arena *scratch, traffic *out) {
+/* Sorts the readers of a block by rank. Few are sorted by insertion, many by way of a bit for each rank. */
+static void sort_readers(const state *s, uint32_t readers) {
+    if (readers < 64) {
+        for (uint32_t i = 1; i < readers; i++) {
+            uint32_t r = s->readers[i], j = i;
+            for (; j > 0 && s->readers[j - 1] > r; j--) s->readers[j] = s->readers[j - 1];
+            s->readers[j] = r;
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < readers; i++) s->seen[s->readers[i] / 64] |= UINT64_C(1) << s->readers[i] % 64;
+    uint32_t at = 0;
+    for (uint32_t w = 0; w <= (s->p->ranks - 1) / 64; w++)
+        for (uint64_t *word = &s->seen[w]; *word; *word &= *word - 1)
+            s->readers[at++] = w * 64 + (uint32_t)__builtin_ctzll(*word);
+}
+
+fcp_code traffic_build(planning *x) {
+    const problem *p = x->problem;
+    const placement *where = x->placement;
     uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count;
-    *out = (traffic){0};
-    out->block_start = ARENA_NEW(memory, uint32_t, blocks + (size_t)1);
-    out->tile_fetch = ARENA_NEW(memory, uint32_t, tiles + (size_t)1);
-    uint32_t *start = ARENA_ZNEW(scratch, uint32_t, blocks + (size_t)2);
-    uint32_t *tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1), *tile_q = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
-    state s = {.p = p, .home = home, .out = out};
+    arena *scratch = &x->scratch;
+    traffic *out = ARENA_ZNEW(&x->work, traffic, 1);
+    if (!out) return FCP_E_NO_MEMORY;
+    out->block_start = ARENA_NEW(&x->work, uint32_t, blocks + (size_t)1);
+    out->tile_fetch = ARENA_NEW(&x->work, uint32_t, tiles + (size_t)1);
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, blocks + (size_t)2);
+    uint32_t *tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1); /* by KV block, in order of Q block */
+    state s = {.p = p, .home = where->home, .out = out};
     s.readers = ARENA_NEW(scratch, uint32_t, ranks);
     s.work = ARENA_ZNEW(scratch, uint64_t, ranks);
     s.received = ARENA_ZNEW(scratch, uint64_t, ranks);
@@ -78,57 +102,40 @@ fcp_code traffic_build(const problem *p, const uint32_t *home, arena *memory, ar
     s.next = ARENA_NEW(scratch, uint32_t, ranks);
     s.node_first = ARENA_NEW(scratch, uint32_t, p->program->nodes);
     s.nodes = ARENA_NEW(scratch, uint32_t, p->program->nodes);
-    uint64_t *seen = ARENA_ZNEW(scratch, uint64_t, ranks / 64 + 1);
-    if (!out->block_start || !out->tile_fetch || !start || !tile || !tile_q || !s.readers || !s.work || !s.received ||
-        !s.rank_fetch || !s.next || !s.node_first || !s.nodes || !seen)
+    s.seen = ARENA_ZNEW(scratch, uint64_t, ranks / 64 + 1);
+    if (!out->block_start || !out->tile_fetch || !start || !tile || !s.readers || !s.work || !s.received ||
+        !s.rank_fetch || !s.next || !s.node_first || !s.nodes || !s.seen)
         return FCP_E_NO_MEMORY;
     memset(s.node_first, 0xff, p->program->nodes * sizeof *s.node_first);
+    if (!group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, start, tile, x->stop)) return FCP_E_INTERRUPTED;
 
-    /* tiles by KV block, in order of Q block */
-    for (uint32_t t = 0; t < tiles; t++) start[p->tile_k[t] + 2]++;
-    for (uint32_t b = 0; b < blocks; b++) start[b + 2] += start[b + 1];
-    for (uint32_t q = 0, t = 0; q < blocks; q++)
-        for (; t < p->tile_start[q + 1]; t++) {
-            uint32_t at = start[p->tile_k[t] + 1]++;
-            tile[at] = t;
-            tile_q[at] = q;
-        }
-    /* at most one fetch per (tile not at home), and on rails one more per such a fetch's node */
+    /* at most one fetch per tile that is not at its KV block's home, and on rails one more for each of their nodes */
     size_t most = 0;
-    for (uint32_t b = 0; b < blocks; b++)
-        for (uint32_t i = start[b]; i < start[b + 1]; i++) most += home[tile_q[i]] != home[b];
+    for (uint32_t t = 0; t < tiles; t++) most += placement_exec(where, t) != where->home[p->tile_k[t]];
     if (p->program->topology == FCP_RAIL) most *= 2;
-    out->fetches = ARENA_NEW(memory, fetch, most + 1);
+    out->fetches = ARENA_NEW(&x->work, fetch, most + 1);
     if (!out->fetches) return FCP_E_NO_MEMORY;
 
     for (uint32_t b = 0; b < blocks; b++) {
-        uint32_t readers = 0;
+        uint32_t readers = 0, home = where->home[b];
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         out->block_start[b] = out->count;
         for (uint32_t i = start[b]; i < start[b + 1]; i++) {
-            uint32_t r = home[tile_q[i]];
-            if (r == home[b]) continue;
+            uint32_t r = placement_exec(where, tile[i]);
+            if (r == home) continue;
             if (!s.work[r]) s.readers[readers++] = r;
             s.work[r] += p->tile_pairs[tile[i]];
         }
-        /* ascending order of rank */
-        for (uint32_t i = 1; readers < 64 && i < readers; i++) {
-            uint32_t r = s.readers[i], j = i;
-            for (; j > 0 && s.readers[j - 1] > r; j--) s.readers[j] = s.readers[j - 1];
-            s.readers[j] = r;
-        }
-        if (readers >= 64) {
-            for (uint32_t i = 0; i < readers; i++) seen[s.readers[i] / 64] |= UINT64_C(1) << s.readers[i] % 64;
-            uint32_t at = 0;
-            for (uint32_t w = 0; w <= (ranks - 1) / 64; w++)
-                for (; seen[w]; seen[w] &= seen[w] - 1) s.readers[at++] = w * 64 + (uint32_t)__builtin_ctzll(seen[w]);
-        }
+        sort_readers(&s, readers);
         if (readers) fetch_block(&s, b, readers);
         for (uint32_t i = start[b]; i < start[b + 1]; i++) {
-            uint32_t r = home[tile_q[i]];
-            out->tile_fetch[tile[i]] = r == home[b] ? FCP_NONE : s.rank_fetch[r];
+            uint32_t r = placement_exec(where, tile[i]);
+            out->tile_fetch[tile[i]] = r == home ? FCP_NONE : s.rank_fetch[r];
         }
         for (uint32_t i = 0; i < readers; i++) s.work[s.readers[i]] = 0;
     }
     out->block_start[blocks] = out->count;
-    return out->units > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
+    if (out->units > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    x->traffic = out;
+    return FCP_OK;
 }

@@ -1,6 +1,7 @@
 /* traffic.h: what must move: the fetches of KV blocks, and over which fabric each goes. */
 #ifndef FCPC_SCHEDULE_TRAFFIC_H
 #define FCPC_SCHEDULE_TRAFFIC_H
+#include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
 /* KV of `block` from rank src to rank dst. */
@@ -20,6 +21,7 @@ typedef struct traffic {
     uint64_t units;        /* sum over fetches */
 } traffic;
 
-/* home[block] < ranks; tiles run at their Q block's home. Cost: linear in tiles and fetches. */
-fcp_code traffic_build(const problem *p, const uint32_t *home, arena *memory, arena *scratch, traffic *out);
+/* Makes x->traffic from the problem and its placement. FCP_E_PLAN_SIZE: more units than a plan holds.
+ * Cost: linear in tiles and fetches. */
+fcp_code traffic_build(planning *x);
 #endif

@@ -1,11 +1,12 @@
-/* array_values.c: the values of fields and tables, from a list or a file.
+/* array_values.c: reads the values of fields and tables, from a list or from a file.
  *
- * A file is .npy (its first bytes say so, or its name) or text: a field has one integer a line; a table one number a
- * line, or rows of as many numbers each, between blanks or commas. '#' begins a comment.
+ * A file is .npy if its first bytes or its name say so; otherwise it is text. In a text, a field has one integer on
+ * each line. A table has one number on each line, or rows of equally many numbers, separated by blanks or commas. '#'
+ * begins a comment.
  *
- * Requires: a declaration that arrays.c found sound. Gives: the values in the narrowest type that holds them, their
- *           least and greatest, and the SHA-256 of the file.
- * Cost:     O(bytes): a file is read once and its values are looked at twice.
+ * Requires: a declaration in which arrays.c found no error.
+ * Gives:    the values in the narrowest type that holds them, the least and the greatest, and the SHA-256 of the file.
+ * Cost:     O(bytes): a file is read once, and its values are looked at twice.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,30 +16,34 @@
 
 #include "runtime/base/npy.h"
 #include "compiler/base/real.h"
-#include "compiler/sema/sema.h"
+#include "compiler/sema/array_values.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 #include "runtime/base/sha256.h"
 #include "compiler/sema/values.h"
 
 #define FILE_MOST ((size_t)1 << 36)
 #define VALUES_MOST (UINT64_C(1) << 28) /* written out in a program, unless the batch has more tokens */
 
-/* Numbers as they are collected, malloc'd; or those of a .npy file. */
+/* The numbers that were read so far, malloc'd; or those of a .npy file, in place. */
 typedef struct numbers {
     int64_t *ints;
-    double *reals; /* once a number with a point came: then all of them */
+    double *reals; /* all of them, once a number with a point came; then ints is NULL */
     uint64_t count, room, columns;
     fcp_npy npy;
     bool from_npy;
 } numbers;
 
-/* What is read, and where it is said. */
+/* What is being read, and where errors of it are shown. */
 typedef struct reading {
     sema *s;
     const char *what;
     const expr *value;
     program_array *out;
     bool table, keep;
-    uint64_t tokens; /* a field's: 0 unless known */
+    uint64_t tokens; /* how many values a field must have; 0: any number, or a table */
     char *path, *bytes;
     size_t size;
     span path_at;
@@ -70,7 +75,7 @@ static void put_int(numbers *n, int64_t v) {
 }
 
 static void put_real(numbers *n, double v) {
-    if (!n->reals) { /* the same memory, number by number */
+    if (!n->reals) { /* in the same memory, number by number */
         for (uint64_t i = 0; i < n->count; i++) {
             double d = (double)n->ints[i];
             memcpy(&n->ints[i], &d, sizeof d);
@@ -134,7 +139,7 @@ static bool wrong_length(const reading *r, uint64_t count, span at) {
     return false;
 }
 
-/* How many numbers a list holds, so that none is made that is too many. */
+/* Counts the numbers of a list before memory is taken for them. */
 static bool count_list(const reading *r, const expr *list, uint64_t *out) {
     const uint64_t most = r->tokens > VALUES_MOST ? r->tokens : VALUES_MOST;
     int64_t times;
@@ -142,8 +147,8 @@ static bool count_list(const reading *r, const expr *list, uint64_t *out) {
     for (const arg *a = list->args; a; a = a->next) {
         if (!times_of(r, a->value, &times)) return false;
         if ((uint64_t)times > most - *out) {
-            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than %" PRIu64 " values written out", r->what,
-                       most);
+            diag_error(r->s->d, FCP_E_TOO_LARGE, a->value->at, "%s has more than %" PRIu64 " values written out",
+                       r->what, most);
             return false;
         }
         *out += (uint64_t)times;
@@ -195,8 +200,6 @@ static span list_place(const reading *r, uint64_t i) {
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
 static bool refuse_text(const reading *r, size_t begin, size_t end, fcp_code code, const char *message) {
     span at = sema_file_span(r->s, r->path, r->bytes, r->size, begin, end, r->path_at);
     diag_error(r->s->d, code, at, "%s", message);
@@ -208,7 +211,7 @@ static bool refuse_text(const reading *r, size_t begin, size_t end, fcp_code cod
     return false;
 }
 
-/* A word [begin, end) as a number. */
+/* Reads the word at bytes [begin, end) as a number. */
 static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
     const char *word = r->bytes + begin;
     size_t size = end - begin, at = 0, digits = 0;
@@ -252,14 +255,15 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
     return true;
 }
 
-/* The end of the line from i on, without its comment and the blanks before that; *next is where the next begins. */
+/* Where the line that begins at i ends, without its comment and the blanks before that. *next is where the next one
+ * begins. */
 static size_t line_end(const reading *r, size_t i, size_t *next) {
     const char *newline = memchr(r->bytes + i, '\n', r->size - i);
     size_t end = newline ? (size_t)(newline - r->bytes) : r->size;
     *next = end + 1;
     const char *comment = memchr(r->bytes + i, '#', end - i);
     if (comment) end = (size_t)(comment - r->bytes);
-    while (end > i && blank(r->bytes[end - 1])) end--;
+    while (end > i && text_is_blank(r->bytes[end - 1])) end--;
     return end;
 }
 
@@ -268,15 +272,15 @@ static bool read_text(const reading *r, numbers *n) {
     for (size_t i = 0, next; i < r->size; i = next) {
         size_t end = line_end(r, i, &next), begin = i;
         uint64_t before = n->count;
-        while (begin < end && blank(r->bytes[begin])) begin++;
+        while (begin < end && text_is_blank(r->bytes[begin])) begin++;
         i = begin;
         while (i < end) {
             size_t word = i;
-            while (i < end && !(r->table && (blank(r->bytes[i]) || r->bytes[i] == ','))) i++;
+            while (i < end && !(r->table && (text_is_blank(r->bytes[i]) || r->bytes[i] == ','))) i++;
             if (!read_word(r, n, word, i)) return false;
-            while (i < end && blank(r->bytes[i])) i++;
+            while (i < end && text_is_blank(r->bytes[i])) i++;
             if (i < end && r->bytes[i] == ',')
-                for (i++; i < end && blank(r->bytes[i]);) i++;
+                for (i++; i < end && text_is_blank(r->bytes[i]);) i++;
         }
         if (n->count == before) continue;
         if (lines && n->count - before != n->columns)
@@ -288,11 +292,11 @@ static bool read_text(const reading *r, numbers *n) {
     return true;
 }
 
-/* The place of the i-th number in a text of one a line. */
+/* The place of the i-th number in a text with one number on each line. */
 static span text_place(const reading *r, uint64_t i) {
     for (size_t at = 0, next; at < r->size; at = next) {
         size_t end = line_end(r, at, &next);
-        while (at < end && blank(r->bytes[at])) at++;
+        while (at < end && text_is_blank(r->bytes[at])) at++;
         if (at < end && i-- == 0) return sema_file_span(r->s, r->path, r->bytes, r->size, at, end, r->path_at);
     }
     return r->path_at;
@@ -334,14 +338,14 @@ static bool int_at(const numbers *n, uint64_t i, int64_t *out) {
 
 static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->npy.type) : n->reals != NULL; }
 
-/* Says where element i is, beside what is wrong with it. */
+/* Adds to an error which position of which sequence element i belongs to. */
 static void place_element(const reading *r, uint64_t i) {
     const fcp_side side = fcp_array_side(&r->out->record);
     if (r->bytes && !of_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
     for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
         if (i - first < batch_length(r->s, s, side)) {
-            diag_hint(r->s->d, "it is that of %s %" PRIu64 " of sequence %zu",
+            diag_hint(r->s->d, "it belongs to %s %" PRIu64 " of sequence %zu",
                       side == FCP_QUERIES ? "query" : "position", i - first, s);
             return;
         }
@@ -455,7 +459,7 @@ bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t toke
 
 bool sema_read_runs(sema *s, const program_array *of, program_array *out) {
     const mc_array field = {.data = of->data, .width = (mc_width)of->record.width};
-    const size_t count = batch_count(s), parts = count ? count : 1; /* without a batch it is one sequence */
+    const size_t count = batch_count(s), parts = count ? count : 1; /* without a batch, all values are one sequence */
     int64_t hi = 0;
     for (uint64_t i = 0, first = 0, size; i < parts; first += size, i++) {
         size = count ? batch_length(s, i, FCP_KEYS) : of->record.count;

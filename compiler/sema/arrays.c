@@ -1,17 +1,23 @@
-/* arrays.c: fields and tables: declared, found, given to masks, and numbered once it is known which of them are read.
+/* arrays.c: declares fields and tables, finds them for masks and scores, and numbers those that are read.
  *
  * A field is an integer for each token of the batch: batch { field doc = file("doc.npy") }. A table is data of the
- * model: model { table bias = [0.5, 0.25] }. The two share one space of names, in which a mask's own names hide them
- * and in which they hide the prelude's masks. While masks are lowered, an array's number is that of its declaration;
- * finish_arrays then keeps those that the code reads, in the order in which it first does.
+ * model: model { table bias = [0.5, 0.25] }. Fields and tables share one space of names. The names of a mask hide
+ * them, and they hide masks of the prelude.
  *
- * Requires: a parsed program with overrides applied. Cost: O(declarations + code + bytes of the arrays that are read);
- *           a file is read once, a table's when it is first indexed, a field's after the lengths.
+ * While masks are lowered, an array goes by the number of its declaration. sema_finish_arrays then keeps the arrays
+ * that the code reads, and renumbers them in the order in which it first reads them.
+ *
+ * Requires: a parsed program with overrides applied.
+ * Cost:     O(declarations + code + bytes of the arrays). Each file is read once: that of a table when it is first
+ *           indexed, that of a field after the lengths.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/array_values.h"
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
 
 const char *sema_array_word(const sema *s, uint32_t array) { return s->arrays[array]->table ? "table" : "field"; }
 
@@ -27,22 +33,13 @@ static const char *what_of(sema *s, const array_decl *a) {
 /* --- declarations ------------------------------------------------------------------------------------------------- */
 
 static array_decl *add_array(sema *s, const char *name, span at) {
-    if (s->array_count == s->array_room) {
-        uint32_t room = s->array_room ? s->array_room * 2 : 16;
-        array_decl **grown = ARENA_NEW(s->scratch, array_decl *, room);
-        if (!grown) {
-            sema_no_memory(s);
-            return NULL;
-        }
-        if (s->array_count) memcpy(grown, s->arrays, s->array_count * sizeof *grown);
-        s->arrays = grown;
-        s->array_room = room;
-    }
+    array_decl **grown = arena_grow(s->scratch, s->arrays, s->array_count, &s->array_room, sizeof *grown);
     array_decl *a = ARENA_ZNEW(s->scratch, array_decl, 1);
-    if (!a) {
+    if (!grown || !a) {
         sema_no_memory(s);
         return NULL;
     }
+    s->arrays = grown;
     a->name = name;
     a->at = at;
     a->run_of = ARRAY_ANY;
@@ -80,7 +77,7 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
     int64_t from, to;
     a->wrong = true;
     if (v->kind != EXPR_RANGE) {
-        diag_error(s->d, FCP_E_TYPE, v->at, "range is the least value and the one after the greatest: range = 0..4096");
+        diag_error(s->d, FCP_E_TYPE, v->at, "range takes the least value and one more than the greatest: range = 0..4096");
         return;
     }
     if (!sema_eval_constant(s, v->a, "range", &from) || !sema_eval_constant(s, v->b, "range", &to)) return;
@@ -95,7 +92,7 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
     a->array.declared_hi = to - 1;
 }
 
-/* What file(...) and given(...) are told of a field. */
+/* Checks the arguments of file(...) and given(...). */
 static void check_source(sema *s, array_decl *a) {
     const expr *v = a->value;
     const arg *path = NULL, *range = NULL, *over = NULL;
@@ -132,13 +129,13 @@ static void check_declaration(sema *s, array_decl *a) {
     a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD_KEYS;
     if (v->kind == EXPR_LIST) return;
     bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
-    a->given = named && !a->table && !strcmp(v->name, "given");
-    if (a->given || (v->kind == EXPR_CALL && !strcmp(v->name, "file"))) {
+    a->given = named && !a->table && !strcmp(v->name, words_sources[SOURCE_GIVEN]);
+    if (a->given || ast_is_call(v, words_sources[SOURCE_FILE])) {
         check_source(s, a);
         return;
     }
     a->wrong = true;
-    diag_error(s->d, FCP_E_TYPE, v->at, "this is not what a %s is made of", a->table ? "table" : "field");
+    diag_error(s->d, FCP_E_TYPE, v->at, "a %s cannot be made of this", a->table ? "table" : "field");
     if (v->kind == EXPR_STRING) diag_hint(s->d, "write file(\"%s\")", v->name);
     else if (a->table) diag_hint(s->d, "table %s = [0.5, 0.25], or file(\"%s.npy\")", a->name, a->name);
     else diag_hint(s->d, "field %s = [0 x 4096, 1 x 4096], file(\"%s.npy\") or given", a->name, a->name);
@@ -147,7 +144,8 @@ static void check_declaration(sema *s, array_decl *a) {
 static bool declare_array(sema *s, const entry *e) {
     uint32_t old = sema_find_array(s, e->key);
     mask *m = sema_find_mask(s, &s->program, e->key);
-    if (sema_find_word(sema_mask_variables, MASK_VARIABLES, e->key) >= 0 || sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->key) >= 0)
+    if (words_find(words_variables, MASK_VARIABLES, e->key) >= 0 ||
+        words_find(words_functions, MASK_BUILTINS, e->key) >= 0)
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at,
                    "'%s' already has a meaning in every mask; call this something else", e->key);
     else if (m) {
@@ -166,7 +164,7 @@ static bool declare_array(sema *s, const entry *e) {
     return true;
 }
 
-/* The arrays of a plan, with its values. */
+/* Declares the arrays of a plan, with the values that it holds. */
 static bool declare_of_plan(sema *s) {
     for (uint64_t i = 0; s->plan && i < s->plan->arrays_count; i++) {
         const fcp_array *r = &s->plan->arrays[i];
@@ -192,7 +190,7 @@ uint32_t sema_unread_array(sema *s, const char *name) {
 bool sema_declare_arrays(sema *s) {
     if (!declare_of_plan(s)) return false;
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = ast_find_section(x->name);
+        section_id id = words_find_section(x->name);
         for (const entry *e = x->entries; e; e = e->next) {
             if (!e->as || id == SECTION_COUNT) continue; /* an unknown section is reported as such */
             if (id != (e->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL))
@@ -207,7 +205,7 @@ bool sema_declare_arrays(sema *s) {
 
 /* --- use ---------------------------------------------------------------------------------------------------------- */
 
-/* Reads the values of an array and checks them; `keep` off: they are not kept. */
+/* Reads the values of an array and checks them. `keep` false: does not keep them. */
 static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
@@ -237,7 +235,8 @@ bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op 
     *out_op = e->c ? MC_LOAD2 : MC_LOAD;
     if (array == ARRAY_ANY) return true;
     array_decl *a = s->arrays[array];
-    if (a->wrong || (a->table && !sema_load_array(s, array))) return false; /* only its values tell a table's type */
+    if (a->wrong) return false;
+    if (a->table && !sema_load_array(s, array)) return false; /* the type of a table is known only from its values */
     bool two = a->array.record.columns != 0, real = a->table && a->array.record.width == MC_F64;
     if (two != (e->c != NULL)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' has %s, so %s", sema_array_word(s, array), a->name,
@@ -273,7 +272,7 @@ uint32_t sema_derive_run(sema *s, uint32_t array) {
 
 bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at) {
     if (array == ARRAY_ANY || s->arrays[array]->table == (param->as == IS_TABLE)) return true;
-    diag_error(s->d, FCP_E_TYPE, at, "'%s' is to be a %s, '%s' is a %s", param->name,
+    diag_error(s->d, FCP_E_TYPE, at, "'%s' must be a %s, and '%s' is a %s", param->name,
                param->as == IS_TABLE ? "table" : "field", s->arrays[array]->name, sema_array_word(s, array));
     return false;
 }
@@ -284,7 +283,7 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e) {
     if (found == ARRAY_ANY && e->kind == EXPR_NAME) found = sema_unread_array(s, e->name);
     if (found != ARRAY_ANY) return sema_fits_param(s, param, found, e->at) ? found : ARRAY_ANY;
     if (e->kind != EXPR_NAME) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "'%s' is to be the name of a %s", param->name, word);
+        diag_error(s->d, FCP_E_TYPE, e->at, "'%s' must be the name of a %s", param->name, word);
         return ARRAY_ANY;
     }
     diag_error(s->d, FCP_E_UNKNOWN_NAME, e->at, "unknown %s '%s'", word, e->name);
@@ -320,7 +319,7 @@ void sema_finish_arrays(sema *s) {
     p->fields = names;
     for (size_t c = 0; c < sizeof codes / sizeof *codes; c++)
         for (uint32_t i = 0; i < codes[c].count; i++) {
-            mc_node *x = (mc_node *)&codes[c].nodes[i]; /* the program's own */
+            mc_node *x = (mc_node *)&codes[c].nodes[i]; /* the code is the program's own, so it may be changed */
             if (!reads_array(x->op)) continue;
             uint32_t array = (uint32_t)x->imm;
             if (number[array] == ARRAY_ANY) {
@@ -335,13 +334,14 @@ void sema_finish_arrays(sema *s) {
                     const char *of = s->arrays[a->run_of]->name;
                     to->run_of = arena_copy(&p->arena, of, strlen(of));
                 }
-                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) sema_no_memory(s);
+                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of))
+                    sema_no_memory(s);
             }
             x->imm = number[array];
         }
     p->arrays = arrays;
     p->array_count = count;
-    /* the others are checked like those, so that a wrong file is not first noticed when some mask reads it */
+    /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */
     for (uint32_t i = 0; i < s->array_count && !s->plan; i++)
         if (number[i] == ARRAY_ANY && s->arrays[i]->run_of == ARRAY_ANY) load(s, i, false);
 }

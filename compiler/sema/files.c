@@ -1,13 +1,12 @@
-/* files.c: the files that a program names: lengths, fields, tables, slices.
+/* files.c: reads the files that a program names, for lengths, fields, tables and slices, and shows errors in them.
  *
- * Requires: a path as the program has it. Gives: the path from here, the bytes, places in them to show in an error.
- * Cost:     O(bytes); a file is read once.
+ * Cost: O(bytes); each file is read once.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/files.h"
 #include "compiler/base/text.h"
 
 char *sema_path(sema *s, const expr *e) {
@@ -19,7 +18,7 @@ char *sema_path(sema *s, const expr *e) {
     return full;
 }
 
-/* How much is read of what is no regular file: a pipe, a device. It may never end. */
+/* How much is read of a pipe or a device, which may never end. */
 enum { STREAM_MAX = 256 << 20 };
 
 static void refuse_size(sema *s, const char *path, span at, size_t most, bool regular) {
@@ -76,7 +75,7 @@ bool sema_is_npy(const char *path, const char *bytes, size_t size) {
     return (size >= 6 && !memcmp(bytes, "\x93NUMPY", 6)) || (length > 4 && !strcmp(path + length - 4, ".npy"));
 }
 
-/* --- which files a program names ----------------------------------------------------------------------------------- */
+/* --- which files a program names ---------------------------------------------------------------------------------- */
 
 static void list_file(sema *s, const expr *e) {
     char *path = sema_path(s, e);
@@ -97,7 +96,7 @@ static void list_expr(sema *s, const expr *e) {
     if (!e) return;
     switch ((expr_kind)e->kind) {
     case EXPR_CALL:
-        for (const arg *a = !strcmp(e->name, "file") ? e->args : NULL; a; a = a->next)
+        for (const arg *a = ast_is_call(e, words_sources[SOURCE_FILE]) ? e->args : NULL; a; a = a->next)
             if (a->value && a->value->kind == EXPR_STRING) list_file(s, a->value);
         list_args(s, e->args);
         break;

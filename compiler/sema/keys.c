@@ -5,26 +5,30 @@
  * Gives:    every scalar of fcpc_program, and its lengths. A wrong key is reported and keeps its default, so that one
  *           mistake gives one error.
  * Cost:     O(program + batch).
- * Units: bandwidths in bytes/s, times in ns, memory in bytes, all decimal, rounded once.
+ * Units:    bandwidths in bytes/s, times in ns, memory in bytes. Each is rounded once, from its decimal text.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/decimal.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/strategies.h"
 
 enum {
     RANKS_MAX = 1 << 20,
-    BLOCK_MIN = 128,
+    BLOCK_MIN = 1,
     BLOCK_MAX = 1 << 20,
     BLOCK_DEFAULT = 4096,
     HEADS_MAX = 4096,
     HEAD_DIM_MAX = 1024
 };
 
-/* What a GPU is when the program does not say otherwise. Bandwidths are one way, per GPU; flops are dense. */
+/* What a GPU can do, unless the program says otherwise. Bandwidths are one way, per GPU; flops are dense. */
 typedef struct profile {
     const char *name;
     uint64_t intra, inter, latency_ns, flops16, flops32, memory, memory_bandwidth;
@@ -42,19 +46,19 @@ enum { PROFILES = sizeof profiles / sizeof *profiles };
 /* --- the sections' entries ---------------------------------------------------------------------------------------- */
 
 static void unknown_key(sema *s, section_id id, const entry *e) {
-    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", ast_section_names[id], e->key);
+    diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", words_sections[id], e->key);
     const char *names[KEY_COUNT];
     size_t count = 0;
     for (int k = 0; k < KEY_COUNT; k++)
-        if (ast_key_table[k].section == id) names[count++] = ast_key_table[k].name;
+        if (words_keys[k].section == id) names[count++] = words_keys[k].name;
     const char *nearest = diag_nearest(e->key, strlen(e->key), names, count);
     if (nearest) {
         diag_hint(s->d, "did you mean '%s'?", nearest);
         return;
     }
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(ast_key_table[k].name, e->key)) {
-            diag_hint(s->d, "'%s' is a key of %s", e->key, ast_section_names[ast_key_table[k].section]);
+        if (!strcmp(words_keys[k].name, e->key)) {
+            diag_hint(s->d, "'%s' is a key of %s", e->key, words_sections[words_keys[k].section]);
             return;
         }
     text list = {0};
@@ -66,13 +70,13 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
 
 void sema_collect_keys(sema *s, sema_keys *k) {
     for (const section *x = s->program.sections; x; x = x->next) {
-        section_id id = ast_find_section(x->name);
+        section_id id = words_find_section(x->name);
         if (id == SECTION_COUNT) {
             k->misspelled = true;
             bool is_mask = !strcmp(x->name, "mask") || !strcmp(x->name, "score");
             diag_error(s->d, FCP_E_UNKNOWN_NAME, x->name_at, is_mask ? "'%s' is not a section" : "unknown section '%s'",
                        x->name);
-            const char *nearest = diag_nearest(x->name, strlen(x->name), ast_section_names, SECTION_COUNT);
+            const char *nearest = diag_nearest(x->name, strlen(x->name), words_sections, SECTION_COUNT);
             if (is_mask) diag_hint(s->d, "a mask is an expression: mask name(parameters) = k <= q");
             else if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
             else diag_hint(s->d, "the sections are model, cluster, batch and plan");
@@ -85,8 +89,8 @@ void sema_collect_keys(sema *s, sema_keys *k) {
         }
         k->sections[id] = x;
         for (const entry *e = x->entries; e; e = e->next) {
-            if (e->as) continue; /* arrays.c */
-            key_id key = ast_find_key(id, e->key);
+            if (e->as) continue; /* a field or table: arrays.c */
+            key_id key = words_find_key(id, e->key);
             if (key == KEY_COUNT) unknown_key(s, id, e);
             else if (k->at[key]) {
                 diag_error(s->d, FCP_E_DUPLICATE, e->key_at, "'%s' is given twice", e->key);
@@ -98,8 +102,10 @@ void sema_collect_keys(sema *s, sema_keys *k) {
 
 /* --- kinds of values ---------------------------------------------------------------------------------------------- */
 
-/* A whole number from `least` to `most`; untouched when the key is absent or wrong. True: it was set. */
-static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code, uint32_t *out) {
+/* Reads a whole number from `least` to `most` into *out. False: the key is absent, or wrong and reported; *out is as
+ * it was. */
+static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, uint32_t most, fcp_code code,
+                      uint32_t *out) {
     const entry *e = k->at[key];
     int64_t v;
     if (!e || !sema_eval_constant(s, e->value, e->key, &v)) return false;
@@ -111,14 +117,19 @@ static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, u
     return true;
 }
 
-/* One of a set of names; its index, or -1 (reported). */
+/* "fcp, ring or zigzag", where `last` is " or ". malloc'd, the caller frees; NULL: no memory. */
+static char *name_list(const char *const *names, int count, const char *last) {
+    text list = {0};
+    for (int i = 0; i < count; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : last, names[i]);
+    return text_take(&list);
+}
+
+/* The index of a name in a set of names; -1: it is none of them, reported. */
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     if (e->kind == EXPR_NAME || e->kind == EXPR_CALL)
         for (int i = 0; i < count; i++)
             if (!strcmp(names[i], e->name)) return i;
-    text list = {0};
-    for (int i = 0; i < count; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
-    char *line = text_take(&list);
+    char *line = name_list(names, count, " or ");
     diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
     free(line);
     bool word = e->kind == EXPR_NAME || e->kind == EXPR_CALL || e->kind == EXPR_STRING;
@@ -139,24 +150,25 @@ static bool choice_key(sema *s, const sema_keys *k, key_id key, const char *cons
     return i >= 0;
 }
 
-/* A number with a unit of the dimension; at least 1 of the base unit. */
+/* Reads a number with a unit of the dimension into *out, in the base unit; it must be at least 1. */
 static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension dimension, uint64_t *out) {
     static const char *const example[] = {[UNIT_BYTES] = "80 GB", [UNIT_BANDWIDTH] = "50 GB/s", [UNIT_TIME] = "5 us",
                                           [UNIT_FLOPS] = "989 TFLOP/s"};
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
-    if (v->kind != EXPR_QUANTITY || ast_unit_table[v->integer].dimension != dimension) {
+    if (v->kind != EXPR_QUANTITY || words_units[v->integer].dimension != dimension) {
         bool number = v->kind == EXPR_INT || v->kind == EXPR_FLOAT;
-        if (v->kind == EXPR_QUANTITY) diag_error(s->d, FCP_E_UNIT, v->at, "%s has another unit", e->key);
+        if (v->kind == EXPR_QUANTITY)
+            diag_error(s->d, FCP_E_UNIT, v->at, "%s is not measured in %s", e->key, words_units[v->integer].spelling);
         else diag_error(s->d, number ? FCP_E_UNIT : FCP_E_TYPE, v->at, "%s needs a number with its unit", e->key);
         diag_hint(s->d, "for instance %s", example[dimension]);
         return false;
     }
     uint64_t mantissa = v->a->kind == EXPR_INT ? (uint64_t)v->a->integer : 0, result = 0;
     int exponent = 0;
-    bool good = v->a->kind == EXPR_INT || sema_parse_decimal(v->a->name, &mantissa, &exponent);
-    good = good && sema_scale_decimal(mantissa, exponent + ast_unit_table[v->integer].power, &result);
+    bool good = v->a->kind == EXPR_INT || decimal_parse(v->a->name, &mantissa, &exponent);
+    good = good && decimal_scale(mantissa, exponent + words_units[v->integer].power, &result);
     if (!good || !result) {
         diag_error(s->d, FCP_E_VALUE, v->at, "%s is too %s", e->key, good ? "small" : "large, or has too many digits");
         return false;
@@ -165,12 +177,16 @@ static bool quantity_key(sema *s, const sema_keys *k, key_id key, unit_dimension
     return true;
 }
 
-/* A positive number, whole or with a point, as mantissa and exponent. */
-static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantissa, int *exponent) {
+/* Reads a number other than 0, whole or with a point, as mantissa and exponent. `minus` NULL: it must be positive. */
+static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uint64_t *mantissa, int *exponent) {
     const entry *e = k->at[key];
     if (!e) return false;
     const expr *v = e->value;
     *exponent = 0;
+    if (minus) {
+        *minus = v->kind == EXPR_UNARY && v->op == OP_NEG;
+        if (*minus) v = v->a;
+    }
     if (v->kind == EXPR_INT) *mantissa = (uint64_t)v->integer;
     else if (v->kind == EXPR_QUANTITY) {
         diag_error(s->d, FCP_E_UNIT, v->at, "%s takes no unit", e->key);
@@ -178,12 +194,12 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, uint64_t *mantis
     } else if (v->kind != EXPR_FLOAT) {
         diag_error(s->d, FCP_E_TYPE, v->at, "%s must be a number, for instance 1.5", e->key);
         return false;
-    } else if (!sema_parse_decimal(v->name, mantissa, exponent)) {
+    } else if (!decimal_parse(v->name, mantissa, exponent)) {
         diag_error(s->d, FCP_E_NUMBER, v->at, "%s has more than 18 digits", e->key);
         return false;
     }
     if (*mantissa) return true;
-    diag_error(s->d, FCP_E_VALUE, v->at, "%s must be larger than 0", e->key);
+    diag_error(s->d, FCP_E_VALUE, v->at, minus ? "%s must not be 0" : "%s must be larger than 0", e->key);
     return false;
 }
 
@@ -222,14 +238,16 @@ void sema_check_model(sema *s, const sema_keys *k) {
     }
     choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
-    p->scale = 1.0 / sqrt((double)p->head_dim); /* both correctly rounded: the same everywhere */
+    p->scale = 1.0 / sqrt((double)p->head_dim); /* IEEE 754 rounds both correctly, so it is the same everywhere */
     uint64_t mantissa;
     int exponent;
-    if (!number_key(s, k, KEY_SCALE, &mantissa, &exponent)) return;
-    const expr *scale = k->at[KEY_SCALE]->value;
+    bool minus;
+    if (!number_key(s, k, KEY_SCALE, &minus, &mantissa, &exponent)) return;
+    const expr *scale = minus ? k->at[KEY_SCALE]->value->a : k->at[KEY_SCALE]->value;
     if (scale->kind == EXPR_INT) p->scale = (double)scale->integer;
     else if (exponent < -19 || exponent > 19 || !real_parse(scale->name, &p->scale))
         diag_error(s->d, FCP_E_VALUE, scale->at, "scale is out of range");
+    if (minus) p->scale = -p->scale;
 }
 
 void sema_check_cluster(sema *s, const sema_keys *k) {
@@ -268,9 +286,9 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
         quantity_key(s, k, KEY_MEMORY, UNIT_BYTES, &p->memory_cap) ? k->at[KEY_MEMORY]->value->at : SPAN_NONE;
     uint64_t mantissa;
     int exponent;
-    if (number_key(s, k, KEY_OVERSUBSCRIPTION, &mantissa, &exponent)) {
+    if (number_key(s, k, KEY_OVERSUBSCRIPTION, NULL, &mantissa, &exponent)) {
         uint64_t milli;
-        if (!sema_scale_decimal(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
+        if (!decimal_scale(mantissa, exponent + 3, &milli) || milli < 1000 || milli > 1000000)
             diag_error(s->d, FCP_E_VALUE, k->at[KEY_OVERSUBSCRIPTION]->value->at,
                        "oversubscription must be from 1 to 1000");
         else c->oversubscription_milli = milli;
@@ -325,8 +343,9 @@ static void check_block(sema *s, const sema_keys *k) {
                    BLOCK_MAX, v);
         return;
     }
-    if (v % FCP_CELL) {
-        diag_error(s->d, FCP_E_BLOCK, e->value->at, "block must be a multiple of %d", FCP_CELL);
+    if (v > FCP_CELL && v % FCP_CELL) { /* smaller ones are for small batches: their cells are cut anyway */
+        diag_error(s->d, FCP_E_BLOCK, e->value->at, "a block of more than %d tokens must be a multiple of %d", FCP_CELL,
+                   FCP_CELL);
         int64_t down = v / FCP_CELL * FCP_CELL;
         diag_hint(s->d, "the nearest are %" PRId64 " and %" PRId64, down, down + FCP_CELL);
         return;
@@ -335,12 +354,50 @@ static void check_block(sema *s, const sema_keys *k) {
     p->block_span = e->value->at;
 }
 
+/* The strategy with its parameters as a program would write it: fcp(coalesce = 16, buffers = 3). */
+static void hint_params(sema *s, const char *strategy) {
+    text t = {0};
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        text_printf(&t, "%s%s = %u", i ? ", " : "", strategy_params[i].name, strategy_params[i].usual);
+    char *line = text_take(&t);
+    if (line) diag_hint(s->d, "%s(%s)", strategy, line);
+    free(line);
+}
+
+/* One argument of the strategy. given[i]: the argument that has set parameter i. */
+static void check_param(sema *s, const char *strategy, const arg *a, const arg **given) {
+    uint32_t i = a->name ? strategy_find_param(a->name) : STRATEGY_PARAMS;
+    if (i == STRATEGY_PARAMS) {
+        const char *names[STRATEGY_PARAMS];
+        for (uint32_t k = 0; k < STRATEGY_PARAMS; k++) names[k] = strategy_params[k].name;
+        if (a->name)
+            diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", strategy, a->name);
+        else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
+        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, STRATEGY_PARAMS) : NULL;
+        if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+        else hint_params(s, strategy);
+        return;
+    }
+    if (given[i]) {
+        diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
+        diag_also(s->d, given[i]->name_at, "first given here");
+        return;
+    }
+    given[i] = a;
+    int64_t v;
+    const strategy_param *p = &strategy_params[i];
+    if (!sema_eval_constant(s, a->value, a->name, &v)) return;
+    if (v < p->least || v > p->most)
+        diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from %u to %u, this is %" PRId64, a->name, p->least,
+                   p->most, v);
+    else *strategy_param_of(s->out, i) = (uint32_t)v;
+}
+
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
-    p->coalesce = 16;
-    p->buffers = 3;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) *strategy_param_of(p, i) = strategy_params[i].usual;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     if (!e) return;
     static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "cad", "auto"};
@@ -349,41 +406,17 @@ static void check_strategy(sema *s, const sema_keys *k) {
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
         diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
-        diag_hint(s->d, "there are fcp, ring and zigzag");
+        char *names = name_list(fcp_strategy_names, FCP_STRATEGY_COUNT, " and ");
+        if (names) diag_hint(s->d, "there are %s", names);
+        free(names);
         return;
     }
     int which = choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT);
     if (which < 0) return;
     p->strategy = (fcp_strategy)which;
-    static const struct { const char *name; uint32_t most; } knobs[] = {{"coalesce", 64}, {"buffers", 8}};
-    const arg *given[2] = {0};
-    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next) {
-        int i = 0;
-        while (a->name && i < 2 && strcmp(knobs[i].name, a->name)) i++;
-        if (!a->name || i == 2) {
-            if (a->name)
-                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", fcp_strategy_names[which],
-                           a->name);
-            else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
-            const char *const both[] = {knobs[0].name, knobs[1].name};
-            const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), both, 2) : NULL;
-            if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-            else diag_hint(s->d, "%s(coalesce = 16, buffers = 3)", fcp_strategy_names[which]);
-            continue;
-        }
-        if (given[i]) {
-            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
-            diag_also(s->d, given[i]->name_at, "first given here");
-            continue;
-        }
-        given[i] = a;
-        int64_t v;
-        if (!sema_eval_constant(s, a->value, a->name, &v)) continue;
-        if (v < 1 || v > knobs[i].most)
-            diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from 1 to %u, this is %" PRId64, a->name,
-                       knobs[i].most, v);
-        else *(i ? &p->buffers : &p->coalesce) = (uint32_t)v;
-    }
+    const arg *given[STRATEGY_PARAMS] = {0};
+    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next)
+        check_param(s, fcp_strategy_names[which], a, given);
 }
 
 static void check_passes(sema *s, const sema_keys *k) {

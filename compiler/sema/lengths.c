@@ -1,151 +1,21 @@
-/* lengths.c: batches: lists of sequence lengths, files of them, and the language's own long-tailed generator.
+/* lengths.c: the batch of a program: a list of sequence lengths, a file of them, or lengths drawn at random.
  *
- * Requires: the value of batch.lengths: a number, a list of numbers, repeats, file("...") and lognormal(...), or one of
- *           the latter two alone; a:b for a number where a sequence has a queries and b keys. Gives: lengths of 1 token
- *           or more, LENGTHS_MAX of them and LENGTHS_SUM_MAX tokens on either side at most.
- * Cost:     O(lengths); a file is read once.
- * lognormal draws exp(ln median + sigma z), z standard normal, in integers only, so that every machine draws the same:
- *   - uniform bits: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014);
- *   - z by inversion: the half normal distribution tabulated at steps of 1/128 up to 8.5 (density by the recurrence
- *     exp(-(x+h)^2/2) = exp(-x^2/2) exp(-xh - h^2/2), its integral by the trapezoid rule), linear between steps;
- *   - exp through 2^x: the fraction by its Taylor series in 62-bit fixed point, the whole part by shifting.
+ * Examples: [131072, 8192 x 32], [1:8192 x 64] (one query and 8192 keys, 64 times), file("a.lengths"),
+ * lognormal(median = 2K, sigma = 1.06, tokens = 256K).
+ *
+ * Gives: sequences of at least 1 token. There are at most LENGTHS_MAX of them, with LENGTHS_SUM_MAX queries and as many
+ *        keys.
+ * Cost:  O(lengths); a file is read once.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
-
-typedef unsigned __int128 wide;
-
-/* --- decimal numbers ---------------------------------------------------------------------------------------------- */
-
-bool sema_parse_decimal(const char *digits, uint64_t *mantissa, int *exponent) {
-    uint64_t m = 0;
-    int e = 0, zeros = 0; /* zeros: trailing ones not yet multiplied in */
-    bool point = false, good = true;
-    const char *c = digits;
-    for (; (*c >= '0' && *c <= '9') || *c == '.'; c++) {
-        if (*c == '.') {
-            point = true;
-            continue;
-        }
-        if (point && e > -1000) e--;
-        if (*c == '0') {
-            if (m && zeros < 1000) zeros++;
-            continue;
-        }
-        for (; zeros >= 0; zeros--) {
-            if (m > UINT64_C(100000000000000000)) good = false;
-            else m *= 10;
-        }
-        m += (uint64_t)(*c - '0');
-        zeros = 0;
-    }
-    if (m) e += zeros;
-    else e = 0;
-    if (*c == 'e' || *c == 'E') {
-        bool negative = c[1] == '-';
-        c += 1 + (c[1] == '-' || c[1] == '+');
-        int power = 0;
-        for (; *c >= '0' && *c <= '9'; c++)
-            if (power < 10000) power = power * 10 + (*c - '0');
-        e += negative ? -power : power;
-    }
-    *mantissa = m;
-    *exponent = m ? e : 0;
-    return good;
-}
-
-bool sema_scale_decimal(uint64_t mantissa, int exponent, uint64_t *out) {
-    wide v = mantissa;
-    for (; exponent > 0 && v <= INT64_MAX; exponent--) v *= 10;
-    wide divisor = 1;
-    for (; exponent < 0 && divisor <= UINT64_MAX; exponent++) divisor *= 10;
-    if (exponent < 0) v = 0;
-    else v = (v + divisor / 2) / divisor;
-    if (v > INT64_MAX) return false;
-    *out = (uint64_t)v;
-    return true;
-}
-
-/* --- lognormal ---------------------------------------------------------------------------------------------------- */
-
-enum { STEP_BITS = 7, STEPS = 17 << (STEP_BITS - 1), DENSITY_BITS = 54 };
-#define ONE60 (UINT64_C(1) << 60)
-#define LN2_62 UINT64_C(3196577161300663915)
-#define LOG2E_32 INT64_C(6196328019)
-
-/* exp(-x) for x = 2^-bits, in 60 fractional bits, by its series. */
-static uint64_t exp_minus(int bits) {
-    uint64_t sum = ONE60, term = ONE60;
-    for (uint64_t i = 1; term; i++) {
-        term = (term >> bits) / i;
-        sum = i & 1 ? sum - term : sum + term;
-    }
-    return sum;
-}
-
-/* sums[i]: the integral of exp(-x^2/2) from 0 to i / 128, in units of 2^-DENSITY_BITS steps. */
-static void tabulate(uint64_t *sums) {
-    uint64_t density = UINT64_C(1) << DENSITY_BITS;
-    uint64_t ratio = exp_minus(2 * STEP_BITS + 1), shrink = exp_minus(2 * STEP_BITS);
-    sums[0] = 0;
-    for (int i = 0; i < STEPS; i++) {
-        uint64_t next = (uint64_t)((wide)density * ratio >> 60);
-        ratio = (uint64_t)((wide)ratio * shrink >> 60);
-        sums[i + 1] = sums[i] + (density + next) / 2;
-        density = next;
-    }
-}
-
-static uint64_t random_bits(uint64_t *state) {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-/* A standard normal deviate, in 32 fractional bits. */
-static int64_t deviate(const uint64_t *sums, uint64_t *state) {
-    uint64_t bits = random_bits(state);
-    uint64_t target = (uint64_t)((wide)(bits >> 1) * sums[STEPS] >> 63);
-    uint32_t low = 0, high = STEPS;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (sums[middle] <= target) low = middle;
-        else high = middle;
-    }
-    uint64_t width = sums[high] - sums[low];
-    uint64_t part = width ? (uint64_t)(((wide)(target - sums[low]) << 32) / width) : 0;
-    int64_t z = (int64_t)((((uint64_t)low << 32) + part) >> STEP_BITS);
-    return bits & 1 ? -z : z;
-}
-
-/* 2^f for f in [0, 1) with 32 fractional bits; the result has 62. */
-static uint64_t power_of_two(uint32_t f) {
-    uint64_t x = (uint64_t)((wide)((uint64_t)f << 30) * LN2_62 >> 62);
-    uint64_t sum = UINT64_C(1) << 62, term = sum;
-    for (uint64_t i = 1; term; i++) {
-        term = (uint64_t)((wide)term * x >> 62) / i;
-        sum += term;
-    }
-    return sum;
-}
-
-static uint64_t draw(const lognormal *l, const uint64_t *sums, uint64_t *state) {
-    int64_t z = deviate(sums, state);
-    int64_t t = (int64_t)((__int128)l->sigma * z / ((__int128)1 << 32));
-    t = (int64_t)((__int128)t * LOG2E_32 / ((__int128)1 << 32));
-    uint32_t fraction = (uint32_t)((uint64_t)t & UINT32_MAX);
-    int64_t whole = (t - (int64_t)fraction) / (INT64_C(1) << 32);
-    if (whole > 40) return l->max;
-    if (whole < -45) return l->min;
-    wide length = (wide)l->median * power_of_two(fraction);
-    int shift = 62 - (int)whole;
-    length = (length + ((wide)1 << (shift - 1))) >> shift;
-    return length < l->min ? l->min : length > l->max ? l->max : (uint64_t)length;
-}
+#include "compiler/base/decimal.h"
+#include "compiler/sema/files.h"
+#include "compiler/sema/lengths.h"
+#include "compiler/sema/lognormal.h"
+#include "compiler/sema/names.h"
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
@@ -157,7 +27,7 @@ static bool reserve(uint64_t **at, size_t room) {
     return grown;
 }
 
-static outcome push(lengths *out, uint64_t queries, uint64_t keys, uint64_t repeats) {
+static outcome add_sequences(lengths *out, uint64_t queries, uint64_t keys, uint64_t repeats) {
     if (repeats > LENGTHS_MAX || out->count + repeats > LENGTHS_MAX) return TOO_MANY_SEQUENCES;
     if (keys > LENGTHS_SUM_MAX || queries > LENGTHS_SUM_MAX ||
         (repeats && (keys > (LENGTHS_SUM_MAX - out->sum) / repeats ||
@@ -182,7 +52,7 @@ static outcome push(lengths *out, uint64_t queries, uint64_t keys, uint64_t repe
     return ADDED;
 }
 
-static bool report(sema *s, outcome o, span at) {
+static bool report_outcome(sema *s, outcome o, span at) {
     if (o == ADDED) return true;
     if (o == TOO_MANY_TOKENS) diag_error(s->d, FCP_E_LENGTHS, at, "the batch has more than 2^40 tokens with this");
     else if (o == TOO_MANY_SEQUENCES)
@@ -191,32 +61,25 @@ static bool report(sema *s, outcome o, span at) {
     return false;
 }
 
-static outcome draw_all(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out) {
-    uint64_t *sums = malloc((STEPS + 1) * sizeof *sums);
-    if (!sums) return NO_MEMORY;
-    tabulate(sums);
-    uint64_t state = l->seed;
+/* Draws `count` lengths; or, where count is 0, lengths until they sum to `tokens`, the last cut to fit. */
+static outcome draw_all(const lognormal *l, uint64_t seed, uint64_t count, uint64_t tokens, lengths *out) {
+    if (count > LENGTHS_MAX) return TOO_MANY_SEQUENCES;
+    uint64_t *table = lognormal_table(), state = seed;
+    if (!table) return NO_MEMORY;
     outcome o = ADDED;
-    if (count > LENGTHS_MAX) o = TOO_MANY_SEQUENCES;
     for (uint64_t i = 0, left = tokens; o == ADDED && (count ? i < count : left > 0); i++) {
-        uint64_t length = draw(l, sums, &state);
+        uint64_t length = lognormal_draw(l, table, &state);
         if (!count && length > left) length = left;
         if (!count) left -= length;
-        o = push(out, length, length, 1);
+        o = add_sequences(out, length, length, 1);
     }
-    free(sums);
+    free(table);
     return o;
-}
-
-bool sema_draw_lognormal(const lognormal *l, uint64_t count, uint64_t tokens, lengths *out) {
-    return draw_all(l, count, tokens, out) == ADDED;
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-/* Reads digits at bytes[*i]; more than LENGTHS_SUM_MAX is one more. False: there are none. */
+/* Reads the number at bytes[*i]; one beyond LENGTHS_SUM_MAX becomes LENGTHS_SUM_MAX + 1. False: there is none. */
 static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out) {
     size_t begin = *i;
     *out = 0;
@@ -228,10 +91,11 @@ static bool parse_number(const char *bytes, size_t *i, size_t end, uint64_t *out
 }
 
 static void skip_blanks(const char *bytes, size_t *i, size_t end) {
-    while (*i < end && blank(bytes[*i])) ++*i;
+    while (*i < end && text_is_blank(bytes[*i])) ++*i;
 }
 
-/* One length a line, or a:b, or a b; blank lines and # comments. Stops at the first error. */
+/* Reads a file: on each line a length, or a:b, or a b; blank lines and # comments are skipped. Stops at the first
+ * error. */
 static bool parse_file(sema *s, const char *path, const char *bytes, size_t size, span at, lengths *out) {
     size_t before = out->count;
     for (size_t i = 0; i < size;) {
@@ -253,7 +117,7 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
         bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
         if (rest || (end > begin && (queries == 0 || keys == 0))) {
             size_t stop = line_end;
-            while (stop > begin && blank(bytes[stop - 1])) stop--;
+            while (stop > begin && text_is_blank(bytes[stop - 1])) stop--;
             bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
             for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
             span where = sema_file_span(s, path, bytes, size, begin, rest ? stop : end, at);
@@ -265,9 +129,9 @@ static bool parse_file(sema *s, const char *path, const char *bytes, size_t size
             diag_also(s->d, at, "the file is named here");
             return false;
         }
-        outcome o = end > begin ? push(out, queries, keys, 1) : ADDED;
+        outcome o = end > begin ? add_sequences(out, queries, keys, 1) : ADDED;
         if (o != ADDED) {
-            report(s, o, o == NO_MEMORY ? at : sema_file_span(s, path, bytes, size, begin, end, at));
+            report_outcome(s, o, o == NO_MEMORY ? at : sema_file_span(s, path, bytes, size, begin, end, at));
             diag_also(s->d, at, "the file is named here");
             return false;
         }
@@ -298,7 +162,7 @@ static bool eval_file(sema *s, const expr *e, lengths *out) {
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-/* A constant from `least` to `most`. */
+/* Evaluates a constant from `least` to `most`. False: reported. */
 static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, uint64_t most, uint64_t *out) {
     int64_t v;
     if (!sema_eval_constant(s, e, what, &v)) return false;
@@ -311,7 +175,7 @@ static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, ui
     return true;
 }
 
-/* sigma, from 0 to 8, times 2^32. */
+/* Evaluates sigma, from 0 to 8, as sigma times 2^32. False: reported. */
 static bool eval_sigma(sema *s, const expr *e, uint64_t *out) {
     uint64_t mantissa = 0;
     int exponent = 0;
@@ -319,13 +183,13 @@ static bool eval_sigma(sema *s, const expr *e, uint64_t *out) {
     if (e->kind == EXPR_INT) {
         good = e->integer <= 8;
         mantissa = (uint64_t)e->integer;
-    } else if (e->kind == EXPR_FLOAT) good = sema_parse_decimal(e->name, &mantissa, &exponent);
+    } else if (e->kind == EXPR_FLOAT) good = decimal_parse(e->name, &mantissa, &exponent);
     uint64_t billionths;
-    if (!good || !sema_scale_decimal(mantissa, exponent + 9, &billionths) || billionths > UINT64_C(8000000000)) {
+    if (!good || !decimal_scale(mantissa, exponent + 9, &billionths) || billionths > UINT64_C(8000000000)) {
         diag_error(s->d, FCP_E_VALUE, e->at, "sigma must be a number from 0 to 8, for instance 1.06");
         return false;
     }
-    *out = (uint64_t)(((wide)billionths << 32) / 1000000000);
+    *out = (uint64_t)(((unsigned __int128)billionths << 32) / 1000000000);
     return true;
 }
 
@@ -361,23 +225,23 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
                    given[COUNT] ? ", not both" : "");
         return false;
     }
-    lognormal l = {.min = 1, .max = LENGTHS_SUM_MAX, .seed = 1};
-    uint64_t count = 0, tokens = 0;
+    lognormal l = {.min = 1, .max = LENGTHS_SUM_MAX};
+    uint64_t count = 0, tokens = 0, seed = 1;
     good = bounded(s, given[MEDIAN]->value, "median", 1, LENGTHS_SUM_MAX, &l.median);
     good &= eval_sigma(s, given[SIGMA]->value, &l.sigma);
     if (given[COUNT]) good &= bounded(s, given[COUNT]->value, "count", 1, LENGTHS_MAX, &count);
     if (given[TOKENS]) good &= bounded(s, given[TOKENS]->value, "tokens", 1, LENGTHS_SUM_MAX, &tokens);
     if (given[MIN]) good &= bounded(s, given[MIN]->value, "min", 1, LENGTHS_SUM_MAX, &l.min);
     if (given[MAX]) good &= bounded(s, given[MAX]->value, "max", 1, LENGTHS_SUM_MAX, &l.max);
-    if (given[SEED]) good &= bounded(s, given[SEED]->value, "seed", 0, INT64_MAX, &l.seed);
+    if (given[SEED]) good &= bounded(s, given[SEED]->value, "seed", 0, INT64_MAX, &seed);
     if (good && l.min > l.max) {
         diag_error(s->d, FCP_E_VALUE, e->at, "min is larger than max");
         good = false;
     }
-    return good && report(s, draw_all(&l, count, tokens, out), e->at);
+    return good && report_outcome(s, draw_all(&l, seed, count, tokens, out), e->at);
 }
 
-/* One number of a length. */
+/* Evaluates one number of a length. False: reported. */
 static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) {
     if (!sema_eval_constant(s, e, what, out)) return false;
     if (*out >= 1) return true;
@@ -385,7 +249,7 @@ static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) 
     return false;
 }
 
-/* A length, queries:keys, or either x count. */
+/* Adds a length, queries:keys, or one of these x count. */
 static bool eval_number(sema *s, const expr *e, lengths *out) {
     const expr *length = e->kind == EXPR_REPEAT ? e->a : e;
     int64_t queries = 0, keys = 0, repeats = 1;
@@ -399,12 +263,12 @@ static bool eval_number(sema *s, const expr *e, lengths *out) {
         diag_error(s->d, FCP_E_LENGTHS, e->b->at, "a count must be at least 1, this is %" PRId64, repeats);
         return false;
     }
-    return report(s, push(out, (uint64_t)queries, (uint64_t)keys, (uint64_t)repeats), e->at);
+    return report_outcome(s, add_sequences(out, (uint64_t)queries, (uint64_t)keys, (uint64_t)repeats), e->at);
 }
 
 static bool eval_element(sema *s, const expr *e, lengths *out) {
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "file")) return eval_file(s, e, out);
-    if (e->kind == EXPR_CALL && !strcmp(e->name, "lognormal")) return eval_lognormal(s, e, out);
+    if (ast_is_call(e, words_sources[SOURCE_FILE])) return eval_file(s, e, out);
+    if (ast_is_call(e, words_sources[SOURCE_LOGNORMAL])) return eval_lognormal(s, e, out);
     if (e->kind == EXPR_STRING) {
         diag_error(s->d, FCP_E_TYPE, e->at, "a path stands in file(...)");
         diag_hint(s->d, "write file(\"%s\")", e->name);

@@ -1,41 +1,20 @@
-/* names.c: the names of masks and scores: declared, found, suggested; constants; and named arguments put in their
- * places.
+/* names.c: declares and finds the names of masks and scores, suggests names for misspelled ones, evaluates constants,
+ * and binds arguments to parameters.
  *
- * Within one mask every name has one meaning: a parameter, a `where` definition, or one of q k n h min max abs exact
- * run rect slices; within a score, s and the functions of reals are taken as well. heads and kv_heads mean the model's
- * where nothing else does.
- * Names of masks lie outside: a parameter may share one. A program's mask hides the prelude's of the same name.
+ * Within one mask every name has one meaning: it is a parameter, a definition of the `where`, or a variable or
+ * function of the language (words.h). Scores have s and the functions of reals as well. heads and kv_heads mean the
+ * model's, unless something else has the name. Names of masks do not count here: a parameter may have the name of a
+ * mask. A mask of the program hides the one of the prelude that has the same name.
  *
- * Requires: trees from syntax/parse.c. Cost: expected O(1) a name (hashing; nothing depends on the order of the table).
+ * Requires: trees from syntax/parse.c.
+ * Cost:     O(1) for each name on average. Names are hashed; no result depends on the order of the table.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
-
-const char *const sema_mask_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
-const char *const sema_mask_builtins[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
-                                                   "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
-const char *const sema_model_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
-
-int sema_find_word(const char *const *names, int count, const char *name) {
-    for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], name)) return i;
-    return -1;
-}
-
-void sema_free(sema *s) {
-    free(s->symbols);
-    free(s->memos);
-    free(s->places);
-}
-
-bool sema_no_memory(sema *s) {
-    if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-    s->failed = true;
-    return false;
-}
+#include "compiler/sema/arrays.h"
+#include "compiler/sema/names.h"
 
 /* --- symbols ------------------------------------------------------------------------------------------------------ */
 
@@ -45,7 +24,7 @@ static size_t symbol_hash(const void *scope, const char *name) {
     return (size_t)(h ^ h >> 29);
 }
 
-/* The slot of a name: filled, or the free one where it belongs. */
+/* The slot that a name is in, or the free one that it would go to. */
 static symbol *symbol_slot(symbol *table, size_t room, const void *scope, const char *name) {
     size_t i = symbol_hash(scope, name) & (room - 1);
     while (table[i].name && (table[i].scope != scope || strcmp(table[i].name, name))) i = (i + 1) & (room - 1);
@@ -58,7 +37,7 @@ const symbol *sema_find_symbol(const sema *s, const void *scope, const char *nam
     return found->name ? found : NULL;
 }
 
-/* Adds a name; if it is there already, gives the old one in *old and changes nothing. False: no memory. */
+/* Adds a name. If it is there already, nothing changes, and *old is what was there. False: no memory. */
 static bool add_symbol(sema *s, symbol new, const symbol **old) {
     *old = NULL;
     if (s->symbol_count * 2 >= s->symbol_room) {
@@ -80,11 +59,11 @@ static bool add_symbol(sema *s, symbol new, const symbol **old) {
     return true;
 }
 
-/* Declares a name inside a mask; one that has a meaning already is an error. */
+/* Declares a name inside a mask. If it has a meaning already, that is an error, reported. */
 static bool declare(sema *s, const mask *m, const definition *def, const char *name, span at, void *target,
                     uint32_t index) {
-    int variable = sema_find_word(sema_mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
-    int builtin = sema_find_word(sema_mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
+    int variable = words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, name);
+    int builtin = words_find(words_functions, m->score ? SCORE_BUILTINS : MASK_BUILTINS, name);
     if (variable >= 0 || builtin >= 0) {
         diag_error(s->d, FCP_E_DUPLICATE, at, "'%s' already has a meaning in every %s", name,
                    m->score ? "score" : "mask");
@@ -124,8 +103,8 @@ bool sema_declare_masks(sema *s) {
     ast *const both[] = {&s->prelude, &s->program};
     for (int i = 0; i < 2; i++) {
         for (mask *m = both[i]->masks; m; m = m->next) {
-            if (sema_find_word(sema_mask_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
-                sema_find_word(sema_mask_builtins, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
+            if (words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
+                words_find(words_functions, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
                 diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
                            m->score ? "score" : "mask");
                 continue;
@@ -165,14 +144,9 @@ typedef struct names {
 } names;
 
 static void offer(sema *s, names *n, const char *name) {
-    if (n->count == n->room) {
-        size_t room = n->room ? n->room * 2 : 64;
-        const char **at = ARENA_NEW(s->scratch, const char *, room);
-        if (!at) return;
-        if (n->count) memcpy(at, n->at, n->count * sizeof *at);
-        n->at = at;
-        n->room = room;
-    }
+    const char **grown = arena_grow(s->scratch, n->at, n->count, &n->room, sizeof *grown);
+    if (!grown) return;
+    n->at = grown;
     n->at[n->count++] = name;
 }
 
@@ -190,7 +164,7 @@ const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
 }
 
 const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
-    static const struct { const char *theirs, *ours; } python[] = { /* FlexAttention's names, and Python's */
+    static const struct { const char *theirs, *ours; } python[] = { /* those of FlexAttention and Python */
         {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"}};
     for (size_t i = 0; i < sizeof python / sizeof *python; i++)
         if (!strcmp(name, python[i].theirs)) return python[i].ours;
@@ -199,8 +173,8 @@ const char *sema_nearest_name(sema *s, const char *name, const mask *m, const de
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
     for (const definition *d = m->definitions; d && d != def; d = d->next) offer(s, &n, d->name);
     for (const arg *a = m->params; a; a = a->next) offer(s, &n, a->name);
-    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, sema_mask_builtins[i]);
-    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, sema_model_figures[i]);
+    for (int i = 0; i < (m->score ? SCORE_BUILTINS : MASK_BUILTINS); i++) offer(s, &n, words_functions[i]);
+    for (int i = 0; i < MODEL_FIGURES; i++) offer(s, &n, words_figures[i]);
     for (uint32_t i = 0; i < s->array_count && !m->builtin; i++) offer(s, &n, s->arrays[i]->name);
     offer_masks(s, &n, m->score ? KIND_ANY : KIND_MASK);
     return diag_nearest(name, strlen(name), n.at, n.count);
@@ -233,7 +207,7 @@ static bool constant_binary(sema *s, const expr *e, int64_t a, int64_t b, int64_
 }
 
 static bool constant_call(sema *s, const expr *e, const char *what, int64_t *out) {
-    int f = sema_find_word(sema_mask_builtins, MASK_BUILTINS, e->name);
+    int f = words_find(words_functions, MASK_BUILTINS, e->name);
     if (f < 0 || f >= BUILTIN_RUN || e->arg_count < 1 || (f == BUILTIN_ABS && e->arg_count != 1) ||
         (f == BUILTIN_EXACT && e->arg_count != 2)) {
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a constant whole number", what);
@@ -285,7 +259,7 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
         return false;
     default:
         diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a constant whole number", what);
-        if (leaf->kind == EXPR_NAME && sema_find_word(sema_mask_variables, MASK_VARIABLES, leaf->name) >= 0)
+        if (leaf->kind == EXPR_NAME && words_find(words_variables, MASK_VARIABLES, leaf->name) >= 0)
             diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
         return false;
     }
@@ -299,7 +273,7 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
 
 /* --- arguments ---------------------------------------------------------------------------------------------------- */
 
-/* "it has w, h" */
+/* Adds the hint "it has w, h". */
 static void hint_params(sema *s, const mask *m) {
     text t = {0};
     for (const arg *p = m->params; p; p = p->next) text_printf(&t, "%s%s", p == m->params ? "" : ", ", p->name);
@@ -321,7 +295,7 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
         uint32_t i = 0;
         const arg *p = m->params;
         while (p && strcmp(p->name, a->name)) p = p->next, i++;
-        if (!p && !(m->score && !strcmp(a->name, sema_mask_variables[VARIABLE_S]))) {
+        if (!p && !(m->score && !strcmp(a->name, words_variables[VARIABLE_S]))) {
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "%s '%s' has no parameter '%s'", m->score ? "score" : "mask",
                        m->name, a->name);
             names n = {0};

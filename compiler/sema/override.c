@@ -1,24 +1,26 @@
-/* override.c: -D path=value, applied to the tree, so that everything after it sees one program and the canonical
- * print shows what was set.
+/* override.c: applies the options -D path=value, --lengths FILE and --field NAME=FILE. It changes the tree, so that
+ * every later step sees one program, and the canonical form shows what was set.
  *
- * A path names a key (plan.block), a field or table (batch.doc), an argument of a key's call (plan.mask.window,
- * plan.strategy.coalesce), or a mask's default (lambda.window). Shorter paths are allowed where they mean one thing: a
- * key alone (block, mask.window), a strategy's knob (coalesce), a parameter of the plan's mask or of another mask of
- * the program (window). A prelude mask whose default is set becomes the program's own. Later overrides win.
+ * A path names a key (plan.block), a field or table (batch.doc), an argument in the value of a key (plan.mask.window,
+ * plan.strategy.coalesce), or a default of a mask (lambda.window). A shorter path is allowed if it can mean only one
+ * thing: a key (block, mask.window), a parameter of the strategy (coalesce), or a parameter of the plan's mask or of
+ * another mask of the program (window). If the default of a prelude mask is set, that mask becomes the program's own.
+ * Of two overrides of one thing, the later wins.
  *
- * Requires: the program parsed without an error. Cost: O(program) per override.
+ * Requires: the program parsed without an error.
+ * Cost:     O(program) for each override.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/override.h"
+#include "compiler/sema/strategies.h"
+#include "compiler/syntax/parse.h"
 
 enum { PARTS = 4, CANDIDATES = 64 };
 
-static const char *const knobs[] = {"coalesce", "buffers"};
-enum { KNOBS = sizeof knobs / sizeof *knobs };
-
-/* A path, cut at its points. */
+/* A path, cut into the names between its points. */
 typedef struct path {
     const char *part[PARTS];
     span at[PARTS];
@@ -26,7 +28,7 @@ typedef struct path {
     span whole;
 } path;
 
-/* What a path may mean. */
+/* Something that a path may mean. */
 typedef struct target {
     enum { TO_KEY, TO_ARGUMENT, TO_DEFAULT, TO_ARRAY } kind;
     key_id key;         /* TO_KEY, TO_ARGUMENT */
@@ -36,28 +38,16 @@ typedef struct target {
     span at;            /* of the name in the path */
 } target;
 
-expr *sema_new_expr(sema *s, expr_kind kind, span at) {
-    expr *e = ARENA_ZNEW(s->scratch, expr, 1);
-    if (!e) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-        return NULL;
-    }
-    e->kind = (uint8_t)kind;
-    e->at = at;
-    e->depth = 1;
-    return e;
-}
-
 static section *find_section(const ast *a, section_id id) {
     for (section *x = a->sections; x; x = x->next)
-        if (!strcmp(x->name, ast_section_names[id])) return x;
+        if (!strcmp(x->name, words_sections[id])) return x;
     return NULL;
 }
 
 /* The first entry of that key, or NULL. */
 static entry *find_entry(const ast *a, section_id where, const char *key) {
     for (section *x = a->sections; x; x = x->next) {
-        if (strcmp(x->name, ast_section_names[where])) continue;
+        if (strcmp(x->name, words_sections[where])) continue;
         for (entry *e = x->entries; e; e = e->next)
             if (!e->as && !strcmp(e->key, key)) return e;
     }
@@ -65,7 +55,7 @@ static entry *find_entry(const ast *a, section_id where, const char *key) {
 }
 
 static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span at) {
-    const char *name = ast_key_table[key].name;
+    const char *name = words_keys[key].name;
     entry *e = find_entry(&s->program, where, name);
     if (e) {
         e->value = value;
@@ -77,14 +67,14 @@ static entry *set_entry(sema *s, section_id where, key_id key, expr *value, span
     if (!x && e) {
         x = ARENA_ZNEW(s->scratch, section, 1);
         if (x) {
-            *x = (section){.name = ast_section_names[where], .name_at = at};
+            *x = (section){.name = words_sections[where], .name_at = at};
             if (s->program.last_section) s->program.last_section->next = x;
             else s->program.sections = x;
             s->program.last_section = x;
         }
     }
     if (!e || !x) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        sema_no_memory(s);
         return NULL;
     }
     *e = (entry){.key = name, .key_at = at, .value = value};
@@ -100,7 +90,7 @@ static bool word_byte(char c, bool first) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
 }
 
-/* Cuts text[0, size) at points. False: reported. */
+/* Cuts bytes [0, size) at the points. False: reported. */
 static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path *out) {
     *out = (path){.whole = {number, 0, size}};
     uint32_t i = 0;
@@ -123,7 +113,7 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
         out->at[out->count] = (span){number, begin, i};
         out->part[out->count] = arena_copy(s->scratch, bytes + begin, i - begin);
         if (!out->part[out->count++]) {
-            diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+            sema_no_memory(s);
             return false;
         }
         if (!more) return true;
@@ -132,7 +122,7 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
 
 /* --- what a path means -------------------------------------------------------------------------------------------- */
 
-/* A mask or score by name, the program's before the prelude's; names are not declared yet. */
+/* Finds a mask or score by name, the program's before the prelude's. Names are not declared yet, so it looks at all. */
 static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
     mask *const lists[] = {s->program.masks, s->prelude.masks};
     for (int i = 0; i < 2; i++)
@@ -141,7 +131,7 @@ static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
     return NULL;
 }
 
-/* The mask that the plan calls: by its key, else the program's only one. */
+/* The mask that the plan calls: the one that its key names, else the program's only one; NULL: none. */
 static mask *plan_mask(const sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "mask");
     if (e)
@@ -156,7 +146,7 @@ static mask *plan_mask(const sema *s) {
     return only;
 }
 
-/* The score that the plan calls. */
+/* The score that the plan calls; NULL: none. */
 static mask *plan_score(const sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "score");
     if (!e || (e->value->kind != EXPR_NAME && e->value->kind != EXPR_CALL)) return NULL;
@@ -175,26 +165,28 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
 }
 
-/* A field of the batch, or a table of the model; `where` SECTION_COUNT: either. */
+/* The declaration of a field or table in section `where` (SECTION_COUNT: in any); NULL: none. */
 static entry *find_declared(const sema *s, section_id where, const char *name) {
     for (section *x = s->program.sections; x; x = x->next)
         for (entry *e = x->entries; e; e = e->next)
-            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || ast_find_section(x->name) == where)) return e;
+            if (e->as && !strcmp(e->key, name) && (where == SECTION_COUNT || words_find_section(x->name) == where))
+                return e;
     return NULL;
 }
 
-/* An argument of a key's call: mask, score and strategy have some. */
+/* A path to an argument in the value of a key. Masks, scores and strategies have arguments. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
-        for (int i = 0; i < KNOBS; i++)
-            if (!strcmp(knobs[i], name)) return true;
-        unknown(s, at, "a strategy has no parameter", name, knobs, KNOBS);
+        if (strategy_find_param(name) < STRATEGY_PARAMS) return true;
+        const char *names[STRATEGY_PARAMS];
+        for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) names[i] = strategy_params[i].name;
+        unknown(s, at, "a strategy has no parameter", name, names, STRATEGY_PARAMS);
         return false;
     }
     if (key == KEY_MASK || key == KEY_SCORE) {
         const mask *m = key == KEY_MASK ? plan_mask(s) : plan_score(s);
-        if (!m || find_param(m, name)) return true; /* an unknown or missing mask is reported later */
+        if (!m || find_param(m, name)) return true; /* a mask that is unknown or missing is reported later */
         const char *names[CANDIDATES];
         size_t count = 0;
         for (const arg *a = m->params; a && count < CANDIDATES; a = a->next) names[count++] = a->name;
@@ -202,14 +194,14 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
                 names, count);
         return false;
     }
-    diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", ast_key_table[key].name);
+    diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' has no parts", words_keys[key].name);
     return false;
 }
 
-/* A whole path that begins with a section or a mask. */
+/* A path that begins with a section or a mask. */
 static bool full_target(sema *s, const path *p, section_id where, mask *m, target *out) {
     if (where < SECTION_COUNT) {
-        key_id key = p->count > 1 ? ast_find_key(where, p->part[1]) : KEY_COUNT;
+        key_id key = p->count > 1 ? words_find_key(where, p->part[1]) : KEY_COUNT;
         if (p->count < 2) {
             diag_error(s->d, FCP_E_UNKNOWN_NAME, p->whole, "'%s' is a section; which of its keys?", p->part[0]);
             return false;
@@ -223,9 +215,9 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
             const char *names[KEY_COUNT + CANDIDATES];
             size_t count = 0;
             for (int k = 0; k < KEY_COUNT; k++)
-                if (ast_key_table[k].section == where) names[count++] = ast_key_table[k].name;
+                if (words_keys[k].section == where) names[count++] = words_keys[k].name;
             for (const section *x = s->program.sections; x; x = x->next)
-                for (const entry *e = ast_find_section(x->name) == where ? x->entries : NULL; e; e = e->next)
+                for (const entry *e = words_find_section(x->name) == where ? x->entries : NULL; e; e = e->next)
                     if (e->as && count < KEY_COUNT + CANDIDATES) names[count++] = e->key;
             unknown(s, p->at[1], "unknown key", p->part[1], names, count);
             return false;
@@ -251,17 +243,16 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
     return false;
 }
 
-/* A path without its section: everything that its first name may mean. */
+/* A path without its section: looks for everything that its first name may mean. */
 static bool short_target(sema *s, const path *p, target *out) {
     target found[CANDIDATES];
     size_t count = 0;
     const char *name = p->part[0];
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(ast_key_table[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
-    bool knob = false;
-    for (int i = 0; i < KNOBS; i++) knob |= !strcmp(knobs[i], name);
-    if (knob) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
+        if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
+    if (strategy_find_param(name) < STRATEGY_PARAMS)
+        found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
     if (find_param(score, name))
@@ -285,9 +276,10 @@ static bool short_target(sema *s, const path *p, target *out) {
             const target *t = &found[i];
             if (t->kind == TO_DEFAULT) diag_hint(s->d, "%s.%s", t->mask->name, name);
             else if (t->kind == TO_ARRAY)
-                diag_hint(s->d, "%s.%s", ast_section_names[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL], name);
-            else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", ast_section_names[ast_key_table[t->key].section], name);
-            else diag_hint(s->d, "%s.%s.%s", ast_section_names[SECTION_PLAN], ast_key_table[t->key].name, name);
+                diag_hint(s->d, "%s.%s", words_sections[t->entry->as == IS_FIELD ? SECTION_BATCH : SECTION_MODEL],
+                          name);
+            else if (t->kind == TO_KEY) diag_hint(s->d, "%s.%s", words_sections[words_keys[t->key].section], name);
+            else diag_hint(s->d, "%s.%s.%s", words_sections[SECTION_PLAN], words_keys[t->key].name, name);
         }
         return false;
     }
@@ -300,9 +292,9 @@ static bool short_target(sema *s, const path *p, target *out) {
     }
     const char *names[CANDIDATES * 3];
     count = 0;
-    for (int i = 0; i < SECTION_COUNT; i++) names[count++] = ast_section_names[i];
-    for (int k = 0; k < KEY_COUNT; k++) names[count++] = ast_key_table[k].name;
-    for (int i = 0; i < KNOBS; i++) names[count++] = knobs[i];
+    for (int i = 0; i < SECTION_COUNT; i++) names[count++] = words_sections[i];
+    for (int k = 0; k < KEY_COUNT; k++) names[count++] = words_keys[k].name;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) names[count++] = strategy_params[i].name;
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
     for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
         names[count++] = a->name;
@@ -314,7 +306,7 @@ static bool short_target(sema *s, const path *p, target *out) {
 
 /* --- setting ------------------------------------------------------------------------------------------------------ */
 
-/* Replaces or adds a named value; NULL list: the first. */
+/* Sets the argument `name` in a list of arguments, or adds it. False: no memory, reported. */
 static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span at, expr *value) {
     for (; *list; list = &(*list)->next) {
         if (!(*list)->name || strcmp((*list)->name, name)) continue;
@@ -324,7 +316,7 @@ static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span
     }
     *list = ARENA_ZNEW(s->scratch, arg, 1);
     if (!*list) {
-        diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+        sema_no_memory(s);
         return false;
     }
     **list = (arg){.name = name, .name_at = at, .value = value};
@@ -333,11 +325,11 @@ static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span
 }
 
 static void set_argument(sema *s, const target *t, span whole, expr *value) {
-    entry *e = find_entry(&s->program, SECTION_PLAN, ast_key_table[t->key].name);
+    entry *e = find_entry(&s->program, SECTION_PLAN, words_keys[t->key].name);
     if (!e) {
         const mask *m = t->key == KEY_MASK ? plan_mask(s) : NULL;
         if ((t->key == KEY_MASK || t->key == KEY_SCORE) && !m) {
-            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no %s to take this", ast_key_table[t->key].name);
+            diag_error(s->d, FCP_E_MISSING, whole, "the plan has no %s to take this", words_keys[t->key].name);
             return;
         }
         expr *call = sema_new_expr(s, EXPR_NAME, whole);
@@ -355,14 +347,15 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
         call->arg_count = 0;
     }
     if (call->kind != EXPR_CALL) {
-        diag_error(s->d, FCP_E_ARGUMENT, t->at, "%s is not a call that takes arguments", ast_key_table[t->key].name);
+        diag_error(s->d, FCP_E_ARGUMENT, t->at, "%s is not a call that takes arguments", words_keys[t->key].name);
         diag_also(s->d, call->at, "it is set here");
         return;
     }
     set_arg(s, &call->args, &call->arg_count, t->name, t->at, value);
 }
 
-/* Makes a mask the program's own: parses the prelude again, so that its nodes are fresh, and takes it from there. */
+/* Makes a mask of the prelude the program's own. The prelude is parsed again, and the mask is taken from the new tree,
+ * so that the old one stays as it was. NULL: no memory, reported. */
 static mask *adopt(sema *s, const mask *m) {
     ast again;
     if (!parse_program(s->d, s->scratch, m->name_at.source, &again)) return NULL;
@@ -371,7 +364,7 @@ static mask *adopt(sema *s, const mask *m) {
         x->next = NULL;
         x->builtin = false;
         x->adopted = true;
-        /* the only mask of a program is its plan's: say so before there are two */
+        /* If the program has one mask only, that is the plan's. This must be written down before there are two. */
         mask *used = x->score ? NULL : plan_mask(s);
         if (used && !find_entry(&s->program, SECTION_PLAN, "mask")) {
             expr *e = sema_new_expr(s, EXPR_NAME, used->name_at);
@@ -402,8 +395,8 @@ static void apply(sema *s, uint32_t number) {
     uint32_t middle = (uint32_t)(equals - bytes);
     if (!cut(s, number, bytes, middle, &p)) return;
     target t = {0};
-    section_id where = ast_find_section(p.part[0]);
-    /* a mask's name takes a parameter; alone it may be a parameter's name as well (window) */
+    section_id where = words_find_section(p.part[0]);
+    /* a mask is meant only if a parameter follows; alone, `window` may be a parameter's name */
     mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0], KIND_ANY) : NULL;
     if (where < SECTION_COUNT || m) {
         if (!full_target(s, &p, where, m, &t)) return;
@@ -416,7 +409,7 @@ static void apply(sema *s, uint32_t number) {
         return;
     }
     span whole = {number, 0, (uint32_t)size};
-    if (t.kind == TO_KEY) set_entry(s, ast_key_table[t.key].section, t.key, value, t.at);
+    if (t.kind == TO_KEY) set_entry(s, words_keys[t.key].section, t.key, value, t.at);
     else if (t.kind == TO_ARRAY) {
         t.entry->value = value;
         t.entry->key_at = t.at;
@@ -429,7 +422,8 @@ static void apply(sema *s, uint32_t number) {
 
 /* --- the options -------------------------------------------------------------------------------------------------- */
 
-/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory, reported. */
+/* Makes the text of an option a source of its own, so that errors in it can be shown. UINT32_MAX: no memory,
+ * reported. */
 static uint32_t option_source(sema *s, const char *label, const char *bytes) {
     uint32_t number = diag_source(s->d, label, bytes, strlen(bytes), false);
     if (number == UINT32_MAX) sema_no_memory(s);
@@ -459,7 +453,7 @@ static expr *file_call(sema *s, const char *file, span file_at, span at) {
     }
     string->name = copy;
     *a = (arg){.value = string};
-    call->name = "file";
+    call->name = words_sources[SOURCE_FILE];
     call->name_at = at;
     call->args = a;
     call->arg_count = 1;
@@ -475,7 +469,7 @@ static bool override_lengths(sema *s, const char *file) {
     return call && set_entry(s, SECTION_BATCH, KEY_LENGTHS, call, at);
 }
 
-/* Gives a file(...) call the named arguments of another call: a field keeps its range and over. */
+/* Gives a file(...) call the named arguments of another call, so that a field keeps its `range` and `over`. */
 static bool copy_named_args(sema *s, expr *call, const expr *from) {
     arg *last = call->args;
     for (const arg *old = from->kind == EXPR_CALL ? from->args : NULL; old; old = old->next) {

@@ -1,8 +1,8 @@
-/* program.c: the parts of a program that outlive its parse: its canonical text, and the sources that its spans refer to.
+/* program.c: what a program keeps after its parse: its canonical text, and the sources that its spans refer to.
  *
- * A span names its source by number. While a program is parsed these are numbers of the diagnostics object at hand; a
- * finished program keeps copies of its sources and numbers them from 0, so that errors of a later batch can be shown
- * in another diagnostics object.
+ * A span names its source by number. During a parse, that is the number in the diagnostics object of the parse. A
+ * finished program keeps copies of its sources and numbers them from 0. So errors of a later batch can be shown in
+ * another diagnostics object.
  */
 #include "compiler/sema/program.h"
 
@@ -36,6 +36,7 @@ static void rebase_spans(struct fcpc_program *p, uint32_t base) {
     for (uint32_t i = 0; i < p->mask_param_count; i++) rebase((span *)&p->mask_params[i].at, base);
     for (uint32_t i = 0; i < p->slices_count; i++) rebase((span *)&p->slices_about[i].at, base);
     for (uint32_t i = 0; i < p->array_count; i++) rebase((span *)&p->arrays[i].at, base);
+    for (uint32_t i = 0; i < p->exact_count; i++) rebase(&p->exact[i], base);
     span *const single[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,
                             &p->lengths_span, &p->memory_span, &p->strategy_span};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) rebase(single[i], base);
@@ -58,7 +59,7 @@ static bool keep_sources(sema *s) {
     return true;
 }
 
-bool sema_finish_program(sema *s) {
+bool program_finish(sema *s) {
     struct fcpc_program *p = s->out;
     if (!p->check.count) { /* no score, or one that cannot fault */
         p->check = p->mask;
@@ -103,7 +104,7 @@ fcpc_program *program_new(void) {
 }
 
 void program_free(fcpc_program *program) {
-    arena a = program->arena; /* which the program does not lie in */
+    arena a = program->arena; /* the program itself is not in it */
     free(program);
     arena_free(&a);
 }

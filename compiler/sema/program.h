@@ -1,4 +1,4 @@
-/* program.h: a checked program: what sema makes of a source, and everything later passes need of it. */
+/* program.h: a checked program. sema makes it of a source; it has everything that later passes need. */
 #ifndef FCPC_SEMA_PROGRAM_H
 #define FCPC_SEMA_PROGRAM_H
 #include "runtime/plan/plan.h"
@@ -8,26 +8,26 @@
 
 enum { BLOCK_AUTO = 0 };
 
-/* A field or table. A field is over the program's own batch, unless its values come with each batch: then data is
+/* A field or table. The values of a field belong to the program's own batch. If they come with each batch, data is
  * NULL. */
 typedef struct program_array {
     const char *name, *file; /* as the program names it; file NULL: none */
-    fcp_array record;        /* name, file and offset unset; lo and hi: of the values, or as declared */
-    bool declared;           /* lo and hi were stated: values of another batch must keep to them */
+    fcp_array record;        /* lo and hi are those of the values, or as declared; name, file and offset are not set */
+    bool declared;           /* the program states a range, and the values of every batch must be inside it */
     int64_t declared_lo, declared_hi;
     const char *run_of;      /* it is run(...) of the field of that name, or NULL */
     const void *data;        /* record.count * max(1, columns) values of record.width */
     span at;
 } program_array;
 
-/* Slices as they were given; their union is in program.slices under the same number. */
+/* The slices of one call, as they were given. Their union is in program.slices, under the same number. */
 typedef struct program_slices {
     const char *file;               /* "": written out */
     uint64_t count;
-    uint64_t overlapping, overlaps; /* slices that share pairs with others; pairs of such */
+    uint64_t overlapping, overlaps; /* how many slices share pairs with others; how many pairs of slices do */
     bool at_least;                  /* there may be more */
-    int64_t reach;                  /* the position after the last that one of them holds, */
-    uint32_t reach_line;            /* this one: by its line, or its number */
+    int64_t reach;                  /* one more than the last position in any of them, */
+    uint32_t reach_line;            /* which is in this one: its line, or its number */
     span at;
 } program_slices;
 
@@ -76,11 +76,15 @@ struct fcpc_program {
     const span *score_spans; /* per node of score */
     const char *score_name;  /* "softcap(c = 50.0)", NULL: the plan has none */
     span score_span;         /* of the call */
-    /* the mask, but that it also faults where the score would, for a pair that the mask allows: the mask's own nodes
-     * where the score cannot fault */
+    /* Like the mask, but it also faults where the score would fault for a pair that the mask allows. If the score
+     * cannot fault, these are the nodes of the mask. */
     mc_code check;
     const span *check_spans;
     const double *sink; /* per query head, or NULL */
+    /* The calls exact(a, b) that mask and score make. The node at such a place divides a by (if a % b == 0 then b else 0):
+     * where it divides by zero, a is not a multiple of b. */
+    span *exact;
+    uint32_t exact_count;
 
     /* plan */
     uint32_t block; /* tokens, or BLOCK_AUTO */
@@ -92,22 +96,28 @@ struct fcpc_program {
     span block_span, ranks_span, lengths_span, memory_span, strategy_span; /* where stated; SPAN_NONE for a default */
 
     const char *canonical;    /* printed program, overrides applied */
-    const char *plan_source;  /* the same without its batch: what a plan stores (its lengths are a table) */
-    /* the files that it names, as seen from the current folder; also those that an option replaced or nothing reads */
+    const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */
+    /* the files that it names, as seen from the current folder, also those that an option replaced or that nothing
+     * reads */
     struct program_file { struct program_file *next; const char *path; } *files;
     double parse_seconds;
-    /* the sources its spans refer to, so that another diagnostics object can show them */
+    /* the sources that its spans refer to, so that another diagnostics object can show them */
     const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;
     uint32_t source_count;
-    struct workspace *workspace; /* what fcpc_plan keeps between batches: workspace.h; released with the program */
+    struct workspace *workspace; /* memory that fcpc_plan uses again for the next batch: workspace.h */
 };
 
-/* Registers the program's sources in `d` so that its spans (shifted by the result) can be shown there; when `d` already
- * holds them (it was used to parse this program) the shift is 0. Returns the shift to add to span.source. */
+struct sema;
+/* Ends a parse: gives s->out its canonical text, and copies of the sources that its spans refer to. Their numbers
+ * begin at s->main_source; afterwards the program's spans count from 0. False: no memory, reported. */
+bool program_finish(struct sema *s);
+
+/* Registers the program's sources in `d`, unless `d` has them already, as after parsing the program with it. Returns
+ * what must be added to the source number of a span of the program, so that `d` can show it. */
 uint32_t program_attach(const fcpc_program *program, diags *d);
 
 /* An empty program; NULL: no memory. */
 fcpc_program *program_new(void);
-/* Frees a program, but not its workspace, which is fcpc_program_free's. */
+/* Frees a program, but not its workspace: fcpc_program_free does both. */
 void program_free(fcpc_program *program);
 #endif

@@ -1,11 +1,13 @@
-/* unused.c: warns of what the program's masks define and never use.
+/* unused.c: warns of what the program's masks and scores define and never use.
  *
- * Requires: masks that have been checked, so that names know what they mean. Gives: a warning for each definition of a
- * `where` that neither the mask's condition nor a used definition needs, and for each parameter that nothing used
- * names.
- * Cost: O(masks).
+ * A definition is used if the condition of the mask names it, or another used definition does. A parameter is used if
+ * either of them names it.
+ *
+ * Requires: masks that have been checked, so that each name has its meaning.
+ * Cost:     O(masks).
  */
-#include "compiler/sema/sema.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/unused.h"
 
 typedef struct uses {
     bool *params, *definitions; /* by number */
@@ -47,7 +49,7 @@ static void mark(const expr *e, uses *u) {
     }
 }
 
-/* Does a score's expression name s, or call a score without giving it another? */
+/* Does an expression of a score name s, or call a score without the argument s? */
 static bool names_s(const expr *e) {
     for (; e && e->kind == EXPR_BINARY; e = e->a)
         if (names_s(e->b)) return true;
@@ -82,7 +84,7 @@ static void warn_mask(sema *s, const mask *m) {
     if (!u.params || !u.definitions || !all) return;
     for (const definition *d = m->definitions; d; d = d->next) all[i++] = d;
     mark(m->body, &u);
-    for (i = count; i-- > 0;) /* a definition sees those before it only */
+    for (i = count; i-- > 0;) /* backwards, because a definition names only those before it */
         if (u.definitions[i]) mark(all[i]->body, &u);
     for (i = 0; i < count; i++) {
         if (u.definitions[i]) continue;

@@ -1,4 +1,4 @@
-/* values.h: arrays of integers in the narrowest type that holds them, and the runs of equal values in a field. */
+/* values.h: stores integers in the narrowest type that holds them, and finds runs of equal values in a field. */
 #ifndef FCPC_SEMA_VALUES_H
 #define FCPC_SEMA_VALUES_H
 #include "codegen/mask/code.h"
@@ -19,8 +19,8 @@ static inline void values_put(void *data, mc_width width, uint64_t at, int64_t v
     }
 }
 
-/* A sequence of n tokens, whose values in a field begin at `first`: writes, for each position, where the run of equal
- * values begins that holds it (to `out`, from `first` on; NULL: nowhere). Returns the greatest. */
+/* For a sequence of n tokens, whose values in a field begin at `first`: writes to out[first ...], for each position,
+ * where the run of equal values begins that holds it. `out` NULL: writes nothing. Returns the greatest of these. */
 static inline int64_t values_runs(const mc_array *field, uint64_t first, uint64_t n, void *out, mc_width width) {
     int64_t start = 0, before = 0;
     for (uint64_t t = 0; t < n; t++) {

@@ -1,8 +1,6 @@
-/* facts.c: the problem and what its plan costs, in plain words.
+/* facts.c: the sentences at the head of a picture: what the plan is for and what it costs.
  *
- * Requires  a gathered model.
- * Gives     sentences for the head of a picture. Every setting is said, defaults included.
- * Cost      constant.
+ * Every setting is told, also those that the program leaves at their default.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -44,7 +42,7 @@ typedef struct facts {
     char number[8][32]; /* SUMMARY_NUMBER and SHOW_COUNT */
 } facts;
 
-__attribute__((format(printf, 3, 4))) static void add(facts *f, const char *label, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void add_fact(facts *f, const char *label, const char *format, ...) {
     show_fact *fact = &f->out[f->count++];
     fact->label = label;
     fact->cost = f->cost;
@@ -54,7 +52,7 @@ __attribute__((format(printf, 3, 4))) static void add(facts *f, const char *labe
     va_end(args);
 }
 
-/* Text of a plan as it may be printed: control characters and what is no UTF-8 become '?'. */
+/* Copies text of a plan so that it can be printed: a control character, or a byte that is not UTF-8, becomes '?'. */
 static void plain(char *out, size_t size, const char *from) {
     size_t left = strlen(from), at = 0;
     while (left) {
@@ -69,9 +67,7 @@ static void plain(char *out, size_t size, const char *from) {
     out[at] = 0;
 }
 
-static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
-
-/* The fields and tables that are read: where from, and what their values are. */
+/* The fields and tables that the plan reads: the file of each, and the range of its values. */
 static void add_arrays(facts *f, const fcp_plan *plan) {
     show_fact *fact = &f->out[f->count++];
     size_t at = 0, room = sizeof fact->sentence;
@@ -79,7 +75,7 @@ static void add_arrays(facts *f, const fcp_plan *plan) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
         char name[64], file[80];
-        if (room - at < 2 * (sizeof name + sizeof file)) { /* what is left out does not cut a name */
+        if (room - at < 2 * (sizeof name + sizeof file)) { /* the rest is counted, so that no name is cut */
             snprintf(fact->sentence + at, room - at, "; and %" PRIu64 " more", plan->arrays_count - i);
             return;
         }
@@ -108,33 +104,33 @@ static void add_problem(facts *f, const show_model *m) {
         if (plan->sequences[s].keys > longest) longest = plan->sequences[s].keys;
     if (p->memory_cap && p->memory_cap != UINT64_MAX)
         snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
-    add(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
-        plural(p->heads), p->kv_heads, plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
-    add(f, "cluster",
+    add_fact(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
+        text_plural(p->heads), p->kv_heads, text_plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
+    add_fact(f, "cluster",
         "%" PRIu32 " rank%s: %" PRIu32 " node%s of %" PRIu32 " GPU%s (%s, %s a rank); %s inside a node, %s between, "
         "latency %.1f us, %s",
-        p->ranks, plural(p->ranks), p->nodes, plural(p->nodes), p->gpus, plural(p->gpus), gpu, memory,
+        p->ranks, text_plural(p->ranks), p->nodes, text_plural(p->nodes), p->gpus, text_plural(p->gpus), gpu, memory,
         summary_number(f->number[0], (double)c->intra, "B/s"), summary_number(f->number[1], (double)c->inter, "B/s"),
         (double)c->latency_ns / 1000, p->topology == FCP_RAIL ? "rails" : "fat tree");
     if (fcp_plan_split(plan))
-        add(f, "batch", "%s sequence%s, %s quer%s and %s keys; the longest has %s keys; queries aligned at the %s",
-            show_count(f->number[0], plan->sequences_count), plural(plan->sequences_count),
+        add_fact(f, "batch", "%s sequence%s, %s quer%s and %s keys; the longest has %s keys; queries aligned at the %s",
+            show_count(f->number[0], plan->sequences_count), text_plural(plan->sequences_count),
             show_count(f->number[1], p->tokens), p->tokens == 1 ? "y" : "ies", show_count(f->number[2], p->key_tokens),
             show_count(f->number[3], longest), p->align == FCP_TOP_LEFT ? "top left" : "bottom right");
     else
-        add(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
-            plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
-    add(f, "mask", "%s", m->mask);
-    if (m->score) add(f, "score", "%s", m->score);
-    if (m->sink) add(f, "sink", "%s", m->sink);
+        add_fact(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
+            text_plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    add_fact(f, "mask", "%s", m->mask);
+    if (m->score) add_fact(f, "score", "%s", m->score);
+    if (m->sink) add_fact(f, "sink", "%s", m->sink);
     if (plan->arrays_count) add_arrays(f, plan);
     if (plan->slices_count)
-        add(f, "slices", "%s union%s of slices: %s stretch%s of queries with %s band%s of keys",
-            show_count(f->number[0], plan->slices_count), plural(plan->slices_count),
+        add_fact(f, "slices", "%s union%s of slices: %s stretch%s of queries with %s band%s of keys",
+            show_count(f->number[0], plan->slices_count), text_plural(plan->slices_count),
             show_count(f->number[1], plan->band_rows_count - plan->slices_count),
             plan->band_rows_count - plan->slices_count == 1 ? "" : "es", show_count(f->number[2], plan->bands_count),
-            plural(plan->bands_count));
-    add(f, "plan",
+            text_plural(plan->bands_count));
+    add_fact(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         ", layout %s, %s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
@@ -149,42 +145,42 @@ static void add_cost(facts *f, const show_model *m) {
     summary_figures x = summary_derive(m->plan);
     bool backward = p->passes & 1u << FCP_BACKWARD;
     f->cost = true;
-    add(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
+    add_fact(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
         summary_number(f->number[0], (double)s->pairs, ""), summary_number(f->number[1], (double)s->positions, ""),
         100 * x.density, m->pair_heads > 1 ? ", summed over heads" : "",
         summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
         backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
     if (fcp_plan_split(m->plan))
-        add(f, "balance",
+        add_fact(f, "balance",
             "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f), the "
             "fullest %.4f x the mean queries, another or the same %.4f x the mean keys",
             x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean, x.key_tokens_max_over_mean);
     else
-        add(f, "balance",
+        add_fact(f, "balance",
             "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f) and the "
             "fullest %.4f x the mean tokens",
             x.compute_max_over_mean, x.compute_floor, x.tokens_max_over_mean);
-    add(f, "traffic",
+    add_fact(f, "traffic",
         "%s between ranks, %s of it between nodes; the busiest sender has %.2f x the mean, the busiest receiver %.2f x",
         summary_number(f->number[0], (double)s->bytes_total, "B"),
         summary_number(f->number[1], (double)s->bytes_inter_node, "B"), x.send_max_over_mean, x.recv_max_over_mean);
-    add(f, "rounds",
+    add_fact(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
-        s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, plural(s->stages));
+        s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));
     if (s->bytes_reshuffle || s->rounds_reshuffle)
-        add(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " rounds",
+        add_fact(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " rounds",
             summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle);
-    else add(f, "reshuffle", "none: the caller's layout is the plan's");
-    add(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",
-        summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, plural(s->slots_max),
+    else add_fact(f, "reshuffle", "none: the caller's layout is the plan's");
+    add_fact(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",
+        summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, text_plural(s->slots_max),
         summary_number(f->number[1], (double)s->state_bytes, "B"));
     if (backward)
-        add(f, "backward",
+        add_fact(f, "backward",
             "%s between ranks, %s of it between nodes; %" PRIu64 " rounds and %" PRIu64 " dependent, in %" PRIu64
             " stage%s",
             summary_number(f->number[0], (double)s->backward_bytes_total, "B"),
             summary_number(f->number[1], (double)s->backward_bytes_inter_node, "B"), s->backward_rounds,
-            s->backward_rounds_dependent, s->backward_stages, plural(s->backward_stages));
+            s->backward_rounds_dependent, s->backward_stages, text_plural(s->backward_stages));
 }
 
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]) {

@@ -1,12 +1,15 @@
-/* model.c: gathers what the pictures of a plan draw.
+/* model.c: gathers from a plan's tables what pictures show: the mask as a grid of counts, and figures of ranks and
+ * stages.
  *
- * Requires  a plan that has passed fcp_plan_check.
- * Gives     grids of exact pair counts, figures by rank and by stage, all in integers, so that pictures are the same
- *           bytes everywhere.
- * Cost      O(plan): every part of a drawn sequence by its runs, every instruction and transfer once.
+ * Requires: a plan that has passed fcp_plan_check.
+ * Gives:    integers only, so that pictures are the same bytes on every machine.
+ * Cost:     O(plan): each instruction and transfer is read once, and so are the runs of each part of a drawn
+ *           sequence.
  *
- * A grid adds up cells. A FULL cell counts its area; the PARTIAL cells of a part share, by area, what the part's exact
- * count leaves, so that sums over a part are exact.
+ * How pairs are counted: a plan stores, for each part (a piece of queries against a piece of keys), the exact number
+ * of allowed pairs and the class of each cell. All pairs of a FULL cell are allowed. The rest of the part's pairs lie
+ * in its PARTIAL cells, where the plan does not say how many each has: they are shared out by area. So a count over
+ * whole parts is exact, and a finer one is an estimate.
  */
 #include "compiler/show/model.h"
 
@@ -15,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORTEST = 4 * FCP_CELL }; /* a picture of fewer cells says nothing */
+enum { SHORTEST = 4 * FCP_CELL }; /* a grid of fewer than 4 x 4 cells would show nothing */
 
 static uint32_t cells_of(uint32_t length) { return (length + FCP_CELL - 1) / FCP_CELL; }
 
@@ -108,8 +111,8 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     return alike;
 }
 
-/* Chooses up to `most` lengths: the longest, the one at the middle of all keys, the shortest of at least SHORTEST;
- * and for each the first sequence that has it. */
+/* Chooses up to `most` lengths to draw: the longest; the one in the middle (half of all keys lie in sequences at least
+ * as long); and the shortest that has SHORTEST keys. For each it takes the first sequence of that length. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
     uint64_t count = plan->sequences_count, tokens = 0, sum = 0;
     if (!count || !most) return FCP_OK;
@@ -150,7 +153,9 @@ static int by_start(const void *a, const void *b) {
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
-/* Cells in a group, so that `most` groups do: a divisor or multiple of a block's cells if that costs a quarter more. */
+/* How many cells a row (or column) of the grid stands for, if `most` rows must do. It is better if blocks begin
+ * where rows begin. So a divisor or multiple of a block's cells is taken if it is at most a quarter larger than need
+ * be. */
 static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
     uint64_t least = (cells + most - 1) / most, in_block = block / FCP_CELL;
     for (uint64_t group = least; in_block && group <= least + least / 4; group++)
@@ -158,7 +163,8 @@ static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
     return least;
 }
 
-/* Positions at which groups of `group` cells begin, `count` of them, and the end. */
+/* Fills `cut` with the positions at which each of `count` groups of `group` cells begins, and where the last one
+ * ends. */
 static void fill_cuts(const show_grid *g, fcp_side side, uint64_t group, uint32_t count, uint64_t *cut) {
     const show_stretch *s = g->stretches[side];
     for (uint32_t i = 0, at = 0; i < count; i++) {
@@ -169,12 +175,12 @@ static void fill_cuts(const show_grid *g, fcp_side side, uint64_t group, uint32_
     cut[count] = side == FCP_KEYS ? g->length : g->queries;
 }
 
-/* Is the piece one of the grid's, on this side? */
+/* Whether the piece belongs to the grid's sequence and holds this side of it. */
 static bool is_on(const fcp_plan *plan, const fcp_piece *p, const show_grid *g, fcp_side side) {
     return p->sequence == g->sequence && plan->blocks[p->block].holds >> side & 1;
 }
 
-/* Lists a grid's stretches of a side and numbers its cells (first_cell, per piece of the plan). */
+/* Lists a grid's stretches of one side. first_cell[piece] becomes the number of cells that lie before the piece. */
 static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g, fcp_side side, uint8_t *grid_of,
                                uint64_t *first_cell, uint8_t number) {
     uint32_t n = 0;
@@ -186,7 +192,7 @@ static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g
     n = 0;
     for (uint64_t i = 0; i < plan->pieces_count; i++) {
         const fcp_piece *p = &plan->pieces[i];
-        /* first_cell holds the piece until the stretches are in order */
+        /* until the stretches are sorted, first_cell holds the piece's number */
         if (is_on(plan, p, g, side))
             list[n++] = (show_stretch){p->start, p->length, p->block, plan->blocks[p->block].home, i};
     }
@@ -197,10 +203,10 @@ static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g
         first_cell[piece] = list[i].first_cell = g->cells[side];
         g->cells[side] += cells_of(list[i].length);
     }
-    return g->cells[side] ? FCP_OK : FCP_E_INTERNAL; /* a checked plan has pieces for every token */
+    return g->cells[side] ? FCP_OK : FCP_E_INTERNAL; /* a checked plan has a piece for every token */
 }
 
-/* Lists a grid's stretches and makes its empty table. */
+/* Lists a grid's stretches, and makes a table of counts that are 0. */
 static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena *memory, show_grid *g, uint8_t *grid_of,
                            uint64_t *first_cell, uint8_t number) {
     for (int side = 0; side < FCP_SIDES; side++) {
@@ -225,7 +231,7 @@ static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena 
     return FCP_OK;
 }
 
-/* Tokens of `count` cells from cell `at` on, of a piece. */
+/* How many tokens lie in `count` cells from cell `at` on, in a piece of this length: its last cell may not be full. */
 static uint64_t extent(uint32_t length, uint32_t at, uint32_t count) {
     uint64_t begin = (uint64_t)at * FCP_CELL, end = begin + (uint64_t)count * FCP_CELL;
     if (end > length) end = length;
@@ -284,7 +290,7 @@ static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena 
 
 /* --- ranks and stages -------------------------------------------------------------------------------------------- */
 
-/* The number of a pass's last stage + 1: the last in which something is attended or sent. */
+/* How many stages a pass has: up to the last in which something is computed or sent. */
 static uint32_t count_stages(const fcp_plan *plan, fcp_pass pass) {
     uint32_t stages = 0;
     for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
@@ -322,7 +328,8 @@ static void add_attend(show_model *m, uint32_t rank, const fcp_instr *in, uint64
     }
 }
 
-/* A round's share of a rank: adds its bytes to the rank, the stage, and the cell (the larger direction). */
+/* Adds the bytes that a rank sends and receives in one round to those of the rank and the stage, and the larger of
+ * the two to the cell. */
 static void add_launch(show_model *m, fcp_pass pass, uint32_t rank, const fcp_instr *in) {
     const fcp_plan *plan = m->plan;
     uint64_t bytes[2] = {0, 0};
@@ -345,14 +352,14 @@ static void add_launch(show_model *m, fcp_pass pass, uint32_t rank, const fcp_in
     cell_at(m, rank, in->stage)->bytes += bytes[0] > bytes[1] ? bytes[0] : bytes[1];
 }
 
-/* The pass drawn gives work and bytes, the other one bytes only: its tiles are the same. */
+/* Adds up the instructions of both passes. Work is counted in the pass that is drawn; the other has the same tiles. */
 static void fill_streams(show_model *m) {
     const fcp_plan *plan = m->plan;
     for (fcp_pass pass = 0; pass < FCP_PASSES; pass++)
         for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
             const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
             uint64_t pairs = 0;
-            uint32_t stage = 0; /* that `pairs` counts */
+            uint32_t stage = 0; /* the one that `pairs` is counted for */
             for (uint32_t i = s->first; i < s->first + s->count && pass == m->pass; i++) {
                 const fcp_instr *in = &plan->instrs[i];
                 if (in->op != FCP_OP_ATTEND || in->stage >= m->stages) continue;
@@ -378,7 +385,8 @@ static void fill_rounds(show_model *m) {
         }
 }
 
-/* Ranks by work, heaviest first, ties by number: a bottom-up merge sort, which is stable. */
+/* Sorts ranks by work, heaviest first; of equal ones the lower number comes first. A merge sort from the bottom up,
+ * which is stable. */
 static void sort_by_work(const show_model *m, uint32_t *order, uint32_t *spare, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) order[i] = i;
     for (uint32_t width = 1; width < n; width *= 2) {
@@ -393,7 +401,8 @@ static void sort_by_work(const show_model *m, uint32_t *order, uint32_t *spare, 
     }
 }
 
-/* Ranks in a row of the pipeline: one, or whole nodes when there are more ranks than rows. */
+/* How many ranks share a row of the pipeline: as many as it takes to need no more than `rows` rows. If several share
+ * one, their number is rounded up to whole nodes, unless a node has more than four times as many. */
 static uint32_t ranks_a_row(const fcp_problem *p, uint32_t rows) {
     uint32_t group = (p->ranks + rows - 1) / rows;
     if (group <= 1) return 1;
@@ -433,8 +442,8 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
 
 /* --- the source -------------------------------------------------------------------------------------------------- */
 
-/* What follows `key` (as in "mask = ") on its line, in the plan's canonical source: the last such line, as `plan` comes
- * last. *out stays where there is none. */
+/* Finds what follows `key` (such as "mask = ") on its line in the plan's source. The last such line counts, because the
+ * section `plan` comes last. Without such a line *out stays as it is. */
 static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, const char **out) {
     const char *s = plan->source, *end = s + plan->source_count, *found = NULL, *found_end = NULL;
     size_t key_size = strlen(key);
@@ -450,16 +459,16 @@ static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, 
     if (!found) return FCP_OK;
     size_t size = (size_t)(found_end - found);
     bool more = size > 1 && found_end[-1] == ' ' && found_end[-2] == ','; /* a long list, broken into lines */
-    char *text = ARENA_NEW(memory, char, size + 4);
-    if (!text) return FCP_E_NO_MEMORY;
-    memcpy(text, found, size);
+    char *made = ARENA_NEW(memory, char, size + 4);
+    if (!made) return FCP_E_NO_MEMORY;
+    memcpy(made, found, size);
     for (size_t i = 0, n; i < size; i += n ? n : 1) {
-        n = show_utf8(text + i, size - i);
-        if (!n) text[i] = '?'; /* no terminal escapes from a hostile file */
+        n = show_utf8(made + i, size - i);
+        if (!n) made[i] = '?'; /* no terminal escapes from a hostile file */
     }
-    memcpy(text + size, "...", 4);
-    if (!more) text[size] = 0;
-    *out = text;
+    memcpy(made + size, "...", 4);
+    if (!more) made[size] = 0;
+    *out = made;
     return FCP_OK;
 }
 

@@ -1,79 +1,83 @@
-/* model.h: what both pictures draw, gathered from a plan's tables and scaled down to the size of the picture. */
+/* model.h: what a picture of a plan shows, gathered from the plan's tables and scaled down to the size of the
+ * picture. */
 #ifndef FCPC_SHOW_MODEL_H
 #define FCPC_SHOW_MODEL_H
 #include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
+#include "compiler/base/text.h"
 
-/* How fine a picture may be. */
+/* How large a picture may become: the most that it may have of each. */
 typedef struct show_scale {
-    uint32_t grid_cols, grid_rows;   /* of the longest sequence's grid; rows <= cols */
-    uint32_t minor_cols, minor_rows; /* of the other ones */
-    uint32_t grids;                  /* sequences drawn, at most SHOW_GRIDS */
+    uint32_t grid_cols, grid_rows;   /* of the grid of the longest sequence; rows <= cols */
+    uint32_t minor_cols, minor_rows; /* of the other grids */
+    uint32_t grids;                  /* grids, SHOW_GRIDS at most */
     uint32_t rank_rows, stage_cols;
 } show_scale;
 enum { SHOW_GRIDS = 3 };
 
-/* A stretch of a drawn sequence that lies in one block, in order of position. */
+/* A stretch of a sequence that lies in one block. Stretches are sorted by position. */
 typedef struct show_stretch {
     uint64_t start;
     uint32_t length, block, home;
-    uint64_t first_cell; /* cells of 128 before it, counted piece by piece */
+    uint64_t first_cell; /* how many cells lie before it; each piece begins a new cell */
 } show_stretch;
 
-/* A sequence's mask: allowed pairs by groups of cells. Row r holds the queries [row_cut[r], row_cut[r + 1]), counted
- * from the first, which is at position q_first. */
+/* The mask of one sequence, as counts of allowed pairs. Row r stands for the queries [row_cut[r], row_cut[r + 1]),
+ * counted from the sequence's first query, which is at position q_first; column c for keys, likewise. */
 typedef struct show_grid {
     uint32_t sequence;
     uint64_t alike;           /* see show_alike */
-    uint64_t length, queries; /* length: of keys */
+    uint64_t length, queries; /* the sequence's keys, and its queries */
     int64_t q_first;
     uint64_t cells[FCP_SIDES];
-    uint64_t row_group, col_group; /* cells in a row's, a column's group */
+    uint64_t row_group, col_group; /* cells that a row, a column stands for */
     uint32_t rows, cols;
     uint64_t *row_cut, *col_cut;
     uint64_t *pairs; /* rows x cols */
     show_stretch *stretches[FCP_SIDES];
     uint32_t stretch_count[FCP_SIDES];
 } show_grid;
-/* Are its rows and columns of the same tokens? */
+/* Whether rows and columns stand for the same tokens. */
 static inline bool show_square(const show_grid *g) { return g->queries == g->length; }
 
-/* Figures of one rank, in the pass drawn; bytes are those of KV (and partials), without the reshuffle. */
+/* Figures of one rank in the pass that is drawn. sent and received are bytes of KV and of partial results;
+ * reshuffled is apart. */
 typedef struct show_rank {
     uint64_t tokens, blocks, pairs, sent, received, reshuffled;
 } show_rank;
 
-/* One stage of all ranks (or several stages together); bytes count once, at the receiver. */
+/* One stage of all ranks, or several stages together. Bytes are counted at the receiver only. */
 typedef struct show_stage {
-    uint64_t pairs, pairs_max; /* of all ranks, of the busiest */
+    uint64_t pairs, pairs_max; /* of all ranks; of the busiest rank */
     uint64_t bytes[FCP_PASSES];
     uint64_t rounds[FCP_PASSES], dependent[FCP_PASSES];
-    uint64_t visits, again; /* visits; those that read the running state */
+    uint64_t visits, again; /* all visits; those that are not the first of their block, and so read the running state */
 } show_stage;
 
-/* A rank's (or group of ranks') share of a stage: sums over both. `bytes`: the larger of sent and received. */
+/* What a rank does in a stage, or several ranks in several stages together. bytes is the larger of sent and
+ * received. */
 typedef struct show_cell {
     uint64_t pairs, bytes, visits;
 } show_cell;
 
 typedef struct show_model {
     const fcp_plan *plan;
-    fcp_pass pass;       /* the one drawn: forward, if the plan has it */
-    uint32_t pair_heads; /* heads that pairs are summed over: 1, or all when the mask names h */
+    fcp_pass pass;       /* the one that is drawn: forward, if the plan has it */
+    uint32_t pair_heads; /* how many heads a pair is counted for: 1, or all if the mask names h */
     show_grid grids[SHOW_GRIDS];
     uint32_t grid_count;
     show_rank *ranks;
-    uint32_t *by_work; /* ranks, heaviest first */
+    uint32_t *by_work; /* numbers of ranks, heaviest first */
     uint32_t pass_stages[FCP_PASSES];
-    uint32_t stages, all_stages;                         /* of the pass drawn (1 at least), of the longer pass */
-    show_stage *stage;                                   /* per stage of either pass */
-    uint64_t in_bytes, out_bytes, in_rounds, out_rounds; /* of the pass drawn */
-    /* the pipeline: rank_rows rows of stage_cols cells */
+    uint32_t stages, all_stages;                         /* of the pass drawn (1 at least); of the longer one */
+    show_stage *stage;                                   /* [all_stages] */
+    uint64_t in_bytes, out_bytes, in_rounds, out_rounds; /* the reshuffle in the pass that is drawn */
+    /* the pipeline: rank_rows rows of stage_cols cells each */
     uint32_t rank_rows, ranks_a_row, stage_cols, stages_a_col;
     show_cell *cell;
     uint64_t cell_pairs_max, cell_bytes_max;
-    const char *mask; /* "lambda(sink = 64)", from the source; NUL-terminated */
-    const char *score, *sink; /* likewise; NULL: none */
+    const char *mask; /* as in the source: "lambda(sink = 64)" */
+    const char *score, *sink; /* likewise; NULL: the plan has none */
 } show_model;
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out);
@@ -82,36 +86,38 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
  * where the mask reads fields, the same values. */
 uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);
 
-/* Density of a grid's cell in steps of 1 / levels: 0 only without any pair, `levels` only when all are allowed. */
+/* How dark a cell of the grid is, from 0 to `levels`. 0 means that no pair is allowed, `levels` that all are. */
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels);
-/* The same of any part: `pairs` allowed of `area`. */
+/* The same for `pairs` allowed pairs of `area`. */
 uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels);
-/* The signs of the terminal (show.c): levels after "nothing", and the sign of one. */
+/* Ends a line of text, and removes the spaces at its end (terminal.c). */
+void show_end_line(text *t);
+/* The signs that show darkness in a terminal (terminal.c): how many there are besides the blank, and each. */
 uint32_t show_shades(bool unicode);
 const char *show_shade(bool unicode, uint32_t level);
-/* The colours of images (svg.c), by level: 0 to SHOW_RAMP. */
+/* The colour that shows it in an image (svg.c): level is 0 to SHOW_RAMP. */
 enum { SHOW_RAMP = 9 };
 const char *show_share_colour(uint32_t level);
-/* value * steps / most, rounded up: 0 only for 0. */
+/* value * steps / most, rounded up, so that it is 0 only for 0. */
 uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps);
-/* The stretch that holds a token of a side, counted from its first. */
+/* The stretch that holds a query or key, counted from the sequence's first. */
 const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t token);
 /* "8192 tokens", or "100 queries, 4096 keys". */
 enum { SHOW_LENGTH = 80 };
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 
-/* show_facts.c: the problem and its cost in plain words: a label and a sentence each. */
+/* facts.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
 enum { SHOW_FACTS = 18, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
-    bool cost; /* of the plan; else of the problem */
+    bool cost; /* it tells what the plan costs; else what the plan is for */
     char sentence[SHOW_SENTENCE];
 } show_fact;
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]);
 /* 1048576 as "1,048,576". */
 enum { SHOW_COUNT = 32 };
 const char *show_count(char out[SHOW_COUNT], uint64_t value);
-/* Bytes of the UTF-8 character at `bytes`, of which `left` bytes are there; 0 for a control character and for what is
- * none. */
+/* The size of the UTF-8 character at `bytes`, where `left` bytes are left; 0 for a control character, and if there
+ * is no valid character. */
 size_t show_utf8(const char *bytes, size_t left);
 #endif

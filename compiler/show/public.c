@@ -1,22 +1,18 @@
-/* public.c: the summary and the pictures as strings: the functions fcpc_summary_* and fcpc_show_* of fcpc.h.
- *
- * Cost: that of the summary, or of the picture.
- */
+/* public.c: the functions fcpc_summary_* and fcpc_show_* of fcpc.h, which give the summary and the pictures as
+ * strings. */
 #include <string.h>
 
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 #include "compiler/show/summary.h"
 #include "compiler/show/terminal.h"
 #include "compiler/show/zoom.h"
 
-static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory"); }
-
-/* Hands a text over to the caller, if `code` is FCP_OK and nothing failed. */
+/* Gives the text to the caller if `code` is FCP_OK and the text is whole; otherwise frees it. */
 static fcp_code hand_over(text *t, fcp_code code, char **out_text, fcp_error *err) {
     char *made = code == FCP_OK ? text_take(t) : NULL;
     text_free(t);
     if (code != FCP_OK) return code;
-    if (!made) return no_memory(err);
+    if (!made) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     *out_text = made;
     return FCP_OK;
 }
@@ -25,12 +21,12 @@ static fcp_code hand_over_json(json *j, char **out_text, fcp_error *err) {
     const char *object = json_text(j);
     char *made = object ? strdup(object) : NULL;
     json_free(j);
-    if (!made) return no_memory(err);
+    if (!made) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     *out_text = made;
     return FCP_OK;
 }
 
-/* --- the summary ---------------------------------------------------------------------------------------------------- */
+/* --- the summary -------------------------------------------------------------------------------------------------- */
 
 static const fcpc_times no_times;
 
@@ -49,13 +45,11 @@ fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char *
     return hand_over_json(&j, out_text, err);
 }
 
-/* --- pictures --------------------------------------------------------------------------------------------------------- */
+/* --- pictures ----------------------------------------------------------------------------------------------------- */
 
-static void add_text(void *context, const char *bytes, size_t size) { text_add(context, bytes, size); }
-
-/* Counts the part that is asked for, with room for this many signs a side. */
-static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uint32_t rows, uint32_t cols, arena *memory,
-                           zoom *out, fcp_error *err) {
+/* Counts the pairs of the part that is asked for, for a picture of at most this many rows and columns. */
+static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uint32_t rows, uint32_t cols,
+                           arena *memory, zoom *out, fcp_error *err) {
     const zoom_view view = {.sequence = o->choose_sequence ? o->sequence : FCP_NONE,
                             .row = o->row,
                             .row_end = o->row_end,
@@ -68,7 +62,7 @@ static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uin
 
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     const show_options how = {.width = o.width ? o.width : 80, .colour = o.colour, .unicode = o.unicode};
     text t = {0};
@@ -78,43 +72,43 @@ fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, 
         uint32_t rows, cols;
         zoom_room(how.width, &rows, &cols);
         code = count_part(plan, &o, rows, cols, &memory, &z, err);
-        if (code == FCP_OK) code = zoom_text(&z, &how, add_text, &t, err);
-    } else code = show_text(plan, &how, add_text, &t, err);
+        if (code == FCP_OK) code = zoom_text(&z, &how, &t, err);
+    } else code = show_text(plan, &how, &t, err);
     arena_free(&memory);
     return hand_over(&t, code, out_text, err);
 }
 
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     text t = {0};
     arena memory = {0};
     zoom z;
     if (o.part) {
         code = count_part(plan, &o, ZOOM_SVG_SIDE, ZOOM_SVG_SIDE, &memory, &z, err);
-        if (code == FCP_OK) code = zoom_svg(&z, add_text, &t, err);
-    } else code = show_svg(plan, add_text, &t, err);
+        if (code == FCP_OK) code = zoom_svg(&z, &t, err);
+    } else code = show_svg(plan, &t, err);
     arena_free(&memory);
     return hand_over(&t, code, out_text, err);
 }
 
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
     text t = {0};
-    code = show_html(plan, add_text, &t, err);
+    code = show_html(plan, &t, err);
     return hand_over(&t, code, out_text, err);
 }
 
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
-    fcp_code code = sized_read(&o, sizeof o, options, "fcpc_show_options", err);
+    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     if (!o.part)
-        return fcp_fail(err, FCP_E_ARGUMENT, "counts are those of a part of a mask; of a plan fcpc_summary_json gives them");
+        return fcp_fail(err, FCP_E_ARGUMENT, "the counts are of a part of a mask; fcpc_summary_json has a plan's");
     json j = {0};
     arena memory = {0};
     zoom z;

@@ -1,10 +1,9 @@
-/* summary.c: what a plan costs, as text and as JSON.
+/* summary.c: what a plan costs, as five lines of text or as members of a JSON object.
  *
- * Requires: a checked plan; times as fcpc_plan gave them (zeros for a plan read from a file).
- * Gives:    the keys of the summary, or five lines.
- * Units:    FLOPs are multiply-adds counted twice: 4 per pair, head and channel forward (QK, PV), 10 backward (QK, dOV,
- *           dV, dK, dQ). Pairs of a mask that names h are summed over heads already.
- * Cost:     constant.
+ * Requires: a checked plan, and the times that fcpc_plan gave. Of a plan from a file most times are 0.
+ * Units:    a multiply-add counts as 2 FLOPs. Each pair takes, for each head and channel, 4 FLOPs forward (products
+ *           QK and PV) and 10 backward (QK, dOV, dV, dK, dQ). If the mask names h, pairs are already summed over
+ *           heads.
  */
 #include "compiler/show/summary.h"
 
@@ -51,7 +50,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "block", p->block);
     json_u64(j, "ranks", p->ranks);
     json_u64(j, "nodes", p->nodes);
-    json_u64(j, "tokens", p->tokens); /* of queries */
+    json_u64(j, "tokens", p->tokens); /* queries */
     json_u64(j, "key_tokens", p->key_tokens);
     json_u64(j, "sequences", s->sequences);
     json_u64(j, "blocks", s->blocks);
@@ -110,7 +109,7 @@ const char *summary_number(char out[SUMMARY_NUMBER], double value, const char *u
     return out;
 }
 
-/* Milliseconds with three significant digits or so. */
+/* Seconds as milliseconds, with about three significant digits. */
 static const char *milliseconds(char out[SUMMARY_NUMBER], double seconds) {
     double ms = seconds * 1000;
     snprintf(out, SUMMARY_NUMBER, "%.*f", ms < 9.995 ? 2 : ms < 99.95 ? 1 : 0, ms);

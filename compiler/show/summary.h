@@ -5,9 +5,10 @@
 #include "compiler/fcpc.h"
 #include "compiler/base/json.h"
 
-/* Figures that follow from the plan's summary record. Ratios are 1 where there is nothing to balance. */
+/* Figures that follow from the plan's summary record. A ratio to the mean (over all ranks, also those that own nothing)
+ * is 1 if there is nothing to balance. */
 typedef struct summary_figures {
-    double density;                 /* allowed pairs over all pairs of one sequence with itself */
+    double density;                 /* allowed pairs / pairs of queries and keys in the same sequence */
     double flops_forward, flops_backward;
     double compute_max_over_mean, compute_floor;
     double send_max_over_mean, recv_max_over_mean, tokens_max_over_mean, key_tokens_max_over_mean;
@@ -20,10 +21,11 @@ const char *summary_layout(uint32_t layout);     /* "planned", "contiguous", "zi
 /* Adds the summary's members to the open object of `j`. */
 void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times);
 
-/* Adds five lines, each ended by a newline. `name` is what the first line begins with (without its folder); `written` is
- * the path of the plan file, NULL when none was written. Of names longer than 200 bytes the rest is left out. */
+/* Adds five lines, each ended by a newline. `name` is what the first line begins with (without its folder);
+ * `written` is the path of the plan file, NULL when none was written. Of names longer than 200 bytes the rest is
+ * left out. */
 void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written);
-/* A count or number of bytes as a person reads it: "1.25 GB", "3.1e12" style units of 1000. */
+/* A number as a person reads it, in units of 1000: "1.25 GB", "3.10 TFLOP". */
 enum { SUMMARY_NUMBER = 32 };
 const char *summary_number(char out[SUMMARY_NUMBER], double value, const char *unit);
 #endif

@@ -1,12 +1,14 @@
-/* svg.c: a plan drawn as an SVG image, alone or in an HTML page.
+/* svg.c: draws a plan as an SVG image, alone or in an HTML page.
  *
- * Requires  a plan that has passed fcp_plan_check.
- * Gives     one image: the problem and its cost in words, the mask by blocks, the ranks, the pipeline; with tooltips.
- *           The same bytes for the same plan: coordinates are integers, in tenths of a pixel.
- * Cost      O(plan); the image is of bounded size: grids of at most 64 x 64, at most 64 rows and 64 stages.
+ * The image shows what the plan is for and what it costs, the masks, the ranks and the pipeline, with tooltips. The
+ * same plan gives the same bytes: coordinates are integers, in tenths of a pixel.
  *
- * Colours: one blue ramp for shares, so that they survive print and colour blindness; computation blue, communication
- * orange, which differ in lightness too; what ranks own in sixteen colours, always with the rank's number near.
+ * Requires: a plan that has passed fcp_plan_check.
+ * Cost:     O(plan). The image has grids of at most 64 x 64 cells, and at most 64 rows of ranks and 64 stages.
+ *
+ * Colours: shares are a ramp of one blue, which survives a black-and-white print and colour blindness. Computation is
+ * blue and communication orange; they differ in lightness too. Ranks have sixteen colours, always with the number
+ * nearby.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@
 #include "compiler/base/text.h"
 
 enum {
-    WIDTH = 12000, /* everything in tenths of a pixel */
+    WIDTH = 12000, /* all lengths are in tenths of a pixel */
     MARGIN = 300,
     LEVELS = SHOW_RAMP,
     MAX_SOURCE = 1 << 16
@@ -32,7 +34,7 @@ enum {
 typedef struct pen {
     const show_model *m;
     text *t;
-    int y; /* where the next panel begins */
+    int y; /* the top of the next panel */
 } pen;
 
 static const char *rank_colour(uint32_t rank) {
@@ -63,14 +65,14 @@ static void escape(text *t, const char *s, size_t size) {
     }
 }
 
-/* ` name="12.5"` */
+/* Adds an attribute: ` name="12.5"`. */
 static void attribute(pen *p, const char *name, int64_t tenths) {
     text_printf(p->t, " %s=\"%" PRId64, name, tenths / 10);
     if (tenths % 10) text_printf(p->t, ".%" PRId64, tenths % 10 < 0 ? -(tenths % 10) : tenths % 10);
     text_puts(p->t, "\"");
 }
 
-/* A rectangle; `title` NULL: without a tooltip. */
+/* Adds a rectangle. `title` is its tooltip; NULL: it has none. */
 static void rect(pen *p, int x, int y, int w, int h, const char *fill, const char *title) {
     if (w <= 0 || h <= 0) return;
     text_puts(p->t, "<rect");
@@ -106,7 +108,8 @@ static void frame(pen *p, int x, int y, int w, int h) {
     text_puts(p->t, "/>\n");
 }
 
-/* Classes: "h" heading, "s" small; anchors "start", "middle", "end" by the letters s, m, e after a dash. */
+/* Adds text of a CSS class: "h" is a heading, "n" a note, "s" small text. "s-m" centres small text at x, "s-e" ends
+ * it there. */
 static void label(pen *p, int x, int y, const char *class, const char *words) {
     text_printf(p->t, "<text class=\"%s\"", class);
     attribute(p, "x", x);
@@ -122,7 +125,7 @@ static void panel(pen *p, const char *title, const char *rest) {
     p->y += 480;
 }
 
-/* A position: 32768 as "32K". */
+/* Writes a position: 32768 as "32K". */
 static const char *position(char out[24], uint64_t at) {
     if (at && at % 1024 == 0) snprintf(out, 24, "%" PRIu64 "K", at / 1024);
     else snprintf(out, 24, "%" PRIu64, at);
@@ -135,7 +138,7 @@ static int scale_to(uint64_t value, uint64_t most, int pixels) {
 
 /* --- words ------------------------------------------------------------------------------------------------------- */
 
-/* Breaks a sentence into lines of at most `most` characters; returns where it ends. */
+/* Adds a sentence in lines of at most `most` characters. Returns the y below it. */
 static int wrapped(pen *p, int x, int y, size_t most, const char *s) {
     while (*s) {
         size_t n = strlen(s);
@@ -172,7 +175,7 @@ static void draw_facts(pen *p) {
 
 /* --- the mask ---------------------------------------------------------------------------------------------------- */
 
-/* Of rows or columns, both as long as the image. */
+/* Where row or column i begins in the image, from the grid's edge. */
 static int cut_at(const show_grid *g, const uint64_t *cut, uint32_t i, int side) {
     return scale_to(cut[i], cut == g->row_cut ? g->queries : g->length, side);
 }
@@ -200,8 +203,8 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
-/* The owners along the queries (left) and the keys (top), or both where they are the same: by block, or by row or
- * column where blocks are too many. */
+/* Adds the strips that show which rank owns the queries (left) and the keys (top). A strip has one piece for each
+ * block, or, if there are too many blocks, one for each row or column. */
 static void draw_owners_of(pen *p, const show_grid *g, fcp_side of, bool left, bool above, int x, int y, int side,
                            int thick) {
     const uint64_t *cut = of == FCP_KEYS ? g->col_cut : g->row_cut, length = of == FCP_KEYS ? g->length : g->queries;
@@ -229,13 +232,13 @@ static void draw_owners(pen *p, const show_grid *g, int x, int y, int side, int 
     if (!square) draw_owners_of(p, g, FCP_KEYS, false, true, x, y, side, thick);
 }
 
-/* Ticks at multiples of a power of two from the first token on, four to eight of them (half as many at a small grid),
- * and at the end; along the bottom, along the right, or both. */
+/* Adds ticks to an axis: at the first token, then at every multiple of a power of two that gives four to eight ticks
+ * (half as many at a small grid), and at the end. */
 static void draw_ticks_of(pen *p, uint64_t length, int64_t first, bool below, bool right, int x, int y, int side) {
     uint64_t step = 1;
     while (step * (side > 3000 ? 8 : 4) < length) step *= 2;
     for (uint64_t at = 0;; at += step) {
-        if (at + step * 3 / 4 > length) at = length; /* none beside the end */
+        if (at + step * 3 / 4 > length) at = length; /* a tick this near the end would touch it */
         char name[24];
         int px = scale_to(at, length, side);
         if (first < 0 || (first && step < 1024)) snprintf(name, sizeof name, "%" PRId64, first + (int64_t)at);
@@ -273,8 +276,7 @@ static void draw_masks(pen *p) {
     if (!m->grid_count) return;
     panel(p, "The mask",
           "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank "
-          "owns, and "
-          "computes, the queries (left) and owns the keys (top).");
+          "owns and computes the queries (left), and which owns the keys (top).");
     int top = p->y + 200;
     for (uint32_t i = 0; i < m->grid_count; i++) {
         const show_grid *g = &m->grids[i];
@@ -310,7 +312,7 @@ static void row_name(const show_model *m, uint32_t row, char out[40]) {
 
 static int row_height(const show_model *m) { return m->rank_rows <= 16 ? 220 : m->rank_rows <= 32 ? 170 : 130; }
 
-/* One bar: the mean of the row's ranks, and a thin line on to the largest of them. */
+/* Adds one bar: as long as the mean of the row's ranks, with a thin line on to the largest of them. */
 static void draw_bar(pen *p, uint32_t row, int which, int x, int y, int wide, int high, uint64_t most) {
     static const char *const names[] = {"pairs", "tokens", "bytes sent", "bytes received"};
     const show_model *m = p->m;
@@ -378,7 +380,7 @@ static int column_at(const show_model *m, uint32_t col) {
     return LANES_LEFT + (int)(LANES_WIDE * (int64_t)col / m->stage_cols);
 }
 
-/* A bar per column in two parts, standing on y + high. */
+/* Adds a bar for each column, in two parts, which stands on y + high. */
 static void draw_stacks(pen *p, int y, int high, const char *name, bool rounds) {
     const show_model *m = p->m;
     uint64_t most = 0, part[2][64] = {{0}};
@@ -395,7 +397,7 @@ static void draw_stacks(pen *p, int y, int high, const char *name, bool rounds) 
         char title[160], count[48];
         snprintf(title, sizeof title,
                  rounds ? "%" PRIu64 " rounds, %" PRIu64 " dependent rounds"
-                        : "%" PRIu64 " first visits, %" PRIu64 " that take up a running state",
+                        : "%" PRIu64 " first visits, %" PRIu64 " that continue a running state",
                  part[0][col], part[1][col]);
         rect(p, x + wide / 6, y + high - a, wide * 2 / 3, a, rounds ? COMM : COMPUTE, title);
         rect(p, x + wide / 6, y + high - a - b, wide * 2 / 3, b, rounds ? "url(#dependent)" : COMPUTE_DARK, title);
@@ -439,13 +441,13 @@ static void draw_pipeline(pen *p) {
     char rest[320], in[SUMMARY_NUMBER], out[SUMMARY_NUMBER];
     int height = row_height(m) + 20, y;
     snprintf(rest, sizeof rest,
-             "%s pass, %" PRIu32 " stage%s%s. What the rounds of a stage bring is attended in that stage or later; %s.",
+             "%s pass, %" PRIu32 " stage%s%s. What the rounds of a stage bring is used in that stage or later; %s.",
              m->pass == FCP_FORWARD ? "Forward" : "Backward", m->stages, m->stages == 1 ? "" : "s",
              m->stages_a_col > 1 ? ", several to a column" : "",
-             m->plan->problem->buffers > 1 ? "rounds of later stages run beside it" : "nothing runs beside it");
+             m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run" : "nothing else is sent meanwhile");
     panel(p, "The pipeline", rest);
-    draw_legend(p, LANES_LEFT, p->y, COMPUTE, "pairs attended; first visits");
-    draw_legend(p, LANES_LEFT + 2300, p->y, COMPUTE_DARK, "visits that take up a running state");
+    draw_legend(p, LANES_LEFT, p->y, COMPUTE, "pairs computed; first visits");
+    draw_legend(p, LANES_LEFT + 2300, p->y, COMPUTE_DARK, "visits that continue a running state");
     draw_legend(p, LANES_LEFT + 5000, p->y, COMM, "bytes moved; rounds");
     draw_legend(p, LANES_LEFT + 6900, p->y, "url(#dependent)", "dependent rounds: forwards, returns");
     y = p->y + 250;
@@ -514,7 +516,7 @@ static void draw_image(const show_model *m, text *t) {
     text_free(&body);
 }
 
-/* Every figure of the summary record, by name. */
+/* Adds a table of all figures of the summary record. */
 static void draw_table(const fcp_plan *plan, text *t) {
     const fcp_summary *s = plan->summary;
     const struct {
@@ -577,7 +579,7 @@ static void draw_page(const show_model *m, text *t) {
     text_puts(t, "</body>\n</html>\n");
 }
 
-static fcp_code draw(const fcp_plan *plan, bool page, fcp_emit *emit, void *context, fcp_error *err) {
+static fcp_code draw(const fcp_plan *plan, bool page, text *out, fcp_error *err) {
     show_scale scale = {.grid_cols = 64,
                         .grid_rows = 64,
                         .minor_cols = 32,
@@ -587,23 +589,15 @@ static fcp_code draw(const fcp_plan *plan, bool page, fcp_emit *emit, void *cont
                         .stage_cols = 64};
     arena memory = {0};
     show_model m;
-    text t = {0};
     fcp_code code = show_model_make(plan, &scale, &memory, &m);
     if (!code) {
-        if (page) draw_page(&m, &t);
-        else draw_image(&m, &t);
-        if (t.failed) code = FCP_E_NO_MEMORY;
+        if (page) draw_page(&m, out);
+        else draw_image(&m, out);
+        if (out->failed) code = FCP_E_NO_MEMORY;
     }
-    if (!code) emit(context, t.at, t.size);
-    text_free(&t);
     arena_free(&memory);
     return code ? fcp_fail(err, code, "out of memory while drawing") : FCP_OK;
 }
 
-fcp_code show_svg(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err) {
-    return draw(plan, false, emit, context, err);
-}
-
-fcp_code show_html(const fcp_plan *plan, fcp_emit *emit, void *context, fcp_error *err) {
-    return draw(plan, true, emit, context, err);
-}
+fcp_code show_svg(const fcp_plan *plan, text *out, fcp_error *err) { return draw(plan, false, out, err); }
+fcp_code show_html(const fcp_plan *plan, text *out, fcp_error *err) { return draw(plan, true, out, err); }

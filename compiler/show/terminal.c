@@ -1,9 +1,10 @@
-/* terminal.c: a plan drawn for a terminal.
+/* terminal.c: draws a plan for a terminal.
  *
- * Requires  a plan that has passed fcp_plan_check; the width of the terminal.
- * Gives     text, the same bytes for the same plan and options: what is asked for and what it costs, the mask of up to
- *           three sequences, who owns what, the pipeline stage by stage, and what every sign means.
- * Cost      O(plan); the text is at most some hundred lines whatever the plan's size.
+ * The text shows, one after the other: what the plan is for and what it costs, the masks of up to three sequences, who
+ * owns what, and the pipeline stage by stage. It explains its signs. The same plan and options give the same bytes.
+ *
+ * Requires: a plan that has passed fcp_plan_check.
+ * Cost:     O(plan). The text has some hundred lines at most, however large the plan is.
  */
 #include "compiler/show/terminal.h"
 
@@ -19,17 +20,17 @@
 enum {
     MIN_WIDTH = 64,
     MAX_WIDTH = 160,
-    GUTTER = 8,      /* left of a grid: a position */
-    OWNERS = 5,      /* right of it: ranks */
-    MAX_RANKS = 32,  /* drawn one by one */
-    EXTREMES = 4,    /* of more ranks: so many heaviest and lightest */
-    BINS = 16,       /* of a histogram */
-    MAX_STAGES = 24, /* lines of the table of stages */
-    TWO_PASSES = 80, /* the width that the table of stages of both passes needs */
-    BESIDE_BAR = 57  /* characters of a rank's line that are not its bar */
+    GUTTER = 8,      /* characters left of a grid, for a position */
+    OWNERS = 5,      /* characters right of it, for ranks */
+    MAX_RANKS = 32,  /* up to so many ranks have a line each */
+    EXTREMES = 4,    /* of more ranks, so many of the heaviest and of the lightest have one */
+    BINS = 16,       /* bars of a histogram */
+    MAX_STAGES = 24, /* most lines of the table of stages */
+    TWO_PASSES = 80, /* columns that the table of stages needs for both passes */
+    BESIDE_BAR = 57  /* characters of a rank's line besides its bar */
 };
 
-/* The signs of a picture. `shade` goes from nothing to everything in `shades` steps after the first, `bar` likewise. */
+/* The signs of a picture. shade[0] means nothing and shade[shades] everything; bar likewise. */
 typedef struct signs {
     const char *shade[10], *bar[9];
     uint32_t shades, bars;
@@ -76,7 +77,7 @@ static void paint(const drawing *d, const char *code) {
     if (d->colour) text_printf(d->out, "\033[%sm", code);
 }
 
-/* A rank's colour: twelve that stand apart on dark and light ground. */
+/* A rank's colour: one of twelve that can be told apart on a dark and on a light ground. */
 static void paint_rank(const drawing *d, uint32_t rank) {
     static const char *const codes[] = {"34", "33", "32", "35", "36", "31", "94", "93", "92", "95", "96", "91"};
     paint(d, codes[rank % (sizeof codes / sizeof *codes)]);
@@ -90,14 +91,14 @@ static void heading(const drawing *d, const char *title, const char *rest) {
     text_printf(d->out, "  %s\n", rest);
 }
 
-/* Characters of a string: bytes that begin one in UTF-8. */
+/* The number of characters in a string: of the bytes that begin one in UTF-8. */
 static uint32_t characters(const char *s, size_t size) {
     uint32_t n = 0;
     for (size_t i = 0; i < size; i++) n += ((unsigned char)s[i] & 0xc0) != 0x80;
     return n;
 }
 
-/* Words broken at spaces; lines after the first begin at column `indent`, where the first one stands already. */
+/* Adds words, breaking lines at spaces. The cursor stands at column `indent`, where further lines begin too. */
 static void break_words(const drawing *d, uint32_t indent, const char *s) {
     for (uint32_t at = indent; *s;) {
         size_t word = strcspn(s, " ");
@@ -126,7 +127,7 @@ static void sentence(const drawing *d, const char *label, const char *s) {
     break_words(d, 13, s);
 }
 
-/* Words broken at spaces, indented by two. */
+/* Adds a paragraph, indented by two. */
 static void note(const drawing *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(const drawing *d, const char *format, ...) {
     char words[1024];
@@ -155,7 +156,8 @@ static void draw_facts(const drawing *d) {
 
 /* --- the mask ---------------------------------------------------------------------------------------------------- */
 
-/* Characters that a cell of a grid takes: as many across as make a square of a square, at most `room` in all. */
+/* How many characters a cell of a grid takes across and down, so that a square mask looks square and the grid is at
+ * most `room` wide. */
 static void grid_zoom(const show_grid *g, uint32_t room, uint32_t *across, uint32_t *down) {
     *down = 1;
     *across = g->rows == g->cols ? 2 : 1;
@@ -165,7 +167,7 @@ static void grid_zoom(const show_grid *g, uint32_t room, uint32_t *across, uint3
     }
 }
 
-/* The ranks that own a row's queries, in order of position, each once: as many as fit in OWNERS characters. */
+/* The ranks that own a row's queries, in order of position and each once, as many as fit in OWNERS characters. */
 static void row_owners(const show_grid *g, uint32_t row, char out[OWNERS + 1]) {
     const show_stretch *s = show_stretch_at(g, FCP_QUERIES, g->row_cut[row]);
     const show_stretch *end = g->stretches[FCP_QUERIES] + g->stretch_count[FCP_QUERIES];
@@ -196,8 +198,8 @@ static void position_name(char out[SHOW_COUNT], int64_t position) {
     else snprintf(out, SHOW_COUNT, "%" PRId64 "M", position / 1024 / 1024);
 }
 
-/* Line `line` of a grid: keys, frame, rows, frame. Returns the characters it takes, those of trailing spaces
- * included. */
+/* Adds line `line` of a grid: the axis of keys, the frame, the rows, the frame. Returns how many characters wide it is,
+ * with the spaces at its end. */
 static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across, uint32_t down, uint32_t line) {
     uint32_t inside = g->cols * across, width = GUTTER + 2 + inside + 1 + OWNERS;
     text *t = d->out;
@@ -240,7 +242,7 @@ static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across,
     return width;
 }
 
-/* `brief`: beside another. */
+/* The title of a grid; a brief one if another grid stands beside it. */
 static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
     char length[SHOW_LENGTH], alike[SHOW_COUNT + 32] = "", count[SHOW_COUNT];
     if (g->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, g->alike));
@@ -250,8 +252,7 @@ static void grid_title(const show_grid *g, bool brief, char *out, size_t size) {
     snprintf(out, size, "sequence %" PRIu32 ": %s%s", g->sequence, length, alike);
 }
 
-/* Ends a line without the spaces that pad it. */
-static void end_line(text *t) {
+void show_end_line(text *t) {
     while (!t->failed && t->size && t->at[t->size - 1] == ' ') t->size--;
     text_puts(t, "\n");
 }
@@ -267,7 +268,7 @@ static void draw_masks(const drawing *d) {
     grid_zoom(g, room, &across, &down);
     for (uint32_t line = 0; line < grid_lines(g, down); line++) {
         grid_line(d, g, across, down, line);
-        end_line(d->out);
+        show_end_line(d->out);
     }
     const show_grid *a = m->grid_count > 1 ? &m->grids[1] : NULL, *b = m->grid_count > 2 ? &m->grids[2] : NULL;
     uint32_t half = d->width / 2 - GUTTER - OWNERS - 4, lines = 0, zoom[2][2] = {{1, 1}, {1, 1}};
@@ -280,7 +281,7 @@ static void draw_masks(const drawing *d) {
         grid_title(a, true, title, sizeof title);
         if (b) grid_title(b, true, other, sizeof other);
         text_printf(d->out, "  %-*s%s", (int)d->width / 2 - 2, title, other);
-        end_line(d->out);
+        show_end_line(d->out);
     }
     for (uint32_t line = 0; line < lines; line++) {
         uint32_t used = grid_line(d, a, zoom[0][0], zoom[0][1], line);
@@ -288,7 +289,7 @@ static void draw_masks(const drawing *d) {
             text_pad(d->out, ' ', used < d->width / 2 ? d->width / 2 - used : 1);
             grid_line(d, b, zoom[1][0], zoom[1][1], line);
         }
-        end_line(d->out);
+        show_end_line(d->out);
     }
     note(d,
          "A sign is the share of allowed pairs: %s. Left: the first query of a row; right: the ranks that own, and "
@@ -318,7 +319,7 @@ static uint64_t figure(const show_rank *r, int which) {
     return which == 0 ? r->pairs : which == 1 ? r->tokens : which == 2 ? r->sent : r->received;
 }
 
-/* One line: smallest, mean, largest, and how the ranks spread between. */
+/* One line of figures over all ranks: the smallest, the mean, the largest, and a histogram. */
 static void draw_histogram(const drawing *d, int which, const char *label, const char *unit) {
     const show_model *m = d->m;
     uint32_t ranks = m->plan->problem->ranks, bin[BINS] = {0}, most = 0;
@@ -361,12 +362,12 @@ static void draw_ranks(const drawing *d) {
         draw_histogram(d, 2, "sent", "B");
         draw_histogram(d, 3, "received", "B");
     }
-    note(d, "work: allowed pairs, the bar relative to the busiest rank, /mean to the average one.");
+    note(d, "work: allowed pairs; the bar is relative to the busiest rank, /mean to the mean of all ranks.");
 }
 
 /* --- the pipeline ------------------------------------------------------------------------------------------------ */
 
-/* The numbers of the stages above their columns, as many as fit. */
+/* The line above the pipeline, with the numbers of as many stages as fit. */
 static void draw_stage_numbers(const drawing *d, uint32_t across) {
     const show_model *m = d->m;
     uint32_t wide = m->stage_cols * across, used = 0;
@@ -377,7 +378,7 @@ static void draw_stage_numbers(const drawing *d, uint32_t across) {
         text_pad(d->out, ' ', col * across - used);
         text_puts(d->out, name);
         used = col * across + (uint32_t)n;
-        if (across == (uint32_t)n && used < wide) { /* a space at least between two numbers */
+        if (across == (uint32_t)n && used < wide) { /* at least one space is between two numbers */
             text_puts(d->out, " ");
             used++;
         }
@@ -420,7 +421,7 @@ static void draw_pipeline(const drawing *d) {
     draw_stage_numbers(d, across);
     text_puts(d->out, "   ");
     draw_stage_numbers(d, across);
-    end_line(d->out);
+    show_end_line(d->out);
     for (uint32_t row = 0; row < m->rank_rows; row++) {
         char name[32];
         uint32_t first = row * m->ranks_a_row, last = first + m->ranks_a_row - 1;
@@ -434,14 +435,14 @@ static void draw_pipeline(const drawing *d) {
         text_puts(d->out, "\n");
     }
     note(d,
-         "Left: pairs attended in a stage; right: bytes moved, the larger of sent and received; both relative to the "
-         "largest in the picture, from %s (least) to %s (most), blank for none. What the rounds of a stage bring is "
-         "attended in that stage or later; %s.",
+         "Left: the pairs that a stage computes. Right: the bytes that its rounds move, the larger of sent and received. "
+         "Signs are relative to the largest in the picture, from %s (least) to %s (most); blank is none. What the rounds "
+         "of a stage bring is used in that stage or later; %s.",
          d->signs->bar[1], d->signs->bar[d->signs->bars],
-         m->plan->problem->buffers > 1 ? "rounds of later stages run beside it" : "nothing runs beside it");
+         m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run" : "nothing else is sent meanwhile");
 }
 
-/* Adds up the stages [first, first + count). */
+/* The stages [first, first + count) together. */
 static show_stage sum_stages(const show_model *m, uint32_t first, uint32_t count) {
     show_stage s = {0};
     for (uint32_t i = first; i < first + count && i < m->all_stages; i++) {
@@ -494,14 +495,14 @@ static void draw_stages(const drawing *d) {
     }
     draw_reshuffle(d, "out", m->out_rounds, m->out_bytes);
     note(d,
-         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks worked on, again: of "
-         "these, "
-         "those that take up a running state; +dep: rounds that forward or return what came earlier%s%s.",
+         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks that are worked on; again: "
+         "those of them that continue a running state; +dep: rounds that forward or return what an earlier stage "
+         "received or computed%s%s.",
          both ? "; back: rounds of the backward pass" : "",
          m->in_rounds || m->out_rounds ? "; in, out: the reshuffle" : "");
 }
 
-fcp_code show_text(const fcp_plan *plan, const show_options *options, fcp_emit *emit, void *context, fcp_error *err) {
+fcp_code show_text(const fcp_plan *plan, const show_options *options, text *out, fcp_error *err) {
     show_options o = options ? *options : (show_options){0};
     uint32_t width = !o.width ? 80 : o.width < MIN_WIDTH ? MIN_WIDTH : o.width > MAX_WIDTH ? MAX_WIDTH : o.width;
     uint32_t cols = (width - GUTTER - OWNERS - 3) & ~1u, minor = (width / 2 - GUTTER - OWNERS - 4) & ~1u;
@@ -515,19 +516,16 @@ fcp_code show_text(const fcp_plan *plan, const show_options *options, fcp_emit *
                         .stage_cols = (width - 18) / 2};
     arena memory = {0};
     show_model m;
-    text t = {0};
     fcp_code code = show_model_make(plan, &scale, &memory, &m);
     if (!code) {
-        drawing d = {.m = &m, .signs = o.unicode ? &UNICODE : &ASCII, .colour = o.colour, .width = width, .out = &t};
+        drawing d = {.m = &m, .signs = o.unicode ? &UNICODE : &ASCII, .colour = o.colour, .width = width, .out = out};
         draw_facts(&d);
         draw_masks(&d);
         draw_ranks(&d);
         draw_pipeline(&d);
         draw_stages(&d);
-        if (t.failed) code = FCP_E_NO_MEMORY;
+        if (out->failed) code = FCP_E_NO_MEMORY;
     }
-    if (!code) emit(context, t.at, t.size);
-    text_free(&t);
     arena_free(&memory);
     return code ? fcp_fail(err, code, "out of memory while drawing") : FCP_OK;
 }

@@ -1,9 +1,11 @@
-/* zoom.c: a part of one sequence's mask, counted exactly and drawn.
+/* zoom.c: counts and draws a part of one sequence's mask, down to single pairs.
  *
- * Requires  a plan that has passed fcp_plan_check (its mask code faults nowhere in the batch).
- * Gives     pairs of every sign of the picture, cell classes of the sequence, runs of the rows that begin a line; a
- *           picture in text or SVG, the same bytes for the same plan and view.
- * Cost      of the mask analysis over the picture's cuts and over the sequence; a row's runs O(its boundary x log n).
+ * The mask itself is analysed again, so that all counts are exact: the allowed pairs of each sign of the picture, the
+ * classes of the whole sequence's cells, and for the first query of each line how many runs of keys it sees.
+ *
+ * Requires: a plan that has passed fcp_plan_check.
+ * Cost:     that of analysing the mask once over the sequence and once over the signs. Counting the runs of a query
+ *           takes O(runs x log n).
  */
 #include "compiler/show/zoom.h"
 
@@ -20,16 +22,16 @@ enum { GUTTER = 8, RUNS = 6, FRAME = 2, MOST_LINES = 40 };
 
 void zoom_room(uint32_t width, uint32_t *down, uint32_t *across) {
     width = width < 40 ? 40 : width > 160 ? 160 : width;
-    *across = (width - GUTTER - RUNS - FRAME) / 2; /* two characters a sign make it square */
+    *across = (width - GUTTER - RUNS - FRAME) / 2; /* a sign is two characters wide, so that it looks square */
     *down = *across < MOST_LINES ? *across : MOST_LINES;
 }
 
 /* --- counting ----------------------------------------------------------------------------------------------------- */
 
-/* The stretches of allowed keys in one row. */
+/* Counts the runs of allowed keys in one row, from left to right. */
 typedef struct row_runs {
     cells *c;
-    int64_t q, last; /* last: where the run before ended; -1: none */
+    int64_t q, last; /* last: where the run before ended; -1: there was none */
     uint32_t count;
 } row_runs;
 
@@ -59,7 +61,8 @@ static fcp_code find_row_runs(row_runs *r, int64_t first, int64_t end, const box
     return code;
 }
 
-/* Positions that a sign stands for: the least of 1, 2, 3, 4, 6, 8, 12, 16, ... with which the picture fits. */
+/* How many positions a sign stands for on each side: the least of 1, 2, 3, 4, 6, 8, 12, 16, ... with which the picture
+ * fits. */
 static uint64_t choose_group(uint64_t queries, uint64_t keys, const zoom_view *v) {
     for (uint64_t power = 1;; power *= 2)
         for (uint64_t group = power; group <= power + power / 2; group += power / 2 ? power / 2 : 1)
@@ -125,7 +128,7 @@ static fcp_code count_runs(cells *c, zoom *z) {
     z->runs_least = UINT32_MAX;
     for (uint32_t i = 0; i < z->rows; i++) {
         row_runs r = {.c = c, .q = z->q_first + (int64_t)z->row_cut[i], .last = -1};
-        fcp_code code = find_row_runs(&r, 0, (int64_t)z->n, c->base); /* made for n by cells_count */
+        fcp_code code = find_row_runs(&r, 0, (int64_t)z->n, c->base); /* cells_count has made the program for n */
         if (code != FCP_OK) return code;
         z->runs[i] = r.count;
         z->runs_sum += r.count;
@@ -213,7 +216,7 @@ static uint32_t level(const zoom *z, uint32_t row, uint32_t col, uint32_t levels
     return show_share(z->pairs[(size_t)row * z->cols + col], (unsigned __int128)area * z->heads, levels);
 }
 
-/* Signs between two labels of an axis, each of which takes `room` places, of `per_sign` to a sign. */
+/* How many signs apart the labels of an axis are, if each takes `room` places and a sign is `per_sign` places wide. */
 static uint32_t tick_of(uint32_t room, uint32_t per_sign) {
     static const uint32_t steps[] = {1, 2, 4, 8, 10, 16, 20, 32, 64};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
@@ -221,21 +224,13 @@ static uint32_t tick_of(uint32_t room, uint32_t per_sign) {
     return 128;
 }
 
-static fcp_code hand_over(text *t, fcp_emit *emit, void *context, fcp_error *err) {
-    bool failed = t->failed;
-    if (!failed) emit(context, t->at, t->size);
-    text_free(t);
-    return failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
+static fcp_code check_made(const text *t, fcp_error *err) {
+    return t->failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-static void end_line(text *t) {
-    while (t->size && t->at[t->size - 1] == ' ') t->size--;
-    text_puts(t, "\n");
-}
-
-/* A sentence, broken at spaces. */
+/* Adds a label and a sentence, which is broken at spaces. */
 static void put_words(text *t, const char *label, const char *s, uint32_t width) {
     text_printf(t, "  %-10s", label);
     for (size_t at = 12; *s;) {
@@ -259,107 +254,105 @@ static void put_frame(text *t, const zoom *z, bool unicode, bool top) {
     text_puts(t, "\n");
 }
 
-fcp_code zoom_text(const zoom *z, const show_options *options, fcp_emit *emit, void *context, fcp_error *err) {
+fcp_code zoom_text(const zoom *z, const show_options *options, text *t, fcp_error *err) {
     const show_options o = options ? *options : (show_options){.width = 80};
     uint32_t width = o.width ? o.width : 80;
-    text t = {0};
     char line[256], number[32];
     words w;
     describe(z, &w);
     title(z, line, sizeof line);
-    text_printf(&t, "%sMASK%s  %s\n", o.colour ? "\033[1m" : "", o.colour ? "\033[0m" : "", line);
-    for (int i = 0; i < SENTENCES; i++) put_words(&t, w.label[i], w.line[i], width);
+    text_printf(t, "%sMASK%s  %s\n", o.colour ? "\033[1m" : "", o.colour ? "\033[0m" : "", line);
+    for (int i = 0; i < SENTENCES; i++) put_words(t, w.label[i], w.line[i], width);
 
     int digits_most = snprintf(number, sizeof number, "%" PRIu64, z->col_cut[z->cols]);
     uint32_t tick = tick_of((uint32_t)digits_most + 2, 2), at = 0;
-    text_printf(&t, "%*s ", GUTTER - 1, "query");
-    text_puts(&t, " ");
-    for (uint32_t c = 0; c < z->cols; c += tick) { /* the axis of keys */
+    text_printf(t, "%*s ", GUTTER - 1, "query");
+    text_puts(t, " ");
+    for (uint32_t c = 0; c < z->cols; c += tick) { /* the labels of the axis of keys */
         int digits = snprintf(number, sizeof number, "%" PRIu64, z->col_cut[c]);
         if (2 * c + (uint32_t)digits > 2 * z->cols + 1) break;
-        text_pad(&t, ' ', 2 * c - at);
-        text_puts(&t, number);
+        text_pad(t, ' ', 2 * c - at);
+        text_puts(t, number);
         at = 2 * c + (uint32_t)digits;
     }
-    text_pad(&t, ' ', at < 2 * z->cols + 2 ? 2 * z->cols + 2 - at : 1);
-    text_puts(&t, "runs\n");
-    put_frame(&t, z, o.unicode, true);
+    text_pad(t, ' ', at < 2 * z->cols + 2 ? 2 * z->cols + 2 - at : 1);
+    text_puts(t, "runs\n");
+    put_frame(t, z, o.unicode, true);
     uint32_t levels = show_shades(o.unicode);
     for (uint32_t r = 0; r < z->rows; r++) {
-        text_printf(&t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], o.unicode ? "│" : "|");
-        if (o.colour) text_puts(&t, "\033[34m");
+        text_printf(t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], o.unicode ? "│" : "|");
+        if (o.colour) text_puts(t, "\033[34m");
         for (uint32_t c = 0; c < z->cols; c++) {
             const char *sign = show_shade(o.unicode, level(z, r, c, levels));
-            text_puts(&t, sign);
-            text_puts(&t, sign);
+            text_puts(t, sign);
+            text_puts(t, sign);
         }
-        if (o.colour) text_puts(&t, "\033[0m");
-        text_printf(&t, "%s %" PRIu32, o.unicode ? "│" : "|", z->runs[r]);
-        end_line(&t);
+        if (o.colour) text_puts(t, "\033[0m");
+        text_printf(t, "%s %" PRIu32, o.unicode ? "│" : "|", z->runs[r]);
+        show_end_line(t);
     }
-    put_frame(&t, z, o.unicode, false);
+    put_frame(t, z, o.unicode, false);
     if (z->group == 1) snprintf(line, sizeof line, "two characters are one pair of a query and a key");
     else
         snprintf(line, sizeof line, "two characters are %" PRIu64 " queries by %" PRIu64 " keys: %s", z->group,
                  z->group,
                  o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all" : "blank none, then . : - = + * # %, @ all");
-    put_words(&t, "signs", line, width);
-    return hand_over(&t, emit, context, err);
+    put_words(t, "signs", line, width);
+    return check_made(t, err);
 }
 
 /* --- SVG ---------------------------------------------------------------------------------------------------------- */
 
 enum { IMAGE = 900, LEFT = 90, TOP = 190 };
 
-fcp_code zoom_svg(const zoom *z, fcp_emit *emit, void *context, fcp_error *err) {
+fcp_code zoom_svg(const zoom *z, text *t, fcp_error *err) {
     uint32_t most = z->rows > z->cols ? z->rows : z->cols, side = 760 / most ? 760 / most : 1;
     uint32_t across = side * z->cols, high = side * z->rows;
-    text t = {0};
     char line[256];
     words w;
     title(z, line, sizeof line);
     describe(z, &w);
-    text_printf(&t,
+    text_printf(t,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
                 "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#222222\">\n"
                 "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
                 IMAGE, TOP + high + 30, IMAGE, TOP + high + 30);
-    text_printf(&t, "<text x=\"20\" y=\"32\" font-size=\"17\" font-weight=\"bold\">%s</text>\n", line);
+    text_printf(t, "<text x=\"20\" y=\"32\" font-size=\"17\" font-weight=\"bold\">%s</text>\n", line);
     for (int i = 0; i < SENTENCES; i++)
-        text_printf(&t, "<text x=\"20\" y=\"%d\" fill=\"#666666\">%s</text><text x=\"100\" y=\"%d\">%s</text>\n",
+        text_printf(t, "<text x=\"20\" y=\"%d\" fill=\"#666666\">%s</text><text x=\"100\" y=\"%d\">%s</text>\n",
                     60 + 20 * i, w.label[i], 60 + 20 * i, w.line[i]);
     for (uint32_t r = 0; r < z->rows; r++)
-        for (uint32_t c = 0, end; c < z->cols; c = end) { /* signs of one colour together */
+        for (uint32_t c = 0, end; c < z->cols; c = end) { /* neighbours of one colour are one rectangle */
             uint32_t l = level(z, r, c, SHOW_RAMP);
             for (end = c + 1; end < z->cols && level(z, r, end, SHOW_RAMP) == l;) end++;
             if (l)
-                text_printf(&t, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"%s\"/>\n", LEFT + side * c,
+                text_printf(t, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"%s\"/>\n", LEFT + side * c,
                             TOP + side * r, side * (end - c), side, show_share_colour(l));
         }
-    text_printf(&t, "<rect x=\"%d\" y=\"%d\" width=\"%u\" height=\"%u\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT,
+    text_printf(t, "<rect x=\"%d\" y=\"%d\" width=\"%u\" height=\"%u\" fill=\"none\" stroke=\"#444444\"/>\n", LEFT,
                 TOP, across, high);
     uint32_t col_tick = tick_of(70, side), row_tick = tick_of(30, side);
     for (uint32_t c = 0; c < z->cols; c += col_tick)
-        text_printf(&t,
+        text_printf(t,
                     "<path d=\"M%u %dv-4\" stroke=\"#444444\"/><text x=\"%u\" y=\"%d\" font-size=\"11\">%" PRIu64
                     "</text>\n",
                     LEFT + side * c, TOP, LEFT + side * c, TOP - 7, z->col_cut[c]);
     for (uint32_t r = 0; r < z->rows; r += row_tick)
         text_printf(
-            &t,
+            t,
             "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRId64
             "</text>\n",
             LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->q_first + (int64_t)z->row_cut[r]);
     text_printf(
-        &t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
+        t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",
         LEFT - 7, TOP - 7);
-    return hand_over(&t, emit, context, err);
+    return check_made(t, err);
 }
 
-/* --- as JSON -------------------------------------------------------------------------------------------------------- */
+/* --- as JSON ------------------------------------------------------------------------------------------------------ */
 
 void zoom_json(json *j, const zoom *z) {
-    double all = (double)z->n * (double)z->n * z->heads;
+    double all = (double)z->queries * (double)z->n * z->heads;
     json_u64(j, "sequence", z->sequence);
     json_u64(j, "tokens", z->n);
     json_u64(j, "alike", z->alike);

@@ -1,10 +1,13 @@
-/* ast.c: the tables of the language's names, and the canonical printer.
+/* ast.c: prints a program in canonical form.
  *
- * Printing requires a tree that parsed without an error. It gives text that parses to an equal tree, so printing that
- * gives the same text again: sections in the order of SECTIONS with the masks before `plan`, keys in the order of KEYS,
- * whole numbers in decimal, one statement a line, parentheses only where precedence needs them. Names that the tables
- * do not know come last, in source order. Cost: O(tree); recursion is bounded by NEST_MAX because chains of binary
- * operators are walked along their left side.
+ * Sections come in the order of SECTIONS, with the masks before `plan`; keys come in the order of KEYS; sections and
+ * keys with unknown names come last, in the order of the source. There is one statement on a line. Whole numbers are
+ * decimal. Parentheses are printed only where precedence needs them.
+ *
+ * Requires: a tree that parsed without an error.
+ * Gives:    text that parses to an equal tree. So printing that tree gives the same text again.
+ * Cost:     O(tree). Recursion goes NEST_MAX deep at most, because chains of binary operators are walked along their
+ *           left side.
  */
 #include "compiler/syntax/ast.h"
 
@@ -13,74 +16,21 @@
 
 enum { LINE = 110 };
 
-static const struct { const char *spelling; int precedence; } ops[OP_COUNT] = {
-#define X(id, spelling, precedence) [OP_##id] = {spelling, precedence},
-    EXPR_OPS(X)
-#undef X
-};
-const char *ast_op_spelling(expr_op op) { return ops[op].spelling; }
-int ast_op_precedence(expr_op op) { return ops[op].precedence; }
-
-const unit ast_unit_table[] = {
-#define X(spelling, dimension, power) {spelling, dimension, power},
-    UNITS(X)
-#undef X
-};
-enum { UNIT_COUNT = sizeof ast_unit_table / sizeof *ast_unit_table };
-
-int ast_find_unit(const char *word, size_t size) {
-    for (int i = 0; i < UNIT_COUNT; i++)
-        if (strlen(ast_unit_table[i].spelling) == size && !memcmp(ast_unit_table[i].spelling, word, size)) return i;
-    return -1;
-}
-
-const char *ast_nearest_unit(const char *word, size_t size) {
-    static const struct { const char *wrong, *right; } usual[] = {
-        {"GBps", "GB/s"}, {"Gbps", "GB/s"}, {"Gb", "GB/s"}, {"GBs", "GB/s"}, {"gb", "GB"}, {"GiB", "GB"}, {"mb", "MB"},
-        {"MiB", "MB"}, {"KB", "kB"}, {"KiB", "kB"}, {"TFLOPS", "TFLOP/s"}, {"TFLOPs", "TFLOP/s"}, {"TFLOP", "TFLOP/s"},
-        {"usec", "us"}, {"msec", "ms"}, {"sec", "s"}};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (strlen(usual[i].wrong) == size && !memcmp(usual[i].wrong, word, size)) return usual[i].right;
-    const char *names[UNIT_COUNT];
-    for (int i = 0; i < UNIT_COUNT; i++) names[i] = ast_unit_table[i].spelling;
-    return diag_nearest(word, size, names, UNIT_COUNT);
-}
-
-const char *const ast_section_names[SECTION_COUNT] = {
-#define X(id, name) [SECTION_##id] = name,
-    SECTIONS(X)
-#undef X
-};
-
-const struct key_info ast_key_table[KEY_COUNT] = {
-#define X(where, id, text) [KEY_##id] = {.name = text, .section = SECTION_##where},
-    KEYS(X)
-#undef X
-};
-
-section_id ast_find_section(const char *name) {
-    int i = 0;
-    while (i < SECTION_COUNT && strcmp(name, ast_section_names[i])) i++;
-    return (section_id)i;
-}
-
-key_id ast_find_key(section_id where, const char *name) {
-    int i = 0;
-    while (i < KEY_COUNT && (ast_key_table[i].section != where || strcmp(name, ast_key_table[i].name))) i++;
-    return (key_id)i;
-}
-
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 
 static void print_at(const expr *e, int least, text *out);
 
 static int precedence(const expr *e) {
-    if (e->kind == EXPR_BINARY || e->kind == EXPR_UNARY) return ops[e->op].precedence;
+    if (e->kind == EXPR_BINARY || e->kind == EXPR_UNARY) return words_op_precedence(e->op);
     return e->kind == EXPR_IF ? PREC_IF : PREC_PRIMARY;
 }
 
-/* The least precedence that the left operand of `e` needs to stand without parentheses: comparisons do not chain. */
-static int left_least(const expr *e) { return ops[e->op].precedence + (ops[e->op].precedence == PREC_COMPARE); }
+/* The precedence that the left operand of `e` must have to need no parentheses. Comparisons do not chain, so a
+ * comparison on the left of another needs them. */
+static int left_least(const expr *e) {
+    int own = words_op_precedence(e->op);
+    return own == PREC_COMPARE ? own + 1 : own;
+}
 
 static void print_binary(const expr *top, text *out) {
     const expr *leaf = top;
@@ -90,8 +40,8 @@ static void print_binary(const expr *top, text *out) {
     }
     print_at(leaf->a, left_least(leaf), out);
     for (const expr *e = leaf;; e = e->up) {
-        text_printf(out, " %s ", ops[e->op].spelling);
-        print_at(e->b, ops[e->op].precedence + 1, out);
+        text_printf(out, " %s ", words_op_spelling(e->op));
+        print_at(e->b, words_op_precedence(e->op) + 1, out);
         if (e == top) break;
         if (precedence(e) < left_least(e->up)) text_puts(out, ")");
     }
@@ -114,7 +64,7 @@ static const char *declared_word(declared_as as) {
     return words[as];
 }
 
-/* Arguments or elements, separated by commas; a long list is broken into lines. */
+/* Arguments or elements, separated by commas. `break_lines`: a long list goes on several lines. */
 static void print_args(const arg *first, bool break_lines, text *out) {
     size_t line = out->size;
     for (const arg *a = first; a; a = a->next) {
@@ -139,7 +89,7 @@ static void print_at(const expr *e, int least, text *out) {
     case EXPR_NAME: text_puts(out, e->name); break;
     case EXPR_QUANTITY:
         print_at(e->a, PREC_PRIMARY, out);
-        text_printf(out, " %s", ast_unit_table[e->integer].spelling);
+        text_printf(out, " %s", words_units[e->integer].spelling);
         break;
     case EXPR_STRING: print_string(e->name, out); break;
     case EXPR_CALL:
@@ -165,7 +115,7 @@ static void print_at(const expr *e, int least, text *out) {
         break;
     case EXPR_UNARY:
         text_puts(out, e->op == OP_NOT ? "not " : "-");
-        print_at(e->a, ops[e->op].precedence, out);
+        print_at(e->a, words_op_precedence(e->op), out);
         break;
     case EXPR_BINARY: print_binary(e, out); break;
     case EXPR_IF:
@@ -194,6 +144,8 @@ static void print_at(const expr *e, int least, text *out) {
     }
     if (parens) text_puts(out, ")");
 }
+
+bool ast_is_call(const expr *e, const char *name) { return e->kind == EXPR_CALL && !strcmp(e->name, name); }
 
 void ast_print_expr(const expr *e, text *out) { print_at(e, 0, out); }
 
@@ -241,12 +193,12 @@ static void print_section(const section *s, section_id id, text *out) {
     if (out->size) text_puts(out, "\n");
     text_printf(out, "%s {\n", s->name);
     for (int k = 0; k < KEY_COUNT; k++) {
-        if (ast_key_table[k].section != id) continue;
+        if (words_keys[k].section != id) continue;
         for (const entry *e = s->entries; e; e = e->next)
-            if (!e->as && !strcmp(e->key, ast_key_table[k].name)) print_entry(e, out);
+            if (!e->as && !strcmp(e->key, words_keys[k].name)) print_entry(e, out);
     }
     for (const entry *e = s->entries; e; e = e->next)
-        if (e->as || ast_find_key(id, e->key) == KEY_COUNT) print_entry(e, out);
+        if (e->as || words_find_key(id, e->key) == KEY_COUNT) print_entry(e, out);
     text_puts(out, "}\n");
 }
 
@@ -256,6 +208,6 @@ void ast_print(const ast *program, bool batch, text *out) {
             for (const mask *m = program->masks; m; m = m->next) print_mask(m, out);
         if (id == SECTION_BATCH && !batch) continue;
         for (const section *s = program->sections; s; s = s->next)
-            if ((int)ast_find_section(s->name) == id) print_section(s, (section_id)id, out);
+            if ((int)words_find_section(s->name) == id) print_section(s, (section_id)id, out);
     }
 }

@@ -1,20 +1,26 @@
-/* format.c: the layout of programs, for `fcpc fmt`.
+/* format.c: lays out programs for `fcpc fmt`.
  *
- * Requires: bytes. Gives: the text, or the errors of parsing it.
- * How: the tokens as the grammar got them, and the comments that lie in the gaps between them, are laid out anew: a
- *      line for each section's head, statement and closing brace; a mask on one line if it fits, else its head, its
- *      condition and its `where` below each other. A line that is too long is broken where the expression binds most
- *      loosely. A comment at the end of a line stays behind the same token, so a line ends there; one on a line of its
- *      own keeps one. Comments behind consecutive lines are aligned. Blank lines between statements are kept, one at a
- *      time; what takes several lines has one on either side. The result is parsed again and its tree compared with the
- *      source's, so that a mistake here cannot change a program.
- * Cost: O(source).
+ * It takes the tokens as the grammar got them, and the comments in the gaps between them, and writes both anew:
+ *
+ * - The head of a section, each statement, and a closing brace have a line each. A mask has one line if it fits, else
+ * its
+ *   head, its condition and its `where` stand below each other.
+ * - A line that is too long is broken where the expression binds most loosely.
+ * - A comment at the end of a line stays behind the same token, so the line ends there. A comment on a line of its own
+ *   keeps its own line. Comments behind consecutive lines are aligned.
+ * - Blank lines between statements are kept, but never two in a row. A statement of several lines has one on either
+ * side.
+ *
+ * The result is parsed again, and its tree is compared with the source's, so that a mistake here cannot change a
+ * program.
+ *
+ * Requires: bytes. Gives: the text, or the errors of parsing it. Cost: O(source).
  */
 #include "compiler/syntax/format.h"
 
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "fcp.tab.h"
 #include "compiler/fcpc.h"
 
@@ -22,66 +28,56 @@ enum { WIDTH = 110, STEP = 4, NO_RANK = INT32_MAX };
 
 typedef struct comment {
     uint32_t begin, end;
-    bool own_line, blank; /* on a line of its own; after a blank line */
+    bool own_line, blank; /* it has a line of its own; it is after a blank line */
 } comment;
 
-typedef struct piece { /* a token */
+/* A token. */
+typedef struct piece {
     int kind;
     uint32_t begin, end;
-    uint32_t depth;                        /* of ( and [ around it */
-    uint32_t first_comment, comments;      /* in the gap before it */
-    bool starts, blank;                    /* a statement; after a blank line, in the source */
+    uint32_t depth;                        /* how many ( and [ are open around it */
+    uint32_t first_comment, comments;      /* the comments in the gap before it */
+    bool starts, blank;                    /* it begins a statement; it is after a blank line in the source */
 } piece;
 
 typedef struct line {
-    size_t code, size;    /* in `codes` */
+    size_t code, size;    /* where its code is in `codes` */
     uint32_t indent;
     uint32_t begin, end;  /* its comment; begin == end: none */
     bool blank;           /* a blank line before it */
 } line;
 
-typedef struct item { /* of the top level: its lines */
-    uint32_t gap, first, end; /* the first of its comments', of its own, after its own */
+/* A section, mask or score: the lines of the comments before it are [gap, first), its own are [first, end). */
+typedef struct item {
+    uint32_t gap, first, end;
 } item;
 
 typedef struct format {
     const char *source;
     arena *arena;
     piece *pieces;
-    uint32_t count; /* the last one is the end of file */
+    uint32_t count; /* pieces[count] is the end of file */
     comment *comments;
-    uint32_t comment_count, comment_room;
+    size_t comment_count, comment_room;
     line *lines;
-    uint32_t line_count, line_room;
+    size_t line_count, line_room;
     item *items;
-    uint32_t item_count, item_room;
+    size_t item_count, item_room;
     text codes;
     bool failed;
 } format;
 
-/* Room for one more record. */
-static void *grow(format *f, void *array, uint32_t count, uint32_t *room, size_t size, size_t align) {
-    if (count < *room) return array;
-    uint32_t more = *room ? *room * 2 : 64;
-    void *grown = arena_alloc(f->arena, more, size, align);
-    if (!grown) {
-        f->failed = true;
-        return NULL;
-    }
-    if (count) memcpy(grown, array, count * size);
-    *room = more;
-    return grown;
-}
-#define GROW(f, array, count, room, type)                                                                              \
-    do {                                                                                                               \
-        type *grown_ = grow(f, array, count, &(room), sizeof(type), _Alignof(type));                                   \
-        if (!grown_) return;                                                                                           \
-        (array) = grown_;                                                                                              \
-    } while (0)
-
 /* --- the gaps between tokens -------------------------------------------------------------------------------------- */
 
-/* The comments of source bytes [begin, end), and whether a blank line stands before the piece that follows. */
+static void add_comment(format *f, comment new) {
+    comment *grown = arena_grow(f->arena, f->comments, f->comment_count, &f->comment_room, sizeof *grown);
+    f->failed |= !grown;
+    if (!grown) return;
+    f->comments = grown;
+    f->comments[f->comment_count++] = new;
+}
+
+/* Finds the comments in source bytes [begin, end), and whether a blank line is before the piece that follows. */
 static void read_gap(format *f, uint32_t begin, uint32_t end, piece *next) {
     uint32_t newlines = begin == 0; /* since the last token or comment; a file's first line is one of its own */
     bool first = begin == 0;
@@ -94,8 +90,7 @@ static void read_gap(format *f, uint32_t begin, uint32_t end, piece *next) {
         uint32_t to = stop ? (uint32_t)(stop - f->source) : end;
         comment new = {i, to, newlines > 0, newlines > 1 && !first};
         while (new.end > new.begin && strchr(" \t\r\f\v", f->source[new.end - 1]) && f->source[new.end - 1]) new.end--;
-        GROW(f, f->comments, f->comment_count, f->comment_room, comment);
-        f->comments[f->comment_count++] = new;
+        add_comment(f, new);
         newlines = 0;
         first = false;
         i = to - 1;
@@ -132,31 +127,26 @@ static void read_pieces(format *f, const token_list *tokens, uint32_t size) {
 
 /* --- spaces and breaks -------------------------------------------------------------------------------------------- */
 
-static bool is_word(int kind) {
-    return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
-}
-
 static bool ends_operand(int kind) {
-    return is_word(kind) || kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_STRING || kind == T_TRUE ||
+    return words_names(kind) || kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_STRING || kind == T_TRUE ||
            kind == T_FALSE || kind == ')' || kind == ']';
 }
 
-/* Is piece i a minus sign of one operand? */
+/* Is piece i a minus sign with one operand? */
 static bool is_sign(const format *f, uint32_t i) {
     return f->pieces[i].kind == '-' && (i == 0 || !ends_operand(f->pieces[i - 1].kind));
 }
 
-/* Does a space stand between pieces i - 1 and i of a statement? */
+/* Does the layout put a space between pieces i - 1 and i of a statement? */
 static bool space_before(const format *f, uint32_t i) {
     int a = f->pieces[i - 1].kind, b = f->pieces[i].kind;
     if (a == '(' || a == '[' || a == T_DOTS || b == ')' || b == ']' || b == ',' || b == T_DOTS || a == ':' || b == ':')
         return false;
-    if ((b == '(' && is_word(a)) || (b == '[' && ends_operand(a))) return false;
+    if ((b == '(' && words_names(a)) || (b == '[' && ends_operand(a))) return false;
     return !is_sign(f, i - 1);
 }
 
-/* How readily a line is broken before piece i: least first. */
+/* How willingly a line is broken before piece i; the least value first. */
 static int32_t break_rank(const format *f, uint32_t i) {
     int32_t rank = NO_RANK;
     if (f->pieces[i - 1].kind == ',') rank = 0;
@@ -176,12 +166,15 @@ static int32_t break_rank(const format *f, uint32_t i) {
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static void add_line(format *f, line new) {
-    GROW(f, f->lines, f->line_count, f->line_room, line);
+    line *grown = arena_grow(f->arena, f->lines, f->line_count, &f->line_room, sizeof *grown);
+    f->failed |= !grown;
+    if (!grown) return;
+    f->lines = grown;
     f->lines[f->line_count++] = new;
 }
 
-/* The comments before piece i: one at the end of a line goes behind what was laid out last, the others get lines of
- * their own. `blanks`: blank lines before them are kept. */
+/* Puts the comments before piece i. One at the end of a line goes behind what was laid out last; the others get lines
+ * of their own. `blanks`: blank lines before them are kept. */
 static void put_comments(format *f, uint32_t i, uint32_t indent, bool blanks) {
     const piece *p = &f->pieces[i];
     for (uint32_t c = p->first_comment; c < p->first_comment + p->comments && !f->failed; c++) {
@@ -196,7 +189,7 @@ static void put_comments(format *f, uint32_t i, uint32_t indent, bool blanks) {
     }
 }
 
-/* Pieces [first, end) on one line. */
+/* Puts pieces [first, end) on one line. */
 static void put_code(format *f, uint32_t first, uint32_t end, uint32_t indent, bool blank) {
     size_t code = f->codes.size;
     for (uint32_t i = first; i < end; i++) {
@@ -225,7 +218,7 @@ static uint32_t line_end(const format *f, uint32_t first, uint32_t end, uint32_t
     return end;
 }
 
-/* Pieces [first, end), broken into lines as need be; the comments before `first` have been put. */
+/* Puts pieces [first, end), on as many lines as they need. The comments before `first` have been put already. */
 static void put_filled(format *f, uint32_t first, uint32_t end, uint32_t indent, bool blank) {
     for (uint32_t at = first, now = indent; at < end && !f->failed; now = indent + STEP) {
         uint32_t stop = line_end(f, at, end, now);
@@ -237,7 +230,7 @@ static void put_filled(format *f, uint32_t first, uint32_t end, uint32_t indent,
 
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
-/* A statement: its comments, then itself. */
+/* Puts a statement: its comments, then itself. */
 static void put_statement(format *f, uint32_t first, uint32_t end, uint32_t indent, bool after_open) {
     uint32_t lines = f->line_count;
     put_comments(f, first, indent, true);
@@ -245,7 +238,7 @@ static void put_statement(format *f, uint32_t first, uint32_t end, uint32_t inde
     put_filled(f, first, end, indent, f->pieces[first].blank && !(after_open && f->line_count == lines));
 }
 
-/* The statements from piece i on up to the brace that closes them, and the brace; returns the piece after it. */
+/* Puts the statements from piece i on, up to the brace that closes them, and the brace. Returns the piece after it. */
 static uint32_t put_block(format *f, uint32_t i, uint32_t indent) {
     bool after_open = true;
     while (f->pieces[i].kind != '}' && i < f->count && !f->failed) {
@@ -292,6 +285,14 @@ static uint32_t put_mask(format *f, uint32_t i) {
     return f->failed ? f->count : put_block(f, end + 2, STEP);
 }
 
+static void add_item(format *f, item new) {
+    item *grown = arena_grow(f->arena, f->items, f->item_count, &f->item_room, sizeof *grown);
+    f->failed |= !grown;
+    if (!grown) return;
+    f->items = grown;
+    f->items[f->item_count++] = new;
+}
+
 static void put_items(format *f) {
     uint32_t i = 0;
     while (i < f->count && !f->failed) {
@@ -301,8 +302,7 @@ static void put_items(format *f) {
         new.first = f->line_count;
         i = (p->kind == T_MASK || p->kind == T_SCORE) && p[1].kind != '{' ? put_mask(f, i) : put_section(f, i);
         new.end = f->line_count;
-        GROW(f, f->items, f->item_count, f->item_room, item);
-        f->items[f->item_count++] = new;
+        add_item(f, new);
     }
     if (!f->failed) put_comments(f, f->count, 0, true);
     /* what takes several lines has a blank one on either side */
@@ -338,8 +338,8 @@ static void write_lines(format *f, text *out) {
     }
 }
 
-/* Does text `number` mean what `tree` does? */
-static bool means_the_same(const ast *tree, const text *made, const char *name) {
+/* Does the text that was made mean what the program does? */
+static bool means_the_same(const ast *program, const text *made, const char *name) {
     diags *d = fcpc_diagnostics_new();
     arena a = {0};
     ast again;
@@ -347,7 +347,7 @@ static bool means_the_same(const ast *tree, const text *made, const char *name) 
     uint32_t number = d ? diag_source(d, name, made->at ? made->at : "", made->size, false) : UINT32_MAX;
     bool same = number != UINT32_MAX && parse_program(d, &a, number, &again) && !diag_errors(d);
     if (same) {
-        ast_print(tree, true, &one);
+        ast_print(program, true, &one);
         ast_print(&again, true, &two);
         same = !one.failed && !two.failed && one.size == two.size && (!one.size || !memcmp(one.at, two.at, one.size));
     }
@@ -360,20 +360,20 @@ static bool means_the_same(const ast *tree, const text *made, const char *name) 
 
 fcp_code format_source(const char *name, const char *bytes, size_t size, diags *d, text *out) {
     arena a = {0};
-    ast tree;
+    ast program;
     token_list tokens = {0};
     size_t errors = diag_errors(d);
     uint32_t number = diag_source(d, name, bytes, size, false);
     text made = {0};
     bool failed = number == UINT32_MAX;
-    if (!failed && parse_tokens(d, &a, number, &tree, &tokens) && diag_errors(d) == errors) {
+    if (!failed && parse_tokens(d, &a, number, &program, &tokens) && diag_errors(d) == errors) {
         format f = {.source = bytes, .arena = &a};
         read_pieces(&f, &tokens, (uint32_t)size);
         if (!f.failed) put_items(&f);
         if (!f.failed) write_lines(&f, &made);
         failed = f.failed || f.codes.failed || made.failed;
         text_free(&f.codes);
-        if (!failed && !means_the_same(&tree, &made, name))
+        if (!failed && !means_the_same(&program, &made, name))
             diag_error(d, FCP_E_INTERNAL, SPAN_NONE, "'%s' would mean something else when laid out", name);
     }
     if (failed) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory laying out '%s'", name);

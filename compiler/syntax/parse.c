@@ -1,18 +1,24 @@
-/* parse.c: drives scanner and grammar: a token filter between them, syntax errors in words, and the tree's builders.
+/* parse.c: drives the scanner and the grammar, filters the tokens between them, and words syntax errors.
  *
- * The filter decides what newlines mean, so that the grammar sees only SEP: a newline separates unless it is inside ( )
- * or [ ], after an operator, comma, `=` or opening bracket, before a closing brace, or before a token that can only
- * continue (`where then else and or`, an operator, a comma, `=`, `{`). It also watches brackets: one that is still open
- * where a new section begins, or at the end, is reported at its opening and closed, so that the rest is parsed as
- * meant.
+ * The filter decides which newlines end a statement. Such a newline becomes the token SEP; the grammar sees no others.
+ * A newline does not end a statement inside ( ) or [ ]; after an operator, a comma, `=` or an opening bracket; before
+ * a closing brace; and before a token that cannot begin a statement (`where then else and or`, an operator, a comma,
+ * `=`, `{`).
  *
- * Requires: a registered source of at most SOURCE_MAX bytes. Gives: a tree, complete if no error was reported.
- * Cost: O(size). Recovery is at statements: after an error everything up to the next SEP on the same level is skipped.
+ * The filter also watches brackets. A bracket that is still open where a new section begins, or at the end, is
+ * reported where it was opened. The filter then closes it, so that the rest is parsed as it was meant.
+ *
+ * After a syntax error, everything up to the next SEP on the same level is skipped.
+ *
+ * Requires: a registered source of at most SOURCE_MAX bytes.
+ * Gives:    a tree, complete if no error was reported.
+ * Cost:     O(size).
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
+#include "compiler/syntax/tree.h"
 #include "fcp.tab.h"
 #define YYSTYPE LANG_STYPE
 #define YYLTYPE LANG_LTYPE
@@ -26,7 +32,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p);
 typedef struct token {
     int kind;
     bool newline; /* first on its line */
-    bool bad;     /* the scanner complained about it, or right before it */
+    bool bad;     /* the scanner reported an error in it, or right before it */
     span at;
     LANG_STYPE value;
 } token;
@@ -37,8 +43,7 @@ typedef struct bracket {
 } bracket;
 
 struct parse {
-    diags *d;
-    arena *arena;
+    tree tree; /* what the grammar builds */
     yyscan_t scanner;
     struct scan scan;
     _Alignas(16) char pool[POOL]; /* the scanner's */
@@ -51,18 +56,15 @@ struct parse {
     span last_at, before_at; /* of the last token, and of the one before it */
     span joined;        /* a token after which a newline was passed over in this statement; SPAN_NONE: none */
     bool lone_value;    /* what is parsed is a value, not a program */
-    bool closing;       /* brackets are being closed on the user's behalf: no further complaints until SEP */
-    bool bad;           /* the scanner complained in this statement: what does not parse is no news */
+    bool closing;       /* the filter is closing brackets: no further errors until SEP */
+    bool bad;           /* the scanner reported an error in this statement: a syntax error in it is no news */
     bool recovering;    /* after a syntax error, until SEP: then every newline outside brackets separates */
-    bool stopped;       /* nesting limit: the rest is not read */
+    bool stopped;       /* nested too deep: the rest is not read */
     bracket brackets[NEST_MAX];
     unsigned depth;
-    bracket inner;      /* the innermost bracket as the last token came, open 0: none */
+    bracket inner;      /* the innermost open bracket when the last token came; open is 0 if there was none */
 
-    token_list *tokens; /* NULL: nobody wants them */
-    ast *program;
-    expr *value;
-    bool no_memory, too_deep;
+    token_list *tokens; /* keeps the tokens, unless NULL */
 };
 
 /* --- scanner's services ------------------------------------------------------------------------------------------- */
@@ -77,16 +79,23 @@ void *parse_pool(parse *p, size_t size) {
     return at;
 }
 
+int parse_word(parse *p, const char *word, size_t size, const char **out_name) {
+    const keyword *k = words_find_keyword(word, size);
+    if (!k) *out_name = parse_name(p, word, size);
+    else if (k->name) *out_name = k->spelling;
+    return k ? k->token : T_NAME;
+}
+
 const char *parse_name(parse *p, const char *word, size_t size) {
-    const char *name = arena_copy(p->arena, word, size);
-    if (!name) p->no_memory = true;
+    const char *name = arena_copy(p->tree.arena, word, size);
+    if (!name) p->tree.no_memory = true;
     return name ? name : "";
 }
 
 const char *parse_string(parse *p, span at, const char *word, size_t size) {
-    char *out = arena_copy(p->arena, word + 1, size - 2);
+    char *out = arena_copy(p->tree.arena, word + 1, size - 2);
     if (!out) {
-        p->no_memory = true;
+        p->tree.no_memory = true;
         return "";
     }
     size_t used = 0;
@@ -99,8 +108,8 @@ const char *parse_string(parse *p, span at, const char *word, size_t size) {
             else if (c == 'r') c = '\r';
             else if (c != '"' && c != '\\') {
                 span escape = {at.source, at.begin + (uint32_t)i - 1, at.begin + (uint32_t)i + 1};
-                diag_error(p->d, FCP_E_LEX, escape, "an escape that strings do not have");
-                diag_hint(p->d, "the escapes are \\\" \\\\ \\n \\t \\r");
+                diag_error(p->tree.d, FCP_E_LEX, escape, "an escape that strings do not have");
+                diag_hint(p->tree.d, "the escapes are \\\" \\\\ \\n \\t \\r");
             }
         }
         out[used++] = c;
@@ -116,7 +125,7 @@ int64_t parse_integer(parse *p, span at, const char *digits, size_t size, unsign
         over |= __builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digits[i] - '0', &value);
     over |= __builtin_mul_overflow(value, INT64_C(1) << shift, &value);
     if (!over) return value;
-    diag_error(p->d, FCP_E_NUMBER, at, "a number larger than 2^63 - 1");
+    diag_error(p->tree.d, FCP_E_NUMBER, at, "a number larger than 2^63 - 1");
     return 1;
 }
 
@@ -127,12 +136,12 @@ static token *peek(parse *p, unsigned index) {
     while (p->ahead_count <= index) {
         token *t = &p->ahead[p->ahead_count];
         *t = (token){0};
-        size_t errors = diag_errors(p->d);
+        size_t errors = diag_errors(p->tree.d);
         do {
             t->newline |= t->kind == '\n';
             t->kind = fcp_scan_token(&t->value, &t->at, p->scanner);
         } while (t->kind == '\n');
-        t->bad = diag_errors(p->d) > errors;
+        t->bad = diag_errors(p->tree.d) > errors;
         p->ahead_count++;
     }
     return &p->ahead[index];
@@ -143,7 +152,7 @@ static void drop(parse *p) {
     p->ahead_count--;
 }
 
-/* After this the statement goes on, whatever the line does. */
+/* After this token the statement goes on, even on the next line. */
 static bool goes_on_after(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
@@ -153,7 +162,7 @@ static bool goes_on_after(int kind) {
     }
 }
 
-/* This cannot begin a statement: it continues the one before. */
+/* This token cannot begin a statement, so it continues the one before. */
 static bool goes_on_before(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_THEN: case T_ELSE: case T_WHERE: case T_DOTS: case T_LE: case T_GE: case T_EQ:
@@ -164,41 +173,31 @@ static bool goes_on_before(int kind) {
     }
 }
 
-static bool is_name(int kind) {
-    return kind == T_NAME || kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_MASK ||
-           kind == T_PLAN || kind == T_SCORE || kind == T_FIELD || kind == T_TABLE;
-}
-
 static bool ends_operand(int kind) {
     return kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_NAME || kind == T_STRING || kind == T_TRUE ||
            kind == T_FALSE || kind == ')' || kind == ']';
 }
 
-/* Does a section or mask begin here? Certain enough to close brackets that are still open. */
+/* Does a section or mask begin here? If so, brackets that are still open were forgotten. */
 static bool begins_item(parse *p, const token *t) {
     if (!t->newline) return false;
     int kind = t->kind;
     if (kind == T_MODEL || kind == T_CLUSTER || kind == T_BATCH || kind == T_PLAN) return peek(p, 1)->kind == '{';
-    if (kind == T_MASK || kind == T_SCORE) return is_name(peek(p, 1)->kind);
+    if (kind == T_MASK || kind == T_SCORE) return words_names(peek(p, 1)->kind);
     return false;
 }
 
 static char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
 
-/* Keeps a delivered token for who asked for them. */
-static void keep(parse *p, int kind, span at) {
+/* Adds a delivered token to p->tokens. */
+static void keep_token(parse *p, int kind, span at) {
     token_list *l = p->tokens;
-    if (l->count == l->room) {
-        size_t room = l->room ? l->room * 2 : 256;
-        parsed_token *grown = ARENA_NEW(p->arena, parsed_token, room);
-        if (!grown) {
-            p->no_memory = true;
-            return;
-        }
-        if (l->count) memcpy(grown, l->at, l->count * sizeof *grown);
-        l->at = grown;
-        l->room = room;
+    parsed_token *grown = arena_grow(p->tree.arena, l->at, l->count, &l->room, sizeof *grown);
+    if (!grown) {
+        p->tree.no_memory = true;
+        return;
     }
+    l->at = grown;
     l->at[l->count++] = (parsed_token){kind, at};
 }
 
@@ -208,11 +207,11 @@ static int deliver(parse *p, int kind, span at, LANG_STYPE *value_out, const LAN
     p->last = kind;
     p->before_at = p->last_at;
     p->last_at = at;
-    if (p->tokens) keep(p, kind, at);
+    if (p->tokens) keep_token(p, kind, at);
     return kind;
 }
 
-/* A bracket's closer, on behalf of the user. */
+/* Delivers the closer of the innermost bracket, which the source lacks. */
 static int close_bracket(parse *p, LANG_STYPE *value, LANG_LTYPE *at) {
     span here = {p->last_at.source, p->last_at.end, p->last_at.end};
     return deliver(p, closer_of(p->brackets[--p->depth].open), here, value, NULL, at);
@@ -225,12 +224,12 @@ static int separate(parse *p, span where, LANG_STYPE *value, LANG_LTYPE *at) {
     return deliver(p, T_SEP, where, value, NULL, at);
 }
 
-/* An opening or closing bracket: keeps the stack. A closer that does not fit is left to the grammar to complain about:
- * it closes its own opener if that lies deeper in the same braces, else the innermost one. */
+/* Keeps the stack of brackets. A closer that does not fit is an error that the grammar reports. Here it closes its own
+ * opener, if that lies deeper inside the same braces, and else the innermost bracket. */
 static void track(parse *p, const token *t) {
     if (t->kind == '(' || t->kind == '[' || t->kind == '{') {
         if (p->depth == NEST_MAX) {
-            diag_error(p->d, FCP_E_DEPTH, t->at, "brackets nested more than %d deep", NEST_MAX);
+            diag_error(p->tree.d, FCP_E_DEPTH, t->at, "brackets nested more than %d deep", NEST_MAX);
             p->stopped = true;
             return;
         }
@@ -260,8 +259,8 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
         bracket b = p->brackets[p->depth - 1];
         p->inner = b;
         if (p->start == 0 && !p->closing) {
-            diag_error(p->d, FCP_E_SYNTAX, b.at, "this '%c' is never closed", b.open);
-            if (t->kind != T_END) diag_also(p->d, t->at, "a new section begins here");
+            diag_error(p->tree.d, FCP_E_SYNTAX, b.at, "this '%c' is never closed", b.open);
+            if (t->kind != T_END) diag_also(p->tree.d, t->at, "a new section begins here");
             p->closing = true;
         }
         return close_bracket(p, value, at);
@@ -292,23 +291,43 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
 
 /* --- syntax errors ------------------------------------------------------------------------------------------------ */
 
-static bool has(const char *const *names, unsigned count, const char *name) {
+static bool is_among(const char *const *names, unsigned count, const char *name) {
     for (unsigned i = 0; i < count; i++)
         if (!strcmp(names[i], name)) return true;
     return false;
 }
 
-static bool is_operator_text(const char *name) {
-    static const char *const all[] = {"'and'", "'or'", "'<'", "'<='", "'>'", "'>='", "'=='",
-                                      "'!='",  "'+'",  "'-'", "'*'",  "'/'", "'%'",  "'..'", "':'"};
-    return has(all, sizeof all / sizeof *all, name);
+/* The grammar names its tokens in two ways: 'and', a token as it is written; and a name, one that has many spellings.
+ * Is this the token written `word`? */
+static bool is_spelled(const char *name, const char *word) {
+    size_t size = strlen(word);
+    return name[0] == '\'' && !strncmp(name + 1, word, size) && !strcmp(name + 1 + size, "'");
 }
 
-/* The expected tokens in a person's words, at most `room` of them: an expression, an operator, a key, ... */
+/* Does this token stand between two values? */
+static bool is_infix(const char *name) {
+    for (int op = 0; op < OP_COUNT; op++)
+        if (op != OP_NOT && op != OP_NEG && is_spelled(name, words_op_spelling((expr_op)op))) return true;
+    return !strcmp(name, "'..'") || !strcmp(name, "':'");
+}
+
+static bool begins_expression(const char *name) {
+    static const char *const all[] = {"a float", "a string", "a number", "'('",    "'['",
+                                      "'-'",     "'not'",    "'if'",     "'true'", "'false'"};
+    return is_among(all, sizeof all / sizeof *all, name);
+}
+
+static bool names_something(const char *name) {
+    for (int i = 0; i < KEYWORD_COUNT; i++)
+        if (words_keywords[i].name && is_spelled(name, words_keywords[i].spelling)) return true;
+    return !strcmp(name, "a name");
+}
+
+/* Says in few words what was expected: an expression, an operator, a key, ... At most `room` of them. */
 static unsigned in_words(const parse *p, const char *const *names, unsigned count, const char **words, unsigned room) {
     unsigned used = 0;
-    bool expression = has(names, count, "a number"), operators = has(names, count, "'*'");
-    bool any_name = has(names, count, "a name"), line_end = has(names, count, "end of line");
+    bool expression = is_among(names, count, "a number"), operators = is_among(names, count, "'*'");
+    bool any_name = is_among(names, count, "a name"), line_end = is_among(names, count, "end of line");
     if (expression) words[used++] = "an expression";
     else if (any_name) {
         bool item = p->last == T_SEP || p->last == T_PROGRAM;
@@ -320,16 +339,10 @@ static unsigned in_words(const parse *p, const char *const *names, unsigned coun
     for (unsigned i = 0; i < count && used < room; i++) {
         const char *n = names[i];
         if (line_end && !strcmp(n, "end of file")) continue;
-        if (operators && is_operator_text(n)) continue;
+        if (operators && is_infix(n)) continue;
         if (operators && (!strcmp(n, "'('") || !strcmp(n, "'['") || !strcmp(n, "a unit"))) continue;
-        if (expression && (!strcmp(n, "a float") || !strcmp(n, "a string") || !strcmp(n, "a number") ||
-                           !strcmp(n, "'('") || !strcmp(n, "'['") || !strcmp(n, "'-'") || !strcmp(n, "'not'") ||
-                           !strcmp(n, "'if'") || !strcmp(n, "'true'") || !strcmp(n, "'false'")))
-            continue;
-        if (any_name && (!strcmp(n, "a name") || !strcmp(n, "'model'") || !strcmp(n, "'cluster'") ||
-                         !strcmp(n, "'batch'") || !strcmp(n, "'mask'") || !strcmp(n, "'plan'") ||
-                         !strcmp(n, "'score'") || !strcmp(n, "'field'") || !strcmp(n, "'table'")))
-            continue;
+        if (expression && begins_expression(n)) continue;
+        if (any_name && names_something(n)) continue;
         words[used++] = p->lone_value && !strcmp(n, "end of file") ? "the end" : n;
     }
     return used;
@@ -366,220 +379,46 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
     }
     char *line = text_take(&message);
     if (!line) {
-        p->no_memory = true;
+        p->tree.no_memory = true;
         return;
     }
-    diag_error(p->d, FCP_E_SYNTAX, at, "%s", line);
+    diag_error(p->tree.d, FCP_E_SYNTAX, at, "%s", line);
     free(line);
 
     char open = p->inner.open;
     if (open) {
         const char close[] = {'\'', closer_of(open), '\'', 0};
         bool misfit = (p->last == ')' || p->last == ']' || p->last == '}') && p->last != closer_of(open);
-        if ((open != '{' || misfit) && has(expected, count, close))
-            diag_also(p->d, p->inner.at, "to close this '%c'", open);
+        if ((open != '{' || misfit) && is_among(expected, count, close))
+            diag_also(p->tree.d, p->inner.at, "to close this '%c'", open);
     }
     if (length == 1 && left && *here == ':') {
-        if (has(expected, count, "'='")) diag_hint(p->d, "a key is set with '='");
-        else diag_hint(p->d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
+        if (is_among(expected, count, "'='")) diag_hint(p->tree.d, "a key is set with '='");
+        else diag_hint(p->tree.d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
         return;
     }
-    bool operators = has(expected, count, "'*'");
+    bool operators = is_among(expected, count, "'*'");
     if (p->last == '=' && operators && p->joined.source != UINT32_MAX)
-        diag_also(p->d, p->joined, "a line that ends like this goes on in the next");
-    else if (p->last == '=' && operators) diag_hint(p->d, "equality is written '=='");
-    else if (p->last == '=' && has(expected, count, "'{'"))
-        diag_hint(p->d,
+        diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
+    else if (p->last == '=' && operators) diag_hint(p->tree.d, "equality is written '=='");
+    else if (p->last == '=' && is_among(expected, count, "'{'"))
+        diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
-    else if (p->last == T_REPEAT) diag_hint(p->d, "'x' repeats between two values of a list: [8192 x 32]");
-    else if (is_comparison(p->last) && !operators) diag_hint(p->d, "a comparison stands between two expressions");
-    else if (p->last == T_NAME && operators && has(expected, count, "a unit")) {
+    else if (p->last == T_REPEAT) diag_hint(p->tree.d, "'x' repeats between two values of a list: [8192 x 32]");
+    else if (is_comparison(p->last) && !operators) diag_hint(p->tree.d, "a comparison stands between two expressions");
+    else if (p->last == T_NAME && operators && is_among(expected, count, "a unit")) {
         while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
-        const char *nearest = ast_nearest_unit(here, length);
-        if (nearest) diag_hint(p->d, "the nearest unit is '%s'", nearest);
-        else if (peek(p, 0)->kind == '=') diag_hint(p->d, "keys are separated by ';' or a new line");
+        const char *nearest = words_nearest_unit(here, length);
+        if (nearest) diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);
+        else if (peek(p, 0)->kind == '=') diag_hint(p->tree.d, "keys are separated by ';' or a new line");
     }
 }
 
 void parse_exhausted(parse *p) {
     if (p->stopped) return;
     p->stopped = true;
-    if (!p->no_memory) diag_error(p->d, FCP_E_DEPTH, p->last_at, "nested too deep to parse");
+    if (!p->tree.no_memory) diag_error(p->tree.d, FCP_E_DEPTH, p->last_at, "nested too deep to parse");
 }
-
-/* --- builders ----------------------------------------------------------------------------------------------------- */
-
-static void *fresh(parse *p, size_t size) {
-    void *at = arena_zalloc(p->arena, 1, size, _Alignof(max_align_t));
-    if (!at) p->no_memory = true;
-    return at;
-}
-
-/* A new node over children whose depth is known; too deep a one is reported once, and then kept flat. */
-static expr *make(parse *p, span at, expr_kind kind, uint32_t depth) {
-    expr *e = fresh(p, sizeof *e);
-    if (!e) return NULL;
-    e->kind = (uint8_t)kind;
-    e->at = at;
-    e->depth = depth;
-    if (depth > NEST_MAX && !p->too_deep) {
-        diag_error(p->d, FCP_E_DEPTH, at, "an expression nested more than %d deep", NEST_MAX);
-        p->too_deep = true;
-    }
-    return e;
-}
-
-static uint32_t deeper(uint32_t a, uint32_t b) { return a > b ? a : b; }
-
-expr *ast_make_leaf(parse *p, span at, expr_kind kind, const char *name, int64_t integer) {
-    expr *e = make(p, at, kind, 1);
-    if (!e) return NULL;
-    e->name = name;
-    e->integer = integer;
-    return e;
-}
-
-expr *ast_make_quantity(parse *p, span at, expr *number, int64_t unit_index) {
-    expr *e = number ? make(p, at, EXPR_QUANTITY, number->depth + 1) : NULL;
-    if (!e) return NULL;
-    e->a = number;
-    e->integer = unit_index;
-    return e;
-}
-
-expr *ast_make_unary(parse *p, span at, expr_op op, expr *a) {
-    expr *e = a ? make(p, at, EXPR_UNARY, a->depth + 1) : NULL;
-    if (!e) return NULL;
-    e->op = (uint8_t)op;
-    e->a = a;
-    return e;
-}
-
-expr *ast_make_binary(parse *p, span at, expr_op op, expr *a, expr *b) {
-    expr *e = a && b ? make(p, at, EXPR_BINARY, deeper(a->kind == EXPR_BINARY ? a->depth : a->depth + 1, b->depth + 1))
-                     : NULL;
-    if (!e) return NULL;
-    e->op = (uint8_t)op;
-    e->a = a;
-    e->b = b;
-    a->up = e;
-    if (ast_op_precedence(op) == PREC_COMPARE && a->kind == EXPR_BINARY && !a->parens &&
-        ast_op_precedence((expr_op)a->op) == PREC_COMPARE) {
-        diag_error(p->d, FCP_E_SYNTAX, at, "comparisons do not chain");
-        diag_hint(p->d, "write both: a < b and b < c");
-    }
-    return e;
-}
-
-expr *ast_make_node(parse *p, span at, expr_kind kind, expr *a, expr *b, expr *c) {
-    if (!a || !b || (kind == EXPR_IF && !c)) return NULL;
-    expr *e = make(p, at, kind, 1 + deeper(deeper(a->depth, b->depth), c ? c->depth : 0));
-    if (!e) return NULL;
-    e->a = a;
-    e->b = b;
-    e->c = c;
-    return e;
-}
-
-expr *ast_make_call(parse *p, span at, const char *name, span name_at, arg_list args) {
-    expr *e = make(p, at, EXPR_CALL, args.depth + 1);
-    if (!e) return NULL;
-    e->name = name;
-    e->name_at = name_at;
-    e->args = args.first;
-    e->arg_count = args.count;
-    return e;
-}
-
-expr *ast_make_list(parse *p, span at, expr_kind kind, arg_list elements) {
-    expr *e = make(p, at, kind, elements.depth + 1);
-    if (!e) return NULL;
-    e->args = elements.first;
-    e->arg_count = elements.count;
-    return e;
-}
-
-expr *ast_make_parens(expr *e, span at) {
-    if (!e) return NULL;
-    e->parens = true;
-    e->at = at;
-    return e;
-}
-
-arg_list ast_make_arg(parse *p, const char *name, span name_at, expr *value) {
-    arg *a = fresh(p, sizeof *a);
-    if (!a) return (arg_list){0};
-    a->name = name;
-    a->name_at = name_at;
-    a->value = value;
-    return (arg_list){a, a, 1, value ? value->depth : 0};
-}
-
-arg_list ast_make_array_param(parse *p, declared_as as, const char *name, span name_at, expr *value) {
-    arg_list one = ast_make_arg(p, name, name_at, value);
-    if (one.first) one.first->as = as;
-    return one;
-}
-
-arg_list ast_join_args(arg_list list, arg_list more) {
-    if (!list.first) return more;
-    if (!more.first) return list;
-    list.last->next = more.first;
-    return (arg_list){list.first, more.last, list.count + more.count, deeper(list.depth, more.depth)};
-}
-
-entry_list ast_make_entry(parse *p, declared_as as, const char *key, span key_at, expr *value) {
-    entry *e = value ? fresh(p, sizeof *e) : NULL;
-    if (!e) return (entry_list){0};
-    *e = (entry){.key = key, .key_at = key_at, .value = value, .as = as};
-    return (entry_list){e, e};
-}
-
-entry_list ast_join_entries(entry_list list, entry_list more) {
-    if (!list.first) return more;
-    if (!more.first) return list;
-    list.last->next = more.first;
-    return (entry_list){list.first, more.last};
-}
-
-definition_list ast_make_definition(parse *p, const char *name, span name_at, bool function, arg_list params, expr *body) {
-    definition *e = body ? fresh(p, sizeof *e) : NULL;
-    if (!e) return (definition_list){0};
-    *e = (definition){.name = name, .name_at = name_at, .function = function, .params = params.first,
-                      .param_count = params.count, .body = body};
-    return (definition_list){e, e};
-}
-
-definition_list ast_join_definitions(definition_list list, definition_list more) {
-    if (!list.first) return more;
-    if (!more.first) return list;
-    list.last->next = more.first;
-    return (definition_list){list.first, more.last};
-}
-
-void ast_add_section(parse *p, const char *name, span name_at, entry_list entries) {
-    section *s = fresh(p, sizeof *s);
-    if (!s) return;
-    *s = (section){.name = name, .name_at = name_at, .entries = entries.first, .last = entries.last};
-    if (p->program->last_section) p->program->last_section->next = s;
-    else p->program->sections = s;
-    p->program->last_section = s;
-}
-
-void ast_add_mask(parse *p, bool score, const char *name, span name_at, arg_list params, expr *body,
-              definition_list where) {
-    mask *m = body ? fresh(p, sizeof *m) : NULL;
-    if (!m) return;
-    *m = (mask){.name = name, .name_at = name_at, .params = params.first, .param_count = params.count, .score = score,
-                .body = body, .definitions = where.first};
-    uint32_t number = 0;
-    for (definition *e = where.first; e; e = e->next) e->number = number++;
-    if (p->program->last_mask) p->program->last_mask->next = m;
-    else p->program->masks = m;
-    p->program->last_mask = m;
-}
-
-void parse_result(parse *p, expr *value) { p->value = value; }
 
 /* --- entry points ------------------------------------------------------------------------------------------------- */
 
@@ -594,18 +433,18 @@ static bool run(parse *p, diags *d, arena *a, uint32_t number, uint32_t begin, u
     if (buffer) {
         memcpy(buffer, bytes + begin, size);
         buffer[size] = buffer[size + 1] = 0;
-        p->d = d;
-        p->arena = a;
+        p->tree.d = d;
+        p->tree.arena = a;
         p->start = start;
         p->lone_value = start == T_VALUE;
         p->joined = SPAN_NONE;
         p->scan = (struct scan){.text = buffer, .size = (uint32_t)size, .source = number, .shift = begin, .d = d};
         if (fcp_scan_lex_init_extra(p, &p->scanner) || !fcp_scan__scan_buffer(buffer, size + 2, p->scanner))
-            p->no_memory = true;
-        else if (lang_parse(p) == 2 && !p->stopped) p->no_memory = true;
+            p->tree.no_memory = true;
+        else if (lang_parse(p, &p->tree) == 2 && !p->stopped) p->tree.no_memory = true;
     }
     free(buffer);
-    if (buffer && !p->no_memory) return true;
+    if (buffer && !p->tree.no_memory) return true;
     diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory while parsing '%s'", name);
     return false;
 }
@@ -635,7 +474,7 @@ bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tok
         diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory while parsing '%s'", name);
         return false;
     }
-    p->program = out;
+    p->tree.program = out;
     p->tokens = tokens;
     bool ok = run(p, d, a, number, 0, (uint32_t)size, T_PROGRAM);
     free(p);
@@ -652,10 +491,10 @@ expr *parse_value(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t 
         return NULL;
     }
     ast none = {0};
-    p->program = &none;
+    p->tree.program = &none;
     size_t before = diag_errors(d);
     bool ok = run(p, d, a, number, begin, end, T_VALUE);
-    expr *value = ok && diag_errors(d) == before ? p->value : NULL;
+    expr *value = ok && diag_errors(d) == before ? p->tree.value : NULL;
     free(p);
     return value;
 }

@@ -1,5 +1,4 @@
-/* clock.h: time limits of waits, by the monotonic clock. Nothing else in the library looks at a clock but to
- * measure. */
+/* clock.h: the monotonic clock, for measuring and for time limits of waits. Nothing else is decided by a clock. */
 #ifndef FCP_BASE_CLOCK_H
 #define FCP_BASE_CLOCK_H
 #include <pthread.h>
@@ -7,22 +6,25 @@
 #include <stdint.h>
 #include <time.h>
 
+/* Seconds, monotonic. */
 static inline double fcp_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* How long something is still waited for that is asked after again and again. Time in which this process was stopped, or
- * had no processor, is nobody's fault who is waited for: of the time between two questions no more counts than `step`. */
+/* A time limit for something that is polled. If this process was stopped, or had no processor, whoever it waits for is
+ * not to blame; so of the time between two polls at most `step` counts. */
 typedef struct fcp_patience {
     double last, left, step;
 } fcp_patience;
 
-/* `step`: seconds, more than questions are apart where all is well. */
-static inline fcp_patience fcp_patience_of(double seconds, double step) { return (fcp_patience){fcp_clock(), seconds, step}; }
+/* Starts the limit. `step` is in seconds, and longer than the time between two polls if all is well. */
+static inline fcp_patience fcp_patience_of(double seconds, double step) {
+    return (fcp_patience){fcp_clock(), seconds, step};
+}
 
-/* After each question that had no answer: whether there are to be no more. */
+/* To be called after each poll that found nothing: has the time run out? */
 static inline bool fcp_patience_ends(fcp_patience *p) {
     double now = fcp_clock(), step = now - p->last;
     p->last = now;
@@ -30,7 +32,7 @@ static inline bool fcp_patience_ends(fcp_patience *p) {
     return p->left < 0;
 }
 
-/* The time `milliseconds` from now, for a condition made by fcp_condition_init. */
+/* The time in `milliseconds` from now, for pthread_cond_timedwait with a condition of fcp_condition_init. */
 static inline struct timespec fcp_deadline(uint32_t milliseconds) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -43,12 +45,13 @@ static inline struct timespec fcp_deadline(uint32_t milliseconds) {
     return t;
 }
 
-/* Between two questions: intervals, in nanoseconds, that double up to the longest. */
+/* Sleeps between two polls: *next nanoseconds, which doubles from call to call, up to `most`. */
 static inline void fcp_pause(long *next, long most) {
     nanosleep(&(struct timespec){.tv_nsec = *next}, NULL);
     *next = *next < most / 2 ? 2 * *next : most;
 }
 
+/* A condition whose timed waits use the monotonic clock. */
 static inline bool fcp_condition_init(pthread_cond_t *condition) {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr)) return false;

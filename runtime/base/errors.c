@@ -1,4 +1,4 @@
-/* errors.c: names of error codes, from the one table in errors.def. */
+/* errors.c: the names and texts of error codes, from the one table in errors.def; and how an error is filled. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,9 @@ static const struct { const char *name, *text; } table[] = {
 };
 
 const char *fcp_code_name(fcp_code code) { return (unsigned)code < FCP_CODE_COUNT ? table[code].name : "E???"; }
-const char *fcp_code_text(fcp_code code) { return (unsigned)code < FCP_CODE_COUNT ? table[code].text : "unknown error"; }
+const char *fcp_code_text(fcp_code code) {
+    return (unsigned)code < FCP_CODE_COUNT ? table[code].text : "unknown error";
+}
 
 int fcp_code_exit(fcp_code code) {
     if (code == FCP_OK) return 0;

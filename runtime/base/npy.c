@@ -1,8 +1,9 @@
 /* npy.c: reading and writing .npy files.
  *
- * Requires: nothing of the file. Cost: one pass over it. Source: the .npy format's description, versions 1.0 to 3.0.
- * The header is a Python dictionary; what is read here is what the format's own writer makes: the keys 'descr',
- * 'fortran_order' and 'shape', once each, in any order, in either kind of quotes, with or without a last comma.
+ * Source: the description of the .npy format, versions 1.0 to 3.0. Cost: one pass over the file.
+ *
+ * The header is a Python dictionary. This reads what NumPy itself writes: the keys 'descr', 'fortran_order' and
+ * 'shape', once each, in any order, in either kind of quotes, with or without a last comma.
  */
 #include "runtime/base/npy.h"
 
@@ -62,7 +63,7 @@ static bool eat(struct cursor *c, char x) {
     return true;
 }
 
-/* A quoted string without escapes; *out points into the header. */
+/* A quoted string without escapes. *out points into the header. */
 static bool eat_string(struct cursor *c, const char **out, size_t *out_length) {
     skip_space(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
@@ -109,7 +110,7 @@ static bool is(const char *text, size_t length, const char *word) {
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
-/* Reads the dictionary; NULL if sound, else what is wrong with it. */
+/* Reads the dictionary. Returns NULL, or what is wrong with it. */
 static const char *parse_header(const char *text, size_t size, fcp_npy *out) {
     struct cursor c = {text, text + size};
     bool descr = false, order = false, shape = false;
@@ -163,8 +164,8 @@ static bool read_all(int file, void *to, size_t size) {
     return true;
 }
 
-/* Reads the header of a file of `size` bytes, of which `start` holds all or the first START_BYTES; *out_begin is where
- * its elements begin, *out_bytes how many bytes they are. NULL if sound, else what is wrong. */
+/* Reads the header of a file of `size` bytes; `start` holds all of them, or the first START_BYTES. *out_begin is the
+ * byte where the elements begin, *out_bytes how many bytes they are. Returns NULL, or what is wrong. */
 enum { START_BYTES = 12 + MAX_HEADER };
 static const char *read_header(const unsigned char *start, uint64_t size, fcp_npy *out, uint64_t *out_begin,
                                uint64_t *out_bytes) {
@@ -223,7 +224,7 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
     return code;
 }
 
-/* *out is malloc'd, also where there are no bytes. */
+/* *out is malloc'd, even if there are no bytes. */
 static fcp_code read_data(int file, const char *path, uint64_t bytes, void **out, fcp_error *err) {
     void *data = bytes <= SIZE_MAX / 2 ? malloc(bytes ? bytes : 1) : NULL;
     if (!data) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
@@ -238,7 +239,7 @@ static fcp_code read_data(int file, const char *path, uint64_t bytes, void **out
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-/* The bits of element i, the low bytes of a word (of a little-endian machine, as plans are). */
+/* The bits of element i, in the low bytes of a word. */
 static uint64_t bits_at(const fcp_npy *npy, uint64_t i) {
     const unsigned char *data = npy->data;
     uint64_t bits = 0;
@@ -264,7 +265,7 @@ bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out) {
     }
 }
 
-/* A float16: sign, 5 bits of exponent, 10 of fraction. */
+/* The value of a float16: a sign, 5 bits of exponent, 10 of fraction. */
 static double half(uint64_t bits) {
     int exponent = (int)(bits >> 10 & 31);
     double fraction = (double)(bits & 1023), sign = bits >> 15 & 1 ? -1 : 1;
@@ -315,7 +316,7 @@ fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const 
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-/* The version 1.0 header; returns its length, a multiple of ALIGN. */
+/* Makes a header of version 1.0. Returns its length, a multiple of ALIGN. */
 static size_t make_header(char header[512], fcp_npy_type type, uint32_t dims, const uint64_t *shape) {
     char text[400];
     size_t at =

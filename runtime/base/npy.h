@@ -1,9 +1,9 @@
-/* npy.h: tensors in .npy files: versions 1.0, 2.0 and 3.0, C order, little-endian, whole and exact.
+/* npy.h: tensors in .npy files: versions 1.0, 2.0 and 3.0, in C order, little-endian.
  *
- * Reading treats the file as hostile: nothing is allocated before its size is known to be in the file. Writing is
- * atomic: a temporary file beside `path`, then rename; on any error `path` is as it was and nothing is left behind.
- * Errors: FCP_E_READ and FCP_E_WRITE (the system's reason), FCP_E_NPY (malformed), FCP_E_TENSOR (sound, but not the
- * tensor asked for: the message has path, expected and found), FCP_E_NO_MEMORY.
+ * A file that is read may be hostile: nothing is allocated before its size is known to be in the file.
+ * Errors: FCP_E_READ and FCP_E_WRITE (with the system's reason), FCP_E_NPY (malformed), FCP_E_TENSOR (sound, but not
+ *         the tensor that was asked for: the message has the path, what was expected and what was found),
+ *         FCP_E_NO_MEMORY.
  */
 #ifndef FCP_BASE_NPY_H
 #define FCP_BASE_NPY_H
@@ -12,8 +12,8 @@
 
 enum { FCP_NPY_MAX_DIMS = 8 };
 
-/* '<f4', '<f2', '<u2', ... A file cannot say bfloat16: its bits travel as uint16, and the caller must know that they
- * do. Tensors are of the first three; fields and tables of any. */
+/* '<f4', '<f2', '<u2', ... A file cannot say bfloat16: its bits are stored as uint16, and the caller must know that
+ * they are. Tensors have the first three types; fields and tables may have any. */
 typedef enum fcp_npy_type {
     FCP_NPY_F4, FCP_NPY_F2, FCP_NPY_U2, FCP_NPY_F8, FCP_NPY_BOOL, FCP_NPY_I1, FCP_NPY_U1, FCP_NPY_I2, FCP_NPY_I4,
     FCP_NPY_U4, FCP_NPY_I8, FCP_NPY_U8, FCP_NPY_TYPES
@@ -30,13 +30,13 @@ typedef struct fcp_npy {
 /* The type a dtype is stored as: fp32 F4, fp16 F2, bf16 U2. */
 fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
 
-/* The tensor that the bytes of a file hold; out->data points to its elements among them, of any alignment, and is not
- * to be freed. `path` is the file's name in messages. */
+/* The tensor that the bytes of a file hold. out->data points into them, with any alignment, and is not to be freed.
+ * `path` is the file's name for messages. */
 fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err);
 const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", ... */
-/* Element i of a tensor of integers or bools, as it is; of one of reals 0. False: it does not fit int64. */
+/* Element i of a tensor of integers or bools; 0 if it has reals. False: the number does not fit int64. */
 bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out);
-/* Element i of a tensor of reals, as it is; of one of integers 0. */
+/* Element i of a tensor of reals; 0 if it has integers. */
 double fcp_npy_real(const fcp_npy *npy, uint64_t i);
 static inline bool fcp_npy_is_real(fcp_npy_type type) {
     return type == FCP_NPY_F4 || type == FCP_NPY_F2 || type == FCP_NPY_F8;
@@ -45,8 +45,8 @@ static inline bool fcp_npy_is_real(fcp_npy_type type) {
 /* Reads a file that must have exactly this type and shape; *out_data is malloc'd (the caller frees). */
 fcp_code fcp_npy_load(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, void **out_data,
                       fcp_error *err);
-/* Writes a tensor, version 1.0, into a file that is open. Closes it, and leaves it to the caller to commit, so that several
- * files can appear together. */
+/* Writes a tensor, version 1.0, into a file that is open. Closes it, and leaves it to the caller to commit, so that
+ * several files can appear together. */
 fcp_code fcp_npy_write(fcp_beside *file, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                        fcp_error *err);
 #endif

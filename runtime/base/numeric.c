@@ -1,7 +1,6 @@
 /* numeric.c: conversion of arrays between float32 and the dtypes, and the spacing of a dtype's numbers.
  *
- * Requires: arrays that do not overlap. Cost: linear; the loops have no branches, so that compilers make vectors of
- * them.
+ * Cost:   linear; the loops have no branches, so that compilers vectorise them.
  * Source: the usual integer formulations of IEEE 754 rounding; bfloat16 is the upper half of a float32.
  */
 #include "runtime/base/numeric.h"

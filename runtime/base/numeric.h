@@ -1,7 +1,7 @@
-/* numeric.h: number formats and elementary row functions of the host, in float32.
+/* numeric.h: number formats, and elementary functions in float32.
  *
- * Everything here is plain C without contraction, so that a function gives the same bits on every machine and in every
- * clone the compiler makes of it. Rounding is to nearest, ties to even.
+ * Everything here is plain C, compiled without contraction (a * b + c is two roundings). So a function gives the same
+ * bits on every machine, and in every clone that the compiler makes of it. Rounding is to nearest, ties to even.
  */
 #ifndef FCP_BASE_NUMERIC_H
 #define FCP_BASE_NUMERIC_H
@@ -33,7 +33,7 @@ static inline uint16_t fcp_float_bf16(float f) {
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
-/* fp16: the exponent is re-biased; infinities and NaNs get it a second time; subnormals are made by a subtraction. */
+/* fp16: the exponent gets another bias; infinities and NaNs get it a second time; a subtraction makes subnormals. */
 static inline float fcp_fp16_float(uint16_t h) {
     uint32_t u = (uint32_t)(h & 0x7fff) << 13, exponent = u & 0x0f800000;
     uint32_t normal = u + 0x38000000, special = u + 0x70000000;
@@ -53,18 +53,18 @@ static inline uint16_t fcp_float_fp16(float f) {
 static inline float fcp_round_to(fcp_dtype t, float f) {
     return t == FCP_FP32 ? f : t == FCP_FP16 ? fcp_fp16_float(fcp_float_fp16(f)) : fcp_bf16_float(fcp_float_bf16(f));
 }
-/* The distance of neighbouring numbers of a dtype at |x| (subnormals included). */
+/* The distance between neighbouring numbers of a dtype at |x|, subnormals included; infinite if x is not finite. */
 double fcp_ulp(fcp_dtype t, double x);
 
-/* Arrays. */
+/* Arrays, from and to float32. Source and destination must not overlap. */
 void fcp_to_float(fcp_dtype t, const void *src, float *dst, size_t count);
 void fcp_from_float(fcp_dtype t, const float *src, void *dst, size_t count);
 
-/* 2^t for t <= 0: relative error below 2^-23; exactly 0 below 2^-126.5 and for -inf; NaN for NaN. Splits t into a whole
- * number and a rest in [-1/2, 1/2], on which a polynomial of degree 6 is the best approximation of 2^x. */
+/* 2^t for t <= 0, with a relative error below 2^-23. It is exactly 0 below 2^-126.5 and for -inf, and NaN for NaN.
+ * t is split into a whole number and a rest in [-1/2, 1/2], where a polynomial of degree 6 approximates 2^x best. */
 static inline float fcp_exp2_nonpositive(float t) {
     t = t < -127.0f ? -127.0f : t;
-    float whole = t + 12582912.0f; /* 1.5 * 2^23: its low bits now count whole numbers */
+    float whole = t + 12582912.0f; /* + 1.5 * 2^23: the low bits of the sum are t rounded to a whole number */
     uint32_t exponent = (fcp_float_bits(whole) + (127u - 0x4b400000u)) << 23;
     float x = t - (whole - 12582912.0f);
     float p = x * 1.535336188319500e-4f + 1.339887440266574e-3f;

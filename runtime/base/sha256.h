@@ -7,8 +7,8 @@
 
 enum { FCP_SHA256_BYTES = 32 };
 
-/* A hash of pieces. Begin it, add any number of pieces, end it; ending is needed in every case, for it frees the memory.
- * An error of any step (libcrypto is out of memory) is remembered, and told by fcp_sha256_end. */
+/* A hash of pieces. Begin it, add any number of pieces, end it; ending is needed in every case, for it frees the
+ * memory. An error of any step (libcrypto is out of memory) is remembered, and told by fcp_sha256_end. */
 typedef struct fcp_sha256 {
     void *state;
     bool good;

@@ -36,15 +36,14 @@ static bool in_proc(const char *path) {
     return statfs(folder, &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
 }
 
-/* Follows links to the name that is to be replaced. *out_target is malloc'd; it is NULL where the path leads to something
- * that is written to directly: no regular file, or an open one, named by way of /proc (/dev/stdout). */
-static int find_target(const char *path, char **out_target) {
+int fcp_beside_target(const char *path, char **out_target) {
     char at[PATH_MAX], to[PATH_MAX];
     *out_target = NULL;
     if ((size_t)snprintf(at, sizeof at, "%s", path) >= sizeof at) return ENAMETOOLONG;
     for (int links = 0;; links++) {
         struct stat about;
-        if (lstat(at, &about) != 0 || S_ISREG(about.st_mode)) break; /* new, regular, or creating it will say what is wrong */
+        /* if it is not there, it is new; any other error will come again when it is created */
+        if (lstat(at, &about) != 0 || S_ISREG(about.st_mode)) break;
         if (!S_ISLNK(about.st_mode) || in_proc(at)) return 0;
         if (links == MAX_LINKS) return ELOOP;
         ssize_t length = readlink(at, to, sizeof to);
@@ -61,7 +60,9 @@ static int find_target(const char *path, char **out_target) {
 
 /* --- temporary files ---------------------------------------------------------------------------------------------- */
 
-static bool same(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+static bool same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
 /* Removes a temporary file whose writer is dead. Returns whether the name is free.
  * A file is removed only while its lock is held here, and only if it still has that name: whoever holds the lock is the
@@ -77,8 +78,8 @@ static bool clear_name(const char *name) {
     return is_free;
 }
 
-/* Makes a temporary file and locks it. EEXIST: another writer has the name, or took the new file for a leftover before it
- * was locked. */
+/* Makes a temporary file and locks it. EEXIST: another writer has the name, or took the new file for a leftover before
+ * it was locked. */
 static int create(const char *name, int *out_fd) {
     struct stat about;
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -117,12 +118,13 @@ static int open_temporary(fcp_beside *f) {
     return why;
 }
 
-/* --- what the header promises --------------------------------------------------------------------------------------- */
+/* --- what the header promises ---------------------------------------------------------------------------------------
+ * */
 
 int fcp_beside_open(fcp_beside *f, const char *path) {
     *f = (fcp_beside){.path = path, .fd = -1, .lock = -1};
     if (!*path) return ENOENT;
-    int why = find_target(path, &f->target);
+    int why = fcp_beside_target(path, &f->target);
     if (!why && f->target) why = open_temporary(f);
     else if (!why && (f->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY)) < 0) why = errno;
     if (why) fcp_beside_abandon(f);

@@ -1,8 +1,8 @@
 /* whole_file.h: files that appear whole or not at all.
  *
- * The bytes go to a temporary file beside the target, `TARGET.fcpc-tmpN`, which then takes the target's name. On any error
- * the target is as it was. If the path is a symbolic link, the target is the file that it points to, and the link stays.
- * A target that is not a regular file (a pipe, a device) cannot be replaced; it is written to directly.
+ * The bytes go to a temporary file beside the target, `TARGET.fcpc-tmpN`, which then takes the target's name. On any
+ * error the target is as it was. If the path is a symbolic link, the target is the file that it points to, and the link
+ * stays. A target that is not a regular file (a pipe, a device) cannot be replaced; it is written to directly.
  *
  * A writer holds a lock on its temporary file while it lives, and the system drops that lock when the process ends,
  * however it ends. So the next writer of the same target can tell the temporary files of killed processes, and removes
@@ -24,6 +24,10 @@ typedef struct fcp_beside {
     int lock;         /* keeps the lock until the file has its name */
 } fcp_beside;
 
+/* Follows links to the name that opening would replace; nothing need be there. *out_target is malloc'd. It is NULL
+ * where the path leads to something that is written to directly: no regular file, or an open one, named by way of /proc
+ * (/dev/stdout). */
+int fcp_beside_target(const char *path, char **out_target);
 int fcp_beside_open(fcp_beside *f, const char *path);
 /* Ends the writing. The file is complete but does not have its name yet. */
 int fcp_beside_close(fcp_beside *f);

@@ -1,6 +1,9 @@
 /* device.c: one device: making it current, its events, streams that follow each other, waiting with a time limit.
  *
- * Cost: an event is made once and used again.
+ * Requires: an open device.
+ * Gives:    device.h.
+ * Cost:     an event is made once and used again and again. Waiting asks the driver every 5 microseconds to 1
+ *           millisecond.
  */
 #include "runtime/cuda/device.h"
 
@@ -38,7 +41,7 @@ fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out,
         if (!code)
             code = fcp_cuda_check(s->cuda, call->event_create(&made, CU_EVENT_DISABLE_TIMING), err, "device %d makes no event",
                                   d->handle);
-        if (!code && before != d->context) { /* whoever works on another device goes on there */
+        if (!code && before != d->context) { /* the caller is working on another device */
             code = fcp_cuda_check(s->cuda, call->context_set(before), err, "cannot go back to the device that was in use");
             if (code) call->event_destroy(made);
         }
@@ -106,10 +109,11 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
     for (;; fcp_pause(&pause, 1000000)) {
         cu_result result = s->cuda->call.stream_query(stream);
         if (result == CU_SUCCESS || (code && result != CU_ERROR_NOT_READY)) return code;
-        /* what is in the stream may go on: the memory that it names is not given up before it has ended, or failed twice */
+        /* After an error other work in the stream may still be running and use memory. So this returns only when the
+         * stream is empty, or has reported an error twice. */
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         else if (fcp_patience_ends(&patience))
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
-        if (!code && (code = fcp_net_watch(s->base.net, what, err))) return code; /* aborting the net ends what waits */
+        if (!code && (code = fcp_net_watch(s->base.net, what, err))) return code; /* the caller aborts the net, and that ends what waits */
     }
 }

@@ -1,7 +1,8 @@
 /* devices.c: opening and closing the devices of a session.
  *
- * Requires: a driver that fcp_cuda_open opened. Closing is here and not in the files that open each part, because it happens
- * in one order for all of them.
+ * Requires: a driver that fcp_cuda_open opened.
+ * Gives:    devices.h.
+ * All parts of a device are closed here, not in the files that open them, because the order of closing matters.
  */
 #include "runtime/cuda/devices.h"
 
@@ -44,7 +45,7 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     return code;
 }
 
-/* Direct copies between devices, where they can. */
+/* Allows direct copies between devices, where the hardware can do them. */
 static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     for (uint32_t i = 0; i < s->device_count; i++)
@@ -55,12 +56,12 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
             fcp_code code = fcp_cuda_check(s->cuda, call->can_peer(&can, a->handle, b->handle), err,
                                            "device %d does not say whether it reaches device %d", a->handle, b->handle);
             if (code) return code;
-            if (!can) continue; /* copies then go through the host, by the driver */
+            if (!can) continue; /* then the driver copies through the host */
             code = fcp_cuda_use(s, a, err);
             if (code) return code;
             cu_result result = call->enable_peer(b->context, 0);
             if (result == CU_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
-            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED) continue; /* as if it could not */
+            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED) continue; /* the same */
             code = fcp_cuda_check(s->cuda, result, err, "device %d cannot reach device %d", a->handle, b->handle);
             if (code) return code;
         }

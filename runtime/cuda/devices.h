@@ -3,10 +3,10 @@
 #define FCP_CUDA_DEVICES_H
 #include "runtime/cuda/parts.h"
 
-/* Opens the session's devices: contexts, direct copies between them, stages. */
+/* Opens the session's devices: their contexts, direct copies between them, and their stages. */
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err);
-/* Closes them; nothing of theirs is under way. What one device has: kernels, environment, stage, events, partition. */
+/* Closes them, with their kernels, environments, stages, events and partitions. Nothing may be running on them. */
 void fcp_cuda_devices_close(fcp_cuda_session *s);
-/* Frees what they have on the host, whether or not they could be closed. */
+/* Frees what they have in host memory, even if they could not be closed. */
 void fcp_cuda_devices_free(fcp_cuda_session *s);
 #endif

@@ -1,16 +1,25 @@
-/* early.c: results that go out beside a pass's last stage, while it computes.
+/* early.c: results that leave while the last stage of a pass still computes.
  *
- * Requires: a verified plan. Results of a home block that is done before the last stage have rounds of OUT of that stage: they
- *           are the first of those rounds that are behind every other one, and so the last that a rank launches but for what
- *           waits for the whole pass.
- * Gives:    parts.h. The pass, which touches arenas alone and may be a graph, makes these results ready in the rank's
- *           communication stream, behind what the plan has the first such launch wait for; backward ones are rounded there.
- *           Outside a graph the stream goes on with them. In a graph a node records an event in every launch of it, and a
- *           stream outside waits for that: what a wait names is the last record before it in the host's order, so it is
- *           put down after the launch, and each run waits for its own.
- * Cost:     an event a rank and pass of a graph; of a backward pass two more launches for each stretch of early home slots.
- * Order:    with nccl the groups of early rounds follow all groups of the pass: the event is behind those. In host memory
- *           that is not pinned the results of a device's ranks go through one stage, which waits for all of these ranks.
+ *   stage     0          1          2, the last
+ *   compute   [ATTEND]   [ATTEND]   [ATTEND                        ]
+ *   comm      [round 0]  [round 1]  [OUT of finished blocks]           [OUT of the rest]
+ *                                   ^ the first early round
+ *
+ * A home block that is finished before the last stage has rounds of OUT that belong to an earlier stage. In the plan,
+ * rounds of OUT come after all other rounds, and these early ones come first among them. So in a rank's
+ * communication queue they are after all transfers of the pass, and before what waits for the whole pass.
+ *
+ * Requires: a verified plan.
+ * Gives:    early.h.
+ * Method:   the pass itself touches only arenas and may be a graph. At the place of the first early round it makes
+ *           the results ready in the communication stream; the backward pass rounds them there. Outside a graph, the
+ *           stream then simply goes on with OUT. In a graph, a node records an event in each launch, and a stream
+ *           outside the graph waits for it. Such a wait means the last record before it in the order of the host's
+ *           calls; so it is put into the stream after the graph was launched, and every run waits for its own.
+ * Order:    with nccl, groups of early rounds come after all groups of the pass, and so does the event. Results that
+ *           go to pageable memory go through the device's one stage, which waits for all ranks of the device.
+ * Cost:     an event for each rank and pass of a graph; in a backward pass two more launches for each stretch of
+ *           early home slots.
  */
 #include "runtime/cuda/early.h"
 

@@ -1,6 +1,8 @@
-/* environment.c: what masks and scores read on a device, in one allocation: sequences, fields, slices, sinks.
+/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation.
  *
- * Cost: a copy of the plan's fields and slices on each device.
+ * Requires: open devices.
+ * Gives:    environment.h.
+ * Cost:     a copy of the plan's fields and slices on each device.
  */
 #include "runtime/cuda/environment.h"
 
@@ -14,7 +16,7 @@ enum { ALIGN = 64 };
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* What masks and scores read, in this order, each part aligned. */
+/* Where each part begins. Parts stand in this order, each aligned. */
 struct parts {
     size_t sequences, arrays, bands, sinks, data, band_rows, band, size;
 };

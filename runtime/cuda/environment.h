@@ -3,8 +3,8 @@
 #define FCP_CUDA_ENVIRONMENT_H
 #include "runtime/cuda/parts.h"
 
-/* Bytes of it on each device. */
+/* How many bytes it takes on each device. */
 size_t fcp_cuda_environment_size(const fcp_plan *plan);
-/* Puts it on all devices, in place of another plan's. */
+/* Copies it to all devices, in the place of an earlier plan's. */
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err);
 #endif

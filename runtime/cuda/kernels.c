@@ -1,6 +1,9 @@
-/* kernels.c: the kernels of a session: compiled, loaded and checked on each device.
+/* kernels.c: compiles, loads and checks the kernels of a session on each device.
  *
- * Cost: kernels are compiled once per architecture, those of the two passes side by side, or come from the disk cache.
+ * Requires: open devices.
+ * Gives:    kernels.h.
+ * Cost:     kernels come from the disk cache, or are compiled once for each architecture, those of the two passes
+ *           side by side.
  */
 #include "runtime/cuda/kernels.h"
 
@@ -12,7 +15,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/kernels/source.h"
 
-/* The first thing worth knowing is kept. */
+/* Keeps the first warning only. */
 static void warn(fcp_cuda_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void warn(fcp_cuda_session *s, const char *format, ...) {
     va_list args;
@@ -22,8 +25,9 @@ static void warn(fcp_cuda_session *s, const char *format, ...) {
     va_end(args);
 }
 
-/* What the driver says of a kernel, against what its skeleton says: more is an error; spills are right, and slow. Where
- * warpgroups give each other registers, fewer than are shared out would let some wait for ever. */
+/* Compares what the driver says of a kernel with what its skeleton asks for. More registers or shared memory are an
+ * error. Spilled registers give right results slowly, so they are a warning. If warpgroups give each other registers,
+ * fewer are an error too: a warpgroup would wait for ever for registers that do not exist. */
 static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
                              fcp_error *err) {
     static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};
@@ -100,22 +104,22 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
     return code;
 }
 
-/* What a pass's module is made of. What both passes need beside them is always in the forward pass's: so neither source depends
- * on whether the plan has the other pass. */
+/* The skeletons in the module of a pass. The small kernels that both passes need are always in the module of the
+ * forward pass, so that the source of a pass does not depend on whether the plan has the other pass. */
 static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
     bool has = s->plan->problem->passes >> pass & 1;
     if (pass == FCP_FORWARD) return EMIT_SUPPORT | (has ? d->forward : 0);
     return has ? d->backward : 0;
 }
 
-/* The module of a pass, in place of one that there was. */
+/* Loads the module of a pass, in the place of an earlier one. */
 static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const char *arch, const fcp_cubin *cubin,
                             fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     free(d->sources[pass]);
     d->sources[pass] = NULL;
     cu_module before = d->modules[pass];
-    d->modules[pass] = NULL; /* whatever giving it up says, it is not given up again */
+    d->modules[pass] = NULL; /* even if unloading fails, it is not unloaded again */
     fcp_code code = !before ? FCP_OK
                             : fcp_cuda_check(s->cuda, call->module_unload(before), err, "device %d does not give kernels up",
                                              d->handle);

@@ -3,6 +3,7 @@
 #define FCP_CUDA_KERNELS_H
 #include "runtime/cuda/parts.h"
 
-/* Loads what the plan needs on all devices. Called again for another plan: of each pass, kernels whose source is the same stay. */
+/* Loads the kernels that the plan needs on all devices. If it is called again for another plan, the kernels of a pass
+ * stay if their source is the same. */
 fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
 #endif

@@ -1,7 +1,8 @@
-/* maps.c: tensor maps: what the copy engine of sm_90 knows of the tensors in a rank's arena.
+/* maps.c: makes tensor maps, which describe the tensors in a rank's arena to the copy engine of sm_90a.
  *
- * Requires: an arena that lies where it will, its rows at multiples of 16 bytes. Gives: parts.h.
- * Cost:     five calls of the driver for each rank and pass, once per session; launches carry the maps as parameters.
+ * Requires: an arena with its final address, and rows at multiples of 16 bytes.
+ * Gives:    maps.h.
+ * Cost:     five calls of the driver for each rank and pass, once for a plan. Launches carry the maps as parameters.
  */
 #include "runtime/cuda/maps.h"
 
@@ -15,7 +16,7 @@ static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64
     uint64_t number = fcp_dtype_size((fcp_dtype)p->dtype), row = x->heads * p->head_dim * number;
     const uint64_t dims[3] = {p->head_dim, x->heads, x->rows}, strides[2] = {p->head_dim * number, row};
     const unsigned box[3] = {FK_BOX, 1, FK_BOX}, steps[3] = {1, 1, 1};
-    fk_map map = {{0}}; /* at a multiple of 64, as the driver wants it */
+    fk_map map = {{0}}; /* its type aligns it to 64, as the driver wants it */
     fcp_code code = FCP_OK;
     if (x->rows > INT32_MAX)
         return fcp_fail(err, FCP_E_PLAN_SIZE, "the copy engine counts rows in 31 bits, and a rank has %" PRIu64, x->rows);
@@ -40,7 +41,7 @@ fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
     fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
     fcp_code code = FCP_OK;
     if (!any_maps(rank->device, pass)) return FCP_OK;
-    code = fcp_cuda_use(s, rank->device, err); /* the driver may ask for a context */
+    code = fcp_cuda_use(s, rank->device, err); /* the driver may need a current context */
     fcp_kernel_tensors(&rank->arena[pass], tensors);
     for (int i = 0; !code && i < FCP_KERNEL_TENSORS; i++) code = make_map(s, &tensors[i], rank->maps[pass][i], err);
     return code;

@@ -1,16 +1,21 @@
-/* marks.c: marks: how far each queue of each rank is, as the devices say it, for errors to name.
+/* marks.c: how far each queue of each rank has come, as the devices write it, so that an error can name the place.
  *
- * Requires: a session's devices and ranks. Memory of the host's that devices write, a word of 4 bytes a rank and queue.
- * Gives:    what the host can read at any time, also while a stream hangs: the instruction that a queue has begun last. A
- *           kernel says so itself (fk_begin); instructions of the communication queue, reductions that are copies, and
- *           the end of a queue have a fill of one word.
- * Cost:     one fill a run; in a pass, and so in its graph, a fill for each WAIT and LAUNCH of a communication queue and each
- *           REDUCE that copies, and two a rank at the end. Reading: linear in what queues have left.
- * Method:   where everything has stopped, some rank is not waiting for another. A communication queue that is in a launch
- *           waits for the ranks of the launch that have not come to its round. One that is in a WAIT waits for its own
- *           compute queue, which has then not come to an end of what it began last: it would else be in what comes next,
- *           since a plan has no cycles. Of the ranks that wait for nobody the one in the earliest stage is named. If
- *           things still move the answer is who is behind, not who is to blame.
+ * Each queue of each rank has a word in host memory, which the device writes: the instruction that the queue has
+ * begun last. The host can read it at any time, also while a stream hangs. A kernel writes its word itself
+ * (fk_begin). Instructions of the communication queue, reductions that are copies, and the end of a queue are written
+ * by a fill of one word in the stream.
+ *
+ * Requires: open devices, and ranks.
+ * Gives:    marks.h.
+ * Method:   if everything has stopped, some rank is not waiting for any other. Who waits for whom? A communication
+ *           queue in a LAUNCH waits for those ranks of the launch that have not come to its round. A communication
+ *           queue in a WAIT waits for its own compute queue, which then has not finished what it began last:
+ *           otherwise the WAIT would be over, since a plan has no cycles. Of the ranks that wait for nobody, the one
+ *           in the earliest stage is named. If things still move, the answer is who is furthest behind, and not who
+ *           is to blame.
+ * Cost:     one fill for a run. In a pass, and so in its graph, a fill for each WAIT and LAUNCH of a communication
+ *           queue, one for each REDUCE that copies, and two for each rank at the end. Reading is linear in what the
+ *           queues have left.
  */
 #include "runtime/cuda/marks.h"
 
@@ -20,8 +25,9 @@
 #include "runtime/cuda/device.h"
 #include "runtime/exec/where.h"
 
-/* A word: the pass, and the instruction begun, counted from 1; one more than there are at the end; BEFORE: none. 0: there
- * has been no run. */
+/* A word is the pass, and the number of the instruction that was begun, counted from 1. At the end of the queue the
+ * number is one more than there are instructions. BEFORE: the run has begun, but none of its instructions. 0: nothing
+ * has ever run. */
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 
@@ -97,10 +103,10 @@ bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, f
     return true;
 }
 
-/* A rank of this process has begun its launch of a round, or is behind it. */
+/* Has a rank begun its LAUNCH of a round, or is it past it? */
 static bool has_come(const fcp_cuda_session *s, uint32_t rank, fcp_pass pass, uint32_t round) {
     fcp_cuda_place at;
-    if (!fcp_cuda_where(s, rank, FCP_COMM, &at) || at.pass != pass) return true; /* another process's: unknown */
+    if (!fcp_cuda_where(s, rank, FCP_COMM, &at) || at.pass != pass) return true; /* a rank of another process: nobody knows */
     if (at.progress == FCP_CUDA_BEHIND) return true;
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, FCP_COMM);
     for (uint32_t i = at.instr; i < stream->count; i++) {
@@ -110,7 +116,7 @@ static bool has_come(const fcp_cuda_session *s, uint32_t rank, fcp_pass pass, ui
     return true;
 }
 
-/* Which of a rank's two queues does not wait for anything but itself; false: none, or both have ended. */
+/* Finds the queue of a rank that waits for nothing but itself. False: there is none, or both have ended. */
 static bool own_fault(const fcp_cuda_session *s, uint32_t rank, fcp_cuda_place *out) {
     fcp_cuda_place compute, comm;
     if (!fcp_cuda_where(s, rank, FCP_COMPUTE, &compute) || !fcp_cuda_where(s, rank, FCP_COMM, &comm)) return false;
@@ -139,7 +145,7 @@ bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out) {
     return found;
 }
 
-/* All queues are before their first instruction, or behind their last. */
+/* Are all queues before their first instruction, or all after their last? */
 static bool all_are(const fcp_cuda_session *s, fcp_cuda_progress progress) {
     fcp_cuda_place at;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
@@ -159,7 +165,7 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
     if (at->round == FCP_NONE) return;
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, at->pass, at->rank, at->queue)->first + at->instr];
     n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, ", round %u", at->round);
-    for (uint32_t i = 0; i < x->b && i < 2; i++) /* one sent and one received on a fabric */
+    for (uint32_t i = 0; i < x->b && i < 2; i++) /* one that is sent and one that is received */
         if (!i || s->plan->transfers[x->a + i].peer != s->plan->transfers[x->a].peer)
             n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, "%s %u", i ? " and" : " with rank", s->plan->transfers[x->a + i].peer);
 }
@@ -169,7 +175,7 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
     fcp_where where = FCP_WHERE_NONE;
     char text[FCP_CUDA_PLACE];
     if (!s->marks || !err || err->where.rank != FCP_NOWHERE) return code;
-    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has run */
+    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has ever run */
         if (s->base.rank_count != 1) return code;
         return fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank, err->message);
     }
@@ -179,7 +185,7 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
         snprintf(text, sizeof text, before ? "%s pass, before every instruction, while inputs are moved"
                                            : "%s pass, behind every instruction, while outputs are moved", fcp_pass_names[at.pass]);
     } else {
-        if (!fcp_cuda_furthest(s, &at) && !one) return code; /* of one rank both queues have ended: the end is the place */
+        if (!fcp_cuda_furthest(s, &at) && !one) return code; /* a single rank that has ended is at its end */
         where = where_of(s, &at);
         fcp_cuda_place_text(s, &at, text);
     }

@@ -1,32 +1,35 @@
-/* marks.h: how far each queue of each rank has come, as the devices say it. */
+/* marks.h: how far each queue of each rank has come, as the devices write it. */
 #ifndef FCP_CUDA_MARKS_H
 #define FCP_CUDA_MARKS_H
 #include "runtime/cuda/parts.h"
 
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_marks_close(fcp_cuda_session *s);
-size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* their bytes */
-/* A run of a pass begins, in the stream, of device d. */
+size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory */
+/* Sets all marks to "a run of this pass begins", in `origin`, a stream of device d. */
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err);
-/* What says that an instruction of a pass has begun (its number in the queue; their count: the queue has ended), and where;
- * and saying it in the queue's stream. */
+/* mark_value: what is written when an instruction begins; `instr` is its number in the queue, or the count of
+ * instructions when the queue ends. mark_at: where it is written. mark: writes a value in the queue's stream. */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
 cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
-/* Where a queue of a rank of this process is, read while it runs or hangs. False: not of this process, or nothing ran. */
+/* Reads how far a queue has come, at any time, even while it hangs. False: the rank is not of this process, or
+ * nothing has run. */
 typedef enum fcp_cuda_progress { FCP_CUDA_BEFORE, FCP_CUDA_IN, FCP_CUDA_BEHIND } fcp_cuda_progress;
 typedef struct fcp_cuda_place {
-    uint32_t rank, instr, stage, round; /* instr: in the queue. BEFORE: its first one, BEHIND: its last. round: FCP_NONE if it has none */
+    uint32_t rank, instr, stage, round; /* instr: BEFORE: the first one, BEHIND: the last; round: FCP_NONE if none */
     fcp_pass pass;
     fcp_queue queue;
     fcp_op op;
     fcp_cuda_progress progress;
 } fcp_cuda_place;
 bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, fcp_cuda_place *out);
-/* Of the ranks of this process that wait for none of the others, the one in the earliest stage. False: all have ended. */
+/* Of the ranks of this process that wait for no other rank, finds the one in the earliest stage. False: all have
+ * ended. */
 bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out);
 enum { FCP_CUDA_PLACE = 200 };
+/* Words a place: "rank 3, forward pass, stage 2, ...". */
 void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, char text[FCP_CUDA_PLACE]);
-/* Puts that place before the message of an error that does not name one ("rank ..."). Returns the code. */
+/* Puts that place before the message of an error that does not name one yet. Returns the code. */
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
 #endif

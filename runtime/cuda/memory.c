@@ -1,10 +1,10 @@
-/* memory.c: memory of devices, and copies between them. */
+/* memory.c: allocating device memory, and copying between devices. Requires: open devices. Gives: memory.h. */
 #include "runtime/cuda/memory.h"
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stage.h"
 
-enum { LEAST = 64 }; /* bytes of an allocation for nothing: its address is needed */
+enum { LEAST = 64 }; /* bytes that are allocated for a size of 0, because an address is needed */
 
 size_t fcp_cuda_allocated(size_t bytes) { return bytes ? bytes : LEAST; }
 

@@ -1,14 +1,18 @@
-/* partition.c: how a device's multiprocessors are shared by attention and communication.
+/* partition.c: divides the multiprocessors of a device between attention and communication.
  *
- * Requires: devices with their kernels, the session's origin; before the ranks' streams are made.
- * Gives:    in a pass in which a rank of the device sends to or receives from another rank, attention has as many blocks as
- *           fit on all multiprocessors but `margin` of them, at least on one; in any other pass, on all. Where every pass
- *           of the plan has such ranks, compute streams may also be of a green context: a partition of that many
- *           multiprocessors, which no block of theirs leaves. All devices have green contexts, or none has.
+ * In a pass in which a rank of the device sends to or receives from another rank, attention leaves `margin`
+ * multiprocessors alone: it launches only as many blocks as fit on the others, or on one if there are no others. In
+ * any other pass it may use all. If some rank sends or receives in every pass, compute streams may also belong to a
+ * green context: a context for so many multiprocessors, which no block of its kernels leaves. Either all devices have
+ * green contexts or none has.
+ *
+ * Requires: devices with their kernels; the session's origin. It comes before the streams of ranks are made.
+ * Gives:    partition.h.
+ * Method:   a green context is used only if a probe on it gives right results. The probe does what a session will do:
+ *           streams that follow each other by events, a fill, a copy and a launch; the same captured, with another
+ *           stream as origin; and the graph replayed twice. If the driver rounds a partition up to all
+ *           multiprocessors, there is no green context, for it would hold nothing back.
  * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
- * Method:   a green context is used only where a probe on it has found right what a session will do: streams that follow
- *           each other by events, a fill, a copy and a launch, the same captured with another stream as origin, and the graph
- *           replayed twice. Where the driver rounds a partition up to all multiprocessors, it holds nothing back.
  */
 #include "runtime/cuda/partition.h"
 
@@ -34,7 +38,8 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
     unsigned parts = 1;
     if (!call->device_resource || !call->resource_split || !call->resource_text || !call->green_create ||
         !call->green_destroy || !call->green_stream)
-        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: 12.5 or later has");
+        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: %d.%d or later has", FCP_CUDA_OPTIONAL_SINCE / 1000,
+                        FCP_CUDA_OPTIONAL_SINCE % 1000 / 10);
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->device_resource(d->handle, &all, CU_RESOURCE_SM), err,
@@ -55,13 +60,13 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
 
 typedef struct trial {
     cuda_device *device;
-    cu_stream stream; /* of the green context */
-    cu_ptr numbers;   /* sums, what is added to them, and where that comes from */
+    cu_stream stream; /* a stream of the green context */
+    cu_ptr numbers;   /* PROBE_NUMBERS each: sums, what is added to them, and where that is copied from */
     cu_graph graph;
     cu_graph_exec exec;
 } trial;
 
-/* One addition, behind the origin and before it: of what a fill and a copy have put there. */
+/* Adds once what a fill and a copy have put there, after what is in the origin; the origin then goes on after it. */
 static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     const cuda_kernel *k = &t->device->kernels[CUDA_ADD];
@@ -104,7 +109,7 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
     if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
     if (!code) code = fcp_cuda_stage_out(s, t->device, sums, t->numbers, sizeof sums, err);
     if (!code) code = fcp_cuda_stage_flush(s, t->device, err);
-    /* whatever is under way may write what is about to be freed */
+    /* the memory is freed next, and what is still running may write it */
     fcp_error ignored;
     fcp_code waited = t->stream ? fcp_cuda_wait(s, t->stream, "the probe", code ? &ignored : err) : FCP_OK;
     if (!code) code = waited;
@@ -147,8 +152,8 @@ static fcp_code open_green(fcp_cuda_session *s, fcp_error *err) {
 
 /* --- the session's partition -------------------------------------------------------------------------------------- */
 
-/* Every device's share for attention, pass by pass. *out_any: some rank sends or receives; *out_apart: some device's ranks do
- * in every pass. */
+/* Sets every device's share for attention, pass by pass. *out_any: some rank sends or receives; *out_apart: on some
+ * device, ranks do so in every pass. */
 static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool *out_apart) {
     const fcp_problem *p = s->plan->problem;
     bool any = false, apart = false;

@@ -1,14 +1,15 @@
-/* parts.h: what a session on CUDA devices consists of: devices, ranks, work lists. Types only; each file has a header for
- * what it does.
+/* parts.h: what a session on CUDA devices consists of: devices, ranks, work lists. It has types only; each .c file
+ * has a header for what it does. README.md has a picture of one run.
  *
- * Files here use only those above them in this list, so that each can be read without those below:
+ * A file uses only those above it in this list, so that each can be read without those below:
  *
  *   parts.h      the types
  *   device       the current device; events; streams that follow each other; waiting with a time limit
  *   stage        copies between a device and pageable host memory
  *   memory       device memory; copies between devices
  *   rounds       which rounds of a plan move inputs and outputs, and which outputs leave early
- *   kernels      modules and kernels        environment  what masks and scores read
+ *   kernels      modules and kernels
+ *   environment  what masks and scores read
  *   partition    multiprocessors for attention and for communication
  *   devices      opening and closing all devices
  *   marks        how far each queue has come, for error messages
@@ -38,36 +39,37 @@ typedef enum cuda_kernel_id {
     CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
-    cu_function function; /* NULL where the plan has no use for it */
+    cu_function function; /* NULL: the plan does not use it */
     const char *name;
     uint32_t threads, shared, parts;
-    bool maps;            /* it is given fk_launch_maps */
-    uint32_t resident;    /* blocks of it that a multiprocessor holds at once */
+    bool maps;            /* its parameters are fk_launch_maps */
+    uint32_t resident;    /* how many of its blocks a multiprocessor holds at once */
 } cuda_kernel;
 
-/* Two pinned buffers, through which pageable memory is copied: see stage.c. */
+/* Two pinned buffers through which pageable memory is copied (stage.c). cuda_out: bytes of a buffer that belong at
+ * `to`. */
 typedef struct cuda_out {
     void *to;
-    size_t at, bytes; /* at: in the buffer */
+    size_t at, bytes; /* at: where they are in the buffer */
 } cuda_out;
 typedef struct cuda_buffer {
     char *memory;
     size_t used;
-    cu_event event;  /* behind its copies, when it is busy */
+    cu_event event;  /* if busy: recorded after its copies */
     bool busy;
-    cuda_out *out;   /* what goes to the host once they are done */
+    cuda_out *out;   /* what goes on to host memory when the copies have ended */
     uint32_t out_count, out_capacity;
 } cuda_buffer;
 typedef struct cuda_stage {
     cuda_buffer buffers[2];
-    uint32_t now;    /* the one that fills */
-    size_t bytes;    /* of each */
+    uint32_t now;    /* the buffer that is being filled */
+    size_t bytes;    /* of each buffer */
     cu_stream stream;
 } cuda_stage;
 
-/* Bytes that a session is to hold for its plan, all that it allocates: on a device, of which `held` are there already, and
- * pinned for the device, those of the marks for the first one. NCCL's own, the driver's and a probe's (given up before anything
- * large is made) are not among them. */
+/* All bytes that a session allocates for its plan: on a device, of which it already has `held`, and pinned host
+ * memory for the device (the marks count for the first device). It does not count what NCCL and the driver take for
+ * themselves, nor the probe of partition.c, which is freed before anything large is allocated. */
 typedef struct cuda_need {
     size_t device, held, pinned;
 } cuda_need;
@@ -77,46 +79,48 @@ typedef struct cuda_device {
     cu_context context;
     bool retained;
     char name[64];
-    int major, minor, multiprocessors, shared; /* shared: bytes a block may have */
+    int major, minor, multiprocessors, shared; /* shared: the most bytes that a block may have */
     unsigned forward;        /* EMIT_FORWARD or EMIT_FORWARD_SM90 */
     unsigned backward;       /* one of EMIT_BACKWARD */
-    uint32_t attention[FCP_PASSES]; /* multiprocessors that it has */
-    bool apart;              /* in every pass, ranks of the device send or receive */
-    cu_green green;          /* compute streams are of this context; NULL: of the device's */
-    cu_module modules[FCP_PASSES]; /* NULL where a pass needs none */
+    uint32_t attention[FCP_PASSES]; /* how many multiprocessors attention may use */
+    bool apart;              /* in every pass some rank of the device sends or receives */
+    cu_green green;          /* compute streams belong to this green context; NULL: to the device's own context */
+    cu_module modules[FCP_PASSES]; /* NULL: the pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
-    cu_ptr environment;      /* what masks and scores read */
+    cu_ptr environment;      /* what masks and scores read (environment.c) */
     size_t environment_held;
     cuda_need need;
-    char *sources[FCP_PASSES]; /* of the modules; NULL: of one that is not whole */
-    fk_u64 sequences, arrays, bands, sinks; /* addresses in it; sinks: 0 if there are none */
-    cu_ptr marks;            /* the session's, as the device reaches them */
+    char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
+    fk_u64 sequences, arrays, bands, sinks; /* addresses in the environment; sinks: 0 if there are none */
+    cu_ptr marks;            /* the session's marks, at the address that this device uses */
     cuda_stage stage;
-    cu_event *events;        /* all made; the first `event_free` are not in use */
+    cu_event *events;        /* all that were made; the first `event_free` are free */
     uint32_t event_count, event_free, event_capacity;
 } cuda_device;
 
-/* The work of one ATTEND: where its lists begin in the rank's `work`, and how long they are. */
+/* The work lists of one ATTEND: where they begin in the rank's cuda_work, and how long they are. */
 typedef struct cuda_attend {
-    uint32_t instr; /* in the compute queue */
+    uint32_t instr; /* its number in the compute queue */
     uint64_t rows, key_runs, keys, row_runs;
     uint32_t row_count, key_count, lock_count;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;
     uint32_t attend_count;
-    char *bytes; /* on the host, until they are on the device */
+    char *bytes; /* the lists on the host; NULL once they are on the device */
     size_t size, capacity;
     cu_ptr memory;
-    size_t held; /* bytes of it */
+    size_t held; /* bytes at `memory` */
 } cuda_work;
 
-/* Results that go out beside a pass's last stage: see early.c. */
+/* Results that leave while the last stage of a pass computes (early.c). */
 typedef struct cuda_early {
-    uint8_t *slots; /* per home slot: its results do; NULL: none of the rank's */
-    uint32_t end;   /* instructions of the communication queue that are of the pass: OUT's alone are behind them */
-    uint32_t after; /* behind so many of them early results are ready; 0: the rank moves none, its own or others' */
-    cu_event event; /* there, in a graph; NULL: there was none yet */
+    uint8_t *slots; /* for each home slot: do its results leave early? NULL: none of the rank's do */
+    /* end: so many instructions of the communication queue belong to the pass; only those of OUT follow. after: so
+     * many of them come before the place where early results are ready; 0: the rank moves none, neither its own nor
+     * others'. */
+    uint32_t end, after;
+    cu_event event; /* recorded at that place by the graph; NULL: no graph has been made yet */
 } cuda_early;
 
 typedef struct cuda_rank {
@@ -125,13 +129,15 @@ typedef struct cuda_rank {
     fcp_arena arena[FCP_PASSES];
     cuda_early early[FCP_PASSES];
     cuda_work work[FCP_PASSES];
-    fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* as fk_map, where kernels of the pass are given any */
+    fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
     size_t arena_bytes;
-    bool memory_lent; /* the arena is the transport's, which frees it */
-    cu_ptr memory, locks; /* locks: lock_words of 4 bytes, the last one the counter */
-    size_t lock_words, memory_held, locks_held; /* held: bytes, of which a plan may need less */
-    uint32_t mark;   /* what the compute queue's kernels say when they begin, as far as the pass has been put down; 0: nothing */
-    fcp_partials partials; /* as far as the pass has been put down */
+    bool memory_lent; /* the arena belongs to the transport, which frees it */
+    cu_ptr memory, locks; /* the arena; lock_words words of 4 bytes, the last of which is the counter */
+    size_t lock_words, memory_held, locks_held; /* held: bytes that are allocated; a plan may need less */
+    /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
+     * and which slots hold a partial sum so far. */
+    uint32_t mark;
+    fcp_partials partials;
     cu_stream streams[FCP_QUEUES];
 } cuda_rank;
 
@@ -140,25 +146,26 @@ typedef struct fcp_cuda_session {
     const fcp_plan *plan;
     fcp_cuda *cuda;
     uint32_t first_device, device_count, timeout_s, graph_from;
-    bool mma_sync;      /* the skeletons for mma.sync, whatever else a device has */
+    bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
-    cuda_rank *ranks;   /* by their numbers in the plan; those of other processes are empty */
-    size_t stage_bytes; /* as asked for; 0: as stage.c has it */
-    bool host_tensors;  /* where ranks are processes: tensors lie in host memory, as a caller said or as they have */
-    uint32_t *marks;    /* host memory that devices write: see marks.c */
-    cu_stream origin;   /* of the first device */
-    cu_event finished;  /* what the last run put into a stream, all of it */
+    cuda_rank *ranks;   /* one for each rank of the plan; those of other processes are empty */
+    size_t stage_bytes; /* as the options say; 0: the default of stage.c */
+    bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */
+    uint32_t *marks;    /* host memory that devices write (marks.c) */
+    cu_stream origin;   /* a stream of the first device: runs begin and end in it if the caller names no stream */
+    cu_event finished;  /* recorded after everything that the last run put into streams; NULL: nothing has run */
     cuda_device *finished_device;
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
-    bool capturing;          /* what is put down becomes a graph */
-    bool made, broken, hung; /* made: everything was; broken: a run failed; hung: what was waited for last did not end */
+    bool capturing;          /* what is put into streams becomes a graph */
+    /* made: creation succeeded; broken: a run failed; hung: something did not end within the time limit */
+    bool made, broken, hung;
     fcp_error why;
 } fcp_cuda_session;
 
-/* The number behind the last rank of this process; the first is base.first_rank. */
+/* One more than the last rank of this process; the first is base.first_rank. */
 static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.first_rank + s->base.rank_count; }
 #endif

@@ -1,6 +1,9 @@
 /* ranks.c: what the ranks of this process have on their devices: arenas, work lists, locks, streams.
  *
- * Cost: an arena a rank on its device of what fcp_rank_memory counts, work lists as long as the plan's cells, two streams.
+ * Requires: open devices.
+ * Gives:    ranks.h.
+ * Cost:     for each rank an arena of as many bytes as fcp_rank_memory says, work lists as long as the plan's cells,
+ *           and two streams.
  */
 #include "runtime/cuda/ranks.h"
 
@@ -19,13 +22,14 @@
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
 
-/* A device is to hold so many bytes where it holds some already, which are enough or are given up before. */
+/* Counts memory that a device will need, `held` bytes of which it has already. If those are enough they stay,
+ * otherwise they are freed before. */
 static void count_memory(cuda_device *d, size_t bytes, size_t held) {
     d->need.device += bytes > held ? bytes : held;
     d->need.held += held;
 }
 
-/* A rank's slots, and its work lists, in an arena that does not begin anywhere yet. */
+/* Lays out a rank's slots and makes its work lists, in an arena that has no address yet. */
 static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     const fcp_homes *h = &s->homes[index];
@@ -89,7 +93,7 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     return code;
 }
 
-/* An arena, of the transport's memory where that has to be. */
+/* Makes an arena, of the transport's memory if it insists on that. */
 static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     fcp_net *net = s->base.net;
@@ -105,7 +109,7 @@ static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) 
     return code;
 }
 
-/* A rank's memory on its device, and its streams: what is there already is kept. */
+/* Makes a rank's memory on its device, and its streams. What it has already is used again. */
 static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     fcp_code code = r->streams[0] ? FCP_OK : make_streams(s, r, err);
@@ -127,7 +131,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     return code;
 }
 
-/* What ranks have on the host. */
+/* Frees what ranks have in host memory. */
 static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
     for (uint32_t r = s->base.first_rank; ranks && r < fcp_cuda_end(s); r++) {
         for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -140,7 +144,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
     free(ranks);
 }
 
-/* What a rank of another plan goes on with. */
+/* A rank of a new plan takes over what the rank of the old plan has on the device. */
 static void take_over(cuda_rank *r, const cuda_rank *before) {
     *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent,
                      .locks = before->locks, .locks_held = before->locks_held};
@@ -151,7 +155,6 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
     }
 }
 
-/* The session's ranks become those of a plan, as far as that needs no device; if it fails, they are what they were. */
 fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_error *err) {
     const fcp_plan *plan_before = s->plan;
     cuda_rank *before = s->ranks;
@@ -181,7 +184,6 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
     return code;
 }
 
-/* What the ranks need on devices that are open. */
 fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     fcp_code code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
@@ -193,7 +195,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     return code;
 }
 
-/* What a rank has in the driver. */
+/* Frees what a rank has in the driver. */
 static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (r->device && r->device->retained) call->context_set(r->device->context);

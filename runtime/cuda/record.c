@@ -1,12 +1,17 @@
-/* record.c: a pass of the process's ranks, put into their streams, in an order in which everything waited for is there already.
+/* record.c: puts a pass of this process's ranks into their streams.
  *
- * Requires: a verified plan: its waits have no cycle. Work lists and arenas on the devices.
- * Gives:    every rank's two queues as two streams. WAIT n is an event behind the other queue's n-th instruction. A
- *           LAUNCH is a group of the transport's; it is complete where all of its transfers have been put down.
+ * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream. WAIT n becomes a
+ * wait for an event that was recorded after the n-th instruction of the other queue. A LAUNCH becomes a group of the
+ * transport, which is complete when all its transfers are in streams.
+ *
+ * Requires: a verified plan, whose waits have no cycle; work lists and arenas on the devices.
+ * Gives:    record.h.
+ * Method:   all queues are walked in turns, each as far as it can go: until an instruction waits for something that
+ *           is not in a stream yet. This order decides only when the host makes a call; what has to run after what is
+ *           in the plan.
+ * IN, OUT and COPY are not done here: home blocks have their inputs before, and results are taken from them
+ * afterwards (or earlier, where early.c says so).
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
- * Order:    queues are walked in turns, each as far as it goes. The order decides nothing but how the work is put down:
- *           what follows what is in the plan. IN, OUT and COPY are not done here: home blocks are there before, and taken
- *           out afterwards, or from where early.c says that they are done.
  */
 #include "runtime/cuda/record.h"
 
@@ -21,17 +26,17 @@
 #include "runtime/exec/where.h"
 
 typedef struct queue {
-    uint32_t at;      /* instructions behind */
-    cu_event *done;   /* per instruction that is waited for, once it is behind */
-    uint8_t *awaited;
+    uint32_t at;      /* how many of its instructions are done */
+    cu_event *done;   /* for each instruction that is awaited: recorded after it */
+    uint8_t *awaited; /* for each instruction: does a WAIT of the other queue name it? */
 } queue;
 
 typedef struct walk {
     queue queues[FCP_QUEUES];
     bool launched;         /* a launch is under way */
-    fcp_wires wires;       /* of it */
-    uint32_t attend;       /* ATTENDs behind */
-    cu_event prepared;     /* behind what the pass begins with, where results go out early */
+    fcp_wires wires;       /* its transfers */
+    uint32_t attend;       /* how many ATTENDs are done */
+    cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
 } walk;
 
 typedef struct recorder {
@@ -57,12 +62,13 @@ static fcp_code record_event(recorder *x, cuda_device *d, cu_stream stream, cu_e
 
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
-/* The device is to say that a queue has come to its next instruction, or to its end. */
+/* Lets the device write that a queue has come to its next instruction, or to its end. */
 static fcp_code mark(recorder *x, uint32_t rank, fcp_queue q, fcp_error *err) {
     return fcp_cuda_mark(x->s, &x->s->ranks[rank], q, fcp_cuda_mark_value(x->pass, x->walks[rank].queues[q].at), err);
 }
 
-/* A launch, which is complete only where the ranks that it sends to have come to theirs. */
+/* Does a launch as far as it can. *out_behind: it is complete. It is not before the ranks on the other side have come
+ * to theirs. */
 static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *launch, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
@@ -95,7 +101,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     *out_behind = true;
     switch (i->op) {
     case FCP_OP_WAIT:
-        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end) return FCP_OK; /* OUT's: it is behind all of the pass */
+        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end) return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);
@@ -113,7 +119,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     }
 }
 
-/* Names the place of an error. */
+/* Puts the place before the message of an error. */
 static fcp_code fail_at(const recorder *x, uint32_t rank, fcp_queue q, fcp_code code, fcp_error *err) {
     const fcp_where where = fcp_where_instruction(x->plan, x->pass, rank, q, x->walks[rank].queues[q].at);
     char text[FCP_CUDA_PLACE];
@@ -121,7 +127,7 @@ static fcp_code fail_at(const recorder *x, uint32_t rank, fcp_queue q, fcp_code 
     return fcp_fail_at(err, code, where, "%s: %.300s", text, err ? err->message : "");
 }
 
-/* A queue, as far as it goes. */
+/* Walks a queue as far as it can go. *moved: something was done. */
 static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved, fcp_error *err) {
     const fcp_stream *stream = fcp_stream_of(x->plan, x->pass, rank, q);
     queue *k = &x->walks[rank].queues[q];

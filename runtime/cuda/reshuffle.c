@@ -1,10 +1,13 @@
-/* reshuffle.c: between the caller's tensors and home blocks.
+/* reshuffle.c: moves tokens between the caller's tensors and home blocks.
  *
- * Requires: tensors that session.c found to be there. Gives: parts.h.
- * Cost:     a few questions to the driver for each tensor of each rank, and for each run of tokens that is moved.
- * Order:    all of IN comes before the pass; OUT after it, but for what goes out early (early.c); each run in its
- *           home's communication stream, or in the stage of the home's device where the tensor lies in pageable memory. Runs between ranks
- *           go as the transport moves them.
+ * A run is tokens that lie next to each other both in a tensor and in a home block.
+ *
+ * Requires: no tensor that the pass needs is NULL.
+ * Gives:    reshuffle.h.
+ * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A run is copied in
+ *           its home's communication stream; if the tensor lies in pageable memory, in the stage of the home's
+ *           device. Runs from one rank to another go as the transport moves them.
+ * Cost:     a few questions to the driver for each tensor of each rank, and for each run.
  */
 #include "runtime/cuda/reshuffle.h"
 
@@ -26,13 +29,14 @@ struct named {
     size_t row;      /* bytes of a token */
 };
 
-/* An error's message begins with a rank: the error names it in numbers too. */
+/* For an error whose message begins with a rank: sets the rank in the error's numbers, too. */
 static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
     if (code && err) err->where = fcp_where_rank(rank);
     return code;
 }
 
-/* What the driver knows of memory: its kind, and the device it is on. 0: nothing, as of memory that is not pinned. */
+/* Asks the driver of which kind memory is, and on which device. Kind 0: the driver does not know the memory, so it is
+ * ordinary host memory. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type, int *out_device,
                           fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -48,8 +52,8 @@ static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint
     return at_rank(code, rank, err);
 }
 
-/* The tensor lies in memory of that device as far as it goes. Memory may be several allocations next to each other, where a
- * caller has mapped it so. */
+/* Checks that all of the tensor lies in memory of that device. That memory may be several allocations next to each
+ * other, if the caller has mapped it so. */
 static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, int device, fcp_error *err) {
     cu_ptr at = (uintptr_t)x->tensor, end = at + x->tokens * x->row;
     while (at < end) {
@@ -73,7 +77,7 @@ static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, 
     return FCP_OK;
 }
 
-/* Whether a tensor lies where a session reaches it. */
+/* Checks that a tensor lies where the session can use it. */
 static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, bool *out_host, fcp_error *err) {
     unsigned type;
     int ordinal;
@@ -90,7 +94,7 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
     if (!device)
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank,
                         x->name, ordinal, s->first_device, s->first_device + s->device_count - 1);
-    /* memory that was mapped, not allocated, is of no context */
+    /* memory that was mapped rather than allocated belongs to no context */
     cu_result result = s->cuda->call.pointer_attribute(&context, CU_POINTER_CONTEXT, (uintptr_t)x->tensor);
     if (!result && context && context != device->context)
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is of another context of device %d than its primary one, which the "
@@ -118,7 +122,7 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     return code;
 }
 
-/* The driver reaches all of it by itself. */
+/* Is it pinned, so that the driver can copy it by itself? */
 static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
     const fcp_cuda_table *call = &s->cuda->call;
     unsigned first = 0, last = 0;
@@ -126,7 +130,7 @@ static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
            !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) && last == CU_MEMORY_HOST;
 }
 
-/* One run of one tensor, of a caller that is a rank. */
+/* Copies one run: `outside` is in a tensor of rank `caller`, `inside` in a block of rank `home`. */
 static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_segment *outside,
                      const fcp_segment *inside, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -173,7 +177,7 @@ fcp_code fcp_cuda_move_runs(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, f
     return code;
 }
 
-/* A LAUNCH of inputs or outputs, by the transport. */
+/* Lets the transport do a LAUNCH of inputs or outputs. */
 static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x, const fcp_tensors *tensors,
                             fcp_wires *wires, fcp_error *err) {
     const fcp_transport *transport = s->base.net->transport;

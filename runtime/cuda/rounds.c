@@ -1,5 +1,5 @@
-/* rounds.c: which rounds of a plan move inputs and outputs, and which outputs leave early. Cost: linear in the rounds, or
- * in a rank's instructions. */
+/* rounds.c: which rounds of a plan move inputs and outputs, and which outputs leave early. Cost: linear in the
+ * rounds, or in a rank's instructions. */
 #include "runtime/cuda/rounds.h"
 
 fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {

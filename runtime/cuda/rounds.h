@@ -3,11 +3,11 @@
 #define FCP_CUDA_ROUNDS_H
 #include "runtime/plan/plan.h"
 
-/* Whether a LAUNCH is of inputs (FCP_IN) or outputs (FCP_OUT); FCP_CLASSES: of neither. */
+/* Does a LAUNCH move inputs (FCP_IN) or outputs (FCP_OUT)? FCP_CLASSES: neither. */
 fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch);
-/* Whether a rank sends or receives in a pass beside inputs and outputs. */
+/* Does a rank send or receive anything in a pass but inputs and outputs? */
 bool fcp_cuda_talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank);
-/* Rounds [from, to) of a pass move outputs that are done before its last stage. */
+/* Rounds [from, to) of a pass move outputs that are ready before its last stage. */
 typedef struct cuda_early_rounds {
     uint32_t from, to;
 } cuda_early_rounds;

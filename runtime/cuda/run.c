@@ -1,12 +1,14 @@
-/* run.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens when that fails.
+/* run.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails.
  *
- * Cost:    the first runs of a pass are put down anew; from the run that graph_from names they are one graph, which touches
- *          arenas alone, so that it serves whatever tensors.
- * Order:   IN, the pass, OUT, each behind the one before it, but for results that the plan moves beside the last stage
- *          (early.c). Runs follow each other, on whatever streams.
- * Failure: an error names rank, stage and instruction: where it shows itself in putting down, or by the marks that the
- *          devices write (marks.c); what was put down is waited for, at most timeout_s a stream; and the session
- *          refuses further runs.
+ * Requires: a session that was made completely; tensors of all its ranks.
+ * Gives:    run.h.
+ * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
+ *           comes after the run before it, whatever streams the caller names.
+ * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
+ *           one graph. That touches nothing but arenas, so it serves any tensors.
+ * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one
+ *           that the marks of the devices point to (marks.c). Then the run waits for what is in streams, at most
+ *           timeout_s a stream, and the session refuses further runs.
  */
 #include "runtime/cuda/run.h"
 
@@ -19,7 +21,7 @@
 #include "runtime/cuda/reshuffle.h"
 #include "runtime/cuda/stage.h"
 
-enum { RUN_COST = 4 }; /* what a run puts into streams beside its instructions, counted in those */
+enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
 
 fcp_code fcp_cuda_run_check(const fcp_cuda_session *s, fcp_error *err) {
     return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message) : FCP_OK;
@@ -32,7 +34,7 @@ void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
     }
 }
 
-/* Waits for a stream, or only looks at it. Returns whether it has ended, or failed. */
+/* Waits for a stream, or only looks at it. True: it has ended or failed. */
 static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
     fcp_error ignored;
     if (!stream) return true;
@@ -40,7 +42,6 @@ static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
     return s->cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
 }
 
-/* Waits for everything in the session's streams, but for no more than one that hangs: what has hung hangs. */
 void fcp_cuda_drain(fcp_cuda_session *s) {
     bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
@@ -50,7 +51,7 @@ void fcp_cuda_drain(fcp_cuda_session *s) {
     s->hung = !quiet;
 }
 
-/* The pass as a graph. */
+/* Makes the graph of a pass. */
 static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cu_graph graph = NULL;
@@ -76,13 +77,13 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
     if (!s->graphs[pass] && s->graph_from < UINT32_MAX && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
     if (code) return code;
     if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
-    code = fcp_cuda_use(s, d, err); /* making it was done on all devices */
+    code = fcp_cuda_use(s, d, err); /* capturing has made other devices current */
     if (code) return code;
     return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[pass], origin), err,
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
 
-/* What comes after this run, on whatever stream, waits for it. */
+/* Records the event for which the next run waits, on whatever stream that is. */
 static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
     if (s->finished && s->finished_device != d) {
         fcp_cuda_event_give(s->finished_device, s->finished);
@@ -94,8 +95,8 @@ static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream ori
     return code;
 }
 
-/* IN or OUT; with `host`, tensors lie in memory of the host's: it is read, or written, when this returns. *inside: the
- * tensors where the transport finds them, from IN on. */
+/* Does IN or OUT. With `host`, some tensors lie in host memory, and it has been read or written when this returns.
+ * *inside: the tensors that the transport uses in their place, from IN on. */
 static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors,
                           const fcp_tensors **inside, cuda_device *d, cu_stream origin, bool host, fcp_error *err) {
     fcp_net *net = s->base.net;
@@ -132,7 +133,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     return code;
 }
 
-/* The device of a caller's stream. */
+/* Finds the device of a caller's stream. */
 static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **out, fcp_error *err) {
     cu_context context = NULL;
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_context(stream, &context), err, "not a stream");
@@ -146,7 +147,8 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
                     s->first_device, s->first_device + s->device_count - 1);
 }
 
-/* Runs wait for each other by an event, and count themselves: what another graph would repeat does neither. */
+/* Runs wait for each other by an event, and count themselves. A run that is captured into a caller's graph would do
+ * neither when the graph is launched; so such a stream is refused. */
 static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
     int capturing = 0;
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
@@ -165,13 +167,14 @@ void fcp_cuda_break(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
     fcp_cuda_drain(s);
 }
 
-/* A stream of the driver's own, which means another one wherever another context is current. */
+/* Is it the handle of a default stream? That means a different stream in each context. */
 static bool is_default(cu_stream stream) {
     return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
 }
 
-/* A run on a default stream of device d, which is used only where that device is current: the session's own stream follows
- * it, has the run, and is followed by it. */
+/* Runs a pass for a default stream of device d. Such a stream can be used only while that device is current, and a
+ * run makes other devices current. So the session's own stream follows it and does the run, and then it follows the
+ * session's. */
 static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream stream,
                            bool host, fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
@@ -182,7 +185,8 @@ static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors
     return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, s->finished, 0), err, "cannot wait for an event");
 }
 
-/* A run has failed: what it put into the caller's stream, a graph perhaps, is waited for as what is in the session's own. */
+/* After a failed run: makes the session's stream follow the caller's, so that what the run put there is waited for,
+ * too. */
 static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream) {
     fcp_error ignored;
     fcp_cuda_follow(s, d, stream, s->origin, &ignored);

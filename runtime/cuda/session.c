@@ -1,9 +1,10 @@
-/* session.c: sessions on CUDA devices: making them, giving them another plan, ending them.
+/* session.c: sessions on CUDA devices: making one, giving it another plan, ending it.
  *
- * Which ranks of a plan are this process's is the transport's affair: with "local" all of them, spread over the devices; with
- * "nccl" one, on one device. Nothing here or above asks which transport it is.
+ * The transport decides which ranks of a plan this process has: with "local" all of them, spread over the devices;
+ * with "nccl" one, on one device. Nothing here or above asks which transport it is.
  *
  * Requires: a verified plan; a driver, and NVRTC unless the kernels are in the disk cache.
+ * Gives:    session.h.
  * Cost:     see ranks.c, kernels.c and run.c.
  */
 #include "runtime/cuda/session.h"
@@ -23,15 +24,15 @@
 
 enum { DEFAULT_TIMEOUT_S = 120, DEFAULT_GRAPH_FROM = 3 };
 
-/* What this process tells the others of a plan that it has been given. */
+/* What this process tells the others about the plan that it was given. */
 static fcp_promise promise(const fcp_cuda_session *s, const fcp_plan *plan, fcp_code made) {
     return (fcp_promise){.plan = plan, .graph_from = s->graph_from, .made = made};
 }
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-/* A process that is one rank has one device, as the caller or its number on the machine says. A process of all ranks has as
- * many devices as there are, and no more than ranks. */
+/* A process with one rank has one device: the one that the caller names, or the one with the number of the process on
+ * its machine. A process with all ranks has all devices, but no more than ranks. */
 static fcp_code choose_devices(fcp_cuda_session *s, const fcp_start *start, fcp_error *err) {
     const fcp_net *net = s->base.net;
     uint32_t devices = (uint32_t)s->cuda->devices;
@@ -64,7 +65,7 @@ static fcp_code make(fcp_cuda_session *s, const fcp_transport *transport, const 
 
 /* --- ending ------------------------------------------------------------------------------------------------------- */
 
-/* What the session has in the driver. */
+/* Frees what the session has in the driver. */
 static void close_all(fcp_cuda_session *s) {
     const fcp_cuda_table *call = &s->cuda->call;
     fcp_cuda_graphs_destroy(s);
@@ -91,7 +92,8 @@ static void session_free(fcp_session *base) {
             fcp_cuda_drain(s);
         }
         if (!s->hung) close_all(s);
-        fcp_net_close(s->base.net); /* of what hangs the rest stays: the driver would wait for it in giving memory up */
+        /* If something hangs, the rest stays allocated: freeing it would make the driver wait for what hangs. */
+        fcp_net_close(s->base.net);
         if (s->devices) call->context_set(before);
     }
     fcp_cuda_ranks_free(s);
@@ -108,18 +110,18 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     s->base = (fcp_session){.kind = &fcp_session_cuda, .plan = plan};
     s->plan = plan;
-    s->mma_sync = options && options->mma_sync;
-    s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
-    s->partition_wanted = options ? options->partition : FCP_PARTITION_AUTO;
-    s->graph_from = options && options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
-    s->stage_bytes = options ? options->stage_bytes : 0;
-    s->host_tensors = options && options->host_tensors;
+    s->mma_sync = options->mma_sync;
+    s->timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    s->partition_wanted = options->partition;
+    s->graph_from = options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
+    s->stage_bytes = options->stage_bytes;
+    s->host_tensors = options->host_tensors;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);
     if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
     if (!code) {
         fcp_error why = {0};
-        code = make(s, transport, options ? options->start : NULL, &why);
+        code = make(s, transport, options->start, &why);
         if (code && transport->processes && s->base.rank_count && why.where.rank == FCP_NOWHERE)
             fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank, why.message);
         else if (code && err) *err = why;
@@ -143,8 +145,8 @@ static void session_refuse(fcp_session *base, const fcp_plan *plan, const fcp_er
     s->cuda->call.context_set(before);
 }
 
-/* Once the ranks are those of the new plan there is no way back: an error then ends the session. Processes do this together,
- * and what fails at one fails at all. */
+/* When the ranks are those of the new plan there is no way back, and an error ends the session. All processes do this
+ * together; if it fails in one, it fails in all. */
 static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
@@ -178,7 +180,8 @@ static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors 
 
 static fcp_code session_wait(fcp_session *base, fcp_error *err) { return fcp_cuda_run_wait((fcp_cuda_session *)base, err); }
 
-/* What processes tell each other goes through the device: with the caller's context kept, and an error ending the session. */
+/* What processes tell each other goes through the device. So the caller's context is kept and set again, and an error
+ * ends the session. */
 static fcp_code begin_telling(fcp_cuda_session *s, cu_context *out_before, fcp_error *why) {
     fcp_code code = fcp_cuda_run_check(s, why);
     return code ? code : fcp_cuda_check(s->cuda, s->cuda->call.context_get(out_before), why, "no current context");

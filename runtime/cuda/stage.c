@@ -1,12 +1,13 @@
-/* stage.c: between memory of the host's that the driver cannot read by itself and memory of devices.
+/* stage.c: copies between pageable host memory and devices, through pinned buffers.
  *
- * Requires: a session's devices. A copy from or to pageable memory may block in the driver for as long as the stream before
- *           it does, which no timeout of ours would end: so bytes go through two pinned buffers a device.
- * Gives:    copies whose every wait ends within the session's timeout. Memory that is read may be changed when a call
- *           returns; memory that is written holds what was asked for after fcp_cuda_stage_flush.
- * Cost:     two buffers of stage_bytes and a stream a device; a memcpy of every byte, beside the copy of the other buffer.
- * Order:    a stage's stream does what it is asked for in that order, behind what it was told to follow. A buffer is
- *           written again when the event behind its copies has come.
+ * If the driver copied pageable memory itself, it could block for as long as the stream before the copy does, and no
+ * time limit of ours would end that. So each device has two pinned buffers: while one is copied, the other is filled.
+ *
+ * Requires: open devices.
+ * Gives:    copies of which every wait ends within the session's time limit.
+ * Order:    a stage's stream makes its copies in the order in which they were asked for, after what it was told to
+ *           follow. A buffer is filled again when the event after its copies has come.
+ * Cost:     two buffers of stage_bytes and a stream for each device; a memcpy of every byte.
  */
 #include "runtime/cuda/stage.h"
 
@@ -50,13 +51,13 @@ void fcp_cuda_stage_drop(cuda_device *d) {
     for (int i = 0; i < 2; i++) d->stage.buffers[i].out_count = 0;
 }
 
-/* The code; after an error nothing is written to the host any more. */
+/* Returns the code. After an error nothing more is written to host memory. */
 static fcp_code done(cuda_device *d, fcp_code code) {
     if (code) fcp_cuda_stage_drop(d);
     return code;
 }
 
-/* A buffer's copies are behind; what came from the device is where it belongs. */
+/* Waits for the copies of a buffer, and puts what came from the device where it belongs. The buffer is then empty. */
 static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_error *err) {
     char what[80];
     snprintf(what, sizeof what, "copies between host and device %d, or what is before them,", d->handle);
@@ -69,7 +70,7 @@ static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_
     return FCP_OK;
 }
 
-/* The buffer in use has all the copies that it will have. */
+/* Records the event after the copies of the buffer in use: it gets no more of them. */
 static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     cuda_buffer *b = &d->stage.buffers[d->stage.now];
     if (!b->used || b->busy) return FCP_OK;
@@ -78,7 +79,7 @@ static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     return code;
 }
 
-/* The buffer in use, and how many of `bytes` go into it next: at least one. */
+/* Finds a buffer with room, and says how many of `bytes` go into it now: at least one. */
 static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, size_t bytes, cuda_buffer **out, size_t *out_part,
                           fcp_error *err) {
     cuda_stage *x = &d->stage;
@@ -94,7 +95,7 @@ static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, size_t bytes, cud
     *out_part = bytes < room ? bytes : room;
     return code;
 }
-/* It has them. */
+/* A part has been put into the buffer. */
 static void use_part(cuda_buffer *b, size_t part) { b->used += (part + ALIGN - 1) / ALIGN * ALIGN; }
 
 fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err) {

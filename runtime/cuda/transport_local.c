@@ -1,12 +1,15 @@
-/* transport_local.c: the transport local: all ranks in this process; a transfer is a copy between two arenas.
+/* transport_local.c: the transport "local": all ranks are in this process, and a transfer is a copy from one arena to
+ * another.
  *
- * Two ranks that launch the same round have their transfers put into the receiver's communication stream, each behind the
- * point where the sender reached its launch. A launch is complete where the copies of all its transfers have been put down;
- * the sender's communication stream then waits for those of its sends, so that what it sent is not overwritten before.
+ * When two ranks have launched the same round, the copies of their transfers are put into the receiver's
+ * communication stream, after the place in the sender's stream where its launch began. A launch is complete when the
+ * copies of all its transfers are in streams. The sender's communication stream then waits for the copies of what it
+ * sent, so that the block is not overwritten before it has been copied.
  *
- * Requires: streams of all ranks; calls from one thread.
- * Cost:     an event a launch and one a send; looking for a transfer's other side is linear in a launch's transfers, which are
- *           one sent and one received on each fabric.
+ * Requires: the streams of all ranks; all calls come from one thread.
+ * Gives:    fcp_transport_local.
+ * Cost:     an event for each launch and each send. Finding the other side of a transfer is linear in the transfers
+ *           of a launch, which are one sent and one received on each fabric.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +21,21 @@
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/transports.h"
 
-/* A transfer that was sent: behind this event the receiver has it. */
+/* A transfer that was sent: when this event has come, the receiver has it. */
 typedef struct sent {
     cuda_device *device;
     cu_event event;
 } sent;
 
-/* A rank, and its launch if one is under way. */
+/* A rank, and its launch if it has begun one. */
 typedef struct endpoint {
     bool launched;
     fcp_pass pass;
-    uint32_t round, count, left; /* left: wires whose copies are not put down */
+    uint32_t round, count, left; /* left: wires whose copies are not in a stream yet */
     const fcp_wire *wires;
     cu_event arrived;            /* where the launch began in the rank's communication stream */
-    uint8_t *put;                /* per wire: its copies are put down */
-    sent *sent;                  /* of its sends */
+    uint8_t *put;                /* for each wire: are its copies in a stream? */
+    sent *sent;                  /* the transfers that it sent */
     uint32_t sent_count, capacity;
 } endpoint;
 
@@ -44,7 +47,7 @@ typedef struct local_net {
 } local_net;
 
 static fcp_code local_open(uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net, fcp_error *err) {
-    (void)gpus, (void)start; /* all ranks are here, however many a node has */
+    (void)gpus, (void)start; /* all ranks are in this process, whatever the nodes are */
     local_net *n = calloc(1, sizeof *n + ranks * sizeof *n->ends);
     if (!n) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     n->base = (fcp_net){.transport = &fcp_transport_local, .ranks = ranks, .rank_count = ranks};
@@ -104,7 +107,7 @@ static fcp_code record_event(local_net *n, cuda_device *d, cu_stream stream, cu_
     return code;
 }
 
-/* Puts the copies of a transfer down, of which both sides have been launched. */
+/* Puts the copies of a transfer into the receiver's stream. Both sides have been launched. */
 static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, uint32_t to, const fcp_wire *receive,
                              fcp_error *err) {
     fcp_cuda_session *s = n->session;
@@ -125,7 +128,8 @@ static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, 
     return code;
 }
 
-/* The wire of a rank's launch that is the other side of w, which is `other`'s. Returns their number if there is none. */
+/* Finds the wire of a rank's launch that is the other side of w, a wire of rank `other`. Returns its index, or the
+ * count of wires if there is none. */
 static uint32_t partner(const endpoint *e, uint32_t other, const fcp_wire *w) {
     uint32_t i = 0;
     while (i < e->count && (e->wires[i].peer != other || e->wires[i].fabric != w->fabric || e->wires[i].dir == w->dir)) i++;
@@ -173,7 +177,7 @@ static fcp_code local_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32
     return code;
 }
 
-/* Time plays no part: a launch is completed by another rank's launch, on this same thread. */
+/* Waiting would not help: only another rank's launch, on this same thread, can complete this one. */
 static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err) {
     local_net *n = (local_net *)base;
     endpoint *e = &n->ends[rank];
@@ -191,7 +195,8 @@ static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, 
     return code ? FCP_WAIT_FAILED : FCP_WAIT_DONE;
 }
 
-/* Both sides are in this process, so the caller's side moves them alone, and the home's side does nothing. */
+/* Both sides are in this process. So the rank with the caller's tensors moves the bytes alone, and the home rank does
+ * nothing. */
 static fcp_code local_reshuffle(fcp_net *base, uint32_t rank, fcp_pass pass, const fcp_instr *launch, const fcp_tensors *tensors,
                                 fcp_error *err) {
     fcp_cuda_session *s = ((local_net *)base)->session;

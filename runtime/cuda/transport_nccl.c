@@ -1,17 +1,24 @@
-/* transport_nccl.c: the transport nccl: each rank of a plan a process with one device, its transfers groups of sends and receives.
+/* transport_nccl.c: the transport "nccl": every rank of a plan is a process with one device, and sends and receives
+ * with NCCL.
  *
- * Requires: NCCL 2.19 or later; as many processes as ranks, each of which makes its session, runs and ends it as the others do.
- * Gives:    A LAUNCH is one group on the rank's communication stream; groups are never merged, and go in the same
- *           order at every rank: rounds of IN, then those of the pass, then those of OUT, each in increasing order. A rank
- *           without a transfer in a round issues nothing. Rounds are matchings, so no group waits for one that waits for it.
- * Method:   the communicator does not block: whatever is under way is asked after until it is done, failed or timeout_s is over.
- *           All pairs that will talk do so once before anything is captured. The arena is NCCL's memory, registered once.
- *           No more than some hundred things wait in the rank's streams: the driver takes about a thousand, and then waits in
- *           whatever call brings one more, for ever if a peer has died.
- * Cost:     a thread of NCCL's and some tens of microseconds a group where there is no graph; of host tensors that other ranks
- *           have parts of, as much device memory.
- * Failure:  an error of a peer's shows itself in the communicator, a peer that stalls by the timeout. Either way the
- *           communicator is aborted, which ends what waits on the device, and the session is broken.
+ * A LAUNCH is one group of sends and receives on the rank's communication stream. Groups are never merged, and every
+ * rank issues them in the same order: rounds of IN, rounds of the pass, rounds of OUT, each in increasing order. A
+ * rank without a transfer in a round issues nothing. In a round a rank sends at most once and receives at most once
+ * on each fabric, so no group can wait for one that waits for it.
+ *
+ * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the
+ * same way.
+ * Gives:    fcp_transport_nccl.
+ * Method:   the communicator does not block. What is in progress is asked about again and again, until it is done,
+ *           has failed, or timeout_s is over. Before anything is captured, each pair of ranks that will talk does so
+ *           once, so that all connections exist. The arena is memory of NCCL, registered once. No more than some
+ *           hundred instructions wait in the rank's streams: the driver takes about a thousand, and then blocks in
+ *           the next call, for ever if a peer has died.
+ * Cost:     a thread of NCCL; some tens of microseconds for a group outside a graph; for tensors in host memory of
+ *           which other ranks have parts, as much device memory.
+ * Failure:  an error of a peer shows in the communicator, and a peer that stalls exceeds the time limit. In both
+ *           cases the communicator is aborted, which ends what waits on the device, and the session refuses further
+ *           runs.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -30,7 +37,8 @@
 #include "runtime/rendezvous/rendezvous.h"
 
 enum { MOST_CTAS = 64, PIECE = 4 << 20 };
-enum { PACE = 32, PACES = 2 }; /* instructions from one mark in the streams to the next, and how many such are under way at most */
+/* An event is recorded after every PACE-th instruction, and the host is at most PACES such events ahead of the device. */
+enum { PACE = 32, PACES = 2 };
 
 typedef struct nccl_net {
     fcp_net base;
@@ -38,14 +46,14 @@ typedef struct nccl_net {
     fcp_nccl *nccl;
     nccl_comm comm;
     fcp_place place;
-    cu_ptr scratch;              /* FCP_GATHER_BYTES bytes of each rank, then of this one; then a PIECE of a tensor */
-    void *memory, *enrolled;     /* the arena; what NCCL knows it as */
-    cu_ptr staged[FCP_TENSORS];  /* on the device, of host tensors */
+    cu_ptr scratch;              /* FCP_GATHER_BYTES for each rank and once more for this one; then PIECE bytes */
+    void *memory, *enrolled;     /* the arena; NCCL's handle of its registration */
+    cu_ptr staged[FCP_TENSORS];  /* device memory for tensors that lie in host memory */
     size_t staged_bytes[FCP_TENSORS];
-    cu_event paces[PACES][FCP_QUEUES]; /* behind every PACE-th instruction */
-    uint32_t pace, unmarked;     /* the next of them; instructions behind the last one */
-    fcp_tensors inside;          /* the caller's, those in host memory replaced by staged ones */
-    bool ended, stuck;           /* ended: destroyed or aborted; stuck: even that did not end */
+    cu_event paces[PACES][FCP_QUEUES]; /* recorded after every PACE-th instruction */
+    uint32_t pace, unmarked;     /* which of them comes next; how many instructions there were since the last */
+    fcp_tensors inside;          /* the caller's tensors, with those in host memory replaced by staged ones */
+    bool ended, stuck;           /* ended: it was destroyed or aborted; stuck: that call did not return in time */
 } nccl_net;
 
 /* --- the communicator --------------------------------------------------------------------------------------------- */
@@ -54,7 +62,8 @@ static fcp_code check(const nccl_net *n, nccl_result result, const char *what, f
     return fcp_nccl_check(n->nccl, result, n->comm, err, "%s", what);
 }
 
-/* Until what was begun is under way on the device; where it fails, the error. */
+/* Waits until a call that has returned `result` is really done, so that its work is in the stream. An error: it
+ * failed, or took longer than the time limit. */
 static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_error *err) {
     const uint32_t timeout_s = n->session->timeout_s;
     fcp_patience patience = fcp_patience_of(timeout_s, 0.1);
@@ -96,7 +105,7 @@ static fcp_code begin_comm(nccl_net *n, const nccl_id *id, fcp_error *err) {
     nccl_result result = n->nccl->call.init(&n->comm, (int)n->place.ranks, *id, (int)n->place.rank, &config);
     if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
         fcp_code code = settle(n, result, "joining the other ranks", &why);
-        bool twice = code && strstr(why.message, "uplicate GPU"); /* later ones name their switch themselves */
+        bool twice = code && strstr(why.message, "uplicate GPU"); /* later versions name their switch themselves */
         if (code) fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
         return code;
     }
@@ -139,7 +148,7 @@ static fcp_code nccl_watch(fcp_net *base, const char *what, fcp_error *err) {
 
 /* --- ending ------------------------------------------------------------------------------------------------------- */
 
-/* A call that may never return, on a thread of its own. */
+/* A call that may never return. It runs on a thread of its own; the last of the two users frees this record. */
 typedef struct ending {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -168,7 +177,7 @@ static void *end_comm(void *argument) {
     return NULL;
 }
 
-/* False: it has not ended within the timeout, and may end whenever it likes. */
+/* Makes such a call. False: it has not returned within the time limit; its thread goes on. */
 static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t timeout_s) {
     ending *e = calloc(1, sizeof *e);
     pthread_t thread;
@@ -180,7 +189,7 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
     e->users = 2;
     e->call = call;
     e->comm = comm;
-    pthread_mutex_init(&e->lock, NULL); /* does not fail where glibc makes it */
+    pthread_mutex_init(&e->lock, NULL); /* cannot fail with glibc */
     pthread_mutex_lock(&e->lock);
     if (pthread_create(&thread, NULL, end_comm, e)) {
         e->users--;
@@ -198,8 +207,8 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
     return over;
 }
 
-/* Leaves the others; false: it does not come to an end. Whoever aborts in place of it takes away from slower ranks what they
- * have not yet been told. */
+/* Ends the communicator in an orderly way, together with the other ranks. False: that did not end. An abort instead
+ * would destroy what slower ranks have not received yet. */
 static bool leave_others(nccl_net *n) {
     fcp_error ignored;
     if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
@@ -223,7 +232,7 @@ static void nccl_abort(fcp_net *base) {
 static void nccl_close(fcp_net *base) {
     nccl_net *n = (nccl_net *)base;
     if (n->comm && !n->ended && !leave_others(n)) nccl_abort(base);
-    if (n->session && !n->stuck && !n->session->hung) { /* else giving memory up would wait for what does not end */
+    if (n->session && !n->stuck && !n->session->hung) { /* otherwise freeing memory would wait for what does not end */
         const fcp_cuda_table *call = &n->session->cuda->call;
         for (int t = 0; t < FCP_TENSORS; t++)
             if (n->staged[t]) call->release(n->staged[t]);
@@ -271,7 +280,7 @@ static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void 
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
-/* Marks whom a rank sends to and receives from, in all passes. */
+/* Finds out to whom a rank sends and from whom it receives, in all passes. */
 static void find_peers(const fcp_plan *plan, uint32_t rank, uint8_t *peers) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         const fcp_stream *stream = fcp_stream_of(plan, (fcp_pass)pass, rank, FCP_COMM);
@@ -283,7 +292,7 @@ static void find_peers(const fcp_plan *plan, uint32_t rank, uint8_t *peers) {
     }
 }
 
-/* Every pair that will talk does so once, in one group; one rank alone talks to itself. */
+/* Lets every pair of ranks that will talk send one byte, in a single group. A single rank sends to itself. */
 static fcp_code nccl_meet(fcp_net *base, const fcp_plan *plan, fcp_error *err) {
     nccl_net *n = (nccl_net *)base;
     fcp_cuda_session *s = n->session;
@@ -354,17 +363,17 @@ static fcp_code nccl_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_
                                      : call->receive(part->data, part->bytes, NCCL_INT8, (int)w->peer, n->comm, stream);
             code = check(n, result, what, err);
         }
-    nccl_result ended = call->group_end(); /* what was begun is ended, whatever became of it */
+    nccl_result ended = call->group_end(); /* a group that was begun must be ended, even after an error */
     return code ? code : settle(n, ended, what, err);
 }
 
-/* A group is in the stream when it has been launched, and the stream goes on behind it. */
+/* There is nothing to wait for: when a launch has returned, its group is in the stream. */
 static fcp_wait nccl_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err) {
     (void)base, (void)rank, (void)milliseconds, (void)out_wire, (void)err;
     return FCP_WAIT_DONE;
 }
 
-/* One piece of it, by way of `piece` on the device. */
+/* Sends or receives one piece, through `piece` in device memory. */
 static fcp_code collect_piece(nccl_net *n, uint32_t from, char *memory, size_t bytes, cu_ptr piece, fcp_error *err) {
     fcp_cuda_session *s = n->session;
     const fcp_nccl_table *call = &n->nccl->call;
@@ -399,20 +408,20 @@ static fcp_code nccl_collect(fcp_net *base, uint32_t from, void *memory, size_t 
 
 /* --- host tensors ------------------------------------------------------------------------------------------------- */
 
-/* This rank's part of a tensor, in bytes. */
+/* How many bytes this rank's part of a tensor has. */
 static size_t tensor_bytes(const fcp_cuda_session *s, fcp_tensor t) {
     fcp_shape shape;
     fcp_plan_shape(s->plan, &shape);
     return fcp_tensors_tokens(s->plan, s->base.first_rank, t) * fcp_tensor_token_bytes(&shape, t);
 }
 
-/* A tensor that lies in host memory, pinned or not: all of it goes through the stage. */
+/* Does a tensor lie in host memory, pinned or not? Then all of it goes through the stage. */
 static bool on_host(const fcp_cuda_session *s, const void *pointer) {
     unsigned type = 0;
     return s->cuda->call.pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pointer) || type != CU_MEMORY_DEVICE;
 }
 
-/* Whether the rank has tokens that another is home of, or the reverse. */
+/* Has this rank tokens whose home is another rank, or is it home of tokens that another has? */
 static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, s->base.first_rank, FCP_COMM);
     for (uint32_t i = 0; i < stream->count; i++) {
@@ -423,7 +432,7 @@ static bool moves(const fcp_cuda_session *s, fcp_pass pass) {
     return false;
 }
 
-/* Bytes of a tensor that is to be staged, in whatever pass it is moved; 0: it need not be. */
+/* How many bytes of device memory a tensor in host memory needs, in whatever pass it is moved; 0: none. */
 static size_t staged_bytes(const nccl_net *n, fcp_tensor t) {
     const fcp_cuda_session *s = n->session;
     bool moved = false;
@@ -443,11 +452,11 @@ static void nccl_need(const fcp_net *base, size_t *out_bytes, size_t *out_held) 
     }
 }
 
-/* Memory for one tensor, in place of what it had. */
+/* Allocates that memory for one tensor, in the place of what it had. */
 static fcp_code make_staged(nccl_net *n, int t, size_t bytes, fcp_error *err) {
     fcp_cuda_session *s = n->session;
     cuda_rank *rank = &s->ranks[s->base.first_rank];
-    /* the driver would wait for earlier runs itself, without a timeout */
+    /* wait for earlier runs first: in freeing memory the driver would wait for them without a time limit */
     fcp_code code = n->staged[t] ? fcp_cuda_wait(s, rank->streams[FCP_COMM], "what ran before", err) : FCP_OK;
     if (code) return code;
     if (n->staged[t]) s->cuda->call.release(n->staged[t]);

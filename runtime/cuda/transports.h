@@ -4,5 +4,5 @@
 #include "runtime/exec/transport.h"
 
 extern const fcp_transport fcp_transport_local; /* all ranks in this process: copies between devices */
-extern const fcp_transport fcp_transport_nccl;  /* every rank a process with one device: groups of NCCL's */
+extern const fcp_transport fcp_transport_nccl;  /* every rank is a process with one device: groups of NCCL */
 #endif

@@ -1,10 +1,11 @@
-/* work.c: what a compute queue's instructions put into a rank's compute stream.
+/* work.c: puts the instructions of a compute queue into the rank's compute stream.
  *
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
- * Cost:     work lists are made once per session, linear in the plan; an instruction is one to three launches, and two
- *           clears for each accumulator that it opens.
- * Method:   grids are what the device's multiprocessors hold at once, of attention those that partition.c gives it, or
- *           less where there is less to do; no bit depends on them.
+ * Gives:    work.h.
+ * Method:   a grid has as many blocks as the multiprocessors hold at once, or fewer if there is less to do. Attention
+ *           uses the multiprocessors that partition.c gives it. No bit depends on a grid.
+ * Cost:     work lists are made once for a plan, linear in it. An instruction is one to three launches, and two
+ *           clears for each accumulator that it begins.
  */
 #include "runtime/cuda/work.h"
 
@@ -44,7 +45,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr};
-    if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* else dK, dV and dQ: all by keys */
+    if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
@@ -186,7 +187,7 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
     bool first = fcp_partials_reduce(&rank->partials, x);
-    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy says nothing */
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy writes no mark of its own */
     for (int i = 0; !code && i < 2; i++) {
         fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
         code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),
@@ -196,7 +197,6 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     return code;
 }
 
-/* Adds to transient DKV slots need a sum to add to. */
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
     fcp_partials_walk walk = {0};
@@ -212,7 +212,7 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
     return code;
 }
 
-/* Numbers [first, end) of an accumulator, rounded to the input type in a queue's stream. It marks nothing. */
+/* Rounds numbers [first, end) of an accumulator to the input type, in a queue's stream. It writes no mark. */
 static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
                            uint64_t first, uint64_t end, fcp_error *err) {
     const uint64_t per_block = 2 * FK_SUPPORT_THREADS;

@@ -30,28 +30,33 @@ static fcp_code compare(const record *all, uint32_t ranks, fcp_error *err) {
     for (uint32_t r = 0; r < ranks; r++) {
         const record *x = &all[r];
         if (x->format != all->format || x->version != all->version)
-            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r), "rank %u runs another version of the runtime than rank 0", r);
+            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r),
+                               "rank %u runs another version of the runtime than rank 0", r);
         if (memcmp(x->plan, all->plan, sizeof x->plan) != 0) {
             char theirs[2 * NAME_BYTES + 1], first[2 * NAME_BYTES + 1];
             name_plan(x->plan, theirs);
             name_plan(all->plan, first);
-            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r), "rank %u has another plan than rank 0 (SHA-256 %s... and %s...): all need the same one",
+            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r),
+                               "rank %u has another plan than rank 0 (SHA-256 %s... and %s...): all need the same one",
                             r, theirs, first);
         }
         if (x->graph_from != all->graph_from)
-            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r), "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
+            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r),
+                               "rank %u is to make graphs from run %u on, rank 0 from run %u: all need the same "
                             "options", r, x->graph_from, all->graph_from);
     }
     for (uint32_t r = 0; r < ranks; r++)
         if (all[r].made)
-            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r), "rank %u cannot begin: %s, %s", r, fcp_code_name((fcp_code)all[r].made),
+            return fcp_fail_at(err, FCP_E_START, fcp_where_rank(r), "rank %u cannot begin: %s, %s", r,
+                               fcp_code_name((fcp_code)all[r].made),
                             fcp_code_text((fcp_code)all[r].made));
     return FCP_OK;
 }
 
 /* All processes' records; malloc'd. NULL: *err says why. */
 static record *exchange(fcp_net *net, const fcp_promise *mine, fcp_error *err) {
-    record own = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = mine->graph_from, .made = (uint32_t)mine->made};
+    record own = {.format = RECORD_FORMAT, .version = FCP_PLAN_VERSION, .graph_from = mine->graph_from,
+                  .made = (uint32_t)mine->made};
     record *all = calloc(net->ranks, sizeof *all);
     fcp_code code = all ? fcp_plan_digest(mine->plan, own.plan, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = fcp_net_gather(net, &own, sizeof own, all, err);

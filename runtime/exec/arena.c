@@ -1,7 +1,8 @@
-/* arena.c: how a rank's memory is laid out.
+/* arena.c: how a rank's arena is laid out.
  *
- * Requires: plans that were verified. Cost: slots: one walk over a rank's streams. Units: bytes, tokens.
- * The parts of an arena are those fcp_rank_memory counts, each begun at a multiple of ALIGN.
+ * Requires: a verified plan.
+ * Gives:    the parts that fcp_rank_memory counts, each beginning at a multiple of ALIGN bytes.
+ * Cost:     one walk over a rank's instructions.
  */
 #include "runtime/exec/arena.h"
 
@@ -36,6 +37,7 @@ fcp_homes *fcp_homes_of(const fcp_plan *plan) {
     return h;
 }
 
+/* The rank uses that slot: if it is a transient one, there are at least so many of them. */
 static void widen(uint32_t *count, uint32_t slot, uint32_t homes) {
     if (slot != FCP_NONE && slot >= homes && slot - homes >= *count) *count = slot - homes + 1;
 }
@@ -71,7 +73,7 @@ void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t h
     *out_slots = s;
 }
 
-/* Places the next part: where it begins in `memory` (NULL: only counts). */
+/* The next part, `count` numbers of `size` bytes: where it begins in `memory`. NULL: bytes are counted, and no more. */
 static void *part(char *memory, size_t *at, size_t count, size_t size) {
     void *place = memory ? memory + *at : NULL;
     *at += (count * size + ALIGN - 1) / ALIGN * ALIGN;

@@ -1,51 +1,67 @@
-/* arena.h: one rank's memory during a pass: its home blocks, and slots for blocks that are there for a while. */
+/* arena.h: the memory of one rank during a pass.
+ *
+ * A rank is home of some blocks: it owns their tokens. During a pass it also holds blocks of other ranks for a while:
+ * keys and values that it received, partial gradients, and running sums of rows that have not seen all their keys.
+ * These are in *slots*. The plan numbers them: slots below the number of home blocks are the home blocks themselves,
+ * the others are transient, and are used again and again.
+ *
+ * Example: a rank with 3 home blocks and 2 transient KV slots has KV slots 0 to 4. A tile that reads slot 1 reads the
+ * rank's own second block; one that reads slot 4 reads what a launch has put into the second transient slot.
+ */
 #ifndef FCP_EXEC_ARENA_H
 #define FCP_EXEC_ARENA_H
 #include "runtime/plan/plan.h"
 
-/* Where a rank's tensors lie in its arena, during one pass. Blocks are [tokens][heads or kv_heads][head_dim], as on the
- * wire; the home blocks of a rank lie behind each other in home slot order, on each side those that hold it.
- * A transient KV slot is K of max_block tokens, then V. A DKV slot likewise, in float32. A STATE slot is O,
- * unnormalised, [max_q_block][heads][head_dim], then m [max_q_block][heads] in log2 units, then l likewise. */
+/* Where everything lies in a rank's arena. Rows are as on the wire: [heads or kv_heads][head_dim] of a token, dense.
+ * The home blocks of a rank follow each other in the order of their home slots; of each side (queries, keys) only
+ * blocks that hold it are there. A transient slot is as large as the largest block:
+ *   KV      K of max_block tokens, then V, in the dtype
+ *   DKV     dK of max_block tokens, then dV, in float32
+ *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads] in log2 units, then l
+ *           likewise, in float32 */
 typedef struct fcp_arena {
     const fcp_plan *plan;
     fcp_pass pass;
     uint32_t rank, homes;
-    const uint64_t *home_first[FCP_SIDES]; /* homes + 1: the first home query and key of each home slot */
+    const uint64_t *home_first[FCP_SIDES]; /* [homes + 1]: the first home query, or key, of each home slot */
     uint32_t kv_slots, state_slots, dkv_slots; /* transient ones */
-    size_t bytes;
+    size_t bytes;                   /* of all of it */
 
-    void *q, *k, *v, *o, *d_o;  /* of home tokens: queries, or keys for k and v; in the dtype */
-    float *lse, *delta;         /* [home queries][heads] */
-    float *dq, *dk, *dv;        /* accumulators of home tokens */
-    void *dq_out, *dk_out, *dv_out; /* the same in the dtype, once finished */
+    /* Of home tokens. A pass has those that it reads or writes; the others are NULL. */
+    void *q, *k, *v, *o, *d_o;      /* in the dtype */
+    float *lse, *delta;             /* [queries][heads] */
+    float *dq, *dk, *dv;            /* sums under way */
+    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype */
+    /* Transient slots. */
     char *kv;
     float *state, *dkv;
 } fcp_arena;
 
-/* The home blocks of a rank, their tokens of each side, and the first token of each home slot (homes + 1). A side that a
- * block does not hold has no tokens of it. */
+/* The home blocks of a rank. A block that does not hold a side has no tokens of it. */
 typedef struct fcp_homes {
-    uint32_t homes;
-    uint64_t tokens[FCP_SIDES];
-    const uint64_t *first[FCP_SIDES];
+    uint32_t homes;                   /* how many */
+    uint64_t tokens[FCP_SIDES];       /* of all of them */
+    const uint64_t *first[FCP_SIDES]; /* [homes + 1]: as fcp_arena's home_first */
 } fcp_homes;
-/* Of every rank, in one piece of memory that the caller frees; NULL when out of memory. */
+/* An array with an entry for each rank, in one piece of memory that the caller frees with free(). NULL: out of
+ * memory. */
 fcp_homes *fcp_homes_of(const fcp_plan *plan);
 
-/* Slots: what the tables say a rank uses in a pass, found by one walk over its streams. */
+/* How many slots a rank uses in a pass. It is found by walking over the rank's instructions. */
 typedef struct fcp_slots {
     uint32_t homes, kv, state, dkv; /* homes; transient ones */
     uint64_t home_tokens[FCP_SIDES];
 } fcp_slots;
 void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes,
                   const uint64_t home_tokens[FCP_SIDES], fcp_slots *out_slots);
-/* Bytes of an arena, and where everything lies when it begins at `memory`. */
+/* The bytes of an arena. */
 size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_slots *slots);
+/* Lays an arena out that begins at `memory`. home_first must live as long as the arena. */
 void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots,
                    const uint64_t *const home_first[FCP_SIDES], void *memory, fcp_arena *out_arena);
 
-/* The rows of a slot. */
+/* Where a slot begins: K and V of a KV slot, dK and dV of a DKV slot, O, m and l of a STATE slot (which are all
+ * transient). */
 static inline void fcp_arena_kv(const fcp_arena *a, uint32_t slot, char **out_k, char **out_v) {
     const fcp_problem *p = a->plan->problem;
     size_t row = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);

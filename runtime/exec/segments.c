@@ -1,18 +1,16 @@
 /* segments.c: which memory a transfer reads or writes.
  *
- * Requires: a verified plan; the rank's arena laid out for the pass. Gives: up to FCP_SEGMENTS stretches of whole
- * tokens.
- * Cost: constant. Units: tokens in, bytes out.
+ * Requires: a verified plan, and the rank's arena laid out for the pass. Cost: constant.
  */
 #include "runtime/exec/segments.h"
 
 struct list {
     fcp_segment *out;
     uint32_t count;
-    uint64_t first, tokens; /* of each tensor: the rows to take */
+    uint64_t first, tokens; /* the rows to take of each tensor */
 };
 
-/* Rows of a tensor whose token has `bytes`. */
+/* Adds the rows of a tensor in which a token takes `bytes`. */
 static void add(struct list *l, const void *tensor, size_t bytes) {
     l->out[l->count++] = (fcp_segment){(char *)(uintptr_t)tensor + l->first * bytes, l->tokens * bytes};
 }
@@ -27,7 +25,7 @@ static struct token_bytes token_bytes(const fcp_problem *p) {
                                 p->heads * sizeof(float)};
 }
 
-/* Units between slots. */
+/* Keys and values, or their partial gradients: rows of a slot. */
 static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, struct token_bytes b) {
     const fcp_problem *p = a->plan->problem;
     if (t->cls == FCP_KV) {
@@ -44,7 +42,7 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
     }
 }
 
-/* Of IN and OUT, what the block's side has; in a plan that is not split, that is all. */
+/* Inputs or outputs: those of the sides that the block holds. In a plan that is not split a block holds both. */
 static void add_moved(struct list *l, const fcp_tensors *x, const fcp_arena *a, const fcp_transfer *t,
                       struct token_bytes b) {
     uint32_t holds = a->plan->blocks[t->block].holds;
@@ -79,7 +77,7 @@ uint32_t fcp_segments_block(const fcp_arena *a, const fcp_transfer *t, fcp_segme
         add_slot(&l, a, t, b);
         return l.count;
     }
-    const fcp_block *block = &a->plan->blocks[t->block]; /* home tokens of either side are the same if it holds both */
+    const fcp_block *block = &a->plan->blocks[t->block]; /* if it holds both sides, they have the same tokens */
     const fcp_tensors home = {.q = a->q, .k = a->k, .v = a->v, .o = a->o, .lse = a->lse, .d_o = a->d_o,
                               .dq = a->dq_out, .dk = a->dk_out, .dv = a->dv_out};
     l.first += a->home_first[fcp_side_of(block)][block->home_slot];

@@ -1,4 +1,5 @@
-/* session.h: what a session is to the functions of fcp.h: one of a few kinds ("host", "cuda"), each a table of functions.
+/* session.h: what a session is to the functions of fcp.h: one of a few kinds ("host", "cuda"), each a table of
+ * functions.
  *
  * The public functions (runtime/session.c) check what is asked and call the table. They do not check twice: a kind's
  * functions get a plan that was verified and arguments that were checked.
@@ -13,16 +14,17 @@ typedef struct fcp_session_kind {
     const fcp_transport *const *transports;  /* those it can use, the usual one first; NULL ends the list */
     bool streams;                            /* a caller may name a stream to run on */
 
+    /* options and the start that they name are whole: of this library's size, what a caller left out being 0. */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                        fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);
-    /* A pass over this process's ranks; tensors has one entry for each of them. `stream`: the caller's; NULL: the session uses
-     * its own, and the run has ended when this returns. */
+    /* A pass over this process's ranks; tensors has one entry for each of them. `stream`: the caller's; NULL: the
+     * session uses its own, and the run has ended when this returns. */
     fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
     /* Waits for all runs. NULL: runs have ended when they return. */
     fcp_code (*wait)(fcp_session *session, fcp_error *err);
-    /* Goes on with another plan of the same model and ranks. An error leaves the session with the plan it had, or refusing
-     * all further runs. */
+    /* Goes on with another plan of the same model and ranks. An error leaves the session with the plan it had, or
+     * refusing all further runs. */
     fcp_code (*rebind)(fcp_session *session, const fcp_plan *plan, fcp_error *err);
     /* This process refuses the plan to rebind to, with that error; where ranks are processes the others are told. */
     void (*refuse)(fcp_session *session, const fcp_plan *plan, const fcp_error *why);

@@ -1,7 +1,7 @@
-/* tensors.c: packed tensors: sizes, drawing.
+/* tensors.c: see tensors.h.
  *
- * Requires: a checked plan; tensors of the plan's shape. Cost: linear in the tensors.
- * The generator is splitmix64 (Steele, Lea, Flood) on a counter, so that every number can be made on its own.
+ * Cost:   linear in the tensors.
+ * Source: drawing uses splitmix64 (Steele, Lea, Flood) on a counter, so that every number can be made on its own.
  */
 #include "runtime/exec/tensors.h"
 
@@ -114,7 +114,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Four uniform numbers of 16 bits, summed: mean 0, variance 1. */
+/* The sum of four uniform numbers of 16 bits, shifted and scaled to mean 0 and variance 1. */
 static float draw(uint64_t key, uint64_t index) {
     uint64_t x = mix(key + index * 0xd1342543de82ef95u);
     int32_t sum =

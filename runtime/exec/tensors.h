@@ -1,14 +1,17 @@
-/* tensors.h: a plan's tensors as a whole, packed over the batch, and how they come to ranks and back.
+/* tensors.h: the tensors of attention: their names, shapes and sizes, which pass reads and writes which, and packed
+ * ones.
  *
- * A packed tensor is [tokens, heads or kv_heads, head_dim], dense, in the plan's dtype, sequences end to end in batch
- * order; LSE is [tokens, heads] float32. K, V and their gradients have the batch's keys, the others its queries. A
- * plan's caller holds them cut by rank instead (fcp_plan_layout, fcp_plan_layout_keys).
+ * A *packed* tensor has the whole batch: [tokens, heads or kv_heads, head_dim], dense, in the plan's dtype, one
+ * sequence after another; LSE is [tokens, heads] in float32. K, V and their gradients have a row for each key, the
+ * others for each query. The caller of a session holds tensors that are cut by rank instead (fcp_tensors,
+ * fcp_plan_layout).
  */
 #ifndef FCP_EXEC_TENSORS_H
 #define FCP_EXEC_TENSORS_H
 #include "runtime/fcp.h"
 
-/* name, member of fcp_tensors, heads: 'q' query heads, 'k' KV heads; 'l': LSE. */
+/* X(ID, member of fcp_tensors, kind): 'q' has a row for each query and all heads, 'k' a row for each key and the KV
+ * heads, 'l' is LSE. */
 #define FCP_TENSOR_LIST(X)                                                                                             \
     X(Q, q, 'q') X(K, k, 'k') X(V, v, 'k') X(O, o, 'q') X(LSE, lse, 'l') X(DO, d_o, 'q') X(DQ, dq, 'q') X(DK, dk, 'k') \
     X(DV, dv, 'k')
@@ -19,35 +22,37 @@ typedef enum fcp_tensor {
     FCP_TENSORS
 } fcp_tensor;
 
-/* Packed tensors; members may be NULL. Owned by whoever allocated them; fcp_packed_free frees all with free(). */
+/* Packed tensors. Members may be NULL. The memory is from malloc, and fcp_packed_free frees all of it. */
 typedef struct fcp_packed {
     void *t[FCP_TENSORS];
 } fcp_packed;
 
 const char *fcp_tensor_name(fcp_tensor t); /* "q" "k" "v" "o" "lse" "do" "dq" "dk" "dv" */
-/* Dimensions of a packed tensor: 3, or 2 for LSE. */
+/* Fills the dimensions of a packed tensor and returns how many it has: 3, or 2 for LSE, whose third is then 1. */
 uint32_t fcp_tensor_shape(const fcp_shape *shape, fcp_tensor t, uint64_t out_shape[3]);
 fcp_dtype fcp_tensor_dtype(const fcp_shape *shape, fcp_tensor t); /* the plan's; fp32 for LSE */
-size_t fcp_tensor_token_bytes(const fcp_shape *shape, fcp_tensor t); /* bytes of one token */
-/* Which tensors a pass reads, and which it writes: bit per fcp_tensor. */
+size_t fcp_tensor_token_bytes(const fcp_shape *shape, fcp_tensor t); /* of one row: one token, all heads */
+/* Which tensors a pass reads, and which it writes: bit t is fcp_tensor t. */
 unsigned fcp_pass_inputs(fcp_pass pass);
 unsigned fcp_pass_outputs(fcp_pass pass);
 
-/* A member of fcp_tensors, its name there ("d_o" where a tensor is called "do"), and how many tokens of it a rank's caller has. */
+/* A member of fcp_tensors; its name there, which is "d_o" for "do"; and how many rows of it a rank's caller has. */
 void *fcp_tensors_get(const fcp_tensors *x, fcp_tensor t);
 void fcp_tensors_set(fcp_tensors *x, fcp_tensor t, void *data);
 const char *fcp_tensors_name(fcp_tensor t);
 uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t);
 
-/* Allocates (malloc) the tensors of `set` that are still NULL. On an error frees nothing: fcp_packed_free does. */
+/* Allocates those tensors of `set` (a bit each) that are NULL. After an error what was allocated stays, for
+ * fcp_packed_free. */
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err);
 void fcp_packed_free(fcp_packed *packed);
 
-/* Fills the allocated tensors of `set` (never LSE) with numbers drawn from an integer generator: sums of uniform ones,
- * mean 0, variance about 1, rounded to the dtype. A number depends on seed, tensor and index alone. */
+/* Fills those tensors of `set` that are allocated, except LSE, with drawn numbers: mean 0, variance about 1, rounded
+ * to the dtype. Each number depends on the seed, the tensor and its index alone, so that every process can draw its
+ * own part. */
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
 
-/* Bytes of a packed tensor; SIZE_MAX where they cannot be counted. */
+/* Bytes of a packed tensor; SIZE_MAX if they are too many to count. */
 size_t fcp_packed_bytes(const fcp_shape *shape, fcp_tensor t);
 /* Whether a tensor has the KV side's tokens and heads (k, v, dk, dv), not the Q side's. */
 bool fcp_tensor_of_keys(fcp_tensor t);

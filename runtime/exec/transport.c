@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net,
-                      fcp_error *err) {
+fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start,
+                      fcp_net **out_net, fcp_error *err) {
     if (!transport || !out_net || ranks == 0) return fcp_fail(err, FCP_E_ARGUMENT, "a net needs a transport and ranks");
     return transport->open(ranks, gpus, start, out_net, err);
 }
@@ -46,10 +46,11 @@ fcp_code fcp_net_reserve(fcp_net *net, fcp_error *err) {
     return net->transport->reserve ? net->transport->reserve(net, err) : FCP_OK;
 }
 
-fcp_code fcp_net_launch(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires, uint32_t count,
-                        fcp_error *err) {
+fcp_code fcp_net_launch(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
+                        uint32_t count, fcp_error *err) {
     if (rank - net->first_rank >= net->rank_count)
-        return fcp_fail(err, FCP_E_ARGUMENT, "rank %u is not among the %u from %u on", rank, net->rank_count, net->first_rank);
+        return fcp_fail(err, FCP_E_ARGUMENT, "rank %u is not among the %u from %u on", rank, net->rank_count,
+                        net->first_rank);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_wire *w = &wires[i];
         if (w->peer >= net->ranks || w->peer == rank || w->dir > FCP_RECV || w->fabric >= FCP_FABRICS ||
@@ -69,12 +70,14 @@ fcp_wait fcp_net_wait(fcp_net *net, uint32_t rank, uint32_t milliseconds, uint32
     return net->transport->wait(net, rank, milliseconds, out_wire ? out_wire : &ignored, err);
 }
 
-fcp_code fcp_net_stage_in(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside, fcp_error *err) {
+fcp_code fcp_net_stage_in(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside,
+                          fcp_error *err) {
     *out_inside = tensors;
     return net->transport->stage_in ? net->transport->stage_in(net, pass, tensors, out_inside, err) : FCP_OK;
 }
 
-fcp_code fcp_net_stage_out(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside, fcp_error *err) {
+fcp_code fcp_net_stage_out(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,
+                           fcp_error *err) {
     return net->transport->stage_out ? net->transport->stage_out(net, pass, tensors, inside, err) : FCP_OK;
 }
 

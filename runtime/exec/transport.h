@@ -1,16 +1,19 @@
 /* transport.h: what moves data between ranks: one table of functions, which every kind of wire fills.
  *
- * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of wires for each
- * round, and a transport moves what they name. There are three today: "threads" (all ranks in this process, in host memory),
- * "local" (all ranks in this process, on its CUDA devices) and "nccl" (every rank a process with a device of its own).
+ * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of wires for
+ * each round, and a transport moves what they name. There are three today: "threads" (all ranks in this process, in
+ * host memory), "local" (all ranks in this process, on its CUDA devices) and "nccl" (every rank a process with a
+ * device of its own).
  *
- * A net is one transport opened for one session. Some transports carry every rank in one process, others have a process for
- * each rank (`processes`). Slots that only the latter need may be NULL in the former; the fcp_net_* functions below, which
- * sessions call, then do what is right for one process. They also check their arguments; the table's functions do not.
+ * A net is one transport opened for one session. Some transports carry every rank in one process, others have a
+ * process for each rank (`processes`). Slots that only the latter need may be NULL in the former; the fcp_net_*
+ * functions below, which sessions call, then do what is right for one process. They also check their arguments; the
+ * table's functions do not.
  *
- * A rank launches one group at a time: its sends and receives of one round. A group completes as a whole: when every receive
- * has come and every send has been taken. A send is matched with the receive of the same pass, round, fabric and pair of
- * ranks. The wires and the memory that they name stay the caller's and must not change until the group is complete.
+ * A rank launches one group at a time: its sends and receives of one round. A group completes as a whole: when every
+ * receive has come and every send has been taken. A send is matched with the receive of the same pass, round, fabric
+ * and pair of ranks. The wires and the memory that they name stay the caller's and must not change until the group is
+ * complete.
  */
 #ifndef FCP_EXEC_TRANSPORT_H
 #define FCP_EXEC_TRANSPORT_H
@@ -49,38 +52,43 @@ typedef struct fcp_transport {
 
     /* --- transfers */
     /* Starts a group of `rank`. An error leaves no group. */
-    fcp_code (*launch)(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires, uint32_t count,
-                       fcp_error *err);
-    /* Waits for the group, at most so long. PENDING: *out_wire is one that is not complete. FAILED: *err says why. Where a
-     * session computes in streams, a group is complete once everything about it is in the streams. */
+    fcp_code (*launch)(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
+                       uint32_t count, fcp_error *err);
+    /* Waits for the group, at most so long. PENDING: *out_wire is one that is not complete. FAILED: *err says why.
+     * Where a session computes in streams, a group is complete once everything about it is in the streams. */
     fcp_wait (*wait)(fcp_net *net, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err);
-    /* A LAUNCH of inputs or outputs, between this rank's tensors (the caller's) and home blocks. NULL: it is a launch like
-     * any other. A transport that reaches the memory of all ranks can move the bytes without the other side. */
-    fcp_code (*reshuffle)(fcp_net *net, uint32_t rank, fcp_pass pass, const fcp_instr *launch, const fcp_tensors *tensors,
-                          fcp_error *err);
+    /* A LAUNCH of inputs or outputs, between this rank's tensors (the caller's) and home blocks. NULL: it is a launch
+     * like any other. A transport that reaches the memory of all ranks can move the bytes without the other side. */
+    fcp_code (*reshuffle)(fcp_net *net, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
+                          const fcp_tensors *tensors, fcp_error *err);
     /* Forgets groups, messages and an abort. No rank is inside. NULL: there is nothing to forget. */
     void (*reset)(fcp_net *net);
-    /* The session has failed: ends what is under way, so that nobody waits for ever. From any thread. NULL: nobody can. */
+    /* The session has failed: ends what is under way, so that nobody waits for ever. From any thread. NULL: nobody
+     * can. */
     void (*abort)(fcp_net *net);
-    /* Whether a peer has failed meanwhile; asked again and again while the session waits for `what`. NULL: it cannot. */
+    /* Whether a peer has failed meanwhile; asked again and again while the session waits for `what`. NULL: it cannot.
+     */
     fcp_code (*watch)(fcp_net *net, const char *what, fcp_error *err);
-    /* `instructions` more are about to be put into this process's streams: waits until there is room for them. NULL: there
-     * always is. */
+    /* `instructions` more are about to be put into this process's streams: waits until there is room for them. NULL:
+     * there always is. */
     fcp_code (*pace)(fcp_net *net, uint32_t instructions, fcp_error *err);
 
     /* --- memory */
-    /* Bytes that the transport needs on this process's device beside arenas, and how many of those it holds already. NULL: none. */
+    /* Bytes that the transport needs on this process's device beside arenas, and how many of those it holds already.
+     * NULL: none. */
     void (*need)(const fcp_net *net, size_t *out_bytes, size_t *out_held);
     /* Takes the memory that `need` counts. NULL: none. */
     fcp_code (*reserve)(fcp_net *net, fcp_error *err);
-    /* An arena of `bytes` for a rank, of memory that transfers reach, in place of an earlier one. The net frees it when it is
-     * closed. NULL: any memory of the session's will do. */
+    /* An arena of `bytes` for a rank, of memory that transfers reach, in place of an earlier one. The net frees it
+     * when it is closed. NULL: any memory of the session's will do. */
     fcp_code (*allocate)(fcp_net *net, uint32_t rank, size_t bytes, void **out_memory, fcp_error *err);
-    /* The caller's tensors (one entry for each rank of this process) may lie where transfers do not reach. stage_in, before
-     * inputs are moved: *out_inside are those that transfers use instead, with the inputs in them. stage_out, once outputs
-     * have been moved: brings these back. Both NULL: transfers reach everything. */
-    fcp_code (*stage_in)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside, fcp_error *err);
-    fcp_code (*stage_out)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside, fcp_error *err);
+    /* The caller's tensors (one entry for each rank of this process) may lie where transfers do not reach. stage_in,
+     * before inputs are moved: *out_inside are those that transfers use instead, with the inputs in them. stage_out,
+     * once outputs have been moved: brings these back. Both NULL: transfers reach everything. */
+    fcp_code (*stage_in)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside,
+                         fcp_error *err);
+    fcp_code (*stage_out)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,
+                          fcp_error *err);
 
     /* --- between processes; NULL where there is one. All processes call these at the same point. */
     /* `bytes` of each process (at most FCP_GATHER_BYTES) to all: out_all has them in order of rank. */
@@ -100,12 +108,12 @@ struct fcp_net {
     bool apart;                      /* processes: they have told each other that they cannot go on, and all know it */
 };
 
-fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net,
-                      fcp_error *err);
+fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start,
+                      fcp_net **out_net, fcp_error *err);
 fcp_code fcp_net_connect(fcp_net *net, fcp_session *session, const fcp_start *start, fcp_error *err);
 void fcp_net_close(fcp_net *net); /* NULL: nothing happens */
-fcp_code fcp_net_launch(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires, uint32_t count,
-                        fcp_error *err);
+fcp_code fcp_net_launch(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
+                        uint32_t count, fcp_error *err);
 fcp_wait fcp_net_wait(fcp_net *net, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err);
 void fcp_net_reset(fcp_net *net);
 void fcp_net_abort(fcp_net *net);
@@ -113,13 +121,15 @@ fcp_code fcp_net_watch(fcp_net *net, const char *what, fcp_error *err);
 fcp_code fcp_net_pace(fcp_net *net, uint32_t instructions, fcp_error *err);
 void fcp_net_need(const fcp_net *net, size_t *out_bytes, size_t *out_held);
 fcp_code fcp_net_reserve(fcp_net *net, fcp_error *err);
-fcp_code fcp_net_stage_in(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside, fcp_error *err);
-fcp_code fcp_net_stage_out(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside, fcp_error *err);
+fcp_code fcp_net_stage_in(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside,
+                          fcp_error *err);
+fcp_code fcp_net_stage_out(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,
+                           fcp_error *err);
 fcp_code fcp_net_gather(fcp_net *net, const void *mine, size_t bytes, void *out_all, fcp_error *err);
 fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes, fcp_error *err);
 
-/* The wires of a LAUNCH: one for each of its transfers, in their order. The list grows as it is needed and is the caller's
- * to free: free(wires->list). */
+/* The wires of a LAUNCH: one for each of its transfers, in their order. The list grows as it is needed and is the
+ * caller's to free: free(wires->list). */
 typedef struct fcp_wires {
     fcp_wire *list;
     uint32_t capacity;

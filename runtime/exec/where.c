@@ -26,8 +26,9 @@ fcp_where fcp_where_instruction(const fcp_plan *plan, fcp_pass pass, uint32_t ra
 int fcp_where_text(const fcp_plan *plan, const fcp_where *w, const char *before, char *out, size_t size) {
     const fcp_instr *x = instruction(plan, w);
     if (!x)
-        return snprintf(out, size, "rank %u, %s pass, in the %s queue, which is empty", w->rank, fcp_pass_names[w->pass],
-                        fcp_queue_texts[w->queue]);
-    return snprintf(out, size, "rank %u, %s pass, stage %u, %sinstruction %u of the %s queue (%s)", w->rank, fcp_pass_names[w->pass],
+        return snprintf(out, size, "rank %u, %s pass, in the %s queue, which is empty", w->rank,
+                        fcp_pass_names[w->pass], fcp_queue_texts[w->queue]);
+    return snprintf(out, size, "rank %u, %s pass, stage %u, %sinstruction %u of the %s queue (%s)", w->rank,
+                    fcp_pass_names[w->pass],
                     w->stage, before, w->instruction, fcp_queue_texts[w->queue], fcp_op_names[x->op]);
 }

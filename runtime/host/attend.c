@@ -1,50 +1,53 @@
-/* attend.c: attention on the host: a visit, forward and backward, as products of OpenBLAS and row functions.
+/* attend.c: attention on the host: a visit, forward or backward, as matrix products and functions of rows.
  *
- * Requires: a verified plan; KV of the visit's tiles in their slots; in the backward pass LSE and delta of the rows,
- *           and accumulators that hold sums (0 at least).
- * Gives:    O and LSE of the visit's rows, or their running state; or dQ, dK, dV added to the accumulators.
- * Cost:     4 (forward) or 10 (backward) * head_dim operations a pair of every cell that is not NONE; a panel of K and
- *           V is converted once per strip and head.
- * Source:   FlashAttention's forward and backward recurrences; the tile of scores stays in the second-level cache.
+ * Requires: a verified plan. The keys and values of the visit's tiles are in their slots. Backward also needs LSE and
+ *           delta of the rows, and sums to add to.
+ * Gives:    O and LSE of the visit's rows if this is their last visit, else their running state; or dQ, dK, dV added
+ *           to their sums.
+ * Cost:     4 (forward) or 10 (backward) * head_dim operations for each pair in a cell that is not NONE. K and V of a
+ *           job are converted once for each strip and head.
+ * Source:   FlashAttention's forward and backward recurrences. A strip's scores against a job stay in the
+ *           second-level cache.
  *
- * Numbers: m is in log2 units and the scale is part of the product, so that a logit is one addition away from the
- * exponential; a plan's score is evaluated in between, on natural logits. A sink joins the sum when a row's last visit
- * ends, and LSE includes it, so that the backward pass needs nothing more. P and dS stay in float32. A masked score is
- * selected, never computed. What a row may not see cannot reach it either where it is not finite (0 x NaN is NaN): a
- * product that would multiply such a row by a masked P of 0 is done pair by pair.
+ * Numbers.  m is in log2 units, and the softmax scale is part of the product, so that the exponential needs one
+ *           subtraction. A plan's score is evaluated in between, on natural logits. P and dS stay in float32.
+ * Sinks.    A sink joins the sum when a row's last visit ends. LSE then includes it, and the backward pass needs
+ *           nothing more.
+ * Masks.    A masked score is replaced, never computed with. Keys that a row may not see must not reach it even if
+ *           they are NaN or infinite, but 0 * NaN is NaN. So where a job has masked pairs and such numbers, the
+ *           product is done pair by pair.
  */
-#include <cblas.h>
-
+#include "runtime/host/blas.h"
 #include "runtime/host/host.h"
 
-/* What the kernels need of a plan, a visit and a head. */
+/* What the functions here need of a plan, a visit and a head. */
 struct view {
     const fcp_plan *plan;
     const fcp_arena *arena;
     const fcp_visit *visit;
     fcp_host_worker *w;
     uint32_t d, head, kv_head; /* head: query head */
-    size_t q_stride, kv_stride; /* numbers from one token to the next */
+    size_t q_stride, kv_stride; /* how many numbers lie between a token and the next */
     fcp_dtype dtype;
-    size_t e;
-    float scale, scale2; /* scale2: for log2 units */
-    uint64_t token;      /* the strip's first home token */
-    uint32_t block_token; /* the same in its block */
+    size_t e;            /* bytes of a number of the dtype */
+    float scale, scale2; /* scale2 gives logits in log2 units */
+    uint64_t token;       /* the strip's first row, among the rank's home queries */
+    uint32_t block_token; /* the same row, in its block */
     uint32_t rows;
-    bool finite;         /* backward: Q and dO of the strip are */
 };
 
 static uint32_t whole_lanes(uint32_t width) { return (width + FCP_LANES - 1) / FCP_LANES * FCP_LANES; }
 
 /* --- masks -------------------------------------------------------------------------------------------------------- */
 
-/* A cell of a job: its place in the job, its size, and its bits (NULL: FULL). */
+/* A cell of a job: its place in the job, its size, and its mask. bits is NULL if the cell is FULL. */
 struct cell {
     uint32_t row, rows, key, keys;
     const fcp_mask_bits *bits;
 };
 
-/* The job's next cell from (*r, *c) on, PARTIAL ones only if asked; false when there is none. */
+/* The next cell of a job, from (*r, *c) on, which then stand behind it. Only PARTIAL ones if asked. False: there is
+ * none. */
 static bool next_cell(const struct view *x, const fcp_job *job, bool partial_only, uint32_t *r, uint32_t *c,
                       struct cell *out) {
     for (; *r * FCP_CELL < job->rows; ++*r, *c = 0)
@@ -81,11 +84,14 @@ static void select_masked(const struct view *x, const fcp_job *job, float *s, fl
 /* s = scale * rows * keys^T */
 static void scores(const struct view *x, const fcp_job *job, float scale, const float *rows, const float *keys,
                    float *s) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)job->rows, (int)job->keys, (int)x->d, scale, rows,
-                (int)x->d, keys, (int)x->d, 0.0f, s, FCP_JOB);
+    const int d = (int)x->d;
+    fcp_blas_multiply(&(fcp_product){.rows = (int)job->rows, .columns = (int)job->keys, .inner = d,
+                                     .a = rows, .a_stride = d, .b = keys, .b_stride = d, .b_turned = true,
+                                     .c = s, .stride = FCP_JOB, .scale = scale});
 }
 
-/* The softmax's argument in log2 units, in w->s; the slopes beside it, if asked for and the plan has a score. */
+/* Puts the softmax's arguments, in log2 units, into w->s. If the plan has a score, it is applied, and its slopes are
+ * kept if asked for. */
 static void logits(const struct view *x, const fcp_job *job, const float *q, bool slopes) {
     fcp_host_worker *w = x->w;
     bool scored = w->score.code.count > 0;
@@ -98,25 +104,30 @@ static void logits(const struct view *x, const fcp_job *job, const float *q, boo
                          FCP_JOB);
 }
 
-/* out[row] += scale * sum over keys of p[row][key] * keys[key]: out and keys dense */
+/* out[row] += scale * sum over keys of p[row][key] * values[key]; out and values are dense. */
 static void gather(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p, const float *values,
                    float *out) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)x->d, (int)keys, scale, p, FCP_JOB, values,
-                (int)x->d, 1.0f, out, (int)x->d);
+    const int d = (int)x->d;
+    fcp_blas_multiply(&(fcp_product){.rows = (int)rows, .columns = d, .inner = (int)keys,
+                                     .a = p, .a_stride = FCP_JOB, .b = values, .b_stride = d,
+                                     .c = out, .stride = d, .scale = scale, .keep = 1});
 }
 
-/* out[key] += scale * sum over rows of p[row][key] * values[row]: out has the accumulators' stride */
+/* out[key] += scale * sum over rows of p[row][key] * values[row]; values are dense, out has kv_stride. */
 static void scatter(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p,
                     const float *values, float *out) {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)keys, (int)x->d, (int)rows, scale, p, FCP_JOB, values,
-                (int)x->d, 1.0f, out, (int)x->kv_stride);
+    const int d = (int)x->d;
+    fcp_blas_multiply(&(fcp_product){.rows = (int)keys, .columns = d, .inner = (int)rows,
+                                     .a = p, .a_stride = FCP_JOB, .a_turned = true, .b = values, .b_stride = d,
+                                     .c = out, .stride = (int)x->kv_stride, .scale = scale, .keep = 1});
 }
 
 static bool allowed(const fcp_mask_bits *bits, uint32_t r, uint32_t c) {
     return bits->bits[r][c / FCP_LANES] >> c % FCP_LANES & 1;
 }
 
-/* The same cell by cell, the PARTIAL ones pair by pair, so that what is masked is not multiplied at all. */
+/* gather and scatter cell by cell, and in PARTIAL cells pair by pair, so that what is masked is not multiplied at
+ * all. */
 static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, const float *values,
                            float *out) {
     struct cell cell;
@@ -157,13 +168,13 @@ static void scatter_careful(const struct view *x, const fcp_job *job, float scal
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* Rows of a home tensor in the dtype, for the view's head, to dst. */
+/* Converts the strip's rows of a home tensor, for the view's head, to float32. Returns whether all are finite. */
 static bool load_rows(const struct view *x, const void *tensor, float *dst) {
     const char *from = (const char *)tensor + (x->token * x->q_stride + (size_t)x->head * x->d) * x->e;
     return fcp_rows_load(x->dtype, from, x->q_stride, x->rows, x->d, dst);
 }
 
-/* K and V of a job. */
+/* Converts K and V of a job; says whether all of each are finite. */
 static void load_keys(const struct view *x, const fcp_job *job, bool *k_finite, bool *v_finite) {
     char *k, *v;
     fcp_arena_kv(x->arena, x->plan->tiles[job->tile].kv_slot, &k, &v);
@@ -172,7 +183,7 @@ static void load_keys(const struct view *x, const fcp_job *job, bool *k_finite, 
     *v_finite = fcp_rows_load(x->dtype, v + at, x->kv_stride, job->keys, x->d, x->w->v);
 }
 
-/* The strip's running state: from its slot, or that of rows that have seen nothing. */
+/* Loads the strip's running state from its slot. On the first visit it is that of rows that have seen no key. */
 static void open_state(const struct view *x) {
     const fcp_problem *p = x->plan->problem;
     fcp_host_worker *w = x->w;
@@ -191,7 +202,7 @@ static void open_state(const struct view *x) {
     }
 }
 
-/* Writes the state back, or on the last visit O and LSE. */
+/* Writes the state back to its slot. On the last visit it writes O and LSE instead. */
 static void close_state(const struct view *x) {
     const fcp_problem *p = x->plan->problem;
     fcp_host_worker *w = x->w;
@@ -278,7 +289,8 @@ static void backward_strip(const struct view *x) {
                      x->d);
 }
 
-/* All strips of a visit, for the query heads of KV heads [head, head + heads). */
+/* Calls `strip` for each strip of a visit and each query head of KV heads [head, head + heads). A strip without jobs
+ * is left out if the visit has all of idle_flags. */
 static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads,
                      unsigned idle_flags, void (*strip)(const struct view *)) {
     const fcp_plan *plan = a->plan;
@@ -317,7 +329,7 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
     return code;
 }
 
-/* A strip without work: nothing to do where prepared outputs are right already, that is on a first and last visit. */
+/* If a strip without jobs is on its first and last visit, its outputs are right already: they were prepared so. */
 fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
                           uint32_t heads) {
     return walk(w, a, visit, head, heads, FCP_VISIT_FIRST | FCP_VISIT_LAST, forward_strip);

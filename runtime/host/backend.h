@@ -1,9 +1,13 @@
-/* backend.h: what computes: the interface between the executor and a kind of device.
+/* backend.h: what carries out the work of an instruction, as a table of functions below the executor.
  *
- * A backend is a constant table of functions. A device is one backend opened for one plan: it has `workers` workers,
- * each with scratch memory of its own, and any number of arenas, one a rank. Different workers may be used at the same
- * time, on different arenas, or on the same one where a function says so. Opening checks its arguments; the functions
- * of a backend do not: the plan was verified, and the executor asks only for what the plan says.
+ * The executor (executor.c) walks a plan's queues: threads, waits, messages, time limits. It asks a backend for
+ * everything that touches numbers. The library has one backend, the processor (host.c). The table is a seam for
+ * tests: they run the same executor on machines of their own, which execute the CUDA kernels without a GPU
+ * (tests/machines/fibers, tests/machines/ptx).
+ *
+ * A device is a backend opened for one plan. It has `workers` workers, each with scratch memory of its own and used
+ * by one thread at a time. Different workers may work at the same time, also on one arena where a function says so. A
+ * backend does not check its arguments: the plan was verified, and the executor asks only for what the plan says.
  */
 #ifndef FCP_HOST_BACKEND_H
 #define FCP_HOST_BACKEND_H
@@ -14,30 +18,30 @@ typedef struct fcp_backend fcp_backend;
 
 struct fcp_backend {
     const char *name;
-    /* Opens a device; *out_device starts with a struct fcp_device. */
+    /* Opens a device. *out_device begins with a struct fcp_device. */
     fcp_code (*open)(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err);
     void (*close)(fcp_device *device);
-    /* Memory of an arena. */
+    /* Memory for an arena, aligned to 64 bytes. */
     fcp_code (*allocate)(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err);
     void (*release)(fcp_device *device, void *memory);
-    /* A pass begins and has ended, on the whole device. */
-    void (*enter)(fcp_device *device);
+    /* A pass begins, on the whole device; it has ended. After an error it has not begun. */
+    fcp_code (*enter)(fcp_device *device, fcp_error *err);
     void (*leave)(fcp_device *device);
-    /* count bytes, from and to the caller's memory or an arena. */
+    /* Copies and clears bytes, in the caller's memory or an arena. */
     void (*copy)(fcp_device *device, void *dst, const void *src, size_t bytes);
     void (*clear)(fcp_device *device, void *dst, size_t bytes);
-    /* dst += src, or dst = src where it is the first contribution; `count` float32. */
+    /* dst += src, or dst = src if this is the first contribution; `count` numbers of float32. */
     void (*reduce)(fcp_device *device, float *dst, const float *src, size_t count, bool first);
-    /* What a rank's outputs are before anything was computed: O = 0 and LSE = -inf, or accumulators of 0. */
+    /* Gives a rank's outputs the values that they have before anything is computed: forward O = 0 and LSE = -inf
+     * (with a sink: the sink), backward dQ = dK = dV = 0. */
     void (*prepare)(fcp_device *device, const fcp_arena *arena);
-    /* delta = sum(dO * O) over all home queries. */
+    /* delta = sum(dO * O) for each home query and head. */
     void (*delta)(fcp_device *device, uint32_t worker, const fcp_arena *arena);
-    /* Visits [first, first + count), for the query heads of KV heads [head, head + heads). Several workers may do the
-     * same visits for different heads. */
+    /* Computes visits [first, first + count) for the query heads that belong to KV heads [head, head + heads).
+     * Several workers may do the same visits for different heads at the same time. */
     fcp_code (*attend)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count,
                        uint32_t head, uint32_t heads, fcp_error *err);
-    /* Tokens [first, first + tokens) of a home block: those of the dQ, dK, dV accumulators that it holds, rounded to
-     * the dtype. */
+    /* Rounds tokens [first, first + tokens) of a home block's dQ, dK, dV (of the sides that it holds) to the dtype. */
     void (*finish)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens);
 };
 

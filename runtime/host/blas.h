@@ -1,19 +1,48 @@
-/* blas.h: OpenBLAS as the host backend uses it: every call on one thread, and not too many at once.
+/* blas.h: OpenBLAS as the host backend uses it: loaded when first needed, every call on one thread, not too many at
+ * once.
+ *
+ * OpenBLAS is not linked, because loading it is not harmless. It starts a thread for each processor, and each of
+ * those takes a buffer of 128 MB of address space; where there is less, the thread tries again for ever, and the
+ * process never ends. So it is loaded when the first plan is about to run on the host, and only after it has been
+ * seen that there is room. Buffers for the calls of a pass are taken before the pass, for the same reason. A program
+ * that has OpenBLAS linked in (gpu-check has, so that it runs where no such library is installed) uses that one.
  *
  * How many threads OpenBLAS gives a product is a setting of the whole process. The backend computes on threads of its
  * own, so while any pass runs the setting is 1; when the last one ends it is what it was before. A program that calls
- * OpenBLAS from other threads meanwhile gets right results, on one thread. OpenBLAS also ends the process when too many
- * threads are inside it at once; here no more than FCP_BLAS_CALLERS are, over all sessions of the process.
+ * OpenBLAS from other threads meanwhile gets right results, on one thread. OpenBLAS also ends the process when too
+ * many threads are inside it at once; here no more than FCP_BLAS_CALLERS are, over all sessions of the process.
  *
- * This guard of a process-wide setting is the only mutable state of the library that is not in an object.
+ * This guard of a process-wide library is the only mutable state of libfcp that is not in an object.
  */
 #ifndef FCP_HOST_BLAS_H
 #define FCP_HOST_BLAS_H
+#include "runtime/fcp.h"
 
 enum { FCP_BLAS_CALLERS = 32 };
 
-void fcp_blas_open(void);  /* a pass begins */
-void fcp_blas_close(void); /* it has ended */
-void fcp_blas_enter(void); /* a thread will call OpenBLAS: waits for its turn */
+/* Loads OpenBLAS, unless it is there. Errors: FCP_E_BACKEND: there is none, or not in the file that FCP_OPENBLAS names;
+ * FCP_E_NO_MEMORY: it would not have the memory to start. */
+fcp_code fcp_blas_load(fcp_error *err);
+
+/* A pass begins in which so many threads at once will compute products; it has ended. FCP_E_NO_MEMORY: no room for the
+ * buffers of these calls; the pass must then not begin, and is not to be closed. */
+fcp_code fcp_blas_open(uint32_t callers, fcp_error *err);
+void fcp_blas_close(uint32_t callers);
+/* A thread will compute products: waits for its turn. It has done so. */
+void fcp_blas_enter(void);
 void fcp_blas_leave(void);
+
+/* c = scale * a * b + keep * c; all row-major and dense but for c's rows, which are `stride` numbers apart. c has
+ * `rows` by `columns` numbers, and `inner` are summed for each. Of a, b as they lie in memory: */
+typedef struct fcp_product {
+    int rows, columns, inner;
+    const float *a;  /* [rows][inner], or [inner][rows] if a_turned; its rows are a_stride apart */
+    const float *b;  /* [inner][columns], or [columns][inner] if b_turned; its rows are b_stride apart */
+    bool a_turned, b_turned;
+    int a_stride, b_stride;
+    float *c;
+    int stride;
+    float scale, keep;
+} fcp_product;
+void fcp_blas_multiply(const fcp_product *product);
 #endif

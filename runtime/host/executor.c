@@ -1,14 +1,14 @@
-/* executor.c: sessions: every rank's two queues of instructions, walked by two threads.
+/* executor.c: sessions on the host: two threads for each rank walk its two queues of instructions.
  *
  * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
- * Cost:     two threads a rank while a pass runs (and helpers where there are more processors than ranks); an arena a
- *           rank of what fcp_rank_memory counts; scratch a worker.
- * Order:    an instruction begins when the one before it in its queue is complete; WAIT n when the other queue has
- *           completed n. Nothing else orders anything, and nothing is decided here: what the bits depend on is in the
- *           plan. Work on different KV heads is shared out among a rank's helpers as they come free, and touches
- *           disjoint numbers.
- * Failure:  the first error is kept, with rank, pass, stage and instruction, and everyone is woken to leave. A wait
- *           fails when for timeout_s nobody in the session has completed an instruction or is computing.
+ * Order:    an instruction begins when the one before it in its queue is complete. WAIT n begins when the other queue
+ *           has completed n instructions. Nothing else orders anything, and nothing is decided here: the plan says
+ *           everything that the bits of a result depend on. Helpers of a rank share out its KV heads as they come
+ *           free; that changes no bit, because different heads are different numbers.
+ * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
+ *           seconds nobody in the session completes an instruction and nobody computes.
+ * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
+ *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker.
  */
 #include "runtime/host/executor.h"
 
@@ -25,14 +25,14 @@
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
-/* The helpers of one rank: they share out the KV heads of one ATTEND at a time. */
+/* The helpers of one rank, which share out the KV heads of one ATTEND at a time. */
 struct team {
     fcp_rank *rank;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t call;            /* number of the ATTEND under way */
     uint32_t first, count;    /* its visits */
-    uint32_t next_head, busy; /* heads given out; members at work */
+    uint32_t next_head, busy; /* the next head to give out; how many members work */
     bool stop, locks;
     fcp_code code;
     fcp_error err;
@@ -48,13 +48,14 @@ struct fcp_exec {
     fcp_session base;
     const fcp_plan *plan;
     fcp_device *device;
-    uint32_t timeout_s, workers, team_size; /* team_size > 1: workers belong to ranks, team_size each */
+    uint32_t timeout_s;
+    uint32_t workers, team_size; /* if team_size > 1, each rank has so many workers of its own; else all share them */
     fcp_rank *ranks;
     fcp_homes *homes; /* of every rank */
     struct team *teams;
-    struct member *members; /* team_size - 1 a rank */
-    bool broken; /* it has not the memory for its plan */
-    /* workers free to compute */
+    struct member *members; /* team_size - 1 for each rank */
+    bool broken; /* it could not be given its last plan, and runs no more */
+    /* workers that nobody computes with, under lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool locks;
@@ -62,8 +63,8 @@ struct fcp_exec {
     /* the pass under way */
     fcp_pass pass;
     _Atomic bool failed;
-    _Atomic uint64_t progress;
-    _Atomic uint32_t computing;
+    _Atomic uint64_t progress;  /* instructions completed, by all ranks */
+    _Atomic uint32_t computing; /* how many compute */
     fcp_error error; /* the first, under lock */
 };
 
@@ -102,12 +103,13 @@ static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code co
     fail(s, code, where, text);
 }
 
-/* How long a wait may still go on, asked after each slice of it: the limit starts anew whenever somebody gets on or computes. Where many wait for one
- * another, whoever waits in the earliest round is nearest to the cause: the others let it speak first. */
+/* How long a wait may still last. A wait is cut into slices, and after each of them it asks. The limit starts anew
+ * whenever somebody in the session gets on or computes. If many ranks wait for one another, the one that waits in the
+ * earliest round is nearest to the cause; the others let it speak first, for a few slices. */
 struct patience {
     uint64_t progress;
     fcp_patience left;
-    uint32_t courtesy; /* slices left */
+    uint32_t courtesy; /* how many more slices to wait for somebody in an earlier round to speak */
 };
 
 /* Milliseconds of one slice of a wait. */
@@ -127,7 +129,7 @@ static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round)
 
 /* --- workers and teams -------------------------------------------------------------------------------------------- */
 
-/* A worker to compute with; false when the pass has failed. */
+/* Waits for a worker to compute with. False: the pass has failed. */
 static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
     fcp_exec *s = rank->session;
     if (s->team_size > 1) {
@@ -154,7 +156,7 @@ static void give_worker(fcp_rank *rank, uint32_t worker) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Takes heads until none is left. The lock is held, and is when this returns. */
+/* Computes heads until none is left. The lock is held when this is called and when it returns. */
 static void share_heads(struct team *t, uint32_t worker) {
     const fcp_rank *rank = t->rank;
     uint32_t heads = rank->session->plan->problem->kv_heads;
@@ -204,7 +206,7 @@ static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x,
 
 /* --- instructions ------------------------------------------------------------------------------------------------- */
 
-/* Adds to transient DKV slots need a sum to add to. */
+/* Clears the transient DKV slots that an ATTEND is the first to add to. */
 static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
     const fcp_problem *p = rank->arena.plan->problem;
     fcp_device *device = rank->session->device;
@@ -232,7 +234,7 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
     device->backend->reduce(device, to_v, from_v, count, first);
 }
 
-/* Home tokens that a transfer is about to take out must be in their output type. */
+/* Gradients are summed in float32. Before a transfer takes them out they are rounded to the dtype. */
 static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
     fcp_device *device = rank->session->device;
     if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD)
@@ -304,7 +306,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
     return code;
 }
 
-/* WAIT: the other queue must have completed `count` instructions. */
+/* WAIT: until the other queue has completed `count` instructions. */
 static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t count) {
     fcp_exec *s = rank->session;
     fcp_queue other = queue == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
@@ -409,7 +411,7 @@ static void count_homes(fcp_exec *s) {
     }
 }
 
-/* Its slots, and memory where it needs more than it has. */
+/* Counts a rank's slots, and gets memory if it needs more than it has. */
 static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     size_t most = 0;
     uint32_t dkv = 0;
@@ -427,7 +429,8 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
         code = s->device->backend->allocate(s->device, most, &rank->memory, err);
         rank->memory_held = most;
     }
-    return code ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most) : FCP_OK;
+    if (!code) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most);
 }
 
 static uint32_t processors(void) {
@@ -435,7 +438,7 @@ static uint32_t processors(void) {
     return n < 1 ? 1 : n > FCP_BLAS_CALLERS ? FCP_BLAS_CALLERS : (uint32_t)n;
 }
 
-/* How many workers, and whether ranks have teams of them. */
+/* How many workers there are, and whether each rank has a team of its own. */
 static void choose_workers(fcp_exec *s, uint32_t threads) {
     const fcp_problem *p = s->plan->problem;
     if (threads == 0) threads = processors();
@@ -546,11 +549,15 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     fcp_net_reset(s->base.net);
 }
 
-/* Arenas are the backend's, whichever device it gave them for: those that are large enough stay. */
+static fcp_code refuse(fcp_error *err) {
+    return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new session is needed");
+}
+
+/* Arenas that are large enough are kept, though another device gave them: memory is the backend's, not the device's. */
 static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err) {
     fcp_exec *s = (fcp_exec *)session;
     fcp_device *device = NULL;
-    if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
+    if (s->broken) return refuse(err);
     fcp_homes *homes = fcp_homes_of(plan);
     if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
     fcp_code code = s->device->backend->open(plan, s->workers, &device, err);
@@ -586,16 +593,17 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
         m->team = &s->teams[rank];
         m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
         if (start(&m->thread, COMPUTE_STACK, run_member, m)) helping++;
-        else fail(s, FCP_E_RUN, fcp_where_rank(rank), "no thread for a helper could be started");
+        else fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank), "out of memory: no thread for a helper could be started");
     }
     for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
         fcp_rank *rank = &s->ranks[i / 2];
         bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank)
                         : start(&threads[i], COMPUTE_STACK, run_compute, rank);
         char text[120];
-        snprintf(text, sizeof text, "rank %u, %s pass: no thread could be started for it", i / 2, fcp_pass_names[s->pass]);
+        snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", i / 2,
+                 fcp_pass_names[s->pass]);
         if (ok) started++;
-        else fail(s, FCP_E_RUN, fcp_where_rank(i / 2), text);
+        else fail(s, FCP_E_NO_MEMORY, fcp_where_rank(i / 2), text);
     }
     for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (uint32_t r = 0; helping && r < ranks; r++) {
@@ -607,17 +615,21 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
     for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL);
 }
 
-static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                         fcp_error *err) {
     fcp_exec *s = (fcp_exec *)session;
     (void)stream;
-    if (s->broken) return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new one is needed");
+    if (s->broken) return refuse(err);
     pthread_t *threads = malloc(2 * (size_t)s->plan->problem->ranks * sizeof *threads);
     if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
-    begin_pass(s, pass, tensors);
-    s->device->backend->enter(s->device);
-    run_threads(s, threads);
-    s->device->backend->leave(s->device);
+    fcp_code code = s->device->backend->enter(s->device, err);
+    if (code == FCP_OK) {
+        begin_pass(s, pass, tensors);
+        run_threads(s, threads);
+        s->device->backend->leave(s->device);
+    }
     free(threads);
+    if (code != FCP_OK) return code;
     if (!s->failed) return FCP_OK;
     if (err) *err = s->error;
     return s->error.code;

@@ -1,8 +1,8 @@
-/* host.c: the host backend: the processor this program runs on, OpenBLAS for the products.
+/* host.c: the host backend: the processor that this program runs on, with OpenBLAS for matrix products.
  *
- * Requires: a verified plan. Each worker is used by one thread at a time.
- * Cost:     about 3 MiB and 20 KiB per head_dim number, a worker, half a MiB more for a score whose slope is not 1.
- * Units:    numbers of float32 unless a name says bytes.
+ * Requires: a verified plan.
+ * Cost:     memory of a worker: about 3 MiB and 20 KiB for each unit of head_dim; half a MiB more for a score whose
+ *           slope is not 1. What OpenBLAS takes is in blas.h.
  */
 #include "runtime/host/host.h"
 
@@ -51,6 +51,8 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
 }
 
 static fcp_code host_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    fcp_code code = fcp_blas_load(err);
+    if (code != FCP_OK) return code;
     fcp_host *host = calloc(1, sizeof *host + workers * sizeof *host->workers);
     if (!host) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u workers", workers);
     host->base = (fcp_device){&fcp_backend_host, plan, workers};
@@ -74,15 +76,8 @@ static void host_release(fcp_device *device, void *memory) {
     free(memory);
 }
 
-static void host_enter(fcp_device *device) {
-    (void)device;
-    fcp_blas_open();
-}
-
-static void host_leave(fcp_device *device) {
-    (void)device;
-    fcp_blas_close();
-}
+static fcp_code host_enter(fcp_device *device, fcp_error *err) { return fcp_blas_open(device->workers, err); }
+static void host_leave(fcp_device *device) { fcp_blas_close(device->workers); }
 
 static void host_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
     (void)device;

@@ -1,4 +1,4 @@
-/* host.h: inside the host backend. */
+/* host.h: inside the host backend: what a worker computes in. */
 #ifndef FCP_HOST_HOST_H
 #define FCP_HOST_HOST_H
 #include "runtime/host/backend.h"
@@ -6,20 +6,21 @@
 #include "runtime/host/score.h"
 #include "runtime/host/work.h"
 
-/* What one worker computes in: a strip's rows and a job's keys for one head, float32, dense. */
+/* A worker computes a strip (some rows of a Q block) against one job (some keys) at a time, for one head. These are
+ * converted to float32 and dense here. */
 typedef struct fcp_host_worker {
     fcp_work work;
     fcp_maskcells *mask;
     fcp_host_score score;
-    mc_env env; /* of the sequence under way, with these */
+    mc_env env; /* what mask and score read of the sequence under way; it points to these: */
     mc_array *arrays;
     mc_bands *bands;
     float *memory;
-    float *q, *o;    /* [FCP_STRIP][head_dim]; in the backward pass o is dO */
+    float *q, *o;    /* [FCP_STRIP][head_dim]; in the backward pass o holds dO */
     float *dq;       /* [FCP_STRIP][head_dim] */
     float *k, *v;    /* [FCP_JOB][head_dim] */
     float *s, *dp;   /* [FCP_STRIP][FCP_JOB] */
-    float *m, *l;    /* [FCP_STRIP]; in the backward pass LSE in log2 units, and delta */
+    float *m, *l;    /* [FCP_STRIP]; in the backward pass they hold LSE in log2 units, and delta */
     float *row;      /* [head_dim] */
     double *lse;     /* [FCP_STRIP] */
 } fcp_host_worker;
@@ -29,6 +30,7 @@ typedef struct fcp_host {
     fcp_host_worker workers[];
 } fcp_host;
 
+/* A visit, for the query heads of KV heads [head, head + heads). FCP_E_NO_MEMORY: for the work list. */
 fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
                           uint32_t heads);
 fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,

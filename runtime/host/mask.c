@@ -1,9 +1,10 @@
-/* mask.c: PARTIAL cells as bits.
+/* mask.c: the mask of a PARTIAL cell as bits, with a cache.
  *
- * Requires: code that mc_check accepts. Cost: a cell is 128 row evaluations when it is new, a look-up when it is not; 2
- * MiB.
- * Method: a set-associative table, round robin in a set. Whether the mask depends on q - k alone is decided node by
- * node: a node's value changes by slope * d when q and k both grow by d, or in an unknown way.
+ * Requires: code that mc_check accepts.
+ * Method:   the cache is a set-associative table; in a full set the oldest cell goes. Whether a mask depends on q - k
+ *           alone is decided node by node: if q and k both grow by d, a node's value grows by slope * d, or by
+ *           something unknown.
+ * Cost:     evaluating 128 rows for a cell that is new, a look-up for one that is not. 2 MiB.
  */
 #include "runtime/host/mask.h"
 
@@ -13,7 +14,7 @@ enum { SETS = 128, WAYS = 8 };
 
 struct entry {
     int64_t q, k, n, h, sequence;
-    uint32_t rows, columns; /* 0: empty */
+    uint32_t rows, columns; /* rows 0: the entry is empty */
 };
 
 struct fcp_maskcells {
@@ -69,8 +70,9 @@ static struct slope slope_of(const mc_node *x, const mc_node *nodes, const struc
     }
 }
 
-/* Comparisons and minima are decided by slope, which wrapping arithmetic would upset: but a plan's mask does not
- * overflow anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
+/* Whether the mask depends on q - k alone. *out_known is false if there is no memory to find out. Deciding
+ * comparisons and minima by slope would be wrong if arithmetic wrapped. But a plan's mask was proven not to overflow
+ * anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
 static bool is_relative(mc_code code, bool *out_known) {
     struct slope *s = malloc(code.count * sizeof *s);
     *out_known = s != NULL;
@@ -90,7 +92,7 @@ static uint32_t set_of(const struct entry *key) {
     return (uint32_t)(x >> 40) % SETS;
 }
 
-/* Eight bytes of 0 or 1 to eight bits, the first lowest. */
+/* Packs eight bytes of 0 or 1 into eight bits. The first byte becomes the lowest bit. */
 static uint8_t pack8(const uint8_t *bytes) {
     uint64_t x = 0;
     for (int i = 0; i < 8; i++) x |= (uint64_t)bytes[i] << 8 * i;

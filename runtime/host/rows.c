@@ -1,15 +1,15 @@
-/* rows.c: the row functions of the host kernels.
+/* rows.c: what the host backend does between matrix products.
  *
- * Requires: see rows.h; tiles and panels do not overlap. Cost: one or two passes over a tile that the product
- * before it has left in the cache; the exponential is most of it.
- * Source: the online softmax of Milakov and Gimelshein as FlashAttention uses it; the gradient of softmax by delta.
+ * Requires: tiles and rows that do not overlap.
+ * Cost:     one or two passes over a tile, which is still in the cache. Most of it is the exponential.
+ * Source:   the online softmax of Milakov and Gimelshein, as FlashAttention uses it.
  */
 #include "runtime/host/rows.h"
 
 static const uint16_t lane_bit[FCP_LANES] = {1,      2,      4,      8,      0x10,   0x20,   0x40,   0x80,
                                              0x0100, 0x0200, 0x0400, 0x0800, 0x1000, 0x2000, 0x4000, 0x8000};
 
-/* x - x is 0 for finite numbers only, and NaN stays in a sum. */
+/* Whether all numbers are finite: x - x is 0 for finite x and NaN for all others, and a NaN stays in a sum. */
 FCP_CLONES static bool finite_rows(const float *x, size_t count) {
     float lanes[FCP_LANES] = {0};
     size_t i = 0;
@@ -69,7 +69,7 @@ void fcp_rows_pad(float *s, size_t ld, uint32_t rows, uint32_t from, uint32_t wi
         for (uint32_t c = from; c < width; c++) s[r * ld + c] = value;
 }
 
-/* The maximum of a row and `most`. Width: a multiple of FCP_LANES. */
+/* The maximum of a row and of `most`. */
 FCP_CLONES static float row_max(const float *restrict row, size_t width, float most) {
     float lanes[FCP_LANES];
     for (size_t j = 0; j < FCP_LANES; j++) lanes[j] = most;

@@ -1,9 +1,8 @@
-/* score.c: scores, their slopes and sinks in the host kernels.
+/* score.c: scores, their slopes and sinks on the host.
  *
- * Requires: a checked plan; an environment bound to the tile's sequence. Gives: see score.h.
- * Cost:     an evaluation of the score's code a tile, of the slope's another in the backward pass; sinks an exponential
- *           and two logarithms a row.
- * Units:    code works on natural logits; the softmax of the kernels on log2 units.
+ * Requires: a checked plan, and an environment bound to the tile's sequence.
+ * Cost:     one evaluation of the score's code a tile; one of the slope's in the backward pass. A sink takes an
+ *           exponential and two logarithms a row.
  */
 #include "runtime/host/score.h"
 
@@ -11,6 +10,7 @@
 
 #include "runtime/base/numeric.h"
 
+/* Whether code is the constant one, or empty. */
 static bool is_one(mc_code code) {
     double value = 0;
     if (code.count == 0) return true;

@@ -1,6 +1,8 @@
-/* score.h: scores, their slopes and sinks in the host kernels.
+/* score.h: scores, their slopes and sinks on the host.
  *
- * A tile is rows of float32, `ld` numbers apart: row r and column c of it are query q0 + r and key k0 + c.
+ * A score is a function of the logit s = scale * q . k and of the positions: a soft-cap, say, or a bias by distance.
+ * Its slope is its derivative by s, which the backward pass needs. A tile has rows of float32, `ld` numbers apart;
+ * its row r and column c are query q0 + r and key k0 + c.
  */
 #ifndef FCP_HOST_SCORE_H
 #define FCP_HOST_SCORE_H
@@ -8,28 +10,30 @@
 
 /* What a worker needs of a plan's score and sinks. */
 typedef struct fcp_host_score {
-    mc_code code;       /* count 0: the score is s, and there is no slope */
+    mc_code code;       /* count 0: there is no score; the logits are s */
     mc_code slope;
     bool slope_is_one;
     const double *sink; /* per query head, or NULL */
     int64_t *scratch;
-    float *slopes;      /* a tile; NULL where the slope is one */
+    float *slopes;      /* of a tile; NULL if the slope is one */
 } fcp_host_score;
 
-/* `tile`: numbers of the largest tile. False when out of memory; close it then too. */
+/* `tile`: how many numbers the largest tile has. False: out of memory; the object is to be closed all the same. */
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile);
 void fcp_host_score_close(fcp_host_score *score);
 
-/* s, the scaled natural logits of a tile, becomes the score in log2 units. */
+/* s is the logits of a tile, in natural units; it becomes the score, in log2 units. */
 void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
                           uint32_t keys, int64_t h, float *s, size_t ld);
-/* The score's slopes at s, to score->slopes; nothing to do where they are one. */
+/* Puts the slopes at the logits s into score->slopes, unless they are one. */
 void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
                            uint32_t keys, int64_t h, const float *s, size_t ld);
-/* ds *= slope, that is from the derivative by the score to the one by s; where p is 0 ds *= 0, whatever the slope. */
+/* The chain rule: ds, the derivative by the score, is multiplied by the slope and becomes the derivative by s. Where
+ * p is 0 it becomes 0, even if the slope is not finite. */
 void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,
                           size_t ld);
-/* Adds a sink of logit z to rows that have seen everything: gives the natural LSE of (m, l), log2 units, and turns l
- * into what o is to be divided by: 0 where a row saw nothing, whose LSE is z. */
+/* Adds a sink with logit z to rows that have seen all their keys. From m (in log2 units) and l it makes the LSE in
+ * natural units, with the sink in it; and l becomes what o is to be divided by. A row that saw no key has LSE z, and
+ * its l stays 0. */
 void fcp_host_sink(double z, uint32_t rows, const float *m, float *l, double *out_lse);
 #endif

@@ -1,10 +1,12 @@
-/* threads.c: the transport between ranks of one process: messages.
+/* threads.c: the transport between ranks of one process that compute in host memory: messages.
  *
- * A send copies its segments into a message of its own and puts that into the receiver's inbox; the receiver copies it
- * out and tells the sender. No rank reads another's memory.
+ * A send copies its segments into a message, which it puts into the receiver's inbox. The receiver takes the message
+ * out, copies it to its own segments, and tells the sender. So no rank reads another rank's memory, and the thread
+ * sanitizer can see that.
  *
- * Requires: see transport.h. Cost: two copies of the data; an inbox holds at most a message per peer and fabric, so
- *           looking through it is short. Memory: what is on its way. Locks: one per rank, never two at once.
+ * Cost: two copies of the data, and memory for what is on its way. An inbox holds at most one message for each peer
+ *       and fabric,
+ *       so that looking through it is short. Each rank has one lock, and nobody ever holds two.
  */
 #include "runtime/host/threads.h"
 
@@ -15,7 +17,8 @@
 
 struct message {
     struct message *next;
-    uint32_t pass, round, from, wire; /* wire: index in the sender's group */
+    uint32_t pass, round, from;
+    uint32_t wire; /* its index in the sender's group */
     uint8_t fabric;
     size_t bytes;
     char data[];
@@ -28,8 +31,8 @@ struct endpoint {
     bool aborted;
     /* the group under way */
     const fcp_wire *wires;
-    uint32_t count, left, pass, round;
-    uint8_t *done; /* per wire */
+    uint32_t count, left, pass, round; /* left: wires that are not complete */
+    uint8_t *done; /* per wire: it is complete */
     uint32_t done_capacity;
 };
 
@@ -165,7 +168,8 @@ static fcp_code threads_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint
     return FCP_OK;
 }
 
-/* Takes a message of the group out of the inbox; *out_wire: the receive it is for. The lock is held. */
+/* Takes a message out of the inbox that a receive of the group waits for: *out_wire. NULL: there is none. The lock is
+ * held. */
 static struct message *take(struct endpoint *e, uint32_t *out_wire) {
     for (struct message **at = &e->inbox; *at; at = &(*at)->next) {
         struct message *m = *at;
@@ -230,7 +234,7 @@ static fcp_wait threads_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds
     }
     uint32_t wire = 0;
     while (wire + 1 < own->count && own->done[wire]) wire++;
-    for (uint32_t i = 0; i < own->count; i++) /* rather a receive than a send */
+    for (uint32_t i = 0; i < own->count; i++) /* name a receive rather than a send */
         if (!own->done[i] && own->wires[i].dir == FCP_RECV) wire = i;
     pthread_mutex_unlock(&own->lock);
     *out_wire = wire;

@@ -1,16 +1,18 @@
-/* work.c: the jobs of a strip: runs of cells of neighbouring rows, merged into rectangles.
+/* work.c: cuts a visit into matrix products.
  *
- * Requires: a verified plan: parts in order of Q piece, runs in order of row and column.
- * Cost: linear in the runs of the strip's rows, and a binary search per part and row.
- * Method: a sweep over the columns; between two places where some row's runs begin or end, the set of rows that are not
- * NONE is constant; equal neighbours are merged up to FCP_JOB_CELLS; each stretch of neighbouring rows in the set is
- * one job.
+ * Requires: a verified plan: parts in the order of Q pieces, runs in the order of rows and columns.
+ * Method:   a strip has two rows of cells, and each row has runs of cells that are not NONE. A sweep over the columns
+ *           stops wherever a run begins or ends; between two stops the same rows are active. Neighbouring columns
+ *           with the same active rows are joined, up to FCP_JOB_CELLS, and each stretch of neighbouring active rows
+ *           becomes a job.
+ * Cost:     linear in the runs of the strip's rows, and a binary search for each part and row.
  */
 #include "runtime/host/work.h"
 
 #include <stdlib.h>
 
-/* Columns [begin, end) in which the rows of `active` (a bit each) are not NONE; cells of `partial[row]` are PARTIAL. */
+/* Columns [begin, end) of cells in which the rows of `active` (bit r is row r) are not NONE. Bit j of partial[r]:
+ * cell (r, begin + j) is PARTIAL. */
 struct segment {
     uint32_t begin, end, active;
     uint8_t partial[FCP_STRIP_CELLS];
@@ -39,7 +41,7 @@ fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *v
     return FCP_OK;
 }
 
-/* A segment's jobs: one for each stretch of neighbouring active rows. */
+/* Appends a segment's jobs, one for each stretch of neighbouring active rows. */
 static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
                  const struct segment *s) {
     const fcp_piece *q = &plan->pieces[part->q_piece], *k = &plan->pieces[part->k_piece];
@@ -61,7 +63,8 @@ static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_
     return true;
 }
 
-/* Adds columns [begin, end) to the open segment, or closes it and opens another. */
+/* Adds columns [begin, end) to the open segment. Whenever it is full, or the active rows change, closes it and opens
+ * another. */
 static bool extend(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
                    struct segment *open, uint32_t begin, uint32_t end, uint32_t active, uint32_t partial) {
     while (begin < end) {

@@ -45,17 +45,19 @@ static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!(set >> t & 1)) continue;
         out_at[t] = at;
-        at += (fcp_tensors_tokens(plan, rank, (fcp_tensor)t) * fcp_tensor_token_bytes(shape, (fcp_tensor)t) + 63) / 64 * 64;
+        size_t bytes = fcp_tensors_tokens(plan, rank, (fcp_tensor)t) * fcp_tensor_token_bytes(shape, (fcp_tensor)t);
+        at += (bytes + 63) / 64 * 64;
     }
     return at;
 }
 
 /* Copies a rank's parts of all tensors of `set` to `local`, or back. */
-static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set, const size_t at[FCP_TENSORS],
-                     fcp_packed *packed, char *local, bool back) {
+static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
+                     const size_t at[FCP_TENSORS], fcp_packed *packed, char *local, bool back) {
     for (int t = 0; t < FCP_TENSORS; t++)
         if (set >> t & 1)
-            move(plan, rank, fcp_tensor_of_keys((fcp_tensor)t), fcp_tensor_token_bytes(shape, (fcp_tensor)t), packed->t[t], local + at[t], back);
+            move(plan, rank, fcp_tensor_of_keys((fcp_tensor)t), fcp_tensor_token_bytes(shape, (fcp_tensor)t),
+                 packed->t[t], local + at[t], back);
 }
 
 fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
@@ -76,7 +78,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
         bytes = local_places(plan, &shape, first + r, inputs | outputs, at);
         void *memory = NULL;
         if (posix_memalign(&memory, 64, bytes ? bytes : 1)) {
-            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, first + r);
+            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes,
+                            first + r);
             break;
         }
         local.memory[r] = memory;
@@ -112,7 +115,8 @@ fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, 
         size_t at[FCP_TENSORS] = {0}, bytes = local_places(plan, &shape, r, set, at);
         if (!bytes || (own != 0 && own != r)) continue;
         char *local = calloc(1, bytes);
-        if (!local) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes, r);
+        if (!local) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of tensors of rank %u", bytes,
+                                    r);
         if (own == r) move_all(plan, &shape, r, set, at, packed, local, false);
         code = session->kind->collect(session, r, local, bytes, err);
         if (own == 0 && code == FCP_OK) move_all(plan, &shape, r, set, at, packed, local, true);

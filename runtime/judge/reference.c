@@ -1,11 +1,10 @@
-/* reference.c: attention by its definition, and the judgement of results.
+/* reference.c: computes attention by its definition. reference.h says what is computed, and verdict.c judges.
  *
- * Requires: a checked plan; packed inputs. Cost: see reference.h; a task needs 8 n (4 head_dim + 2 STRIP) bytes and
- *           half as much again for the naive computation, n the sequence's length; with a score 3 STRIP.
- * Method:   a task is one KV head of one sequence, with the query heads that share it; threads take tasks, longest
- *           sequences first. Rows are worked on STRIP at a time, so that a tile of keys serves many. The mask's value
- *           for every pair of a strip is evaluated; the plan's tiles and cells are never looked at. Scores and slopes
- *           are evaluated pair by pair in float64, and in rows of float32, as kernels do, for the naive computation.
+ * Requires: a checked plan; packed inputs.
+ * Method:   A task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
+ *           rows. Threads take tasks, the longest sequences first. STRIP queries are computed at a time, so that a tile
+ *           of keys, once loaded, serves many. The mask is evaluated for every pair of a strip. Scores and slopes are
+ *           evaluated pair by pair in float64; for the naive computation in rows of float32, as kernels do.
  */
 #include "runtime/judge/reference.h"
 
@@ -17,15 +16,18 @@
 #include <unistd.h>
 
 #include "runtime/base/numeric.h"
-#include "runtime/plan/plan.h"
+#include "runtime/base/stop.h"
+#include "runtime/judge/parts.h"
+#include "runtime/judge/sample.h"
 
 enum { STRIP = 32, TILE = 128, MAX_THREADS = 256 };
 
-/* Rows [row, row + rows) of a sequence. */
+/* Queries [row, row + rows) of a sequence against its keys [key, key + n). */
 struct strip {
-    size_t n, d; /* keys */
-    uint64_t queries, row;
+    size_t n, d;
+    uint64_t row, key;
     uint32_t rows;
+    bool wants_rows, wants_keys; /* of gradients: dQ; dK and dV */
     double scale;
     fcp_dtype dtype;
     mc_code score, slope; /* of no nodes: the score is s */
@@ -33,11 +35,12 @@ struct strip {
     const mc_env *env;
     int64_t head;
     int64_t *scratch;
-    uint8_t *allow; /* [STRIP][n] */
-    bool *live;     /* per tile of keys: some pair of the strip is allowed */
+    uint8_t *allow; /* [STRIP][n]: the mask */
+    bool *live;     /* per TILE keys: some pair with them is allowed */
 };
 
-/* The tiles of keys in which the strip has an allowed pair, one after another; count 0: no more. */
+/* TILE keys, with some of which the strip has an allowed pair. first_tile and next_tile go through them; count is 0
+ * behind the last. */
 struct tile {
     size_t key;
     uint32_t count;
@@ -50,20 +53,20 @@ static struct tile tile_from(const struct strip *s, size_t key) {
 static struct tile first_tile(const struct strip *s) { return tile_from(s, 0); }
 static struct tile next_tile(const struct strip *s, struct tile t) { return tile_from(s, t.key + TILE); }
 
-/* A score's or slope's code at row i of the strip and the allowed keys of a tile; out may be logits. */
+/* A score, or its slope, of row i of the strip and the allowed keys of a tile. `out` may be `logits`. */
 static void exact_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const double *logits,
                         double *out) {
     const uint8_t *allow = s->allow + i * s->n + t.key;
     for (uint32_t j = 0; j < t.count; j++)
         if (allow[j])
-            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(t.key + j), s->head,
-                                   logits[j], s->scratch);
+            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i),
+                                   (int64_t)(s->key + t.key + j), s->head, logits[j], s->scratch);
 }
 
 static void naive_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const float *logits,
                         float *out) {
-    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)t.key, t.count, s->head, logits,
-                      s->scratch, out);
+    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(s->key + t.key), t.count,
+                      s->head, logits, s->scratch, out);
 }
 _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 
@@ -91,34 +94,27 @@ _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 #undef LOG
 #undef ROUND
 
-/* How far a tensor is from the reference. Maxima only, so that the order of tasks does not matter. */
-struct measure {
-    double error, naive, most; /* of the result, of the naive computation; max |ref| */
-    double excess;             /* LSE: error beyond the element-wise term */
-    uint64_t worst;
-    bool seen, broken; /* broken: a row without keys that is not exactly empty */
-};
-
 struct run {
     const fcp_plan *plan;
     fcp_shape shape;
     const fcp_packed *in;
     const fcp_packed *judged; /* NULL: nothing is judged */
-    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token of the side: its rows are judged; NULL: all are */
-    fcp_reference *out;       /* NULL: nothing is kept */
+    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token: whether its rows are judged; NULL: all are */
+    fcp_reference *out;       /* where to put the reference itself; NULL: nowhere */
+    const check_sample *sample; /* NULL: all rows */
     bool backward;
     const volatile int *stop;
     uint32_t *order;          /* sequences, longest first */
     _Atomic uint64_t next;    /* task */
     pthread_mutex_t lock;
-    struct measure measures[FCP_TENSORS]; /* under lock */
+    measure measures[FCP_TENSORS]; /* under lock */
     fcp_code code;                        /* under lock */
 };
 
-/* What one task works with. */
+/* What a thread works with while it has a task. */
 struct task {
     struct run *run;
-    uint32_t sequence, kv_head;
+    uint32_t kv_head;
     uint64_t offset, key_offset; /* packed index of the sequence's first query, first key */
     struct strip strip;
     struct exact_buffers exact;
@@ -127,7 +123,10 @@ struct task {
     mc_array *arrays;
     mc_bands *bands;
     int64_t *scratch;
-    struct measure measures[FCP_TENSORS];
+    measure measures[FCP_TENSORS];
+    fcp_check_unit unit; /* what is computed: see open_task */
+    double *k_typical, *k_most, *v_typical, *v_most; /* per key: see typical */
+    double *floor_k, *floor_v, floor_q[STRIP];       /* per key, and per row: see add_floors */
 };
 
 /* --- input -------------------------------------------------------------------------------------------------------- */
@@ -150,35 +149,15 @@ static void fill_mask(struct task *t, uint32_t head) {
         for (size_t key = 0; key < s->n; key += MC_ROW) {
             uint32_t width = s->n - key < MC_ROW ? (uint32_t)(s->n - key) : MC_ROW;
             uint8_t *out = s->allow + i * s->n + key;
-            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)key, width, head, t->scratch,
-                        out);
+            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)(s->key + key), width, head,
+                        t->scratch, out);
             if (memchr(out, 1, width)) s->live[key / TILE] = true;
         }
 }
 
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
-static double distance(double a, double b) {
-    if (a == b || (isnan(a) && isnan(b))) return 0;
-    double x = fabs(a - b);
-    return isnan(x) ? INFINITY : x;
-}
-
-/* One number of the result (NULL: not ours to judge) beside what it should be. `empty`: it must be exactly that. */
-static void judge(struct measure *m, fcp_tensor t, uint64_t at, const double *result, double naive, double exact, bool empty) {
-    double off = distance(naive, exact), size = fabs(exact);
-    if (off > m->naive) m->naive = off;
-    if (isfinite(size) && size > m->most) m->most = size;
-    if (!result) return;
-    double value = *result, error = distance(value, exact);
-    if (!m->seen || error > m->error || (error == m->error && at < m->worst)) m->error = error, m->worst = at;
-    m->seen = true;
-    if (empty && value != (double)(float)exact) m->broken = true;
-    double excess = t == FCP_TENSOR_LSE && isfinite(size) ? error - 1e-5 * (size > 1 ? size : 1) : error;
-    if (excess > m->excess) m->excess = excess;
-}
-
-/* A row of a tensor, or one number of LSE. */
+/* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. */
 static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t head, const double *exact,
                     const float *naive, double *kept, bool empty) {
     const struct run *run = t->run;
@@ -195,63 +174,157 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
         float value;
         fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
         const double result = (double)value;
-        judge(&t->measures[tensor], tensor, at + i, ours ? &result : NULL, (double)naive[i], exact[i], empty);
+        measure_number(&t->measures[tensor], tensor, dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i],
+                       empty);
+    }
+}
+
+/* --- what rounding may do ----------------------------------------------------------------------------------------- */
+
+/* A vector's length over the root of its size, which is what one of its numbers is like; and its largest number. */
+static double typical(const double *x, size_t d, double *out_most) {
+    double sum = 0, most = 0;
+    for (size_t i = 0; i < d; i++) {
+        sum += x[i] * x[i];
+        if (fabs(x[i]) > most) most = fabs(x[i]);
+    }
+    *out_most = most;
+    return sqrt(sum / (double)d);
+}
+
+/* How many ulps P of row i and key j is off: as many as its exponent. */
+static double ulps_of_p(const struct task *t, uint32_t i, size_t j, double q) {
+    const struct strip *s = &t->strip;
+    return 1 + fabs(t->exact.lse[i]) + s->scale * sqrt((double)s->d) * q * t->k_typical[j];
+}
+
+/* Adds up the absolute values that make up each result: what is off by a few ulps of them is off by rounding alone.
+ * Called between the passes of the exact computation, when p holds P, and after the backward pass, when ds holds dS:
+ * the error of dS is P times that of dP - delta, and dS times that of P. A product of two vectors is off by ulps of the
+ * product of their lengths, over the root of head_dim. */
+static void add_floors(struct task *t, bool after_backward) {
+    struct strip *s = &t->strip;
+    const struct exact_buffers *b = &t->exact;
+    const double root = sqrt((double)s->d);
+    for (uint32_t i = 0; i < s->rows; i++) {
+        if (!isfinite(b->lse[i])) continue;
+        double q_most, o_most, g_most = 0;
+        const double q = typical(b->q + i * s->d, s->d, &q_most), o = typical(b->o + i * s->d, s->d, &o_most);
+        const double g = t->run->backward ? typical(b->d_o + i * s->d, s->d, &g_most) : 0;
+        double sum_o = 0, sum_q = 0;
+        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
+            for (size_t j = tile.key; j < tile.key + tile.count; j++) {
+                const size_t at = i * s->n + j;
+                double ds;
+                if (after_backward) {
+                    if (b->ds[at] == 0) continue;
+                    ds = fabs(b->ds[at]) * ulps_of_p(t, i, j, q);
+                } else {
+                    if (b->p[at] == 0) continue;
+                    const double p = b->p[at] * ulps_of_p(t, i, j, q), slope = b->slope ? fabs(b->slope[at]) : 1;
+                    sum_o += p * t->v_most[j];
+                    t->floor_v[j] += p * g_most;
+                    ds = b->p[at] * slope * s->scale * root * g * (t->v_typical[j] + o);
+                }
+                sum_q += ds * t->k_most[j];
+                t->floor_k[j] += ds * q_most;
+            }
+        t->floor_q[i] = after_backward ? t->floor_q[i] + sum_q : sum_q;
+        if (s->wants_rows && !after_backward) measure_floor(&t->measures[FCP_TENSOR_O], sum_o);
+        if (s->wants_rows && after_backward) measure_floor(&t->measures[FCP_TENSOR_DQ], t->floor_q[i]);
     }
 }
 
 /* --- tasks -------------------------------------------------------------------------------------------------------- */
 
-static void attend_strip(struct task *t, uint32_t head) {
+static void load_strip(struct task *t, uint32_t head) {
     struct run *run = t->run;
     struct strip *s = &t->strip;
-    fcp_reference none = {0}, *out = run->out ? run->out : &none;
     for (uint32_t i = 0; i < s->rows; i++) {
         uint64_t token = t->offset + s->row + i;
         load(run, FCP_TENSOR_Q, token, head, t->exact.q + i * s->d, t->naive.q + i * s->d);
         if (run->backward) load(run, FCP_TENSOR_DO, token, head, t->exact.d_o + i * s->d, t->naive.d_o + i * s->d);
+        if (s->wants_rows) continue;
+        load(run, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d);
+        t->naive.lse[i] = ((const float *)run->in->t[FCP_TENSOR_LSE])[token * run->shape.heads + head];
+        t->exact.lse[i] = (double)t->naive.lse[i];
     }
     s->head = head;
     s->sink = run->plan->sink_count ? &run->plan->sink[head] : NULL;
-    exact_attend(s, &t->exact, run->backward);
-    if (run->judged) naive_attend(s, &t->naive, run->backward);
-    for (uint32_t i = 0; i < s->rows; i++) {
+}
+
+static void attend_strip(struct task *t, uint32_t head) {
+    struct run *run = t->run;
+    struct strip *s = &t->strip;
+    fcp_reference none = {0}, *out = run->out ? run->out : &none;
+    load_strip(t, head);
+    if (s->wants_rows) exact_forward(s, &t->exact, run->backward);
+    else exact_recompute(s, &t->exact);
+    if (run->judged) add_floors(t, false);
+    if (run->backward) exact_backward(s, &t->exact);
+    if (run->judged && run->backward) add_floors(t, true);
+    if (run->judged) {
+        if (s->wants_rows) naive_forward(s, &t->naive, run->backward);
+        else naive_recompute(s, &t->naive);
+        if (run->backward) naive_backward(s, &t->naive);
+    }
+    for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
         uint64_t token = t->offset + s->row + i;
         bool empty = t->exact.empty[i];
         put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, out->o, empty);
         put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], out->lse, empty);
-        const double lse = fabs(t->exact.lse[i]); /* judged or not, it says how large logits are */
-        if (isfinite(lse) && lse > t->measures[FCP_TENSOR_LSE].most) t->measures[FCP_TENSOR_LSE].most = lse;
         if (run->backward)
             put_row(t, FCP_TENSOR_DQ, token, head, t->exact.dq + i * s->d, t->naive.dq + i * s->d, out->dq, empty);
+    }
+}
+
+static void load_keys(struct task *t) {
+    struct strip *s = &t->strip;
+    for (size_t i = 0; i < s->n; i++) {
+        uint64_t token = t->key_offset + s->key + i;
+        load(t->run, FCP_TENSOR_K, token, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
+        load(t->run, FCP_TENSOR_V, token, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
+        t->k_typical[i] = typical(t->exact.k + i * s->d, s->d, &t->k_most[i]);
+        t->v_typical[i] = typical(t->exact.v + i * s->d, s->d, &t->v_most[i]);
+    }
+}
+
+static void put_keys(struct task *t) {
+    struct strip *s = &t->strip;
+    fcp_reference none = {0}, *out = t->run->out ? t->run->out : &none;
+    naive_round_all(s, t->naive.dk, s->n * s->d);
+    naive_round_all(s, t->naive.dv, s->n * s->d);
+    for (size_t i = 0; i < s->n; i++) {
+        uint64_t token = t->key_offset + s->key + i;
+        put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk, false);
+        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv, false);
+        measure_floor(&t->measures[FCP_TENSOR_DK], t->floor_k[i]);
+        measure_floor(&t->measures[FCP_TENSOR_DV], t->floor_v[i]);
     }
 }
 
 static void run_task(struct task *t) {
     struct run *run = t->run;
     struct strip *s = &t->strip;
-    uint32_t group = run->shape.heads / run->shape.kv_heads;
+    uint32_t group = run->shape.heads / run->shape.kv_heads, first_head = t->kv_head * group, heads = group;
     bool by_head = run->plan->problem->mask_uses & MC_USES_H;
-    for (size_t i = 0; i < s->n; i++) {
-        load(run, FCP_TENSOR_K, t->key_offset + i, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
-        load(run, FCP_TENSOR_V, t->key_offset + i, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
+    uint64_t first = 0, end;
+    fcp_plan_sequence_offset(run->plan, t->unit.sequence, &end);
+    if (run->sample && s->wants_rows) {
+        first = t->unit.first;
+        end = first + t->unit.count;
+        first_head = t->unit.head;
+        heads = 1;
     }
-    for (s->row = 0; s->row < s->queries && !(run->stop && *run->stop); s->row += STRIP) {
-        s->rows = s->queries - s->row < STRIP ? (uint32_t)(s->queries - s->row) : STRIP;
-        for (uint32_t h = t->kv_head * group; h < (t->kv_head + 1) * group; h++) {
-            if (by_head || h == t->kv_head * group) fill_mask(t, h);
+    load_keys(t);
+    for (s->row = first; s->row < end && !fcp_stop_asked(run->stop); s->row += STRIP) {
+        s->rows = end - s->row < STRIP ? (uint32_t)(end - s->row) : STRIP;
+        for (uint32_t h = first_head; h < first_head + heads; h++) {
+            if (by_head || h == first_head) fill_mask(t, h);
             attend_strip(t, h);
         }
     }
-    if (!run->backward) return;
-    fcp_reference none = {0}, *out = run->out ? run->out : &none;
-    naive_round_all(s, t->naive.dk, s->n * s->d);
-    naive_round_all(s, t->naive.dv, s->n * s->d);
-    for (size_t i = 0; i < s->n; i++) {
-        put_row(t, FCP_TENSOR_DK, t->key_offset + i, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d,
-                out->dk, false);
-        put_row(t, FCP_TENSOR_DV, t->key_offset + i, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d,
-                out->dv, false);
-    }
+    if (s->wants_keys) put_keys(t);
 }
 
 static int64_t *new_scratch(const fcp_plan *plan) {
@@ -266,32 +339,52 @@ static int64_t *new_scratch(const fcp_plan *plan) {
     return calloc(most, sizeof(int64_t));
 }
 
+/* Task `index`: all rows of a KV head of a sequence; or, of a sample, some rows of queries for one head (against all
+ * keys), or some keys of one KV head (against all queries). */
 static bool open_task(struct task *t, struct run *run, uint64_t index) {
     const fcp_plan *plan = run->plan;
-    uint64_t n, queries;
-    *t = (struct task){.run = run, .sequence = run->order[index / run->shape.kv_heads]};
-    t->kv_head = (uint32_t)(index % run->shape.kv_heads);
-    t->offset = fcp_plan_sequence_offset(plan, t->sequence, &queries);
-    t->key_offset = fcp_plan_key_offset(plan, t->sequence, &n);
+    uint32_t kv_heads = run->shape.kv_heads;
+    uint64_t n, unused, d = run->shape.head_dim;
+    bool rows = true, keys = run->backward;
+    *t = (struct task){.run = run};
+    if (run->sample) {
+        t->unit = run->sample->units[index];
+        rows = t->unit.side == FCP_QUERIES;
+        keys = !rows;
+    } else {
+        t->unit = (fcp_check_unit){.sequence = run->order[index / kv_heads], .side = FCP_KEYS};
+        t->unit.head = (uint32_t)(index % kv_heads);
+    }
+    t->kv_head = t->unit.side == FCP_QUERIES ? t->unit.head / (run->shape.heads / kv_heads) : t->unit.head;
+    t->offset = fcp_plan_sequence_offset(plan, t->unit.sequence, &unused);
+    t->key_offset = fcp_plan_key_offset(plan, t->unit.sequence, &n);
+    if (!rows) n = t->unit.count;
     t->strip = (struct strip){.n = (size_t)n,
-                              .queries = queries,
-                              .d = run->shape.head_dim,
+                              .key = rows ? 0 : t->unit.first,
+                              .d = (size_t)d,
+                              .wants_rows = rows,
+                              .wants_keys = keys,
                               .scale = run->shape.scale,
                               .dtype = run->shape.dtype,
                               .score = {plan->score, (uint32_t)plan->score_count},
                               .slope = {plan->slope, (uint32_t)plan->slope_count},
                               .env = &t->env};
-    if (n > SIZE_MAX / 64 / (8 * t->strip.d + 8 * STRIP)) return false;
+    if (n > SIZE_MAX / 64 / (8 * d + 8 * STRIP)) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
     t->scratch = t->strip.scratch = new_scratch(plan);
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
-    if (!t->arrays || !t->bands) return false;
-    fcp_plan_env(plan, t->sequence, t->arrays, t->bands, &t->env);
+    double *per_key = t->k_typical = calloc(n + 1, 6 * sizeof *per_key);
+    if (!t->strip.allow || !t->strip.live || !t->scratch || !t->arrays || !t->bands || !per_key) return false;
+    t->k_most = per_key + n;
+    t->v_typical = per_key + 2 * n;
+    t->v_most = per_key + 3 * n;
+    t->floor_k = per_key + 4 * n;
+    t->floor_v = per_key + 5 * n;
+    fcp_plan_env(plan, t->unit.sequence, t->arrays, t->bands, &t->env);
     bool sloped = run->backward && t->strip.slope.count;
-    return t->strip.allow && t->strip.live && t->scratch && exact_allocate(&t->exact, n, t->strip.d, sloped) &&
-           naive_allocate(&t->naive, n, t->strip.d, sloped);
+    return exact_allocate(&t->exact, n, d, sloped) && naive_allocate(&t->naive, n, d, sloped);
 }
 
 static void close_task(struct task *t) {
@@ -300,35 +393,27 @@ static void close_task(struct task *t) {
     free(t->scratch);
     free(t->arrays);
     free(t->bands);
+    free(t->k_typical);
     free(t->exact.memory);
     free(t->naive.memory);
 }
 
-static void merge(struct measure *into, const struct measure *m) {
-    if (m->most > into->most) into->most = m->most;
-    if (m->naive > into->naive) into->naive = m->naive;
-    if (!m->seen) return;
-    if (!into->seen || m->error > into->error || (m->error == into->error && m->worst < into->worst)) {
-        into->error = m->error;
-        into->worst = m->worst;
-    }
-    into->seen = true;
-    if (m->excess > into->excess) into->excess = m->excess;
-    into->broken |= m->broken;
+static uint64_t tasks_of(const struct run *run) {
+    return run->sample ? run->sample->count : run->plan->sequences_count * run->shape.kv_heads;
 }
 
 static void *run_tasks(void *argument) {
     struct run *run = argument;
-    uint64_t tasks = run->plan->sequences_count * run->shape.kv_heads;
+    uint64_t tasks = tasks_of(run);
     for (;;) {
         uint64_t index = run->next++;
-        if (index >= tasks || (run->stop && *run->stop)) return NULL;
+        if (index >= tasks || fcp_stop_asked(run->stop)) return NULL;
         struct task t;
         bool ok = open_task(&t, run, index);
         if (ok) run_task(&t);
         pthread_mutex_lock(&run->lock);
         if (!ok) run->code = FCP_E_NO_MEMORY;
-        for (int i = 0; ok && i < FCP_TENSORS; i++) merge(&run->measures[i], &t.measures[i]);
+        for (int i = 0; ok && i < FCP_TENSORS; i++) measure_merge(&run->measures[i], &t.measures[i]);
         pthread_mutex_unlock(&run->lock);
         close_task(&t);
         if (!ok) return NULL;
@@ -347,7 +432,7 @@ static int by_length(const void *a, const void *b) {
 }
 
 static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
-    uint64_t sequences = run->plan->sequences_count, tasks = sequences * run->shape.kv_heads;
+    uint64_t sequences = run->plan->sequences_count, tasks = tasks_of(run);
     long available = sysconf(_SC_NPROCESSORS_ONLN);
     if (threads == 0) threads = available < 1 ? 1 : (unsigned)available;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
@@ -373,57 +458,24 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     pthread_mutex_destroy(&run->lock);
     free(lengths);
     free(run->order);
-    if (run->stop && *run->stop) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+    if (fcp_stop_asked(run->stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
-static fcp_code check_inputs(const fcp_packed *in, bool backward, fcp_error *err) {
-    for (int t = 0; t < FCP_TENSORS; t++) {
-        bool needed = t == FCP_TENSOR_Q || t == FCP_TENSOR_K || t == FCP_TENSOR_V || (backward && t == FCP_TENSOR_DO);
-        if (needed && !in->t[t])
+/* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */
+static fcp_code check_inputs(const fcp_packed *in, unsigned needed, fcp_error *err) {
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (needed >> t & 1 && !in->t[t])
             return fcp_fail(err, FCP_E_TENSOR, "the reference needs tensor %s", fcp_tensor_name((fcp_tensor)t));
-    }
     return FCP_OK;
 }
-
-static fcp_code check(const fcp_plan *plan, const uint8_t *const rows[FCP_SIDES], unsigned passes, const fcp_packed *packed,
-                      unsigned threads, const volatile int *stop, fcp_check_report *report, fcp_error *err) {
-    struct run run = {.plan = plan, .in = packed, .backward = passes >> FCP_BACKWARD & 1, .stop = stop};
-    fcp_packed judged = {0};
-    for (int side = 0; side < FCP_SIDES; side++) run.rows[side] = rows[side];
-    fcp_plan_shape(plan, &run.shape);
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        for (int t = 0; t < FCP_TENSORS; t++)
-            if (passes >> pass & 1 && fcp_pass_outputs((fcp_pass)pass) >> t & 1) judged.t[t] = packed->t[t];
-    run.judged = &judged;
-    fcp_code code = check_inputs(packed, run.backward, err);
-    if (code == FCP_OK) code = run_all(&run, threads, err);
-    if (code != FCP_OK) return code;
-    /* a score of which the slope depends on s is not linear in it */
-    double factor = mc_uses((mc_code){plan->slope, (uint32_t)plan->slope_count}) & MC_USES_S ? 3 : 2;
-    double relative = plan->score_count ? fcp_ulp(FCP_FP32, run.measures[FCP_TENSOR_LSE].most) : 0;
-    for (int t = 0; t < FCP_TENSORS; t++) {
-        const struct measure *m = &run.measures[t];
-        if (!judged.t[t]) continue;
-        double absolute = t < FCP_TENSOR_DQ ? 0 : run.shape.dtype == FCP_FP32 ? 1e-5 : 3e-4;
-        if (t != FCP_TENSOR_LSE) absolute += relative * m->most;
-        fcp_check *c = &report->tensor[t];
-        *c = (fcp_check){.checked = true, .max_abs_error = m->error, .reference_error = m->naive, .worst = m->worst};
-        c->tolerance = factor * m->naive + fcp_ulp(fcp_tensor_dtype(&run.shape, (fcp_tensor)t), m->most) + absolute;
-        c->ok = !m->broken && (t == FCP_TENSOR_LSE ? m->excess : m->error) <= c->tolerance;
-        report->ok &= c->ok;
-        if (m->error > report->max_abs_error) report->max_abs_error = m->error;
-        if (m->naive > report->reference_error) report->reference_error = m->naive;
-    }
-    return FCP_OK;
+static unsigned inputs_of(bool backward, bool sampled) {
+    unsigned qkv = 1u << FCP_TENSOR_Q | 1u << FCP_TENSOR_K | 1u << FCP_TENSOR_V;
+    unsigned results = 1u << FCP_TENSOR_O | 1u << FCP_TENSOR_LSE;
+    return qkv | (backward ? 1u << FCP_TENSOR_DO : 0) | (backward && sampled ? results : 0);
 }
 
-fcp_code fcp_check_passes(const fcp_plan *plan, unsigned passes, const fcp_packed *packed, unsigned threads,
-                          const volatile int *stop, fcp_check_report *report, fcp_error *err) {
-    return check(plan, (const uint8_t *const[FCP_SIDES]){NULL, NULL}, passes, packed, threads, stop, report, err);
-}
-
-/* Marks a rank's tokens of a side. */
+/* Sets the bits of the tokens of a side that a rank's caller holds. */
 static void mark_rows(const fcp_plan *plan, uint32_t rank, fcp_side side, uint8_t *rows) {
     const fcp_span *spans;
     uint32_t count;
@@ -435,23 +487,76 @@ static void mark_rows(const fcp_plan *plan, uint32_t rank, fcp_side side, uint8_
     }
 }
 
-fcp_code fcp_check_ranks(const fcp_plan *plan, uint32_t first, uint32_t count, unsigned passes, const fcp_packed *packed,
-                         unsigned threads, const volatile int *stop, fcp_check_report *report, fcp_error *err) {
-    uint8_t *rows[FCP_SIDES] = {calloc(plan->problem->tokens / 8 + 1, 1), calloc(plan->problem->key_tokens / 8 + 1, 1)};
-    fcp_code code = rows[0] && rows[1] ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the rows of %u ranks", count);
-    for (int side = 0; !code && side < FCP_SIDES; side++)
-        for (uint32_t r = first; r < first + count; r++) mark_rows(plan, r, (fcp_side)side, rows[side]);
-    if (!code)
-        code = check(plan, (const uint8_t *const[FCP_SIDES]){rows[0], rows[1]}, passes, packed, threads, stop, report, err);
-    free(rows[0]);
-    free(rows[1]);
+static void report_rows(const struct run *run, fcp_check_report *report) {
+    const fcp_shape *s = &run->shape;
+    report->sampled = run->sample != NULL;
+    report->rows[FCP_QUERIES] = s->tokens * s->heads;
+    report->rows[FCP_KEYS] = run->backward ? s->key_tokens * s->kv_heads : 0;
+    for (int side = 0; side < FCP_SIDES; side++)
+        report->checked[side] = run->sample ? run->sample->rows[side] : report->rows[side];
+}
+
+static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_check_report *report, fcp_error *err) {
+    const fcp_plan *plan = run->plan;
+    fcp_packed judged = {0};
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int t = 0; t < FCP_TENSORS; t++)
+            if (options->passes >> pass & 1 && fcp_pass_outputs((fcp_pass)pass) >> t & 1) judged.t[t] = run->in->t[t];
+    run->judged = &judged;
+    fcp_code code = check_inputs(run->in, inputs_of(run->backward, run->sample != NULL), err);
+    if (code == FCP_OK) code = run_all(run, options->threads, err);
+    if (code != FCP_OK) return code;
+    /* a score whose slope depends on s is not linear in s */
+    double factor = mc_uses((mc_code){plan->slope, (uint32_t)plan->slope_count}) & MC_USES_S ? 3 : 2;
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        if (!judged.t[t]) continue;
+        fcp_dtype dtype = fcp_tensor_dtype(&run->shape, (fcp_tensor)t);
+        double absolute = t >= FCP_TENSOR_DQ && dtype != FCP_FP32 ? 3e-4 : 0;
+        measure_report(&run->measures[t], (fcp_tensor)t, dtype, factor, absolute, report);
+    }
+    report_rows(run, report);
+    return FCP_OK;
+}
+
+fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
+                       fcp_check_report *report, fcp_error *err) {
+    struct run run = {.plan = plan, .in = packed, .stop = options->stop};
+    run.backward = options->passes >> FCP_BACKWARD & 1;
+    check_sample sample = {0};
+    uint8_t *rows[FCP_SIDES] = {NULL};
+    fcp_code code = FCP_OK;
+    fcp_plan_shape(plan, &run.shape);
+    if (options->work > 0 && fcp_check_work(plan, options->passes) > options->work) {
+        if (!check_sample_choose(plan, options->passes, options->work, &sample)) code = FCP_E_NO_MEMORY;
+        else run.sample = &sample;
+    }
+    for (int side = 0; !code && options->count && side < FCP_SIDES; side++) {
+        run.rows[side] = rows[side] = calloc(fcp_offsets(plan, (fcp_side)side)[plan->sequences_count] / 8 + 1, 1);
+        if (!rows[side]) code = FCP_E_NO_MEMORY;
+        for (uint32_t r = options->first; !code && r < options->first + options->count; r++)
+            mark_rows(plan, r, (fcp_side)side, rows[side]);
+    }
+    code = code ? fcp_fail(err, code, "out of memory for the rows to check") : judge(&run, options, report, err);
+    for (int side = 0; side < FCP_SIDES; side++) free(rows[side]);
+    free(sample.units);
     return code;
+}
+
+fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options, fcp_check_unit **out_units,
+                         uint64_t *out_count, fcp_error *err) {
+    check_sample sample = {0};
+    if (options->work > 0 && fcp_check_work(plan, options->passes) > options->work &&
+        !check_sample_choose(plan, options->passes, options->work, &sample))
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the rows to check");
+    *out_units = sample.units;
+    *out_count = sample.count;
+    return FCP_OK;
 }
 
 fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads, const volatile int *stop,
                                fcp_reference *out, fcp_error *err) {
     struct run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
     fcp_plan_shape(plan, &run.shape);
-    fcp_code code = check_inputs(in, run.backward, err);
+    fcp_code code = check_inputs(in, inputs_of(run.backward, false), err);
     return code == FCP_OK ? run_all(&run, threads, err) : code;
 }

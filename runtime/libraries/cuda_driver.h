@@ -121,7 +121,8 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuGraphDestroy, cu_result (*graph_destroy)(cu_graph))                                                            \
     X(cuGraphExecDestroy, cu_result (*graph_exec_destroy)(cu_graph_exec))
 
-/* The same for functions that came with CUDA 12.5. In older drivers their pointers are NULL. */
+/* The same for functions that came with this version of CUDA. In older drivers their pointers are NULL. */
+enum { FCP_CUDA_OPTIONAL_SINCE = 12050 };
 #define FCP_CUDA_OPTIONAL(X)                                                                                           \
     X(cuDeviceGetDevResource, cu_result (*device_resource)(cu_device, cu_resource *, cu_resource_type))                \
     X(cuDevSmResourceSplitByCount, cu_result (*resource_split)(cu_resource *, unsigned *, const cu_resource *,         \

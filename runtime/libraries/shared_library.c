@@ -46,7 +46,7 @@ static void *open_any(const fcp_library *l, tried *t) {
     void *handle = NULL;
     for (size_t i = 0; l->names[i] && !handle; i++) handle = open_one(l->names[i], t);
     char folder[400];
-    for (int lib = 0; lib < 2 && !handle; lib++) {
+    for (int lib = 0; lib < 2 && !handle && !l->installed; lib++) {
         const char *sub = lib ? "lib" : "lib64";
         for (size_t i = 0; l->names[i] && !handle; i++) {
             if (home && *home) {

@@ -3,7 +3,8 @@
  *
  * The functions become a table of pointers, in the order of their names. The library is looked for in this order: the
  * file that its environment variable names, and then nowhere else; its file names, as the dynamic loader finds them;
- * its file names in the usual folders of the CUDA toolkit. If it is nowhere, the error lists the places.
+ * its file names in the usual folders of the CUDA toolkit, if it is a part of that. If it is nowhere, the error lists
+ * the places.
  */
 #ifndef FCP_LIBRARIES_SHARED_LIBRARY_H
 #define FCP_LIBRARIES_SHARED_LIBRARY_H
@@ -18,6 +19,7 @@ typedef struct fcp_library {
     const char *remedy;        /* what the user can do; it ends the sentence of the error */
     size_t optional;           /* so many of the last symbols may be missing; their pointers are then NULL */
     bool global;               /* libraries that it loads later may use its symbols (RTLD_GLOBAL) */
+    bool installed;            /* it is no part of the CUDA toolkit: the folders of the toolkit are not searched */
 } fcp_library;
 
 /* Fills `table`, `count` pointers, and *out_path, the name of the file that was loaded (malloc'd, the caller frees

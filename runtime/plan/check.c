@@ -1,33 +1,30 @@
-/* check.c: are a plan's tables sound by themselves? Every count, index, sum and enum, before anything is used.
+/* check.c: are a plan's tables sound by themselves? Every count, index, sum and enum is checked before it is used.
  *
- * Requires: pointers with as many records as their counts say, and an index (fcp_plan_index). The contents may be
+ * Requires: pointers to as many records as their counts say, and an index (fcp_plan_index). The contents may be
  *           hostile.
- * Gives:    that what refers to a record finds one; that pieces tile the batch and the layout covers it, each token
- *           exactly once; that ranges which must not overlap do not sum to more than there is, so that whoever walks
- *           them is linear; that pairs, runs and shapes are consistent. It says nothing of whether the plan is right:
- *           verify/verify.c does.
- * Cost:     linear (a sequence's pieces that are not in order of start are sorted); memory linear in the tables.
+ * Gives:    - Whatever refers to a record finds one.
+ *           - Pieces and the layout each hold every token of the batch exactly once.
+ *           - Ranges that must not overlap add up to no more than there is, so that walking them is linear.
+ *           - Pairs, runs and shapes fit together.
+ *           It does not say whether the plan is right: verify/verify.c does.
+ * Cost:     linear (pieces of a sequence that are not in order of start are sorted); memory linear in the tables.
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/stop.h"
 #include "runtime/plan/file.h"
 
 typedef unsigned long long ull;
-#define BAD(...) return fcp_fail(err, FCP_E_PLAN_FORMAT, __VA_ARGS__)
-#define NEED(condition, ...)                                                                                           \
-    do {                                                                                                               \
-        if (__builtin_expect(!(condition), 0)) BAD(__VA_ARGS__);                                                       \
-    } while (0)
 
 enum { MAX_HEADS = 65536, MAX_HEAD_DIM = 65536, MAX_SOURCE = 1 << 26, MAX_ROUNDS = 1 << 28 };
 static const uint64_t max_tokens = UINT64_C(1) << 40;
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-/* UTF-8 without control characters other than newline and tab. */
+/* Is it UTF-8 without control characters, but for newline and tab? */
 static bool printable(const char *text, uint64_t size) {
     const uint8_t *at = (const uint8_t *)text, *end = at + size;
     while (at < end) {
@@ -51,6 +48,7 @@ static bool printable(const char *text, uint64_t size) {
     return true;
 }
 
+/* Is it printable text with only NULs after it, and at least one? */
 static bool padded_name(const char *name, size_t size) {
     size_t used = strnlen(name, size);
     for (size_t i = used; i < size; i++)
@@ -58,37 +56,19 @@ static bool padded_name(const char *name, size_t size) {
     return used < size && printable(name, used);
 }
 
-/* --- cover: runs of tokens that hold every token of every sequence exactly once ----------------------------------- */
+/* --- cover: do runs of tokens hold every token of every sequence exactly once? ------------------------------------ */
 
 typedef struct stretch {
     uint64_t start;
     uint32_t length, item;
 } stretch;
 
-static void sift(stretch *s, size_t at, size_t n) {
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= n) return;
-        if (child + 1 < n && s[child + 1].start > s[child].start) child++;
-        if (s[child].start <= s[at].start) return;
-        stretch t = s[at];
-        s[at] = s[child];
-        s[child] = t;
-        at = child;
-    }
+static int by_start(const void *a, const void *b) {
+    const stretch *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static void sort_stretches(stretch *s, size_t n) {
-    for (size_t i = n / 2; i-- > 0;) sift(s, i, n);
-    for (size_t i = n; i-- > 1;) {
-        stretch t = s[0];
-        s[0] = s[i];
-        s[i] = t;
-        sift(s, 0, i);
-    }
-}
-
-/* Stretches of sequence s are at [first[s], first[s + 1]). */
+/* Do the stretches of every sequence cover it? Those of sequence s are all[first[s]] to all[first[s + 1] - 1]. */
 static fcp_code covered(const fcp_plan *plan, fcp_side side, const char *what, stretch *all, const uint32_t *first,
                         fcp_error *err) {
     for (uint64_t s = 0; s < plan->sequences_count; s++) {
@@ -97,28 +77,31 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, const char *what, s
         size_t n = first[s + 1] - first[s];
         for (size_t i = 1; i < n; i++)
             if (these[i].start < these[i - 1].start) {
-                sort_stretches(these, n);
+                qsort(these, n, sizeof *these, by_start);
                 break;
             }
         uint64_t at = 0;
         for (size_t i = 0; i < n; i++) {
-            NEED(these[i].start == at,
-                 "%s %u begins at token %llu of sequence %llu, where %llu tokens are covered so far", what,
-                 these[i].item, (ull)these[i].start, (ull)s, (ull)at);
+            if (these[i].start != at)
+                return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                                "%s %u begins at token %llu of sequence %llu, where %llu tokens are covered so far",
+                                what, these[i].item, (ull)these[i].start, (ull)s, (ull)at);
             at += these[i].length;
         }
-        NEED(at == length, "%ss hold %llu tokens of sequence %llu, which has %llu", what, (ull)at, (ull)s, (ull)length);
+        if (at != length)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "%ss hold %llu tokens of sequence %llu, which has %llu", what,
+                            (ull)at, (ull)s, (ull)length);
     }
     return FCP_OK;
 }
 
-/* Does record i belong to the side? Runs do; pieces, if their block holds it. */
+/* Does record i belong to the side? A run of a layout does; a piece does if its block holds the side. */
 static bool of_side(const fcp_plan *plan, const void *records, uint64_t i, fcp_side side) {
     return records != plan->pieces || plan->blocks[plan->pieces[i].block].holds >> side & 1;
 }
 
-/* Of the n runs of a side. `sequence`, `length` and `start` are read from records of `size` bytes: both piece and span
- * begin alike. */
+/* Do the n records of a side cover it? They are pieces or spans, of `size` bytes, with `start` at byte start_at;
+ * `sequence` and `length` are at the same bytes in both. */
 static fcp_code check_cover(const fcp_plan *plan, fcp_side side, const char *what, const void *records, uint64_t n,
                             size_t size, size_t start_at, fcp_error *err) {
     _Static_assert(offsetof(fcp_piece, sequence) == 0 && offsetof(fcp_span, sequence) == 0, "read alike");
@@ -153,23 +136,33 @@ static fcp_code check_cover(const fcp_plan *plan, fcp_side side, const char *wha
 /* --- the tables, in file order ------------------------------------------------------------------------------------ */
 
 static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
-#define X(id, type, member)                                                                                            \
-    NEED(plan->member##_count < FCP_NONE, "%llu records in table " #member, (ull)plan->member##_count);                \
-    NEED(plan->member || !plan->member##_count, "table " #member " is not there");
-    FCP_SECTIONS(X)
+    const struct { const char *name; const void *table; uint64_t count; } tables[] = {
+#define X(id, type, member) {#member, plan->member, plan->member##_count},
+        FCP_SECTIONS(X)
 #undef X
-    NEED(plan->problem_count == 1 && plan->cluster_count == 1 && plan->summary_count == 1,
-         "a plan has one problem, one cluster and one summary");
-    NEED(plan->source_count <= MAX_SOURCE, "a source of %llu bytes", (ull)plan->source_count);
-    NEED(plan->rounds_count <= MAX_ROUNDS, "%llu rounds", (ull)plan->rounds_count);
-    NEED(plan->sequences_count > 0, "a plan without sequences");
-    NEED(plan->sequence_offsets, "a plan without its index");
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (tables[i].count >= FCP_NONE)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu records in table %s", (ull)tables[i].count, tables[i].name);
+        if (!(tables[i].table || !tables[i].count))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "table %s is not there", tables[i].name);
+    }
+    if (!(plan->problem_count == 1 && plan->cluster_count == 1 && plan->summary_count == 1))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan has one problem, one cluster and one summary");
+    if (plan->source_count > MAX_SOURCE)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a source of %llu bytes", (ull)plan->source_count);
+    if (plan->rounds_count > MAX_ROUNDS)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu rounds", (ull)plan->rounds_count);
+    if (!plan->sequences_count) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without sequences");
+    if (!plan->sequence_offsets) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without its index");
     uint64_t ranks = plan->problem->ranks;
-    NEED(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
-             plan->layout_starts_count == ranks + 1 && plan->round_starts_count == FCP_PASSES + 1 &&
-             (plan->key_layout_starts_count == ranks + 1 || (!fcp_plan_split(plan) && !plan->key_layout_count)),
-         "%llu streams, %llu and %llu layout starts, %llu round starts for %llu ranks", (ull)plan->streams_count,
-         (ull)plan->layout_starts_count, (ull)plan->key_layout_starts_count, (ull)plan->round_starts_count, (ull)ranks);
+    if (!(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
+          plan->layout_starts_count == ranks + 1 && plan->round_starts_count == FCP_PASSES + 1 &&
+          (plan->key_layout_starts_count == ranks + 1 || (!fcp_plan_split(plan) && !plan->key_layout_count))))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                        "%llu streams, %llu and %llu layout starts, %llu round starts for %llu ranks",
+                        (ull)plan->streams_count, (ull)plan->layout_starts_count, (ull)plan->key_layout_starts_count,
+                        (ull)plan->round_starts_count, (ull)ranks);
     return FCP_OK;
 }
 
@@ -177,45 +170,53 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
     uint64_t keys = fcp_offsets(plan, FCP_KEYS)[plan->sequences_count];
-    NEED(p->tokens > 0 && p->tokens <= max_tokens && queries == p->tokens && p->key_tokens > 0 &&
-             p->key_tokens <= max_tokens && keys == p->key_tokens,
-         "sequences of %llu queries and %llu keys in all, for %llu and %llu", (ull)queries, (ull)keys, (ull)p->tokens,
-         (ull)p->key_tokens);
+    if (!(p->tokens > 0 && p->tokens <= max_tokens && queries == p->tokens && p->key_tokens > 0 &&
+          p->key_tokens <= max_tokens && keys == p->key_tokens))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequences of %llu queries and %llu keys in all, for %llu and %llu",
+                        (ull)queries, (ull)keys, (ull)p->tokens, (ull)p->key_tokens);
     bool split = false;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *s = &plan->sequences[i];
-        NEED(s->queries && s->keys, "sequence %llu has no tokens", (ull)i);
-        NEED(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries),
-             "sequence %llu: its %llu queries are aligned at %lld of %llu keys", (ull)i, (ull)s->queries,
-             (long long)s->q_first, (ull)s->keys);
+        if (!(s->queries && s->keys)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu has no tokens", (ull)i);
+        if (!(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries)))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu: its %llu queries are aligned at %lld of %llu keys",
+                            (ull)i, (ull)s->queries, (long long)s->q_first, (ull)s->keys);
         split |= s->queries != s->keys;
     }
-    NEED(split || p->align == FCP_BOTTOM_RIGHT, "an alignment, where every sequence has as many queries as keys");
-    NEED(split == fcp_plan_split(plan), "a layout of keys, and sequences with as many queries, or the reverse");
+    if (!(split || p->align == FCP_BOTTOM_RIGHT))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "an alignment, where every sequence has as many queries as keys");
+    if (split != fcp_plan_split(plan))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a layout of keys, and sequences with as many queries, or the reverse");
     return FCP_OK;
 }
 
 static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
-    NEED((uint64_t)p->nodes * p->gpus == p->ranks, "%u ranks on %u nodes of %u GPUs", p->ranks, p->nodes, p->gpus);
-    NEED(p->heads > 0 && p->heads <= MAX_HEADS && p->kv_heads > 0 && p->heads % p->kv_heads == 0 && p->head_dim > 0 &&
-             p->head_dim <= MAX_HEAD_DIM,
-         "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads, p->head_dim);
-    NEED(p->ranks <= FCP_MAX_RANKS, "%u ranks", p->ranks);
-    NEED(p->head_groups == 1, "%u head groups", p->head_groups);
-    NEED(p->dtype < FCP_DTYPES && p->layout < FCP_LAYOUTS && p->strategy < FCP_STRATEGY_COUNT &&
-             p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT,
-         "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype, p->layout, p->strategy, p->topology,
-         p->align);
-    NEED(p->block > 0 && p->block % FCP_CELL == 0, "a block size of %u tokens", p->block);
-    NEED(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block),
-         "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block, p->max_block);
-    NEED(p->coalesce > 0 && p->buffers > 0, "coalesce %u, buffers %u", p->coalesce, p->buffers);
-    NEED(p->passes && p->passes < 1u << FCP_PASSES && p->deterministic <= 1, "passes %#x, deterministic %u", p->passes,
-         p->deterministic);
-    NEED(isfinite(p->scale), "a scale that is not finite");
-    NEED(padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu), "the cluster's GPU name is not text");
-    NEED(printable(plan->source, plan->source_count), "the source is not text");
+    if ((uint64_t)p->nodes * p->gpus != p->ranks)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks on %u nodes of %u GPUs", p->ranks, p->nodes, p->gpus);
+    if (!(p->heads > 0 && p->heads <= MAX_HEADS && p->kv_heads > 0 && p->heads % p->kv_heads == 0 && p->head_dim > 0 &&
+          p->head_dim <= MAX_HEAD_DIM))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads,
+                        p->head_dim);
+    if (p->ranks > FCP_MAX_RANKS) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks", p->ranks);
+    if (p->head_groups != 1) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u head groups", p->head_groups);
+    if (!(p->dtype < FCP_DTYPES && p->layout < FCP_LAYOUTS && p->strategy < FCP_STRATEGY_COUNT &&
+          p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype,
+                        p->layout, p->strategy, p->topology, p->align);
+    if (!(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0)))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a block size of %u tokens", p->block);
+    if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block)))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block,
+                        p->max_block);
+    if (!(p->coalesce > 0 && p->buffers > 0))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "coalesce %u, buffers %u", p->coalesce, p->buffers);
+    if (!(p->passes && p->passes < 1u << FCP_PASSES && p->deterministic <= 1))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "passes %#x, deterministic %u", p->passes, p->deterministic);
+    if (!isfinite(p->scale)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that is not finite");
+    if (!padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the cluster's GPU name is not text");
+    if (!printable(plan->source, plan->source_count)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the source is not text");
     fcp_code code = check_sequences(plan, err);
     return code ? code : fcp_plan_check_data(plan, err);
 }
@@ -265,10 +266,12 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
     }
     free(homes);
     if (code) return code;
-    NEED(next == plan->pieces_count, "%llu pieces, %llu of them in blocks", (ull)plan->pieces_count, (ull)next);
-    NEED(largest[FCP_KEYS] == p->max_block && largest[FCP_QUERIES] == p->max_q_block,
-         "the largest blocks have %u and %u tokens, not %u and %u", largest[FCP_QUERIES], largest[FCP_KEYS],
-         p->max_q_block, p->max_block);
+    if (next != plan->pieces_count)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu pieces, %llu of them in blocks", (ull)plan->pieces_count,
+                        (ull)next);
+    if (!(largest[FCP_KEYS] == p->max_block && largest[FCP_QUERIES] == p->max_q_block))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the largest blocks have %u and %u tokens, not %u and %u",
+                        largest[FCP_QUERIES], largest[FCP_KEYS], p->max_q_block, p->max_block);
     for (int side = 0; side < (split ? FCP_SIDES : 1) && !code; side++)
         code = check_cover(plan, (fcp_side)side, "piece", plan->pieces, plan->pieces_count, sizeof *plan->pieces,
                            offsetof(fcp_piece, start), err);
@@ -280,21 +283,25 @@ static fcp_code check_layout(const fcp_plan *plan, fcp_side side, fcp_error *err
     const fcp_span *layout = fcp_side_layout(plan, side, &starts);
     uint64_t count = side == FCP_KEYS ? plan->key_layout_count : plan->layout_count;
     uint32_t ranks = plan->problem->ranks;
-    NEED(starts[0] == 0 && starts[ranks] == count, "the layout's starts do not span its %llu runs", (ull)count);
+    if (!(starts[0] == 0 && starts[ranks] == count))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout's starts do not span its %llu runs", (ull)count);
     for (uint32_t r = 0; r < ranks; r++) {
-        NEED(starts[r] <= starts[r + 1] && starts[r + 1] <= count, "the layout of rank %u: runs %u to %u", r, starts[r],
-             starts[r + 1]);
+        if (!(starts[r] <= starts[r + 1] && starts[r + 1] <= count))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout of rank %u: runs %u to %u", r, starts[r],
+                            starts[r + 1]);
         uint64_t tokens = 0;
         for (uint32_t i = starts[r]; i < starts[r + 1]; i++) {
             const fcp_span *s = &layout[i];
             uint64_t length = s->sequence < plan->sequences_count
                                   ? fcp_side_length(&plan->sequences[s->sequence], side) : 0;
-            NEED(s->length && s->start <= length && s->length <= length - s->start,
-                 "the layout of rank %u, run %u: tokens %llu to %llu of sequence %u", r, i, (ull)s->start,
-                 (ull)s->start + s->length, s->sequence);
+            if (!(s->length && s->start <= length && s->length <= length - s->start))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                                "the layout of rank %u, run %u: tokens %llu to %llu of sequence %u", r, i,
+                                (ull)s->start, (ull)s->start + s->length, s->sequence);
             tokens += s->length;
         }
-        NEED(tokens < FCP_NONE, "the layout gives rank %u %llu tokens", r, (ull)tokens);
+        if (tokens >= FCP_NONE)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout gives rank %u %llu tokens", r, (ull)tokens);
     }
     return check_cover(plan, side, "run", layout, count, sizeof *layout, offsetof(fcp_span, start), err);
 }
@@ -309,21 +316,24 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
     uint64_t heads = plan->problem->mask_uses & MC_USES_H ? plan->problem->heads : 1, total = 0;
     for (uint64_t i = 0; i < plan->shapes_count; i++) {
         const fcp_shape_rec *s = &plan->shapes[i];
-        NEED(s->q_length && s->k_length && s->runs && s->first_run <= plan->runs_count &&
-                 s->runs <= plan->runs_count - s->first_run,
-             "shape %llu: %u x %u tokens, %u runs from %u on", (ull)i, s->q_length, s->k_length, s->runs, s->first_run);
+        if (!(s->q_length && s->k_length && s->runs && s->first_run <= plan->runs_count &&
+              s->runs <= plan->runs_count - s->first_run))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu: %u x %u tokens, %u runs from %u on", (ull)i,
+                            s->q_length, s->k_length, s->runs, s->first_run);
         total += s->runs;
-        NEED(total <= plan->runs_count, "shape %llu shares runs with others", (ull)i);
+        if (total > plan->runs_count)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu shares runs with others", (ull)i);
         uint64_t rows = ((uint64_t)s->q_length + FCP_CELL - 1) / FCP_CELL;
         uint64_t cols = ((uint64_t)s->k_length + FCP_CELL - 1) / FCP_CELL;
-        uint64_t row = 0, col = 0;      /* the first cell that may come */
-        unsigned __int128 least = 0, most = 0; /* pairs */
+        uint64_t row = 0, col = 0;             /* the first cell that may come next */
+        unsigned __int128 least = 0, most = 0; /* how many pairs its runs can have */
         for (uint32_t j = s->first_run; j < s->first_run + s->runs; j++) {
             const fcp_run *r = &plan->runs[j];
-            NEED((r->cls == FCP_CELL_FULL || r->cls == FCP_CELL_PARTIAL) && r->row < rows && r->count > 0 &&
-                     (uint64_t)r->col + r->count <= cols && (r->row > row || (r->row == row && r->col >= col)),
-                 "shape %llu, run %u: %u cells of class %u from row %u, column %u", (ull)i, j, r->count, r->cls, r->row,
-                 r->col);
+            if (!((r->cls == FCP_CELL_FULL || r->cls == FCP_CELL_PARTIAL) && r->row < rows && r->count > 0 &&
+                  (uint64_t)r->col + r->count <= cols && (r->row > row || (r->row == row && r->col >= col))))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                                "shape %llu, run %u: %u cells of class %u from row %u, column %u", (ull)i, j, r->count,
+                                r->cls, r->row, r->col);
             row = r->row;
             col = (uint64_t)r->col + r->count;
             unsigned __int128 area = (unsigned __int128)extent(s->q_length, r->row, 1) * heads *
@@ -331,81 +341,100 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
             least += r->cls == FCP_CELL_FULL ? area : r->count;
             most += r->cls == FCP_CELL_FULL ? area : area - r->count;
         }
-        NEED(s->pairs >= least && s->pairs <= most, "shape %llu has %llu pairs, which its runs cannot hold", (ull)i,
-             (ull)s->pairs);
+        if (!(s->pairs >= least && s->pairs <= most))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu has %llu pairs, which its runs cannot hold", (ull)i,
+                            (ull)s->pairs);
     }
-    NEED(total == plan->runs_count, "%llu runs, %llu of them in shapes", (ull)plan->runs_count, (ull)total);
+    if (total != plan->runs_count)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu runs, %llu of them in shapes", (ull)plan->runs_count, (ull)total);
     return FCP_OK;
 }
 
-static fcp_code check_tiles(const fcp_plan *plan, fcp_error *err) {
-    enum { AHEAD = 8 }; /* tiles lie in order, their parts do not */
+static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
+    enum { AHEAD = 8 }; /* tiles lie in the order in which they are read, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
+        if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
             __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
-        NEED(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
-                 t->first_part <= plan->parts_count && t->parts <= plan->parts_count - t->first_part,
-             "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them", (ull)i, t->q_block, t->k_block,
-             t->first_part, t->parts);
-        NEED(t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward, "tile %llu: KV slot %u, dKV slot %u",
-             (ull)i, t->kv_slot, t->dkv_slot);
+        if (!(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
+              t->first_part <= plan->parts_count && t->parts <= plan->parts_count - t->first_part))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them",
+                            (ull)i, t->q_block, t->k_block, t->first_part, t->parts);
+        if (!(t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: KV slot %u, dKV slot %u", (ull)i, t->kv_slot,
+                            t->dkv_slot);
         total += t->parts;
-        NEED(total <= plan->parts_count, "tile %llu shares parts with others", (ull)i);
+        if (total > plan->parts_count)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu shares parts with others", (ull)i);
         const fcp_block *q = &plan->blocks[t->q_block], *k = &plan->blocks[t->k_block];
-        NEED(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV,
-             "tile %llu of blocks %u and %u, which hold no Q or no KV", (ull)i, t->q_block, t->k_block);
+        if (!(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu of blocks %u and %u, which hold no Q or no KV", (ull)i,
+                            t->q_block, t->k_block);
         uint64_t pairs = 0;
         const fcp_part *last = NULL;
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end; last = c++) {
-            NEED(c->q_piece - q->first_piece < q->pieces && c->k_piece - k->first_piece < k->pieces &&
-                     c->shape < plan->shapes_count,
-                 "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u", (size_t)(c - plan->parts), (ull)i,
-                 c->q_piece, c->k_piece, c->shape);
+            if (!(c->q_piece - q->first_piece < q->pieces && c->k_piece - k->first_piece < k->pieces &&
+                  c->shape < plan->shapes_count))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u",
+                                (size_t)(c - plan->parts), (ull)i, c->q_piece, c->k_piece, c->shape);
             const fcp_piece *qp = &plan->pieces[c->q_piece], *kp = &plan->pieces[c->k_piece];
             const fcp_shape_rec *s = &plan->shapes[c->shape];
-            NEED(qp->sequence == kp->sequence && s->q_length == qp->length && s->k_length == kp->length,
-                 "part %zu of tile %llu: piece %u of sequence %u against piece %u of sequence %u in shape %u",
-                 (size_t)(c - plan->parts), (ull)i, c->q_piece, qp->sequence, c->k_piece, kp->sequence, c->shape);
-            NEED(!last || last->q_piece < c->q_piece || (last->q_piece == c->q_piece && last->k_piece < c->k_piece),
-                 "part %zu of tile %llu is out of order", (size_t)(c - plan->parts), (ull)i);
-            NEED(!__builtin_add_overflow(pairs, s->pairs, &pairs), "tile %llu has more than 2^64 pairs", (ull)i);
+            if (!(qp->sequence == kp->sequence && s->q_length == qp->length && s->k_length == kp->length))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                                "part %zu of tile %llu: piece %u of sequence %u against piece %u of sequence %u in "
+                                "shape %u",
+                                (size_t)(c - plan->parts), (ull)i, c->q_piece, qp->sequence, c->k_piece, kp->sequence,
+                                c->shape);
+            if (last && (last->q_piece > c->q_piece || (last->q_piece == c->q_piece && last->k_piece >= c->k_piece)))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu of tile %llu is out of order",
+                                (size_t)(c - plan->parts), (ull)i);
+            if (__builtin_add_overflow(pairs, s->pairs, &pairs))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu has more than 2^64 pairs", (ull)i);
         }
-        NEED(t->pairs == pairs, "tile %llu has %llu pairs, its parts %llu", (ull)i, (ull)t->pairs, (ull)pairs);
+        if (t->pairs != pairs)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu has %llu pairs, its parts %llu", (ull)i, (ull)t->pairs,
+                            (ull)pairs);
     }
-    NEED(total == plan->parts_count, "%llu parts, %llu of them in tiles", (ull)plan->parts_count, (ull)total);
+    if (total != plan->parts_count)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu parts, %llu of them in tiles", (ull)plan->parts_count,
+                        (ull)total);
     return FCP_OK;
 }
 
 static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
     for (uint64_t i = 0; i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
-        NEED(v->q_block < plan->blocks_count && v->tiles > 0 && v->first_tile <= plan->tiles_count &&
-                 v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~3u) && v->group == 0 &&
-                 v->q_slot != FCP_NONE,
-             "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u", (ull)i, v->q_block,
-             v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
-        NEED(plan->blocks[v->q_block].holds & FCP_HOLDS_Q, "visit %llu to block %u, which holds no Q", (ull)i,
-             v->q_block);
+        if (!(v->q_block < plan->blocks_count && v->tiles > 0 && v->first_tile <= plan->tiles_count &&
+              v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~(FCP_VISIT_FIRST | FCP_VISIT_LAST)) &&
+              v->group == 0 && v->q_slot != FCP_NONE))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                            "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u",
+                            (ull)i, v->q_block, v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
+        if (!(plan->blocks[v->q_block].holds & FCP_HOLDS_Q))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "visit %llu to block %u, which holds no Q", (ull)i, v->q_block);
     }
     return FCP_OK;
 }
 
 static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
     const uint32_t *starts = plan->round_starts;
-    NEED(starts[0] == 0 && starts[FCP_PASSES] == plan->rounds_count, "the rounds' starts do not span the %llu rounds",
-         (ull)plan->rounds_count);
+    if (!(starts[0] == 0 && starts[FCP_PASSES] == plan->rounds_count))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the rounds' starts do not span the %llu rounds",
+                        (ull)plan->rounds_count);
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        NEED(starts[pass] <= starts[pass + 1] && starts[pass + 1] <= plan->rounds_count, "rounds of pass %d: %u to %u",
-             pass, starts[pass], starts[pass + 1]);
-        NEED(plan->problem->passes & 1u << pass || starts[pass] == starts[pass + 1],
-             "rounds of pass %d, which is not there", pass);
+        if (!(starts[pass] <= starts[pass + 1] && starts[pass + 1] <= plan->rounds_count))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "rounds of pass %d: %u to %u", pass, starts[pass],
+                            starts[pass + 1]);
+        if (!(plan->problem->passes & 1u << pass || starts[pass] == starts[pass + 1]))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "rounds of pass %d, which is not there", pass);
     }
     for (uint64_t i = 0; i < plan->rounds_count; i++)
-        NEED(plan->rounds[i].kind < FCP_ROUND_KIND_COUNT && plan->rounds[i].stage <= FCP_MAX_STAGES,
-             "round %llu: kind %u, stage %u", (ull)i, plan->rounds[i].kind, plan->rounds[i].stage);
+        if (!(plan->rounds[i].kind < FCP_ROUND_KIND_COUNT && plan->rounds[i].stage <= FCP_MAX_STAGES))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "round %llu: kind %u, stage %u", (ull)i, plan->rounds[i].kind,
+                            plan->rounds[i].stage);
     return FCP_OK;
 }
 
@@ -415,10 +444,12 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
         const fcp_stream *stream = &plan->streams[s];
         uint32_t pass = (uint32_t)(s / FCP_QUEUES / plan->problem->ranks);
         uint32_t rounds = plan->round_starts[pass + 1] - plan->round_starts[pass];
-        NEED(stream->first == next && stream->count <= plan->instrs_count - next,
-             "stream %llu has instructions from %u on, %u of them; %llu come next of %llu", (ull)s, stream->first,
-             stream->count, (ull)next, (ull)plan->instrs_count);
-        NEED(plan->problem->passes & 1u << pass || !stream->count, "instructions of pass %u, which is not there", pass);
+        if (!(stream->first == next && stream->count <= plan->instrs_count - next))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                            "stream %llu has instructions from %u on, %u of them; %llu come next of %llu", (ull)s,
+                            stream->first, stream->count, (ull)next, (ull)plan->instrs_count);
+        if (!(plan->problem->passes & 1u << pass || !stream->count))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "instructions of pass %u, which is not there", pass);
         for (uint64_t end = next + stream->count; next < end; next++) {
             const fcp_instr *x = &plan->instrs[next];
             uint64_t a = x->a, b = x->b, op = x->op;
@@ -436,38 +467,47 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
             } else {
                 good = good && op == FCP_OP_DELTA && !x->a && !x->b && !x->c;
             }
-            NEED(good, "instruction %llu: op %u, stage %u, operands %u %u %u", (ull)next, x->op, x->stage, x->a, x->b,
-                 x->c);
+            if (!good)
+                return fcp_fail(err, FCP_E_PLAN_FORMAT, "instruction %llu: op %u, stage %u, operands %u %u %u",
+                                (ull)next, x->op, x->stage, x->a, x->b, x->c);
         }
     }
-    NEED(next == plan->instrs_count, "%llu instructions, %llu of them in streams", (ull)plan->instrs_count, (ull)next);
+    if (next != plan->instrs_count)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu instructions, %llu of them in streams", (ull)plan->instrs_count,
+                        (ull)next);
     return FCP_OK;
 }
 
-static fcp_code check_transfers(const fcp_plan *plan, fcp_error *err) {
-    enum { AHEAD = 12 }; /* transfers lie in order, the blocks they name do not */
+static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
+    enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
     uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
+        if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
         unsigned cls = 1u << t->cls;
-        NEED((t->peer < ranks) & (t->block < blocks) & (t->fabric < FCP_FABRICS) & (t->dir <= FCP_RECV) &
-                 !!(cls & (1u << FCP_KV | 1u << FCP_DKV | 1u << FCP_IN | 1u << FCP_OUT)),
-             "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer, t->block, t->cls,
-             t->fabric, t->dir);
+        if (!((t->peer < ranks) & (t->block < blocks) & (t->fabric < FCP_FABRICS) & (t->dir < FCP_DIRECTION_COUNT) &
+              !!(cls & (1u << FCP_KV | 1u << FCP_DKV | 1u << FCP_IN | 1u << FCP_OUT))))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                            "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer,
+                            t->block, t->cls, t->fabric, t->dir);
         uint32_t tokens = plan->blocks[t->block].tokens;
-        NEED(!(cls & (1u << FCP_KV | 1u << FCP_DKV)) | !!(plan->blocks[t->block].holds & FCP_HOLDS_KV),
-             "transfer %llu moves KV or dKV of block %u, which holds none", (ull)i, t->block);
-        NEED((t->tokens != 0) & (t->first < tokens) & ((uint64_t)t->first + t->tokens <= tokens),
-             "transfer %llu: tokens %u to %llu of block %u, which has %u", (ull)i, t->first, (ull)t->first + t->tokens,
-             t->block, tokens);
-        NEED(t->slot != FCP_NONE, "transfer %llu names no slot and no place", (ull)i);
+        if (cls & (1u << FCP_KV | 1u << FCP_DKV) && !(plan->blocks[t->block].holds & FCP_HOLDS_KV))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves KV or dKV of block %u, which holds none",
+                            (ull)i, t->block);
+        if (!((t->tokens != 0) & (t->first < tokens) & ((uint64_t)t->first + t->tokens <= tokens)))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of block %u, which has %u",
+                            (ull)i, t->first, (ull)t->first + t->tokens, t->block, tokens);
+        if (t->slot == FCP_NONE)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu names no slot and no place", (ull)i);
     }
     return FCP_OK;
 }
 
-fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) {
+fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) { return fcp_plan_check_until(given, NULL, err); }
+
+fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, fcp_error *err) {
     fcp_code code = check_counts(given, err);
     fcp_plan view = fcp_plan_view(given);
     const fcp_plan *plan = &view;
@@ -476,10 +516,10 @@ fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) {
     if (!code) code = check_layout(plan, FCP_QUERIES, err);
     if (!code && fcp_plan_split(plan)) code = check_layout(plan, FCP_KEYS, err);
     if (!code) code = check_shapes(plan, err);
-    if (!code) code = check_tiles(plan, err);
+    if (!code) code = check_tiles(plan, stop, err);
     if (!code) code = check_visits(plan, err);
     if (!code) code = check_rounds(plan, err);
     if (!code) code = check_streams(plan, err);
-    if (!code) code = check_transfers(plan, err);
+    if (!code) code = check_transfers(plan, stop, err);
     return code;
 }

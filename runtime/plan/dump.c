@@ -1,10 +1,11 @@
-/* dump.c: a plan as text, a line per record, or as one JSON object.
+/* dump.c: a plan as text, one record a line, or as one JSON object.
  *
  * Requires: a checked plan.
- * Gives:    every table in file order, every field by name; the same bytes for the same plan. Text lines are "table
- *           index field=value ..."; an index that refers to nothing is "-" (null in JSON). Numbers are exact.
- *           Instructions say in words what their operands are.
- * Method:   one description per record type (name, place, kind of each field) serves both forms.
+ * Gives:    every table in file order, every field by its name; always the same bytes for the same plan. A line of text
+ *           is "table index field=value ...". An index that refers to nothing is "-" (null in JSON). Numbers are exact.
+ *           Operands of instructions have names that say what they are.
+ * Method:   each record type has one description, with the name, place and kind of every field, which serves both
+ *           forms.
  * Cost:     linear; `emit` gets chunks of up to 64 KiB.
  */
 #include <stdio.h>
@@ -56,7 +57,7 @@ static void put_i64(out *o, int64_t value) {
     put_u64(o, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
-/* Enough digits to read the same double back, with a point whatever the locale. */
+/* With enough digits to read the same double back, and with a point in every locale. */
 static void put_double(out *o, double value) {
     char text[40];
     snprintf(text, sizeof text, "%.17g", value);
@@ -90,13 +91,13 @@ static const char *const holds_names[] = {"nothing", "q", "kv", "both"};
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
 
-typedef enum kind { U32, U64, I32, I64, INDEX, DOUBLE, WORDS, GPU } kind; /* INDEX: a u32 that may be FCP_NONE */
+typedef enum kind { U32, U64, I32, I64, INDEX, DOUBLE, WORDS, GPU } kind; /* INDEX: a uint32_t that may be FCP_NONE */
 
 typedef struct field {
     const char *name;
     uint16_t offset;
-    uint8_t kind, size; /* WORDS: size of the number, its names in `words` */
-    const char *const *words;
+    uint8_t kind, size;
+    const char *const *words; /* WORDS: the names of its values, `count` of them */
     uint32_t count;
 } field;
 
@@ -218,7 +219,7 @@ static void begin_value(out *o, const char *name) {
 static void put_word(out *o, const char *name, const char *word) {
     begin_value(o, name);
     if (o->json) put(o, "\"", 1);
-    put_escaped(o, word, strlen(word)); /* names, and printable text without newlines: as it is */
+    put_escaped(o, word, strlen(word)); /* words are names, or printable text in one line, which this leaves as it is */
     if (o->json) put(o, "\"", 1);
 }
 
@@ -267,7 +268,7 @@ static void put_fields(out *o, const field *fields, size_t count, const void *re
     }
 }
 
-/* A record begins and ends: "name index ..." or { ... }. */
+/* The beginning and the end of a record: "name index ..." in text, {...} in JSON. */
 static void begin_record(out *o, const char *name, uint64_t index) {
     if (o->json) {
         if (!o->first) put(o, ",", 1);
@@ -310,7 +311,7 @@ static void put_table(out *o, const char *table, const char *name, const field *
     end_table(o);
 }
 
-/* One record that is there once: "name field=value ..." or "name": { ... }. */
+/* A table of one record: "name field=value ..." in text, "name": {...} in JSON. */
 static void put_single(out *o, const char *name, const field *fields, size_t count, const void *record) {
     if (o->json) {
         put_text(o, o->first ? "\"" : ",\n\"");
@@ -479,9 +480,8 @@ static void put_sink(out *o, const fcp_plan *plan) {
     end_table(o);
 }
 
-/* The values are not printed: the hash tells files apart, the file's checksum the plans. */
+/* The values are not printed: the hash tells two files apart. */
 static void put_arrays(out *o, const fcp_plan *plan) {
-    static const char *const kinds[] = {"keys", "queries", "table"};
     begin_table(o, "arrays");
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
@@ -490,7 +490,7 @@ static void put_arrays(out *o, const fcp_plan *plan) {
         begin_record(o, "array", i);
         put_word(o, "name", plan->names + a->name);
         put_word(o, "file", a->file == FCP_NONE ? "-" : plan->names + a->file);
-        put_word(o, "kind", NAME(kinds, a->kind));
+        put_word(o, "kind", fcp_array_names[a->kind]);
         put_number(o, "width", a->width == MC_F64 ? 64 : 8 * (uint64_t)a->width);
         put_word(o, "type", a->width == MC_F64 ? "real" : "int");
         put_number(o, "count", a->count);

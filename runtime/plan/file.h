@@ -1,12 +1,13 @@
-/* file.h: the bytes of a plan file around its tables. Private to the loader, the writer and the fuzz target.
+/* file.h: the bytes of a plan file around its tables. For the loader, the writer and the fuzz targets only.
  *
  *   file_header | file_entry x FCP_SECTION_COUNT | zeros | section 0 | zeros | section 1 | ...
  *
- * Little-endian. Sections lie in the order of FCP_SECTIONS at the next multiple of 64 after the one before, the first
- * after the section table; the file ends at a multiple of 64 too; all gaps are zero. So every offset follows from the
- * lengths, every byte is under a checksum or must have one value, and a table is aligned where the file is mapped.
+ * All numbers are little-endian. Sections lie in the order of FCP_SECTIONS, each at the next multiple of 64; the first
+ * comes after the section table, and the file ends at a multiple of 64, too. All gaps are zero. So every offset follows
+ * from the lengths, every byte is either under a checksum or must be zero, and a table is aligned where the file is
+ * mapped.
  *
- * Checksums are CRC-32C: initial value and final exclusive-or all ones.
+ * Checksums are CRC-32C, with an initial value and a final exclusive-or of all ones.
  */
 #ifndef FCP_PLAN_FILE_H
 #define FCP_PLAN_FILE_H
@@ -27,12 +28,12 @@ enum { FCP_FILE_ALIGN = 64, FCP_REQUIRED_FEATURES = 0 };
 
 typedef struct file_header {
     uint8_t magic[8];
-    uint32_t header_size;     /* with the section table and the zeros after it */
-    uint32_t writer_version;  /* of the format it was written in */
-    uint32_t reader_version;  /* the oldest reader that understands it */
+    uint32_t header_size;     /* bytes, with the section table and the zeros after it */
+    uint32_t writer_version;  /* of the format in which it was written */
+    uint32_t reader_version;  /* of the oldest reader that understands it */
     uint32_t sections;
-    uint64_t required;        /* feature bits a reader must know */
-    uint64_t optional;        /* feature bits a reader may ignore */
+    uint64_t required;        /* feature bits that a reader must know */
+    uint64_t optional;        /* feature bits that a reader may ignore */
     uint64_t total_size;      /* of the file */
     uint64_t reserved;        /* 0 */
     uint32_t table_crc;       /* of the section table */
@@ -57,15 +58,16 @@ enum {
 extern const uint32_t fcp_record_sizes[FCP_SECTION_COUNT];
 extern const char *const fcp_section_names[FCP_SECTION_COUNT];
 
-/* Offsets of sections of these lengths, and the size of the file. False when that overflows. */
+/* The offsets of sections of these lengths (in bytes), and the size of the file. False: it overflows. */
 bool fcp_file_offsets(const uint64_t lengths[FCP_SECTION_COUNT], uint64_t out_offsets[FCP_SECTION_COUNT],
                       uint64_t *out_size);
-/* Pointers and lengths in bytes of a plan's tables. False when a length overflows. */
+/* Where a plan's tables are, and their lengths in bytes. False: a length overflows. */
 bool fcp_plan_sections(const fcp_plan *plan, const void *out_data[FCP_SECTION_COUNT],
                        uint64_t out_lengths[FCP_SECTION_COUNT]);
-/* The plan with an address for every table, so that empty ones may be NULL. A view: not to be freed. */
+/* The same plan with an address for every table, also for empty ones that are NULL, so that pointers into any table can
+ * be computed. It is a view, and not to be freed. */
 fcp_plan fcp_plan_view(const fcp_plan *plan);
-/* Mask, score, arrays and slices: part of fcp_plan_check (data.c). */
+/* The part of fcp_plan_check that looks at mask, score, arrays and slices. */
 fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err);
 uint32_t fcp_crc32c(const void *bytes, uint64_t size);
 #endif

@@ -1,7 +1,7 @@
 /* names.c: the names of enums, each in one place.
  *
- * plan.h lists the values and names of the plan's enums. The enums of fcp.h are plain there, so that the public header stays
- * easy to read; their names are listed here.
+ * plan.h lists the values and names of the plan's enums. The enums of fcp.h are plain there, so that the public header
+ * stays easy to read; their names are listed here.
  */
 #include <string.h>
 
@@ -30,6 +30,7 @@ const char *const fcp_cell_names[FCP_CELL_CLASS_COUNT] = {FCP_CELL_LIST(NAME)};
 const char *const fcp_direction_names[FCP_DIRECTION_COUNT] = {FCP_DIRECTION_LIST(NAME)};
 const char *const fcp_round_names[FCP_ROUND_KIND_COUNT] = {FCP_ROUND_LIST(NAME)};
 const char *const fcp_op_names[FCP_OP_COUNT] = {FCP_OP_LIST(NAME)};
+const char *const fcp_array_names[FCP_ARRAY_KINDS] = {FCP_ARRAY_LIST(NAME)};
 
 const char *fcp_dtype_name(fcp_dtype t) { return (unsigned)t < FCP_DTYPES ? fcp_dtype_names[t] : "unknown"; }
 

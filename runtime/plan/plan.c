@@ -1,14 +1,15 @@
 /* plan.c: what is derived from a plan's tables: index, sizes, and the accessors of fcp.h.
  *
- * Requires: for the accessors, a checked plan. fcp_plan_index needs nothing but counts that match the pointers.
- * Cost:     fcp_plan_index is linear in the sequences; the rest is constant, or linear in the rank's runs (layout).
- * Units:    bytes, tokens. Sizes that would not fit in 64 bits saturate, so that comparing them with a cap stays right.
+ * Requires: the accessors need a checked plan. fcp_plan_index needs only counts that match the pointers.
+ * Cost:     fcp_plan_index is linear in the sequences, fcp_plan_layout in the rank's runs; the rest is constant.
+ * Units:    bytes and tokens. Sizes saturate (base/saturate.h).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <isa-l/crc.h>
 
+#include "runtime/base/saturate.h"
 #include "runtime/plan/file.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
@@ -23,18 +24,8 @@ const char *const fcp_section_names[FCP_SECTION_COUNT] = {
 #undef X
 };
 
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-static uint64_t plus(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
 uint32_t fcp_crc32c(const void *bytes, uint64_t size) {
-    enum { STEP = 1 << 30 }; /* the library takes an int */
+    enum { STEP = 1 << 30 }; /* the library takes the size as an int */
     unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* it only reads */
     uint32_t crc = UINT32_MAX;
     while (size > STEP) {
@@ -175,7 +166,7 @@ uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
     uint64_t q = (uint64_t)p->heads * p->head_dim, kv = 2 * (uint64_t)p->kv_heads * p->head_dim;
-    uint64_t row = (uint64_t)p->heads * 4; /* one float per head: LSE */
+    uint64_t row = (uint64_t)p->heads * 4; /* LSE: a float for each head */
     if (cls == FCP_IN || cls == FCP_OUT) {
         if (!(holds & FCP_HOLDS_Q)) q = row = 0;
         if (!(holds & FCP_HOLDS_KV)) kv = 0;
@@ -195,15 +186,15 @@ uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens,
                          uint64_t state_slots, uint64_t dkv_slots) {
     uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
     uint64_t row = (uint64_t)p->heads * 4, dkv = fcp_class_bytes(p, FCP_DKV, pass);
-    uint64_t slots = times(times(kv_slots, p->max_block), kv), home_q, home_kv;
+    uint64_t slots = fcp_times(fcp_times(kv_slots, p->max_block), kv), home_q, home_kv;
     if (pass == FCP_FORWARD) {
         home_q = q + q + row;
         home_kv = kv;
-        slots = plus(slots, times(times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
+        slots = fcp_plus(slots, fcp_times(fcp_times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
     } else {
         home_q = 3 * q + 2 * row + row * p->head_dim + q;
         home_kv = kv + dkv + kv;
-        slots = plus(slots, times(times(dkv_slots, p->max_block), dkv));
+        slots = fcp_plus(slots, fcp_times(fcp_times(dkv_slots, p->max_block), dkv));
     }
-    return plus(plus(times(q_tokens, home_q), times(kv_tokens, home_kv)), slots);
+    return fcp_plus(fcp_plus(fcp_times(q_tokens, home_q), fcp_times(kv_tokens, home_kv)), slots);
 }

@@ -1,11 +1,10 @@
-/* save.c: a plan to a file, or to the hash of that file.
+/* save.c: writes a plan to a file, or computes the hash of that file.
  *
- * Requires: an indexed plan. Gives: the bytes of file.h, the same for equal tables.
- * Atomic:   the bytes go to a new file beside the path, which then takes the path's name; on any error that file is
- *           removed and the path is as it was. Something that is not a regular file (a pipe, /dev/stdout) is written to
- *           directly. The data is not forced to the disk: a crash of the machine may lose a plan, which its checksums
- *           tell.
- * Cost:     one pass over the tables for the checksums, one gathering write; no copies.
+ * Requires: an indexed plan.
+ * Gives:    the bytes that file.h describes; the same for equal tables.
+ * Atomic:   as base/whole_file.h says: on any error the path is as it was. The data is not forced to the disk, so a
+ *           crash of the machine may lose a plan; its checksums tell.
+ * Cost:     one pass over the tables for the checksums, and one gathering write; nothing is copied.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,7 +22,7 @@ typedef struct image {
     struct {
         file_header header;
         file_entry entries[FCP_SECTION_COUNT];
-        uint8_t zeros[FCP_HEADER_SIZE - FCP_HEADER_USED + 1]; /* the 1: never an empty array */
+        uint8_t zeros[FCP_HEADER_SIZE - FCP_HEADER_USED + 1]; /* + 1: an array cannot be empty */
     } head;
     struct iovec parts[1 + 2 * FCP_SECTION_COUNT];
     int count;
@@ -35,7 +34,7 @@ static void add(image *im, const void *data, uint64_t size) {
     if (size) im->parts[im->count++] = (struct iovec){(void *)(uintptr_t)data, (size_t)size};
 }
 
-/* Header, section table and what to write in which order. False: a length overflows. */
+/* The header, the section table, and what is to be written in which order. False: a length overflows. */
 static bool image_make(const fcp_plan *plan, image *im) {
     const void *data[FCP_SECTION_COUNT];
     uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], size;
@@ -82,18 +81,18 @@ static int image_write(image *im, int fd) {
     return 0;
 }
 
+static fcp_code too_large(fcp_error *err) {
+    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+}
+
 static fcp_code cannot(const char *path, int why, fcp_error *err) {
     char text[128];
-    if (why == EOVERFLOW) return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
+    if (why == EOVERFLOW) return too_large(err);
     fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
     if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
     fcp_fail(err, code, "cannot write '%.300s': %s", path, text);
     if (err) snprintf(err->file, sizeof err->file, "%s", path);
     return code;
-}
-
-static fcp_code too_large(fcp_error *err) {
-    return fcp_fail(err, FCP_E_PLAN_SIZE, "the plan's tables are larger than any file");
 }
 
 int fcp_plan_write(const fcp_plan *plan, int fd) {
@@ -123,5 +122,6 @@ fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYT
     fcp_sha256 h = fcp_sha256_begin();
     for (int i = 0; i < im->count; i++) fcp_sha256_add(&h, im->parts[i].iov_base, im->parts[i].iov_len);
     free(im);
-    return fcp_sha256_end(&h, out_digest) ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
+    if (fcp_sha256_end(&h, out_digest)) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the plan's hash");
 }

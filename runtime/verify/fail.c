@@ -1,7 +1,8 @@
-/* fail.c: how the verifier words an error at an instruction, and whether it is to stop. */
+/* fail.c: how the verifier words its errors, and whether it is to stop. */
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "runtime/base/stop.h"
 #include "runtime/verify/parts.h"
 
 fcp_code fcp_verify_vfail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
@@ -33,7 +34,8 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
     return code;
 }
 
-fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, uint32_t rank, const char *format, ...) {
+fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, uint32_t rank, const char *format,
+                              ...) {
     if (!err) return code;
     char text[sizeof err->message];
     va_list args;
@@ -47,5 +49,5 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 }
 
 fcp_code fcp_verify_stopped(const verifier *v) {
-    return v->stop && *v->stop ? fcp_fail(v->err, FCP_E_INTERRUPTED, "interrupted") : FCP_OK;
+    return fcp_stop_asked(v->stop) ? fcp_fail(v->err, FCP_E_INTERRUPTED, "interrupted") : FCP_OK;
 }

@@ -1,39 +1,24 @@
 /* layout.c: the reshuffle of one rank, on the caller's side.
  *
- * Requires: checked tables (the layout of a side holds every token of it once, and so do the pieces); what the rank's
- *           own instructions move in and out (rank.c), by side.
- * Proves:   of the tokens the caller holds at this rank each is moved once, in the direction at hand, and to or from
- *           the very place of the very block that holds it. Over all ranks that makes every token of every block moved
- *           once, too, for both sides hold each token once.
- * Cost:     linear where the transfers come in order of place, else the cost of sorting them.
+ * Requires: checked tables: the layout of a side holds every token of it once, and so do the pieces. What the rank's
+ * own
+ *           instructions move in and out, by side (from rank.c).
+ * Proves:   each token that the caller holds at this rank is moved in once and out once, from and to its very place in
+ *           the block that holds it. Over all ranks every token of every block is then moved once, too, since layout
+ *           and blocks hold each token once.
+ * Cost:     linear if the transfers come in order of place, else that of sorting them.
  */
+#include <stdlib.h>
+
 #include "runtime/verify/parts.h"
 
-static void sift(placed *p, size_t at, size_t n) {
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= n) return;
-        if (child + 1 < n && p[child + 1].place > p[child].place) child++;
-        if (p[child].place <= p[at].place) return;
-        placed t = p[at];
-        p[at] = p[child];
-        p[child] = t;
-        at = child;
-    }
+static int by_place(const void *a, const void *b) {
+    const placed *x = a, *y = b;
+    return x->place < y->place ? -1 : x->place > y->place;
 }
 
-static void heap_sort(placed *p, size_t n) {
-    for (size_t i = n / 2; i-- > 0;) sift(p, i, n);
-    for (size_t i = n; i-- > 1;) {
-        placed t = p[0];
-        p[0] = p[i];
-        p[i] = t;
-        sift(p, 0, i);
-    }
-}
-
-/* Copies come in order, what other ranks bring or take comes in order of round: insertion does it for a few dozen; for
- * more, and for lists made to be slow, the heap. */
+/* Copies come in order of place; what other ranks bring or take comes in order of rounds. So the list is nearly sorted,
+ * and insertion is fast. A list that is far from sorted is left to qsort. */
 static void sort_by_place(placed *p, size_t n) {
     size_t moves = 0;
     for (size_t i = 1; i < n; i++) {
@@ -43,7 +28,7 @@ static void sort_by_place(placed *p, size_t n) {
         p[j] = t;
         moves += i - j;
         if (moves > 16 * n) {
-            heap_sort(p, n);
+            qsort(p, n, sizeof *p, by_place);
             return;
         }
     }
@@ -74,7 +59,8 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
     for (const placed *m = list->items, *end = m + list->count; m < end; m++) {
         if (m->place != place)
             return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                        ": tokens of the caller are moved %s up to %llu, and next from %u on (block %u)",
+                                        ": tokens of the caller are moved %s up to %llu, and next from %u on (block "
+                                        "%u)",
                                         what, (unsigned long long)place, m->place, m->block);
         const fcp_piece *piece = piece_at(plan, &plan->blocks[m->block], m->first);
         uint32_t left = m->tokens, at = m->first - piece->offset;
@@ -84,8 +70,8 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
                                             ": more tokens are moved %s than the caller holds", what);
             if (span->sequence != piece->sequence || span->start + used != piece->start + at)
                 return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                            ": token %llu of the caller is token %llu of sequence %u and is moved %s as "
-                                            "token %llu of sequence %u (block %u)",
+                                            ": token %llu of the caller is token %llu of sequence %u and is moved %s "
+                                            "as token %llu of sequence %u (block %u)",
                                             (unsigned long long)place, (unsigned long long)(span->start + used),
                                             span->sequence, what, (unsigned long long)(piece->start + at),
                                             piece->sequence, m->block);

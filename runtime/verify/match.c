@@ -1,25 +1,28 @@
 /* match.c: do the ranks' launches fit together?
  *
  * Requires: checked tables.
- * Proves:   along each communication queue, rounds strictly increase and stages never decrease; in a round a rank sends
- *           at most once and receives at most once per fabric; every send has exactly one receive of the same round,
- *           fabric, block, tokens and class at the peer it names, which names the sender, and the reverse; independent
- *           rounds are as many as Delta on each fabric, and every other group (IN; a stage's dependent rounds; a group
- *           of OUT rounds) as many as the larger Delta of its fabrics. So no round of a group is idle.
- * Method:   rank by rank, the sides of all transfers are listed; sends are put in the inbox of the rank they name (a
- *           counting sort), then each rank's receives, indexed by (round, fabric), are held against its inbox. The
+ * Proves:   - Along each communication queue rounds strictly increase and stages never decrease.
+ *           - In a round a rank sends at most once and receives at most once a fabric.
+ *           - Every send has exactly one receive, of the same round, fabric, block, tokens and class, at the peer that
+ *             it names, and that receive names the sender. The reverse holds, too.
+ *           - There are as many INDEPENDENT rounds as Delta on each fabric. Every other group of rounds (IN; the
+ *             DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two fabrics.
+ *             So no round is idle.
+ * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
+ *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
  *           tables are read once, in order.
  * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/saturate.h"
 #include "runtime/verify/parts.h"
 
-/* One side of a transfer, as the other side must have it. */
+/* A send or a receive, in the form in which the two must agree. */
 typedef struct side {
     uint32_t block, first, tokens;
-    uint32_t other; /* rank: of a send the receiver, once delivered the sender; of a receive the sender */
+    uint32_t other; /* the other rank. Of a send it is the receiver until `deliver`, and then the sender */
     uint32_t key;   /* (round * FCP_FABRICS + fabric) * 4 + class */
 } side;
 
@@ -27,33 +30,35 @@ typedef struct match {
     verifier *v;
     const fcp_round *rounds;
     uint32_t round_count;
-    /* groups of rounds that are bounded together: 0 IN, 1 independent, then dependent and OUT by stage */
+    /* Groups of rounds that share one bound: 0 is IN, 1 is INDEPENDENT, then one for DEPENDENT and OUT of each stage.
+     * */
     struct round_info {
         uint32_t group, kind, stage;
     } *info;                /* per round */
-    uint32_t *group_round;  /* per group: a round of it */
-    uint32_t *group_rounds; /* per group: how many */
+    uint32_t *group_round;  /* per group: its first round */
+    uint32_t *group_rounds; /* per group: how many rounds it has */
     uint32_t groups;
     uint32_t *delta;        /* [group][fabric] */
-    uint32_t *degree;       /* [group][fabric][dir], of the rank at hand */
-    uint32_t *touched;      /* groups of the rank at hand */
-    uint8_t *seen;          /* per group: in touched */
+    uint32_t *degree;       /* [group][fabric][dir]: units of the rank that is looked at */
+    uint32_t *touched;      /* the groups that this rank has units in */
+    uint8_t *seen;          /* per group: it is in touched */
     uint32_t touched_count;
-    /* sides[0 .. send_count) are sends, by rank; sides[side_count - recv_count .. side_count) receives, backwards */
+    /* sides[0, send_count) are sends, by rank; sides[side_count - recv_count, side_count) receives, backwards */
     side *sides;
     size_t side_count, send_count, recv_count;
     size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
     side *delivered;
-    uint32_t *receive;      /* by key / 4: a receive of the rank at hand (index in sides), MET, or NONE so far */
+    uint32_t *receive;      /* by key / 4: this rank's receive (index in sides), MET, or NONE */
 } match;
 
-enum { NONE = 0 };                /* sides has one to spare, so no receive is at 0 */
+enum { NONE = 0 }; /* sides has one to spare, so no receive has index 0 */
 #define MET UINT32_MAX
 
+/* Sorts rounds into groups, and checks the order of their stages. */
 static fcp_code group_rounds(match *m) {
     verifier *v = m->v;
-    uint32_t last[2] = {0, 0}; /* the newest group of dependent and of OUT rounds */
+    uint32_t last[2] = {0, 0}; /* the newest group of DEPENDENT rounds, and of OUT rounds */
     m->groups = 2;
     for (uint32_t i = 0; i < m->round_count; i++) {
         const fcp_round *r = &m->rounds[i];
@@ -85,7 +90,7 @@ static fcp_code group_rounds(match *m) {
     return FCP_OK;
 }
 
-/* Is a transfer one that a round of this kind may hold, whole, on this fabric? */
+/* May a round of this kind hold this transfer? Says why not; `acceptable` decides the same without words. */
 static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, const fcp_instr *x,
                                const fcp_transfer *t) {
     verifier *v = m->v;
@@ -160,7 +165,7 @@ static void finish_degrees(match *m) {
     m->touched_count = 0;
 }
 
-/* What check_transfer and scan_rank ask of the rank at hand, so that the loop reads it from registers. */
+/* What the loop of scan_rank asks about the rank that is looked at, so that it can be kept in registers. */
 typedef struct scene {
     const fcp_block *blocks;
     const uint32_t *node;
@@ -168,8 +173,8 @@ typedef struct scene {
     unsigned backward;
 } scene;
 
-/* check_transfer's conditions without its words, and almost without branches: sends and receives come in random order.
- */
+/* The conditions of check_transfer, almost without branches: sends and receives come in random order, so branches would
+ * be mispredicted. */
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
     const fcp_block *k = &c->blocks[t->block];
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
@@ -193,7 +198,8 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
     return !bad;
 }
 
-/* One rank's communication queue: order, matchings, degrees, totals. Lists its sides. */
+/* One rank's communication queue: its order, and at most one send and one receive a round and fabric. Counts units and
+ * tokens, and lists sends and receives. */
 static fcp_code scan_rank(match *m, uint32_t rank) {
     verifier *v = m->v;
     const fcp_plan *plan = v->plan;
@@ -241,7 +247,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             tokens[(cls + 2 * alone) * 4 + lane] += t->tokens;
             count[(cls + 2 * alone) * 4 + lane]++;
             side s = {t->block, t->first, t->tokens, t->peer, (round * FCP_FABRICS + t->fabric) * 4 + cls};
-            *sends = recvs[-1] = s; /* one is the next of its kind, the other will be overwritten */
+            *sends = recvs[-1] = s; /* written to both lists; only the one whose end moves keeps it */
             sends += dir ^ 1;
             recvs -= dir;
             inbox[t->peer + 1] += dir ^ 1;
@@ -265,19 +271,16 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
         facts->out_tokens[i] += moved[OUT + NET_SEND] + moved[OUT + LOCAL_SEND];
     }
     for (unsigned dir = 0; dir < 2; dir++) {
-        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, kv, dkv, sum;
-        if (__builtin_mul_overflow(tokens[KV + dir] + tokens[KV + 2 + dir], fcp_class_bytes(v->p, FCP_KV, v->pass),
-                                   &kv) ||
-            __builtin_mul_overflow(tokens[DKV + dir] + tokens[DKV + 2 + dir], fcp_class_bytes(v->p, FCP_DKV, v->pass),
-                                   &dkv) ||
-            __builtin_add_overflow(kv, dkv, &sum))
-            sum = UINT64_MAX;
+        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max;
+        uint64_t kv = tokens[KV + dir] + tokens[KV + 2 + dir], dkv = tokens[DKV + dir] + tokens[DKV + 2 + dir];
+        uint64_t sum = fcp_plus(fcp_times(kv, fcp_class_bytes(v->p, FCP_KV, v->pass)),
+                                fcp_times(dkv, fcp_class_bytes(v->p, FCP_DKV, v->pass)));
         if (sum > *most) *most = sum;
     }
     return FCP_OK;
 }
 
-/* Puts every send into its receiver's inbox. */
+/* Puts every send into its receiver's inbox, by a counting sort. */
 static void deliver(match *m) {
     uint32_t ranks = m->v->p->ranks;
     for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
@@ -288,11 +291,11 @@ static void deliver(match *m) {
             *to = *s;
             to->other = rank;
         }
-    memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* ends are the next ones' beginnings */
+    memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* the end of one is the beginning of the next */
     m->inbox[0] = 0;
 }
 
-/* Where a rank launches a round: on the way to an error. */
+/* The instruction by which a rank launches a round, for an error. */
 static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
     const fcp_stream *s = fcp_stream_of(m->v->plan, m->v->pass, rank, FCP_COMM);
     for (uint32_t i = 0; i < s->count; i++) {
@@ -329,14 +332,14 @@ static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const 
         r->block, r->first, r->first + r->tokens, r->other);
 }
 
-/* A rank's receives against its inbox. */
+/* Holds a rank's receives against its inbox. */
 static fcp_code meet(match *m, uint32_t rank) {
     size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
     uint32_t *receive = m->receive;
     for (size_t i = begin; i < end; i++) receive[m->sides[i].key / 4] = (uint32_t)i;
     for (const side *s = m->delivered + m->inbox[rank], *last = m->delivered + m->inbox[rank + 1]; s < last; s++) {
         size_t i = receive[s->key / 4];
-        if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* none, or one of an earlier rank */
+        if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* NONE, or left from an earlier rank */
         const side *r = &m->sides[i];
         if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->other ^ r->other) |
             (s->key ^ r->key))
@@ -344,9 +347,9 @@ static fcp_code meet(match *m, uint32_t rank) {
         receive[s->key / 4] = MET;
     }
     if (m->inbox[rank + 1] - m->inbox[rank] == end - begin) return FCP_OK;
-    for (size_t i = end; i-- > begin;) /* in the order of the queue */
+    for (size_t i = end; i-- > begin;) /* they are listed backwards: this is the order of the queue */
         if (receive[m->sides[i].key / 4] == i) return mismatch(m, rank, NULL, &m->sides[i]);
-    return FCP_OK; /* not reached: a receive is matched once */
+    return FCP_OK; /* not reached: if fewer sends than receives came, a receive has not met one */
 }
 
 static void check_delta(match *m) {
@@ -365,7 +368,7 @@ static void check_delta(match *m) {
         const uint32_t *d = &m->delta[g * FCP_FABRICS];
         uint32_t bound = d[FCP_NET] > d[FCP_LOCAL] ? d[FCP_NET] : d[FCP_LOCAL];
         if (m->group_rounds[g] == bound || v->late.code) continue;
-        const fcp_round *r = &m->rounds[m->group_round[g]]; /* there are some, for a Delta does not exceed its rounds */
+        const fcp_round *r = &m->rounds[m->group_round[g]]; /* there is one, since Delta is at most their number */
         fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s, stage %u: %u %s rounds, and Delta is %u on net, %u on local",
                  fcp_pass_names[v->pass], r->stage, m->group_rounds[g], fcp_round_names[r->kind], d[FCP_NET],
                  d[FCP_LOCAL]);
@@ -388,7 +391,7 @@ fcp_code fcp_verify_match(verifier *v) {
     m.inbox = calloc((size_t)ranks + 1, sizeof *m.inbox);
     m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
     m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
-    m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though a pass names only some */
+    m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though one pass names only some */
     if (!v->sides) v->sides = malloc(m.side_count * sizeof *m.sides);
     m.sides = v->sides;
     fcp_code code = FCP_OK;

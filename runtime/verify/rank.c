@@ -1,18 +1,21 @@
 /* rank.c: one rank's two queues, executed against its slots.
  *
- * Requires: checked tables; launches that fit together (match.c); tiles that visits partition, visits that
- *           ATTENDs name once each (verify.c).
- * Proves:   the two queues of this rank run to their ends; whatever an instruction reads is in the slot it names,
- *           whole, and ordered after what wrote it; nothing is overwritten before what reads it is done; visits are
- *           flagged and hold their state as said; every partial is sent on or reduced, once, in order; tokens are
- *           brought in before use and out after the last use; launches keep to `buffers`.
- * Method:   one linearisation that respects the waits suffices: any two accesses of a slot of which one writes are
- *           required to be ordered, so every other execution gives each access the same contents. Between the queues,
- *           instruction i of one comes before instruction j of the other iff a WAIT at or before j asks for more than
- *           i instructions. Sends are looked at here, too: what arrives is what was sent, for partners agree on block
- *           and tokens, and the sender's own run proves that it had them. Partials need no count: each goes to one
- *           place (another accumulator of its block) or is found left over, and time moves forward, so all end at the
- *           home.
+ * Requires: checked tables; launches that fit together (match.c); visits that hold each tile once, and ATTENDs that
+ *           name each visit once (verify.c).
+ * Proves:   - Both queues run to their ends.
+ *           - Whatever an instruction reads is in the slot that it names, whole, and ordered after what wrote it.
+ *           - Nothing is overwritten before what reads it has completed.
+ *           - Visits have the right flags and state slots.
+ *           - Every partial is sent on or reduced, once, and in order.
+ *           - Tokens are brought in before use and taken out after the last use.
+ *           - Launches keep to `buffers`.
+ * Method:   The queues are run in one order that respects the waits. One order is enough: any two accesses of a slot of
+ *           which one writes must be ordered by waits, so in every other order each access finds the same contents.
+ *           Instruction i of one queue comes before instruction j of the other if and only if a WAIT at or before j
+ *           asks for more than i. Sends are checked here, too: what arrives is what was sent, since both sides agree on
+ *           block and tokens, and the sender's own run proves that it had them. Partials need no count: each goes to
+ *           one place, another accumulator of its block, or is found left over; and time moves forward, so all end at
+ *           the home.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
 #include <stdarg.h>
@@ -21,27 +24,28 @@
 
 #include "runtime/verify/parts.h"
 
-/* Accesses are numbered by instruction + 1, per queue; 0: none. */
+/* An access is written down as the number of its instruction in its queue, + 1; 0 means that there was none. */
 typedef struct kv_slot {
-    uint32_t block, left;   /* tokens that have not arrived */
+    uint32_t block, left;   /* left: tokens that have not arrived */
     uint32_t wrote[FCP_QUEUES], read[FCP_QUEUES];
 } kv_slot;
 
 typedef enum partial_kind { EMPTY, ADDING, LEAVING, ARRIVING, ARRIVED } partial_kind;
-/* A slot of class DKV. Home slots are always ADDING. */
+/* A slot of class DKV. Home slots are ADDING all the time. */
 typedef struct dkv_slot {
     uint32_t block, kind;
-    uint32_t tokens;               /* that have left or arrived */
-    uint32_t peer, round;          /* LEAVING, ARRIVING: the other rank; ARRIVED: sender and round of the last unit */
-    uint32_t last_round, last_peer; /* ADDING: of the last partial reduced into it, + 1 */
+    uint32_t tokens;               /* LEAVING, ARRIVING: how many have left, have arrived */
+    uint32_t peer;                 /* LEAVING, ARRIVING, ARRIVED: the other rank */
+    uint32_t round;                /* ARRIVED: the round that brought the last unit */
+    uint32_t last_round, last_peer; /* ADDING: of the last partial that was reduced into it, + 1 */
     uint32_t touched[FCP_QUEUES];
 } dkv_slot;
 
 typedef struct home_block {
-    uint32_t visits, visited; /* visits so far; instruction + 1 of the last */
-    uint32_t total;           /* visits there are */
+    uint32_t visits, visited; /* how many visits so far; instruction + 1 of the last */
+    uint32_t total;           /* how many visits it has in all */
     uint32_t state;           /* state slot, while there is one */
-    bool out;                 /* results have been read */
+    bool out;                 /* results have gone out */
 } home_block;
 
 typedef struct state_slot {
@@ -65,11 +69,11 @@ typedef struct run {
     const fcp_round *rounds;           /* of the pass */
     const fcp_instr *instr[FCP_QUEUES];
     uint32_t count[FCP_QUEUES], done[FCP_QUEUES];
-    uint32_t known[FCP_QUEUES];        /* instructions of the other queue that this one has waited for */
-    uint32_t kv_room, dkv_room;        /* slots this rank can have any use for */
-    uint32_t kv_used, dkv_used, state_used; /* largest slot named + 1; at least homes for kv and dkv */
+    uint32_t known[FCP_QUEUES];        /* how many instructions of the other queue it has waited for */
+    uint32_t kv_room, dkv_room;        /* how many slots this rank can have any use for */
+    uint32_t kv_used, dkv_used, state_used; /* the largest slot named, + 1; at least homes for kv and dkv */
     uint32_t stage[FCP_QUEUES];        /* of the newest instruction */
-    uint32_t computed, compute_scan, buffers_stage; /* for `buffers`: see check_buffers */
+    uint32_t computed, compute_scan, buffers_stage; /* see check_buffers */
     bool delta;
 } run;
 
@@ -88,8 +92,8 @@ static fcp_code fail(const run *r, fcp_code code, fcp_queue q, const char *forma
 
 /* --- KV and home blocks ------------------------------------------------------------------------------------------- */
 
-/* A block is not in its slot when queue q reads it: was it there and has been overwritten? Only on the way to an
- * error. */
+/* A block is not in its slot when queue q reads it. Finds out why, to word the error: it may have been there and have
+ * been overwritten. */
 __attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, const char *reader, uint32_t id,
                                                        uint32_t block, uint32_t slot) {
     const kv_slot *s = slot < r->kv_room ? &r->b->kv[slot] : NULL;
@@ -116,7 +120,7 @@ __attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, cons
                 block, slot);
 }
 
-/* Tokens of a home block come in. */
+/* Tokens of a home block come in, by a COPY or a receive. */
 static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
     kv_slot *s = &r->b->kv[slot];
     if (t->tokens > s->left)
@@ -127,7 +131,7 @@ static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint
     return FCP_OK;
 }
 
-/* Results of a home block go out. */
+/* Results of a home block go out, by a COPY or a send. */
 static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
     home_block *h = &r->b->home[slot];
     uint32_t last = h->visited;
@@ -140,7 +144,7 @@ static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t, uint
     return FCP_OK;
 }
 
-/* Room for n more on all lists. */
+/* Makes room for n more records on all lists. */
 static fcp_code reserve(run *r, size_t n) {
     for (int i = 0; i < 2 * (r->v->split ? FCP_SIDES : 1); i++) {
         placed_list *list = (i & 1 ? r->v->out : r->v->in) + i / 2;
@@ -154,6 +158,7 @@ static fcp_code reserve(run *r, size_t n) {
     return FCP_OK;
 }
 
+/* Writes down what moves on the caller's side. */
 static inline void note(const run *r, placed_list lists[FCP_SIDES], const fcp_transfer *t) {
     placed_list *list = &lists[fcp_side_of(&r->plan->blocks[t->block])];
     list->items[list->count++] = (placed){t->place, t->tokens, t->block, t->first};
@@ -209,7 +214,8 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *v, home_block 
     if (!!(v->flags & FCP_VISIT_FIRST) != first || !!(v->flags & FCP_VISIT_LAST) != last)
         return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u is number %u of %u to Q block %u and flagged %s%s%s",
                     id, h->visits + 1, total, v->q_block, v->flags & FCP_VISIT_FIRST ? "first" : "",
-                    v->flags == 3 ? ", " : v->flags    ? "" : "neither", v->flags & FCP_VISIT_LAST ? "last" : "");
+                    v->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST) ? ", " : v->flags ? "" : "neither",
+                    v->flags & FCP_VISIT_LAST ? "last" : "");
     if (first && last) {
         if (v->state_slot != FCP_NONE)
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, the only one to Q block %u, names state slot %u",
@@ -246,7 +252,8 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *v, home_block 
     return FCP_OK;
 }
 
-/* A tile adds its dK and dV. Its KV is in its slot, so it is home here iff that is a home slot. */
+/* A tile adds its dK and dV. Its KV block is in its slot, so the block is at home here if and only if that is a home
+ * slot. */
 static inline fcp_code add_partial(run *r, uint32_t id, const fcp_tile *t) {
     bool home = t->kv_slot < r->homes;
     if (home ? t->dkv_slot != t->kv_slot : t->dkv_slot < r->homes || t->dkv_slot >= r->dkv_room)
@@ -289,8 +296,9 @@ static fcp_code visit(run *r, uint32_t id) {
                     "visit %u reads Q block %u in slot %u, and its home slot is %u", id, w->q_block, w->q_slot,
                     q->home_slot);
     if (!ready(r, &r->b->kv[q->home_slot])) return absent(r, FCP_COMPUTE, "visit", id, w->q_block, q->home_slot);
-    if (h->out) return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
-                            "visit %u is to Q block %u, whose results went out before", id, w->q_block);
+    if (h->out)
+        return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "visit %u is to Q block %u, whose results went out before", id,
+                    w->q_block);
     fcp_code code = visit_state(r, id, w, h);
     if (code) return code;
     uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
@@ -312,8 +320,8 @@ static fcp_code visit(run *r, uint32_t id) {
 }
 
 static fcp_code attend(run *r, const fcp_instr *x) {
-    if (r->v->pass == FCP_BACKWARD && !r->delta) return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE,
-                                                             "computes gradients before delta");
+    if (r->v->pass == FCP_BACKWARD && !r->delta)
+        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "computes gradients before delta");
     pass_facts *facts = &r->v->facts[r->v->pass];
     if (x->stage >= facts->stages) facts->stages = (uint64_t)x->stage + 1;
     for (uint32_t i = x->a; i < x->a + x->b; i++) {
@@ -357,8 +365,8 @@ static fcp_code reduce(run *r, const fcp_instr *x) {
     }
     if (from->round + 1 < to->last_round || (from->round + 1 == to->last_round && from->peer + 1 <= to->last_peer))
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
-             "reduces dKV of block %u from rank %u, round %u, after that from rank %u, round %u: out of order", x->a,
-             from->peer, from->round, to->last_peer - 1, to->last_round - 1);
+                    "reduces dKV of block %u from rank %u, round %u, after that from rank %u, round %u: out of order",
+                    x->a, from->peer, from->round, to->last_peer - 1, to->last_round - 1);
     to->last_round = from->round + 1;
     to->last_peer = from->peer + 1;
     from->kind = EMPTY;
@@ -368,8 +376,8 @@ static fcp_code reduce(run *r, const fcp_instr *x) {
 
 /* --- communication queue ------------------------------------------------------------------------------------------ */
 
-/* A launch of stage t comes after the computing of all stages <= t - buffers. Stages do not decrease on either queue,
- * so one pointer finds the last ATTEND that counts. */
+/* A launch of stage t waits for every ATTEND of stage t - buffers or earlier. Stages do not decrease on either queue,
+ * so one pointer, which only moves on, finds the last of them. */
 static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
     const fcp_instr *compute = r->instr[FCP_COMPUTE];
     uint64_t buffers = r->v->p->buffers;
@@ -384,8 +392,8 @@ static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
     return FCP_OK;
 }
 
-/* Tokens that have arrived in the slot of a send in its own launch (they are listed before it), and are not there to be
- * sent in it. */
+/* How many tokens the launch that a send belongs to brings into its slot. They are listed before the send, but move at
+ * the same time, so they cannot be sent in it. */
 static uint32_t arriving(const run *r, const fcp_instr *x, const fcp_transfer *sent) {
     uint32_t tokens = 0;
     for (const fcp_transfer *t = r->plan->transfers + x->a; t < sent; t++)
@@ -512,7 +520,7 @@ static inline fcp_code receive_dkv(run *r, const fcp_transfer *t, uint32_t round
     return FCP_OK;
 }
 
-/* What round kind and class go together, match.c has seen to. */
+/* match.c has checked that the kind of the round and the class of each transfer go together. */
 static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
     const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b;
     fcp_code code;
@@ -581,7 +589,7 @@ static fcp_code execute(run *r) {
         if (!code) code = advance(r, FCP_COMM);
         if (code) return code;
         if ((uint64_t)r->done[FCP_COMPUTE] + r->done[FCP_COMM] != before) continue;
-        /* both are at a WAIT: none would be left if either queue were through */
+        /* both queues are at a WAIT: if one had ended, the other could go on */
         return fail(r, FCP_E_VERIFY_DEADLOCK, FCP_COMM,
              "waits for %u compute instructions, and compute instruction %u for %u of this queue: a cycle",
              r->instr[FCP_COMM][r->done[FCP_COMM]].a, r->done[FCP_COMPUTE],
@@ -605,7 +613,7 @@ static void start(run *r) {
         for (uint32_t s = r->homes; s < r->dkv_room; s++) b->dkv[s] = (dkv_slot){.block = FCP_NONE};
 }
 
-/* Nothing may be left over; then the rank's memory. */
+/* Nothing may be left over at the end. Then the rank's memory. */
 static fcp_code finish(run *r) {
     verifier *v = r->v;
     pass_facts *facts = &v->facts[v->pass];
@@ -638,8 +646,9 @@ static fcp_code finish(run *r) {
     return FCP_OK;
 }
 
-/* A transient slot is received into or, an accumulator, sent from. Some more, so that a slot whose only transfer is
- * missing is missed by name. */
+/* A transient slot is received into, or it is an accumulator and is sent from; so there are no more than there are such
+ * transfers. A few more are kept, so that damage by a missing transfer is reported by what is missing, and not as a
+ * slot too many. */
 enum { SPARE = 16 };
 static uint32_t kv_room(const verifier *v, uint32_t rank) { return v->homes[rank] + v->kv_recvs[rank] + SPARE; }
 static uint32_t dkv_room(const verifier *v, uint32_t rank) {

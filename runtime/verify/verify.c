@@ -1,55 +1,47 @@
-/* verify.c: the verifier: is a plan right? From its tables and instruction streams alone; it shares no code with what
- * builds plans.
+/* verify.c: the verifier: is a plan right?
+ *
+ * It looks at nothing but the tables and instruction streams, and shares no code with what builds plans.
  *
  * Requires: fcp_plan_check has passed.
- * Proves, for every pass the plan has:
- *   1. every tile is computed exactly once, at its Q block's home, on blocks that are in the slots named at that time
- *      (E600, E601);
- *   2. every send meets its receive: same round, peer, block, tokens, class; no rank sends or receives twice in a
- *      round of a fabric (E602, E603);
- *   3. no slot is overwritten while it is still to be read; slots and bytes are what the summary says and within the
- *      cap (E604, E605);
- *   4. every partial is sent on or reduced exactly once, in order, and so reaches its home (E606);
- *   5. no deadlock (E607): a rank's queues run to their ends if launches complete, and they do, by induction over
- *      rounds. Let every rank launch its rounds in increasing order (E611), every send have its receive in the same
- *      round (2), and the two queues of each rank, by themselves, have no cycle of waits. What the launch of round g at
- *      a rank needs in order to start is then earlier on that rank's queues, hence launches of rounds below g, which
- *      complete; so all shares of round g start, and a launch whose partners have all started completes as a whole. A
- *      cycle within one rank, on the other hand, is a deadlock. So it is enough to run each rank alone.
- *   6. independent rounds = Delta on each fabric, dependent rounds = the sum of their stages' Delta, IN and OUT
- *      likewise (E608);
- *   and that the reshuffle moves every token in and out exactly once (E610), that queue, stage, round and `buffers`
- *   order holds (E611), and that every figure of the summary follows from the tables (E609).
+ * Proves, for every pass that the plan has:
+ *   1. Every tile is computed exactly once, at its Q block's home, on blocks that are at that time in the slots that it
+ *      names (E600, E601).
+ *   2. Every send meets its receive: of the same round, peer, block, tokens and class. No rank sends twice, or receives
+ *      twice, in a round of one fabric (E602, E603).
+ *   3. No slot is overwritten while it is still to be read. Slots and bytes are as many as the summary says, and within
+ *      the cap (E604, E605).
+ *   4. Every partial is sent on or reduced exactly once, in order, and so reaches its home (E606).
+ *   5. There is no deadlock (E607). It is enough to run each rank alone, assuming that its launches complete. They do,
+ *      by induction over rounds: every rank launches its rounds in increasing order (E611), every send has its receive
+ *      in the same round (2), and the two queues of a rank have no cycle of waits between them. So what the launch of
+ *      round g needs in order to start lies earlier on that rank's queues, and the launches among it are of rounds
+ *      below g, which complete. So all shares of round g start, and a launch completes once its partners have started.
+ *      A cycle within one rank, on the other hand, is a deadlock.
+ *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units that one rank sends, or receives.
+ *      There are as many DEPENDENT rounds as the Deltas of their stages add up to, and likewise IN and OUT rounds
+ *      (E608).
+ *   7. The reshuffle moves every token in and out exactly once (E610). Queues, stages, rounds and `buffers` are in
+ *      order (E611). Every figure of the summary follows from the tables (E609).
  *
- * The first error found is reported: tiles and visits; per pass the launches, each rank's queues and reshuffle, then
- * Delta and memory, where damage of other kinds shows, too; then the summary.
- * Rooms: match.c (2, 6), rank.c (1, 3, 4, 5), layout.c.
- * Cost: linear in the plan (rooms that may have to sort say so), with one pass over the tiles and two over the
- * transfers per pass of the plan; memory linear in blocks, visits and transfers.
+ * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
+ * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the summary.
+ *
+ * Files: match.c proves 2 and 6, rank.c 1, 3, 4 and 5, layout.c what the reshuffle does; fail.c words errors.
+ * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
+ *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
 #include "runtime/verify/parts.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/saturate.h"
 #include "runtime/plan/file.h"
 
 typedef unsigned long long ull;
 
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-static uint64_t plus(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-/* Who lives where. */
+/* Which blocks are at home at which rank. */
 static fcp_code index_homes(verifier *v) {
     const fcp_plan *plan = v->plan;
     uint32_t ranks = v->p->ranks, blocks = (uint32_t)plan->blocks_count;
@@ -88,7 +80,7 @@ static fcp_code index_homes(verifier *v) {
     return FCP_OK;
 }
 
-/* No two tiles are alike, and visits hold each tile once. Sums pairs. */
+/* No two tiles are of the same Q block and KV block, and visits hold each tile once. Sums up pairs. */
 static fcp_code check_tiles(verifier *v) {
     const fcp_plan *plan = v->plan;
     uint64_t next = 0;
@@ -108,7 +100,7 @@ static fcp_code check_tiles(verifier *v) {
 
     size_t blocks = (size_t)plan->blocks_count, tiles = (size_t)plan->tiles_count;
     uint32_t *first = calloc(blocks + 2, sizeof *first), *k_blocks = malloc((tiles + 1) * sizeof *k_blocks);
-    uint32_t *seen = calloc(blocks, sizeof *seen); /* per KV block: Q block + 1 that met it last */
+    uint32_t *seen = calloc(blocks, sizeof *seen); /* per KV block: the last Q block that met it, + 1 */
     uint64_t *pairs = calloc(blocks, sizeof *pairs), *rank_pairs = calloc(v->p->ranks, sizeof *rank_pairs);
     fcp_code code = FCP_OK;
     if (!first || !k_blocks || !seen || !pairs || !rank_pairs) {
@@ -118,7 +110,7 @@ static fcp_code check_tiles(verifier *v) {
     for (size_t i = 0; i < tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
         first[t->q_block + 2]++;
-        pairs[t->q_block] = plus(pairs[t->q_block], t->pairs);
+        pairs[t->q_block] = fcp_plus(pairs[t->q_block], t->pairs);
     }
     for (size_t q = 2; q < blocks + 2; q++) first[q] += first[q - 1];
     for (size_t i = 0; i < tiles; i++) k_blocks[first[plan->tiles[i].q_block + 1]++] = plan->tiles[i].k_block;
@@ -133,8 +125,8 @@ static fcp_code check_tiles(verifier *v) {
             seen[k_blocks[i]] = (uint32_t)q + 1;
         }
         uint64_t *rank = &rank_pairs[plan->blocks[q].home];
-        *rank = plus(*rank, pairs[q]);
-        v->pairs = plus(v->pairs, pairs[q]);
+        *rank = fcp_plus(*rank, pairs[q]);
+        v->pairs = fcp_plus(v->pairs, pairs[q]);
         if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
         if (*rank > v->pairs_max_rank) v->pairs_max_rank = *rank;
     }
@@ -147,7 +139,7 @@ done:
     return code;
 }
 
-/* Every visit is computed once in the pass at hand. */
+/* Every visit is computed exactly once in this pass. */
 static fcp_code check_attended(verifier *v) {
     const fcp_plan *plan = v->plan;
     memset(v->attended, 0, (size_t)plan->visits_count);
@@ -173,7 +165,7 @@ static fcp_code check_attended(verifier *v) {
 static fcp_code check_pass(verifier *v, fcp_pass pass) {
     v->pass = pass;
     v->late.code = FCP_OK;
-    v->facts[pass].stages = 1; /* there is a stage 0, if only to copy in and out */
+    v->facts[pass].stages = 1; /* there is always a stage 0, if only to copy in and out */
     fcp_code code = check_attended(v);
     if (!code) code = fcp_verify_match(v);
     rank_buffers *buffers = NULL;
@@ -197,37 +189,37 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     return code;
 }
 
-/* Bytes of what IN and OUT move between ranks, of a forward pass. */
+/* Bytes that IN and OUT move between ranks in the forward pass. */
 static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
     uint64_t bytes = 0;
     for (int side = 0; side < FCP_SIDES; side++) {
         uint32_t holds = v->split ? 1u << side : FCP_HOLDS_BOTH;
-        bytes = plus(bytes, times(f->in_tokens[side], fcp_held_bytes(v->p, holds, FCP_IN, FCP_FORWARD)));
-        bytes = plus(bytes, times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
+        bytes = fcp_plus(bytes, fcp_times(f->in_tokens[side], fcp_held_bytes(v->p, holds, FCP_IN, FCP_FORWARD)));
+        bytes = fcp_plus(bytes, fcp_times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
     }
     return bytes;
 }
 
-/* Every figure, from the tables. */
+/* Every figure of the summary, as it follows from the tables. */
 static fcp_summary summarise(const verifier *v) {
     const fcp_plan *plan = v->plan;
     const pass_facts *f = &v->facts[FCP_FORWARD], *b = &v->facts[FCP_BACKWARD];
     uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads : 1;
     for (uint64_t s = 0; s < plan->sequences_count; s++)
-        positions = plus(positions, times(plan->sequences[s].queries, plan->sequences[s].keys));
+        positions = fcp_plus(positions, fcp_times(plan->sequences[s].queries, plan->sequences[s].keys));
     uint64_t kv = fcp_class_bytes(v->p, FCP_KV, FCP_FORWARD), dkv = fcp_class_bytes(v->p, FCP_DKV, FCP_BACKWARD);
     fcp_summary s = {
         .sequences = plan->sequences_count,
         .blocks = plan->blocks_count,
         .tiles = plan->tiles_count,
         .pairs = v->pairs,
-        .positions = times(positions, heads),
+        .positions = fcp_times(positions, heads),
         .pairs_max_rank = v->pairs_max_rank,
         .pairs_max_block = v->pairs_max_block,
         .tokens_max_rank = v->tokens_max_rank[FCP_QUERIES],
         .key_tokens_max_rank = v->tokens_max_rank[FCP_KEYS],
-        .bytes_total = times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
-        .bytes_inter_node = times(f->kv_tokens[FCP_NET], kv),
+        .bytes_total = fcp_times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
+        .bytes_inter_node = fcp_times(f->kv_tokens[FCP_NET], kv),
         .send_max = f->send_max,
         .recv_max = f->recv_max,
         .bytes_reshuffle = reshuffled(v, f),
@@ -237,11 +229,12 @@ static fcp_summary summarise(const verifier *v) {
         .rounds_reshuffle = f->rounds[FCP_ROUND_IN] + f->rounds[FCP_ROUND_OUT],
         .stages = f->stages,
         .slots_max = f->slots_max,
-        .state_bytes = times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
+        .state_bytes = fcp_times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
         .memory_peak_bytes = f->memory_peak > b->memory_peak ? f->memory_peak : b->memory_peak,
-        .backward_bytes_total = plus(times(b->kv_tokens[FCP_NET] + b->kv_tokens[FCP_LOCAL], kv),
-                                     times(b->dkv_tokens[FCP_NET] + b->dkv_tokens[FCP_LOCAL], dkv)),
-        .backward_bytes_inter_node = plus(times(b->kv_tokens[FCP_NET], kv), times(b->dkv_tokens[FCP_NET], dkv)),
+        .backward_bytes_total = fcp_plus(fcp_times(b->kv_tokens[FCP_NET] + b->kv_tokens[FCP_LOCAL], kv),
+                                     fcp_times(b->dkv_tokens[FCP_NET] + b->dkv_tokens[FCP_LOCAL], dkv)),
+        .backward_bytes_inter_node =
+            fcp_plus(fcp_times(b->kv_tokens[FCP_NET], kv), fcp_times(b->dkv_tokens[FCP_NET], dkv)),
         .backward_rounds = b->rounds[FCP_ROUND_INDEPENDENT],
         .backward_rounds_dependent = b->rounds[FCP_ROUND_DEPENDENT],
         .backward_rounds_reshuffle = b->rounds[FCP_ROUND_IN] + b->rounds[FCP_ROUND_OUT],
@@ -251,7 +244,7 @@ static fcp_summary summarise(const verifier *v) {
     return s;
 }
 
-/* Figures of memory come first: they have a code of their own. */
+/* Figures of memory come first in the list, since they have an error code of their own. */
 static fcp_code check_summary(const verifier *v) {
 #define MEMBER(name) {#name, offsetof(fcp_summary, name)}
     static const struct { const char *name; size_t offset; } figures[] = {
@@ -275,7 +268,7 @@ static fcp_code check_summary(const verifier *v) {
     return FCP_OK;
 }
 
-/* Transfers that no instruction names would be dead weight nobody looked at. */
+/* Nothing above has looked at a transfer that no instruction names, so there must be none. */
 static fcp_code check_named(const verifier *v) {
     if (v->named == v->plan->transfers_count) return FCP_OK;
     return fcp_fail(v->err, FCP_E_VERIFY_MATCH, "%llu transfers, and instructions name %llu of them",
@@ -292,7 +285,8 @@ static void report(const verifier *v, fcp_verify_report *out) {
     }
 }
 
-fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report, fcp_error *err) {
+fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report,
+                         fcp_error *err) {
     fcp_plan view = fcp_plan_view(plan);
     verifier v = {.plan = &view, .p = plan->problem, .stop = stop, .err = err};
     fcp_code code = index_homes(&v);

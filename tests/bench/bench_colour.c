@@ -57,7 +57,7 @@ static void million(void) {
     for (int i = 0; i < RUNS && !code; i++) {
         arena a = {0};
         double start = bench_now();
-        code = colour_edges(&a, RANKS, EDGES, src, dst, NULL, colour, &colours);
+        code = colour_edges(&a, NULL, RANKS, EDGES, src, dst, NULL, colour, &colours);
         seconds[i] = bench_now() - start;
         bytes = a.total;
         arena_free(&a);
@@ -84,7 +84,7 @@ static void small_calls(void) {
     double start = bench_now();
     for (int i = 0; i < CALLS; i++) {
         for (int e = 0; e < 10; e++) src[e] = draw(&state, 16384), dst[e] = draw(&state, 16384);
-        if (colour_edges(&a, 16384, 10, src, dst, NULL, colour, &colours)) break;
+        if (colour_edges(&a, NULL, 16384, 10, src, dst, NULL, colour, &colours)) break;
     }
     double each = (bench_now() - start) / CALLS;
     arena_free(&a);
@@ -106,7 +106,7 @@ static void sizes(uint32_t ranks, uint32_t edges, uint32_t small, int kind) {
         size[e] = draw(&state, 100) < small ? 1 + draw(&state, 4096) : 4096;
     }
     double start = bench_now();
-    if (colour_edges(&a, ranks, edges, src, dst, size, colour, &colours)) goto out;
+    if (colour_edges(&a, NULL, ranks, edges, src, dst, size, colour, &colours)) goto out;
     double seconds = bench_now() - start;
     if (!(largest = calloc(colours, sizeof *largest))) goto out;
     for (uint32_t e = 0; e < edges; e++) {

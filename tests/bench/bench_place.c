@@ -13,6 +13,7 @@
 #include "compiler/place/place.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/place_batch.h"
+#include "tests/support/place_cost.h"
 #include "tests/bench/workload.h"
 
 enum { GPUS = 8, TOKENS = 32768, RUNS = 9 };

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Golden files of plans: tests/golden/dump/NAME.fcp is compiled, and its dump, as text and with --json, compared with
-# NAME.txt and NAME.json. The plan and the program give the same dump. GOLDEN_UPDATE=1 rewrites the files (make
-# golden-update; read the diff). $B is the build folder; closing line: "golden: N passed, M failed".
+# Golden files. tests/golden/dump/NAME.fcp is compiled, and the dump of its plan, as text and with --json, compared with
+# NAME.txt and NAME.json; the plan and the program give the same dump. What the passes make of tests/golden/passes/NAME.fcp
+# is compared with NAME.txt. GOLDEN_UPDATE=1 rewrites the files (make golden-update; read the diff). $B is the build folder;
+# closing line: "golden: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -44,5 +45,19 @@ for program in tests/golden/dump/*.fcp; do
     "$fcpc" dump -q "$program" > "$work/again" 2> "$work/log"
     check "$name: the program's dump is the plan's" cmp "$work/txt" "$work/again"
 done
+for program in tests/golden/passes/*.fcp; do
+    name=$(basename "$program" .fcp)
+    passes="problem placement traffic reshuffle schedule slots rounds"
+    check "the passes of $name" sh -c "\"$fcpc\" -q \"$program\" --dump $(echo $passes | tr ' ' ,) > \"$work/txt\""
+    golden "the passes of $name as text" "${program%.fcp}.txt" "$work/txt"
+    : > "$work/again"
+    for pass in $passes; do "$fcpc" -q "$program" --dump "$pass" >> "$work/again" 2> "$work/log"; done
+    check "$name: the passes one by one" cmp "$work/txt" "$work/again"
+done
+# compiler/README.md quotes what passes make of two_nodes.fcp: each record that it shows is in the golden file.
+sed -n 's/^    \([a-z_]* [0-9].*=.*\)/\1/p' compiler/README.md | sort > "$work/quoted"
+sort tests/golden/passes/two_nodes.txt > "$work/made"
+check "compiler/README.md quotes records" [ "$(wc -l < "$work/quoted")" -gt 20 ]
+check "compiler/README.md quotes what is made" [ -z "$(comm -23 "$work/quoted" "$work/made")" ]
 echo "golden: $passed passed, $failed failed"
 [ $failed = 0 ]

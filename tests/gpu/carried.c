@@ -36,7 +36,7 @@ static int find(void *handle, const char *name, void *slot) {
     return symbol != NULL;
 }
 
-/* The machine's NVRTC; 0: there is none. It stays loaded. */
+/* Loads the machine's own NVRTC. 0: there is none. It stays loaded. */
 static int open_real(real *r) {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
                                         "/usr/local/cuda/lib64/libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"};
@@ -65,12 +65,12 @@ typedef struct entry {
 } entry;
 static const char magic[8] = "gpukern1";
 
-/* FNV-1a, from two beginnings. */
+/* FNV-1a, with two initial values. */
 static void hash(uint64_t key[2], const char *text) {
     for (const unsigned char *c = (const unsigned char *)text;; c++) {
         key[0] = (key[0] ^ *c) * UINT64_C(0x100000001b3);
         key[1] = (key[1] ^ *c) * UINT64_C(0x100000001b3) + 0x9e37;
-        if (!*c) return; /* the end counts, so that texts do not run together */
+        if (!*c) return; /* the NUL counts, so that two texts cannot run together */
     }
 }
 
@@ -113,7 +113,8 @@ static void keep(const uint64_t key[2], const program *p) {
 
 /* --- NVRTC's functions -------------------------------------------------------------------------------------------------- */
 
-/* That of the machine's, or what entries were made by: a line of the folder's file `version`. */
+/* The version of the machine's NVRTC, or of the one that made the entries: a line of the file `version` in the
+ * folder. */
 int nvrtcVersion(int *major, int *minor) {
     real r;
     char path[600];

@@ -35,7 +35,7 @@ typedef struct asked {
 } asked;
 #define say(q, ...) gpu_say((q)->answer, __VA_ARGS__)
 
-/* Asks the driver; what comes back must be `wanted`. */
+/* Makes a call of the driver, whose result must be `wanted`. Otherwise the question returns with that answer. */
 #define EXPECT(wanted, name, ...)                                                                                      \
     do {                                                                                                               \
         cu_result gave = q->call->name(__VA_ARGS__);                                                                   \
@@ -58,7 +58,7 @@ static cu_result add(asked *q, cu_ptr to, cu_ptr from, cu_stream s) {
     memset(&p, 0x55, sizeof p); /* it was copied */
     return result;
 }
-/* What is at `from`, once the stream is done: all of it this value? */
+/* When the stream is empty, are all numbers at `from` this value? */
 static bool holds(asked *q, cu_ptr from, float value, cu_stream s) {
     cu_result copied = q->call->copy_out(q->host, from, BYTES, s), waited = q->call->stream_wait(s);
     if (copied || waited) return say(q, "reading back gave %d, waiting %d", copied, waited);
@@ -162,8 +162,8 @@ static bool pointers(asked *q) {
     return true;
 }
 
-/* Host memory that the device sees: a kernel says in it that it has begun, which the host reads while the stream goes
- * on. */
+/* Host memory that the device can write: a kernel writes there that it has begun, and the host reads it while the
+ * stream still runs. */
 static bool marked(asked *q, volatile unsigned *host) {
     cu_ptr seen = 0;
     unsigned type = 0;
@@ -178,7 +178,7 @@ static bool marked(asked *q, volatile unsigned *host) {
     CALL(stream_wait, q->a);
     return host[0] == 5 && host[1] == 77 ? true : say(q, "the host reads %u, %u, not 5, 77", host[0], host[1]);
 }
-/* The same by a graph, twice. */
+/* The same in a graph, launched twice. */
 static bool marked_by_graph(asked *q, volatile unsigned *host) {
     cu_ptr seen = 0;
     cu_graph graph = NULL;
@@ -228,7 +228,8 @@ static bool streams(asked *q) {
     return c == q->g->context ? true : say(q, "a stream is not of the context that was current");
 }
 
-/* The driver's own streams are those of the current context, and follow and are followed as others. */
+/* The handles of default streams mean those of the current context. They can wait for other streams, and others for
+ * them. */
 static bool defaults(asked *q) {
     for (uintptr_t handle = CU_DEFAULT_LEGACY; handle <= CU_DEFAULT_PER_THREAD; handle++) {
         cu_stream s;
@@ -244,7 +245,8 @@ static bool defaults(asked *q) {
     return true;
 }
 
-/* A stream is done in order; another one waits for what its event follows, and not for what comes after. */
+/* Work in a stream is done in order. A stream that waits for an event waits for what came before the event, and not
+ * for what came after. */
 static bool order(asked *q) {
     cu_event event = NULL;
     if (fill(q, q->x, 1, q->a) || fill(q, q->y, 0, q->a)) return say(q, "no fill");
@@ -256,11 +258,11 @@ static bool order(asked *q) {
     }
     if (!holds(q, q->y, 8, q->b)) return false;
     CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
-    CALL(event_query, event); /* not recorded: nothing to wait for */
+    CALL(event_query, event); /* it was never recorded, so there is nothing to wait for */
     CALL(stream_wait_event, q->b, event, 0);
     CALL(event_record, event, q->a);
     CALL(stream_wait_event, q->b, event, 0);
-    CALL(event_destroy, event); /* though a stream waits for it */
+    CALL(event_destroy, event); /* allowed, although a stream waits for it */
     CALL(stream_wait, q->b);
     CALL(stream_query, q->b);
     return true;
@@ -309,7 +311,7 @@ static bool launches(asked *q) {
     EXPECT(CU_ERROR_INVALID_VALUE, launch, q->add, 1, 1, 1, 2048, 1, 1, 0, q->a, parameters, NULL);
     EXPECT(CU_ERROR_INVALID_VALUE, launch, q->round, 1, 1, 1, FK_SUPPORT_THREADS, 1, 1,
            (unsigned)q->g->machine.shared + 4096, q->a, parameters, NULL);
-    return holds(q, q->y, 1.5f, q->a); /* what was refused was not done, and broke nothing */
+    return holds(q, q->y, 1.5f, q->a); /* what was refused was not done, and has broken nothing */
 }
 
 /* --- graphs -------------------------------------------------------------------------------------------------------- */
@@ -320,7 +322,7 @@ static bool begin(asked *q) {
     cu_result joined = join(q, q->a, q->b);
     return joined ? say(q, "a stream does not join a capture: %d", joined) : true;
 }
-/* Ends one that has gone wrong. */
+/* Ends a capture that has gone wrong. */
 static void abandon(asked *q) {
     cu_graph graph = NULL;
     q->call->capture_end(q->a, &graph);
@@ -355,7 +357,7 @@ static bool graphs(asked *q) {
                              (double)q->host[NUMBERS - 1], (double)y1, (double)y2);
 }
 
-/* An event that a node of a graph records: in every launch anew, and a stream outside goes on from there. */
+/* A node of a graph records an event in every launch, and a stream outside the graph goes on from there. */
 static bool recorded(asked *q, cu_event event) {
     cu_graph graph = NULL;
     cu_graph_exec ready = NULL;
@@ -389,13 +391,13 @@ static bool records(asked *q) {
     return good;
 }
 
-/* What a capture refuses, and what becomes of it. */
+/* Which calls a capture refuses, and what becomes of the capture. */
 static bool ends_invalid(asked *q) {
     cu_graph graph = NULL;
     cu_result ended = q->call->capture_end(q->a, &graph);
     if (graph) q->call->graph_destroy(graph);
     if (ended != CAPTURE_INVALIDATED || graph) return say(q, "ending gave %d, not 901", ended);
-    CALL(stream_query, q->a); /* streams are free again */
+    CALL(stream_query, q->a); /* the streams can be used again */
     CALL(stream_query, q->b);
     return true;
 }
@@ -428,7 +430,7 @@ static bool unjoined(asked *q) {
     CALL(stream_query, q->b);
     return true;
 }
-/* What a captured event follows is in a graph: it cannot be asked for outside. */
+/* An event that was recorded in a capture belongs to the graph. It cannot be queried outside. */
 static bool captured_event(asked *q) {
     cu_event event = NULL;
     cu_graph graph = NULL;
@@ -503,7 +505,7 @@ static bool peers(asked *q) {
     int can = 1;
     CALL(can_peer, &can, 0, 0);
     if (can) return say(q, "a device is its own peer");
-    CALL(copy_peer, q->y, q->g->context, q->x, q->g->context, BYTES, q->a); /* one device is allowed */
+    CALL(copy_peer, q->y, q->g->context, q->x, q->g->context, BYTES, q->a); /* both sides may be the same device */
     CALL(stream_wait, q->a);
     if (q->g->cuda->devices < 2) return say(q, "skipped: there is one device");
     CALL(context_retain, &other, 1);

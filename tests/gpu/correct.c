@@ -33,8 +33,8 @@ static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed
     return true;
 }
 
-/* A pass twice in a session; the first result is kept in `first` if it is that session's task, else it must be
- * `first`. */
+/* Runs a pass twice in a session. One session keeps its result in `first`; the results of all others must be the
+ * same. */
 static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *first, fcp_packed *again, bool keep,
                      bool same, char why[GPU_WHY]) {
     fcp_shape shape;
@@ -64,7 +64,9 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
 static bool judge(const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed, char why[GPU_WHY]) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err;
-    if (fcp_check_ranks(plan, first, count, plan->problem->passes, packed, 0, NULL, &report, &err)) {
+    if (fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .first = first, .count = count,
+                      .threads = 0}, packed, &report, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);
         return false;
     }
@@ -91,11 +93,11 @@ bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start
     bool good = !fcp_packed_alloc(&shape, ALL, out, &err) && !fcp_packed_alloc(&shape, ALL, &again, &err);
     if (good) fcp_packed_draw(&shape, ALL, seed, out);
     for (int graph = 0; good && graph < 2; graph++) {
-        fcp_session_options options = {.backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .graph_from = graph ? 1 : UINT32_MAX,
                                         .timeout_s = g->small ? 600 : 30, .mma_sync = g->older};
         fcp_session *session = NULL;
         char id[FCP_ID_BYTES], file[500];
-        fcp_start own = start ? *start : (fcp_start){.rank = 0};
+        fcp_start own = start ? *start : (fcp_start){.size = sizeof(fcp_start), .rank = 0};
         if (start) {
             options.transport = "nccl";
             options.start = &own;
@@ -240,7 +242,7 @@ static fcp_plan *random_plan(const gpu *g, unsigned seed, random_program *p, cha
     uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus;
     if (p->tokens * p->heads < 64 || !p->dtype || (g->small && (cost > 16 || p->head_dim != 16))) return NULL;
     snprintf(name, 60, "random program %u", seed);
-    return gpu_plan_of(name, p->text, &dims[seed % 5], g->small ? 0 : 1, why); /* some are refused */
+    return gpu_plan_of(name, p->text, &dims[seed % 5], g->small ? 0 : 1, why); /* the compiler refuses some of them */
 }
 
 bool gpu_correct_random(gpu *g, plan_call *each, void *context, char why[GPU_WHY]) {
@@ -268,7 +270,7 @@ typedef struct tally {
     char first[GPU_WHY]; /* the first that was wrong */
 } tally;
 
-/* Each plan is written down, so that none is run again when the program is. */
+/* Each plan is recorded in the journal, so that it is not run again when the program is run again. */
 static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
     tally *t = context;
     char why[GPU_WHY] = "", key[100], rest[20];
@@ -289,7 +291,7 @@ static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
     journal_add(g->journal, "plan", key, why);
     if (!g->quiet) printf("  WRONG %s (%u ranks, head_dim %u): %s\n", what, plan->problem->ranks, plan->problem->head_dim, why);
     if (!t->wrong++) snprintf(t->first, sizeof t->first, "%.90s: %.290s", what, why);
-    return t->wrong < 5; /* enough to see what it is */
+    return t->wrong < 5; /* five wrong plans are enough to see what is wrong */
 }
 
 static gpu_result close_tally(const tally *t, bool open, char why[GPU_WHY]) {
@@ -355,7 +357,7 @@ gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
     }
     snprintf(program, sizeof program, text, g->small ? 16 : 128, g->small ? 150 : 900);
     fcp_plan *plan = gpu_plan_of("nccl.fcp", program, NULL, 0, why);
-    const fcp_start alone = {.ranks = 1, .rank = 0, .device = 1};
+    const fcp_start alone = {.size = sizeof alone, .ranks = 1, .rank = 0, .device = 1};
     bool good = plan && check_plan(g, plan, 3, &alone, why);
     fcp_plan_free(plan);
     return good ? gpu_ranks(g, version, why) : GPU_FAILED;

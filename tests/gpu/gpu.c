@@ -35,7 +35,7 @@ static void find(void *handle, const char *name, void *slot) {
     memcpy(slot, &symbol, sizeof symbol); /* POSIX: an object pointer from dlsym is a function's */
 }
 
-/* A driver that stands in: the symbol by which tests control it gives it away. */
+/* A driver that stands in is recognised by the symbol with which tests control it. */
 static void look_beyond(gpu *g) {
     void *handle = dlopen(g->cuda->path, RTLD_NOW | RTLD_LOCAL);
     standin *(*control)(void) = NULL;
@@ -138,7 +138,7 @@ fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *def
 
 bool gpu_row_done(const gpu *g, const char *name) { return journal_find(g->journal, "row", name, NULL, 0); }
 
-/* A figure with as many digits as it is worth. */
+/* Prints a figure with as many digits as make sense. */
 static void figure(char *out, size_t size, double value) {
     double x = value < 0 ? -value : value;
     snprintf(out, size, "%.*f", x >= 1000 ? 0 : x >= 100 ? 1 : x >= 10 ? 2 : x >= 0.1 ? 3 : 4, value);

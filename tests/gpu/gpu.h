@@ -150,7 +150,7 @@ unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *questi
 /* --- correct.c ------------------------------------------------------------------------------------------------------ */
 /* Runs a plan on tensors drawn from `seed`. Each pass runs twice as a graph and twice without; all must give the same
  * bits, and the rows of this process's ranks are judged. If `start` is not NULL the plan runs over NCCL as that rank:
- * an id is made if it has none, and the number of the session is put behind its id_file. *out must begin as zeros; it
+ * an id is made if it has none, and the number of the session is put after its id_file. *out must begin as zeros; it
  * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
 bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out, char why[GPU_WHY]);
 /* Call `each` with every plan on which correctness is judged, until it returns false. */

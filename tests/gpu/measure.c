@@ -1,7 +1,7 @@
 /* measure.c: measures how long things take on the device, by the device's own events: see gpu.h.
  *
  * What is timed is warm: it has run before, and was timed once to decide how often it is repeated. Each repetition
- * has an event before and behind it in the stream, and the median is the figure. The second-level cache stays as the
+ * has an event before and after it in the stream, and the median is the figure. The second-level cache stays as the
  * repetition before leaves it, for the peers as for us. Inputs are random numbers, because zeros would run faster
  * than data.
  */
@@ -11,6 +11,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/cuda/parts.h"
+#include "runtime/cuda/record.h"
 #include "runtime/exec/tensors.h"
 #include "tests/gpu/gpu.h"
 
@@ -160,7 +161,7 @@ bool measured_open(gpu *g, const char *text, bool tensors, measured *m, char why
         g->control->plan = m->plan;
         g->control->idle = true; /* no result is looked at */
     }
-    fcp_session_options options = {.backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
     fcp_error err;
     if (fcp_session_create(m->plan, &options, &m->session, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);

@@ -28,7 +28,7 @@ static bool make(gpu *g, fcp_plan *plan, const char *what, void *context) {
     count *c = context;
     g->control->plan = plan;
     for (int older = 0; older < (g->machine.major == 9 ? 2 : 1); older++) {
-        fcp_session_options options = {.backend = "cuda", .mma_sync = older};
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .mma_sync = older};
         fcp_session *session = NULL;
         fcp_error err;
         if (fcp_session_create(plan, &options, &session, &err)) report(c, what, err.message);

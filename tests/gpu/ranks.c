@@ -71,7 +71,7 @@ static unsigned outputs(const fcp_plan *plan) {
     return set;
 }
 
-/* The outputs, whole and behind each other. */
+/* All outputs, one after the other. */
 static bool keep(const gpu *g, const fcp_plan *plan, const fcp_packed *packed, bool write) {
     char path[PATH];
     fcp_shape shape;
@@ -89,7 +89,7 @@ static bool keep(const gpu *g, const fcp_plan *plan, const fcp_packed *packed, b
     return f && fclose(f) == 0 && good;
 }
 
-/* The rank's rows of all outputs, in both; *rows counts them. */
+/* Compares this rank's rows of all outputs. *rows counts them. */
 static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, const fcp_packed *b, uint64_t *rows, char why[GPU_WHY]) {
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
@@ -154,7 +154,7 @@ static bool check_rank(gpu *g, const fcp_start *start, bool differ, char why[GPU
 
 int gpu_rank(gpu *g, const char *which) {
     char why[GPU_WHY] = "", name[40], id[PATH];
-    fcp_start start = {.id_file = id};
+    fcp_start start = {.size = sizeof start, .id_file = id};
     fcp_error err;
     if (sscanf(which, "%u %u %u", &start.rank, &start.ranks, &start.device) != 3 || start.ranks > RANKS || start.rank >= start.ranks)
         return 2;
@@ -227,7 +227,7 @@ static bool begin_rank(gpu *g, ranks *x, unsigned rank, char why[GPU_WHY]) {
     return !failed;
 }
 
-/* One more thing that is wrong, behind the others. */
+/* Adds one more thing that is wrong to the text. */
 static void blame(char why[GPU_WHY], const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void blame(char why[GPU_WHY], const char *format, ...) {
     va_list args;
@@ -238,7 +238,7 @@ static void blame(char why[GPU_WHY], const char *format, ...) {
     va_end(args);
 }
 
-/* One has ended with this status. */
+/* A rank has ended with this status. */
 static void rank_ended(const gpu *g, ranks *x, unsigned rank, int status, char why[GPU_WHY]) {
     char said[GPU_WHY];
     x->pid[rank] = 0;
@@ -250,7 +250,7 @@ static void rank_ended(const gpu *g, ranks *x, unsigned rank, int status, char w
         blame(why, "rank %u ended by itself with %d, having said: %.250s", rank, WEXITSTATUS(status), said);
 }
 
-/* Those that still run are ended, and named. */
+/* Kills the ranks that still run, and names them. */
 static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
     for (unsigned r = 0; r < x->count; r++) {
         if (!x->pid[r]) continue;
@@ -264,7 +264,7 @@ static void end_all(const gpu *g, ranks *x, double waited, char why[GPU_WHY]) {
     }
 }
 
-/* A rank that still runs is the one that a test lets go wrong. */
+/* Does the rank still run that a test lets go wrong? */
 static bool is_to_go_wrong(const gpu *g, const ranks *x) {
     static const char *const ways[] = {"fail", "die", "differ"};
     bool is = false;
@@ -277,7 +277,7 @@ static bool is_to_go_wrong(const gpu *g, const ranks *x) {
     return is;
 }
 
-/* Until all have ended; once one was wrong the others have a moment to say so too. */
+/* Waits until all have ended. When one was wrong, the others have a moment to say what they see. */
 static void wait_all(gpu *g, ranks *x, char why[GPU_WHY]) {
     double begun = fcp_clock();
     fcp_patience left = fcp_patience_of(g->small ? PATIENCE_STANDIN_S : PATIENCE_S, 0.1);

@@ -12,7 +12,7 @@
  * milliseconds, goal, first. */
 enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
 
-/* Fields between tabs, in place; missing ones are "". */
+/* Divides a text at its tabs, in place. Missing fields are "". */
 static void split(char *text, char *fields[], int count) {
     for (int i = 0; i < count; i++) {
         fields[i] = text;
@@ -22,7 +22,7 @@ static void split(char *text, char *fields[], int count) {
     }
 }
 
-/* Text in a table: what would end a cell is shown otherwise. */
+/* Writes a text into a cell of a table. What would end the cell is replaced. */
 static void cell(FILE *f, const char *text) {
     fputc(' ', f);
     for (; *text; text++) fputc(*text == '|' ? '/' : *text, f);
@@ -72,7 +72,7 @@ static void put_rows(FILE *f, const gpu *g) {
             headed = true;
             char ratio[40];
             double peer = strcmp(x[RATIO], "-") == 0 ? gpu_fact(g, x[FACT]) : GPU_NONE, own = strtod(x[OWN], NULL);
-            if (peer > 0 && own > 0) { /* it has come since */
+            if (peer > 0 && own > 0) { /* the fact has come since the row was recorded */
                 snprintf(ratio, sizeof ratio, "%.3f", peer / own);
                 x[RATIO] = ratio;
                 if (strtod(x[NUMBER], NULL) != GPU_NONE)

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/environment.h"
 #include "runtime/kernels/source.h"
 #include "tests/gpu/gpu.h"
 
@@ -20,7 +20,7 @@ static void program(const gpu *g, unsigned ranks, const char *lengths, const cha
              g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, ranks, g->small ? small : lengths, g->small ? 128 : 1024);
 }
 
-/* Programs whose kernels are looked at: by head_dim, deterministic and not. */
+/* The programs whose kernels are examined: for each head_dim, deterministic and not. */
 static void kernels_program(const gpu *g, int number, char text[TEXT]) {
     static const unsigned head_dims[] = {64, 128, 256};
     snprintf(text, TEXT,
@@ -105,7 +105,7 @@ static bool compile(const char *folder, const char *source, const char *arch, do
     return !code;
 }
 
-/* An empty folder for what is compiled; what an earlier try left in it goes. */
+/* Makes an empty folder for what is compiled, and removes what an earlier attempt left in it. */
 static bool empty_folder(const char *folder) {
     char command[400];
     if (strchr(folder, '\'')) return false;

@@ -72,8 +72,7 @@ not_later() {
                                    END {exit bad || !n}' "$1"
 }
 oldest=$(sed -n 's/.*OLDEST = \([0-9]*\).*/\1/p' runtime/libraries/cuda_driver.c)
-green=$(sed -n 's/^\/\* The same, which a driver need not have: of CUDA \([0-9]*\)\.\([0-9]*\) \*\/$/\1 \2/p' runtime/libraries/cuda_driver.h |
-    awk '{print $1 * 1000 + $2 * 10}')
+green=$(sed -n 's/.*FCP_CUDA_OPTIONAL_SINCE = \([0-9]*\).*/\1/p' runtime/libraries/cuda_driver.h)
 if [ -n "$cuda" ] && [ -e "$cuda/cudaTypedefs.h" ]; then
     since "$cuda/cudaTypedefs.h" "$work/cuda" > "$work/since"
     check "what is required is in drivers for $oldest" not_later "$work/since" required "$oldest"

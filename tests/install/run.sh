@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests of `make install`: the tree it makes, and that a program compiles against it with pkg-config alone, linked shared
-# and static, and runs. Closing line: "install: N passed, M failed".
+# Tests `make install`: the files that it installs, and that a C and a C++ program build against them with what pkg-config
+# says and nothing else, shared and static, and run. The closing line is "install: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -26,12 +26,14 @@ unset MAKEFLAGS MAKELEVEL MFLAGS
 check "install" make B="$B" PREFIX="$work/usr" install
 [ -x "$work/usr/bin/fcpc" ] || { echo "install: $passed passed, $failed failed"; exit 1; }
 for file in bin/fcpc include/fcpc/fcp.h include/fcpc/fcpc.h include/fcpc/errors.def lib/libfcp.a lib/libfcpc.a \
-    lib/libfcp.so lib/libfcpc.so lib/libfcp.so.0 lib/libfcpc.so.0 lib/pkgconfig/fcp.pc lib/pkgconfig/fcpc.pc; do
-    check "$file" test -e "$work/usr/$file"
+    lib/libfcp.so lib/libfcpc.so lib/libfcp.so.0 lib/libfcpc.so.0 lib/pkgconfig/fcp.pc lib/pkgconfig/fcpc.pc \
+    share/man/man1/fcpc.1 share/bash-completion/completions/fcpc share/zsh/site-functions/_fcpc \
+    share/vim/vimfiles/syntax/fcp.vim share/vim/vimfiles/ftdetect/fcp.vim share/fcpc/fcp.tmLanguage.json; do
+    check "$file" test -s "$work/usr/$file"
 done
 check "the program runs" "$work/usr/bin/fcpc" --version
 check "soname" sh -c "readelf -d '$work/usr/lib/libfcpc.so' | grep -q 'SONAME.*libfcpc.so.0'"
-# only LIBRARY PREFIXES NM-OPTION: the symbols that nm lists are some, and all begin with one of the prefixes
+# only LIBRARY PREFIXES NM-OPTION: the library has symbols, and all of them begin with one of the prefixes
 only() {
     symbols=$(nm --defined-only "$3" "$work/usr/lib/$1" | awk 'NF == 3 {print $3}' | grep -Ev '^_(init|fini|edata|end)$|^__bss_start$')
     check "$1 shows something" test -n "$symbols"

@@ -354,7 +354,7 @@ static fcp_plan *reload(const fcp_plan *plan, unsigned seed) {
     return loaded;
 }
 
-enum { REFUSED, FAULTED, PLANNED };
+enum { FAULTED, PLANNED };
 
 static int check_program(unsigned seed, random_program *p, dice *d, bool execute) {
     uint8_t *allow[MAX_SEQUENCES];
@@ -371,9 +371,7 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     if (!code) code = fcpc_plan(program, NULL, 0, NULL, diag, NULL, &plan);
     char *picture = fcpc_diagnostics_render(diag, false);
     int result = PLANNED;
-    if (code == FCP_E_RANKS) {
-        result = REFUSED;
-    } else if (fault) {
+    if (fault) {
         JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
               "seed %u: a fault went by (%s)\n%s\n%s", seed,
                   fcp_code_name(code), picture, p->text);

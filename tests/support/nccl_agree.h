@@ -6,7 +6,7 @@
 /* All of it in one process. */
 static inline void run_local(process *p) {
     const task *x = p->argument;
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = UINT32_MAX};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = UINT32_MAX};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -48,7 +48,9 @@ static inline void judge(process *p) {
             CHECK(p, !memcmp(mine + x->at[t], theirs + x->at[t], bytes), "run %d: %s is not what one process gives", i,
                   fcp_tensor_name((fcp_tensor)t));
         }
-        CHECK(p, fcp_check_passes(x->plan, x->plan->problem->passes, &packed, 1, NULL, &report, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, fcp_check_run(x->plan,
+                          &(fcp_check_options){.passes = x->plan->problem->passes, .threads = 1}, &packed, &report,
+                          &err) == FCP_OK, "%s", err.message);
         for (int t = 0; t < FCP_TENSORS; t++)
             CHECK(p, !report.tensor[t].checked || report.tensor[t].ok, "%s: error %g, allowed %g", fcp_tensor_name((fcp_tensor)t),
                   report.tensor[t].max_abs_error, report.tensor[t].tolerance);

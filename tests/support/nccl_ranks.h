@@ -104,9 +104,9 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     bool odd = p->rank == x->odd;
     char path[200];
     snprintf(path, sizeof path, "%s/id", p->shared->folder);
-    fcp_start start = {.ranks = p->ranks, .rank = p->rank, .device = x->one_device ? 1 : p->rank + 1,
+    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = x->one_device ? 1 : p->rank + 1,
                        .id = x->way == BY_ID ? p->shared->id.bytes : NULL, .id_file = x->way == BY_FILE ? path : NULL};
-    fcp_session_options options = {.backend = "cuda", .transport = "nccl", .start = &start,
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = "nccl", .start = &start,
                                    .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
                                    .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);

@@ -7,13 +7,14 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/place/place.h"
+#include "compiler/place/strategies.h"
 
 typedef struct planned {
     fcpc_diagnostics *d;
     fcpc_program *program;
-    cells *cells;
-    arena memory, scratch;
+    fcpc_batch batch;
+    planning at;
+    /* what is in it, for short */
     problem p;
     uint32_t *home;
     traffic t;
@@ -32,44 +33,54 @@ static inline fcpc_program *parse_text(const char *text, fcpc_diagnostics *d) {
     return program;
 }
 
+/* Runs a pass, as compile.c does. */
+static inline void run_pass(planned *x, fcp_code (*pass)(planning *x)) {
+    fcp_code code = pass(&x->at);
+    char *picture = code ? fcpc_diagnostics_render(x->d, false) : NULL;
+    cr_assert_eq(code, FCP_OK, "%s: %s", fcp_code_name(code), picture);
+    arena_reset(&x->at.scratch);
+}
+
+/* The passes that follow the placement. */
+static inline void plan_rest(planned *x) {
+    run_pass(x, traffic_build);
+    run_pass(x, reshuffle_build);
+    run_pass(x, schedule_build);
+    run_pass(x, slots_build);
+    run_pass(x, rounds_build);
+    x->t = *x->at.traffic;
+    x->r = *x->at.reshuffle;
+    x->s = *x->at.schedule;
+    x->slots = *x->at.slots;
+}
+
 /* Homes are drawn at random from the seed, or the strategy's when the seed is 0. */
 static inline void plan_passes(planned *x, const char *text, unsigned seed) {
     memset(x, 0, sizeof *x);
     x->d = fcpc_diagnostics_new();
     x->program = parse_text(text, x->d);
-    x->cells = cells_new(x->program->mask, x->program->heads);
-    cells_fault fault;
-    fcp_error err;
-    cr_assert_eq(problem_build(x->program, x->program->lengths, x->program->queries, x->program->length_count, NULL,
-                               x->program->block, x->cells, &x->memory, &x->memory, &x->scratch, &x->p, &fault, &err),
-                 FCP_OK, "%s", err.message);
-    x->home = ARENA_NEW(&x->memory, uint32_t, x->p.block_count);
+    x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = x->program->block,
+                       .coalesce = x->program->coalesce};
+    run_pass(x, bind_lengths);
+    run_pass(x, problem_open);
+    run_pass(x, strategy_cut);
+    run_pass(x, problem_tiles);
+    run_pass(x, strategy_place);
+    x->p = *x->at.problem;
+    x->home = (uint32_t *)x->at.placement->home;
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    for (uint32_t b = 0; b < x->p.block_count; b++) {
+    for (uint32_t b = 0; seed && b < x->p.block_count; b++) {
         state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
         x->home[b] = (uint32_t)(state >> 40) % x->p.ranks;
     }
-    if (!seed) {
-        place_input in = {0};
-        cr_assert_eq(place_input_of(&x->p, &x->scratch, &in), FCP_OK);
-        cr_assert_eq(place_fcp(&in, &x->scratch, x->home), FCP_OK);
-    }
-    cr_assert_eq(traffic_build(&x->p, x->home, &x->memory, &x->scratch, &x->t), FCP_OK);
-    cr_assert_eq(reshuffle_build(&x->p, x->home, &x->memory, &x->memory, &x->scratch, &x->r, &err), FCP_OK);
-    double seconds = 0;
-    cr_assert_eq(schedule_build(&x->p, x->home, &x->t, &x->r, x->program->coalesce, &x->memory, &x->memory, &x->scratch,
-                                &seconds, &x->s),
-                 FCP_OK);
-    cr_assert_eq(slots_build(&x->p, x->home, &x->t, &x->s, &x->memory, &x->scratch, &x->slots), FCP_OK);
-    cr_assert_eq(rounds_build(&x->p, x->home, &x->t, &x->r, &x->slots, x->program->coalesce, &x->memory, &x->scratch,
-                              &seconds, &x->s),
-                 FCP_OK);
+    plan_rest(x);
 }
 
 static inline void planned_free(planned *x) {
-    arena_free(&x->memory);
-    arena_free(&x->scratch);
-    cells_free(x->cells);
+    arena_free(&x->at.memory);
+    arena_free(&x->at.work);
+    arena_free(&x->at.scratch);
+    cells_free(x->at.cells);
     fcpc_program_free(x->program);
     fcpc_diagnostics_free(x->d);
 }

@@ -1,57 +1,58 @@
-/* fcp.c: the fcp strategy: balanced work, tokens under the cap, few transfers, no busy sender.
+/* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, and moves few blocks, from no busy sender.
  *
- * requires  tokens[b] <= block, less than 2^40 tokens in all; work that adds up within 64 bits; reads ascending.
- * gives     a home for every block. Tokens of every rank <= floor(mean) + block. Work of every rank at most half a
- *           percent over the mean or the heaviest block, where exchanges of blocks reach that; never worse than a
- *           repaired LPT by more than a thousandth. Among such placements one that moves few tokens. No rank is empty
- *           while another has two blocks.
- * cost      O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
- * units     work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
- * source    ours. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is best
- *           fit decreasing with affinity, in two dimensions.
+ * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
+ * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most half a percent over
+ *     the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a thousandth worse than
+ *     that of a repaired LPT. Of such placements it is one that moves few tokens. No rank is empty while another has two
+ *     blocks.
+ * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
+ * Units: work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
+ * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is best fit
+ *     decreasing with affinity, in two dimensions.
  *
- * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at one
- * of its readers. So with U(r) the set of KV blocks that rank r's blocks read,
+ * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at one of
+ * its readers. Let U(r) be the set of KV blocks that the blocks of rank r read. Then
  *
  *     transfers = sum over r of |U(r)|  -  number of blocks,
  *
- * and all that can be saved is in making the sets small. Two facts follow.
+ * so transfers are saved by keeping these sets small. Two facts help.
  *
- * 1. Blocks that (transitively) share reads form clusters: a long sequence, or a few short ones whose remainders share
- *    a block. U of a rank is a disjoint union over clusters, and a cluster that lies on one rank moves nothing. So
- *    light clusters are packed whole, and split only when no rank takes them.
- * 2. Within a causal sequence the reads are nested: block i reads 0 .. i. A rank that holds block i has paid for all
- *    earlier ones, and the sequence costs, over its ranks, the sum of (largest index held + 1). So its blocks come
- *    heaviest first, each to a rank that has a later block and still fits (a marginal cost of zero), tightest fit
- *    first; and a rank is opened only when none fits. The readers of block j are then about as many as the ranks that
- *    the work of blocks >= j must fill. Other masks go the same way: the rank whose blocks share most reads is
- *    preferred.
+ * 1. Blocks that share reads, directly or through others, form a cluster: a long sequence, or a few short ones whose
+ *    remainders share a block. A cluster that lies on one rank moves nothing. So light clusters are packed whole, and
+ *    divided only when no rank takes them.
+ * 2. Within a causal sequence the reads are nested: block i reads blocks 0 to i. A rank that holds block i has paid for all
+ *    earlier ones. So the sequence costs, summed over its ranks, the largest index held plus 1. Its blocks therefore come
+ *    heaviest first. Each goes to a rank that has a later block and where it still fits, which costs nothing; of several, to
+ *    the one where it fits most tightly. Only if there is none does it open another rank. Block j then has about as many
+ *    readers as ranks are needed for the work of blocks j and later. Other masks are treated the same way: the rank whose
+ *    blocks share most reads is preferred.
  *
- * Why that is not enough. A rank full of a long sequence's last blocks has its work in two or three blocks; all its
- * other room must be filled with blocks of hardly any work, and these are not many. Greedy affinity alone gives them
- * away early and ends, on real batches, 2 to 6 % over the mean: two blocks of half the limit each fit one rank
- * perfectly, and leave fourteen blocks of room that nothing may fill. Hence need.c: a rank takes a block only if
- * the rest can still be placed under both limits. What comes later is judged by its density, so items come from the
- * densest (work per token) to the lightest: blocks of heavy clusters one by one, light clusters whole.
+ * Why that is not enough. Take a rank that is full with two blocks, the last of a long sequence. It has room for fourteen
+ * more blocks, but only for such as have hardly any work, and there are not many of those. If they have been given away
+ * early, that room stays empty, tokens go to other ranks, and on real batches the busiest rank ends 2 to 6 % over the mean.
+ * So need.c is asked first: a rank takes a block only if everything else can still be placed under both limits. It judges
+ * what is still to come by density. So items come from the densest (work per token) to the lightest: blocks of heavy
+ * clusters one by one, light clusters whole.
  *
- * Each item goes, in this order of preference, to a rank that reads most of it already; with all that is left of its
- * cluster to one rank; to the neediest rank. A rank that would have to send more than any block receives at most
- * gives way to the others, at the price of reading a short prefix again. The result may be over the limit here and
- * there, when blocks are too coarse for what is left: repair.c exchanges blocks until it is not. spread.c
- * then moves homes away from the busiest senders, and nodes.c renumbers ranks so that those of a cluster share
- * nodes.
+ * Where an item goes: to the rank that reads most of it already; if there is none, together with all that is left of its
+ * cluster to one rank; if none takes that, to the neediest rank. A rank that would have to send more units than any block
+ * receives gives way to others, which then read a short prefix again. If blocks are too coarse, a rank may end up over the
+ * limit; repair.c then exchanges blocks. spread.c moves homes away from the busiest senders, and nodes.c renumbers the ranks
+ * so that those of a cluster share nodes.
  */
 #include <string.h>
 
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/place/fcp/fcp.h"
+#include "compiler/problem/problem.h"
 
 typedef struct node {
     uint32_t rank, next; /* of the same cluster */
     uint32_t top, last;  /* of its blocks there: the one with most reads, the newest */
 } node;
 
-/* Blocks first .. first + count - 1 of `member`: a light cluster, or one block. */
+/* The blocks member[first] to member[first + count - 1]: a light cluster, or one block. */
 typedef struct item {
     uint32_t first, count;
 } item;
@@ -100,13 +101,13 @@ static void join(uint32_t *parent, uint32_t a, uint32_t b) {
     else parent[a] = b;
 }
 
-/* Runs of reads, and clusters. A run joins its reader with its first block and each block of it with the next; which
- * neighbours are joined already is remembered (`linked`), so that the cost does not grow with the length of runs. */
+/* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of it with the
+ * next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the length of runs. */
 static fcp_code find_clusters(packing *p, arena *scratch) {
     const place_input *in = p->s.in;
     uint32_t n = in->blocks, runs = 0;
     uint32_t *parent = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    uint32_t *linked = ARENA_NEW(scratch, uint32_t, n + (size_t)1); /* j .. linked[j] are joined; a forest */
+    uint32_t *linked = ARENA_NEW(scratch, uint32_t, n + (size_t)1); /* blocks j to linked[j] are joined; a forest */
     p->s.run_start = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     if (!parent || !linked || !p->s.run_start) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b <= n; b++) parent[b] = linked[b] = b;
@@ -142,21 +143,14 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     p->s.cluster = parent;
 
     p->s.member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    p->s.member_start = ARENA_ZNEW(scratch, uint32_t, n + (size_t)1);
-    p->s.member_end = ARENA_ZNEW(scratch, uint32_t, n + (size_t)1);
-    if (!p->s.member || !p->s.member_start || !p->s.member_end) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < n; b++) p->s.member_end[parent[b]]++;
-    for (uint32_t c = 0, at = 0; c < n; c++) {
-        p->s.member_start[c] = at;
-        at += p->s.member_end[c];
-        p->s.member_end[c] = p->s.member_start[c];
-    }
-    for (uint32_t b = 0; b < n; b++) p->s.member[p->s.member_end[parent[b]]++] = b;
+    p->s.member_start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
+    if (!p->s.member || !p->s.member_start) return FCP_E_NO_MEMORY;
+    if (!group_by(parent, sizeof *parent, n, n, p->s.member_start, p->s.member, in->stop)) return FCP_E_INTERRUPTED;
     return FCP_OK;
 }
 
-/* What the busiest rank may have: half a percent over the mean or the heaviest block; more only where it must, because
- * some rank holds k + 1 of the k ranks + 1 heaviest blocks, and so at least the k + 1 lightest of those. */
+/* The work that the busiest rank may have: half a percent over the mean or over the heaviest block. It is more where it must
+ * be: of the k ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work of the k + 1 lightest of them. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
     uint32_t n = in->blocks, ranks = in->ranks;
     uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
@@ -178,7 +172,7 @@ static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t
     return FCP_OK;
 }
 
-/* Items: light clusters whole, the others block by block; the order in which they are placed; what is to come. */
+/* Lists the items: light clusters whole, the others block by block; and the order in which they are placed. */
 static fcp_code list_items(packing *p, arena *scratch) {
     const place_input *in = p->s.in;
     uint32_t n = in->blocks, count = 0;
@@ -189,7 +183,7 @@ static fcp_code list_items(packing *p, arena *scratch) {
     uint64_t *other = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
     if (!p->items || !p->sizes || !p->sequence || !light || !other) return FCP_E_NO_MEMORY;
     for (uint32_t c = 0; c < n; c++) {
-        uint32_t from = p->s.member_start[c], to = p->s.member_end[c];
+        uint32_t from = p->s.member_start[c], to = p->s.member_start[c + 1];
         need_item all = {0, 0};
         for (uint32_t i = from; i < to; i++) {
             all.work += p->s.work[p->s.member[i]];
@@ -265,9 +259,9 @@ static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-/* Nodes of a cluster that are looked at: all of a long sequence's, but bounded work over all its blocks. */
+/* How many nodes of a cluster are looked at for each of its blocks: all of them, unless the cluster has very many blocks. */
 static uint32_t nodes_seen(const packing *p, uint32_t c) {
-    uint32_t blocks = p->s.member_end[c] - p->s.member_start[c];
+    uint32_t blocks = p->s.member_start[c + 1] - p->s.member_start[c];
     return blocks < 1024 ? 4096 : blocks < 8192 ? (1u << 19) / blocks : 64;
 }
 
@@ -287,7 +281,7 @@ static void put(packing *p, uint32_t b, uint32_t rank) {
     p->nodes_count[c]++;
 }
 
-/* Ranks other than `rank` that read b by now. */
+/* How many ranks other than `rank` read b so far. */
 static uint32_t readers(const packing *p, uint32_t b, uint32_t rank) {
     uint32_t c = p->s.cluster[b], looks = nodes_seen(p, c), count = 0;
     for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
@@ -345,7 +339,7 @@ static void place_block(packing *p, uint32_t b) {
                                           : needs_best(n, p->work_left[c], p->tokens_left[c], TRIES, p->sends,
                                                        p->most_sends - rest);
         if (r != FCP_NONE) { /* all that is left of the cluster */
-            for (uint32_t i = p->s.member_start[c]; i < p->s.member_end[c]; i++)
+            for (uint32_t i = p->s.member_start[c]; i < p->s.member_start[c + 1]; i++)
                 if (s->home[p->s.member[i]] == FCP_NONE) put(p, p->s.member[i], r);
             needs_take(n, r, p->work_left[c], p->tokens_left[c]);
             p->sends[r] += rest;
@@ -380,7 +374,7 @@ static fcp_code pack(packing *p) {
     p->node_count = 0;
     for (uint32_t c = 0; c < in->blocks; c++) {
         p->work_left[c] = p->tokens_left[c] = 0;
-        p->blocks_left[c] = p->s.member_end[c] - p->s.member_start[c];
+        p->blocks_left[c] = p->s.member_start[c + 1] - p->s.member_start[c];
     }
     for (uint32_t b = 0; b < in->blocks; b++) {
         p->work_left[p->s.cluster[b]] += p->s.work[b];
@@ -389,7 +383,7 @@ static fcp_code pack(packing *p) {
     int64_t open = n->cap * in->ranks;
     needs_reset(n, open - (int64_t)p->total_tokens);
     for (uint32_t i = 0; i < p->item_count; i++) {
-        if (in->stop && !(i & 1023) && *in->stop) return FCP_E_INTERRUPTED;
+        if (!(i & 255) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         uint32_t which = (uint32_t)p->sequence[i];
         uint32_t *block = p->s.member + p->items[which].first, count = p->items[which].count;
         need_item size = p->sizes[which];
@@ -397,7 +391,7 @@ static fcp_code pack(packing *p) {
         n->keep = keep > 0 ? keep : 0;
         open -= size.tokens;
         uint32_t c = p->s.cluster[*block];
-        if (p->s.member_end[c] - p->s.member_start[c] == count) { /* a whole cluster */
+        if (p->s.member_start[c + 1] - p->s.member_start[c] == count) { /* a whole cluster */
             uint32_t r = count > 1 ? needs_best(n, size.work, size.tokens, TRIES, NULL, 0)
                                    : needs_any(n, size.work, size.tokens);
             if (r == FCP_NONE) r = needs_like(n, size.work, size.tokens);
@@ -420,7 +414,7 @@ static fcp_code pack(packing *p) {
 
 /* --- the strategy ------------------------------------------------------------------------------------------------- */
 
-/* Work left on the busiest rank if it is over the limit (negative), else 0. */
+/* By how much the busiest rank is over the limit, as a negative number; 0: it is not. */
 static int64_t least_left(const place_state *s) {
     int64_t least = 0;
     for (uint32_t r = 0; r < s->in->ranks; r++)
@@ -428,7 +422,8 @@ static int64_t least_left(const place_state *s) {
     return least;
 }
 
-/* Blocks too coarse for the limit: plain LPT, repaired in the same way, if it is better balanced by a thousandth. */
+/* Some rank is still over the limit, because blocks are coarse. Takes plain LPT instead, repaired in the same way, if that is
+ * better balanced by a thousandth. */
 static fcp_code try_lpt(packing *p, place_lists *lists, arena *scratch) {
     const place_input *in = p->s.in;
     place_state other = p->s;
@@ -473,4 +468,9 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
     if (!code) code = place_spread(&p.s, &lists, scratch);
     if (!code) code = place_group_nodes(&p.s, scratch);
     return code;
+}
+
+fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
+    fcp_code code = place_fcp(in, &x->scratch, home);
+    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, home);
 }

@@ -1,25 +1,25 @@
-/* need.c: which rank may take what, so that the rest can still be placed under both limits.
+/* need.c: decides which rank may take what, so that everything else can still be placed under both limits.
  *
- * requires  items placed roughly from the densest (work per token) to the lightest.
- * gives     O(kinds) answers to "may this rank take this?" and "which rank needs this most?".
- * units     work in 1 / PLACE_ONE of the limit, tokens.
- * source    the feasibility condition of a transportation problem with two resources, restricted to thresholds.
+ * Requires: items that are placed roughly from the densest (work per token) to the lightest.
+ * Gives: answers to "may this rank take this?" and "which rank needs this most?", in O(kinds) each.
+ * Units: work in 1 / PLACE_ONE of the limit, tokens.
+ * Source: the feasibility condition of a transportation problem with two resources, restricted to thresholds.
  *
- * Every rank has two limits: it still takes `left` work and `room` tokens. What is to come has `slack` fewer tokens
- * than there is room. Let L be the ranks whose need (left / room) is at most some x, and F(t) the work of the lightest
- * t tokens to come. The others hold at most their room, so L must take at least room(L) - slack tokens, and these weigh
- * at least F(room(L) - slack). So the rest cannot be placed unless, for every x,
+ * Example: the limit is 10, two ranks have room for three blocks each, and the blocks have work 8 5 3 2 1 1. Best fit puts
+ * 8 and 2 together, 5 3 1 on the other rank, and the last 1 makes 11. The test below refuses to put 2 beside 8: the rank
+ * would have no work left and room for one more block, while the lightest block has work 1. So both ranks end at 10, with
+ * 8 1 1 and 5 3 2.
+ *
+ * Every rank has two limits: it still takes `left` work and `room` tokens. What is to come has `slack` fewer tokens than
+ * there is room. Choose a threshold x, let L be the ranks whose need left / room is at most x, and let F(t) be the work of
+ * the lightest t tokens to come. The other ranks can take no more than their room, so L must take at least room(L) - slack
+ * tokens, whose work is at least F(room(L) - slack). So everything can be placed only if, for every x,
  *
  *     left(L) >= F(room(L) - slack).
  *
- * Seen from the other side, the ranks outside L, who have room(all) - room(L) tokens to fill, must take what L does
- * not: all work less left(L); and the densest they can get is all work less F(room(L) - slack). It is the same
- * inequality: it keeps light blocks for the ranks that are nearly full of work, and dense ones for those that are
- * nearly full of tokens. It is necessary only for the whole slack; set_slack says why less of it is granted.
- *
- * Example: limit 10, two ranks with room for three blocks each, blocks of 8 5 3 2 1 1. Best fit puts 8 and 2 together,
- * 5 3 1 on the other rank, and the last 1 makes 11. Here 2 would leave the first rank 0 work in one block of room,
- * while the lightest block weighs 1: the test says no, and both ranks end at 10 with 8 1 1 and 5 3 2.
+ * This keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that are nearly full
+ * of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that blocks dense enough for
+ * that are left. It is a necessary condition for the whole slack; set_slack says why less of the slack is granted.
  */
 #include <string.h>
 
@@ -75,7 +75,7 @@ uint32_t needs_density(const needs *n, int64_t left, int64_t room) {
     return d > NEED_MAX ? NEED_MAX : (uint32_t)d;
 }
 
-/* NEED_PER_OCTAVE kinds for each doubling of the density. */
+/* There are NEED_PER_OCTAVE kinds for each doubling of the density. */
 static uint32_t kind_of(uint32_t density) {
     density += NEED_PER_OCTAVE;
     unsigned top = 31 - (unsigned)__builtin_clz(density);
@@ -109,9 +109,9 @@ static void link_rank(needs *n, uint32_t r) {
     n->next[r] = first;
 }
 
-/* All of the spare room will be empty in the end, but what the ranks of least need may count on is less: half of it,
- * and an eighth in proportion to their number, else light blocks are promised to a few ranks that leave their room
- * empty and then lack where they must go. Where blocks weigh alike nobody waits for light ones. */
+/* All of the spare room will stay empty in the end. But the ranks of least need may count on only half of it, and on an
+ * eighth in proportion to their number. With more, light blocks would be kept for a few ranks that then leave their room
+ * empty, and would lack elsewhere. Where blocks have about the same work, no rank waits for light ones. */
 static void set_slack(needs *n, int64_t spare) {
     int64_t all = n->supply[n->supply_count], half = n->supply[n->supply_count / 2];
     bool alike = half >= all / 5 * 2;
@@ -163,13 +163,13 @@ void needs_take(needs *n, uint32_t r, int64_t work, int64_t tokens) {
     }
 }
 
-/* left(L) - F(room(L) - slack(L)) for the ranks up to kind k, with these changes. */
+/* left(L) - F(room(L) - slack(L)), where L are the ranks up to kind k, with left, room and ranks added to its sums. */
 static int64_t spare_work(const needs *n, uint32_t k, int64_t left, int64_t room, int64_t ranks) {
     int64_t slack = n->slack + (n->sum_ranks[k] + ranks) * n->slack_each;
     return n->sum_left[k] + left - lightest(n, n->sum_room[k] + room - slack);
 }
 
-/* Does the inequality hold at kind k after these changes? Where it did not hold before, it may not get worse. */
+/* Does the inequality hold at kind k after these changes? If it did not hold before, it must not get worse. */
 static bool holds(const needs *n, uint32_t k, int64_t left, int64_t room, int64_t ranks) {
     int64_t after = spare_work(n, k, left, room, ranks);
     return after >= 0 || after >= spare_work(n, k, 0, 0, 0);

@@ -1,13 +1,13 @@
 /* nodes.c: renumbers ranks so that those that read the same KV blocks share a node.
  *
- * requires  a placement.
- * gives     the same placement up to the names of ranks; nothing changes but what crosses between nodes.
- * cost      O(blocks + ranks).
+ * Requires: a placement.
+ * Gives: the same placement with the ranks named differently. Only what crosses between nodes changes.
+ * Cost: O(blocks + ranks).
  *
- * What several ranks of a node read crosses to it once, so a node pays for the union of what its ranks read. A rank is
- * named after the cluster of its block with most reads. Ranks of one cluster go side by side, those that read most of
- * it first: if they read prefixes of it (causal masks) a node pays for the longest prefix among its ranks, and the sum
- * over groups of g prefixes of the longest is least when they are grouped in order of length.
+ * What several ranks of a node read crosses to the node once, so a node pays for the union of what its ranks read. Each rank
+ * is filed under the cluster of its block with most reads. Ranks of one cluster go side by side, those that read most of it
+ * first. Under a causal mask they read prefixes of the cluster, and a node pays for the longest prefix among its ranks. If
+ * prefixes are grouped by g, the sum of the longest of each group is least when they are grouped in order of length.
  */
 #include "compiler/place/fcp/fcp.h"
 #include "compiler/base/sort.h"

@@ -1,18 +1,18 @@
-/* repair.c: exchanges blocks between ranks until none is over the limit; the lists that exchanges work on.
+/* repair.c: exchanges blocks between ranks until none is over the limit; also the lists that exchanges work on.
  *
- * requires  a home for every block; left and room of every rank (left < 0: over the limit).
- * gives     the same placement with a few blocks exchanged: fewer ranks over the limit, the busiest less busy, the
- *           token cap kept, and as few transfers more as the exchanges looked at allow. Then no rank without a block
- *           where another has two.
- * cost      a bounded number of looks, each linear in the blocks of two ranks; nothing when no rank is over.
- * units     work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
+ * Requires: a home for every block; left and room of every rank (left < 0: it is over the limit).
+ * Gives: the placement with a few blocks exchanged. Fewer ranks are over the limit, the busiest is less busy, the token cap
+ *     is kept, and as few transfers are added as the exchanges that were looked at allow. Afterwards no rank is without a
+ *     block while another has two.
+ * Cost: a bounded number of looks, each linear in the blocks of two ranks; nothing if no rank is over the limit.
+ * Units: work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
  *
- * A rank over the limit by e and a partner with room for f more look for a block a here and b there (or none) with
- * e <= work(a) - work(b) <= f: with both lists by falling work, that is a window that only moves forward. Among the
- * exchanges that end the excess the cheapest is taken, else the one that relieves most. Partners are tried by falling
- * room; ranks that find little look at twice as many in the next round, later also at exchanges that leave the partner
- * over by less than the rank was (the excess wanders to where it can be absorbed), and last at pairs of blocks against
- * pairs.
+ * Say a rank is over the limit by e, and a partner can take f more. They look for a block a here and a block b there (or
+ * none) with e <= work(a) - work(b) <= f. With both lists by falling work, the candidates are a window that only moves
+ * forward. Of the exchanges that end the excess the cheapest is taken; if there is none, the one that relieves most.
+ * Partners are tried by falling room. A rank that finds little looks at twice as many partners in the next round. Later
+ * rounds also take exchanges that leave the partner over by less than the rank was, so that the excess wanders to where it
+ * can be absorbed. The last rounds exchange pairs of blocks for pairs.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ typedef struct repair {
     uint64_t looks; /* left to spend */
 } repair;
 
-/* One or two blocks a of a rank for none to two blocks b of a partner. */
+/* One or two blocks of a rank (a), for none to two blocks of a partner (b). */
 typedef struct swap {
     uint32_t a[2], b[2], partner; /* FCP_NONE: none */
     int64_t relief, price;
@@ -37,7 +37,7 @@ static const swap NO_SWAP = {{FCP_NONE, FCP_NONE}, {FCP_NONE, FCP_NONE}, FCP_NON
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
-/* Lists are by falling work, over their first PLACE_MAX_HELD blocks at least. */
+/* Puts b into the list of r. At least the first PLACE_MAX_HELD blocks of a list are in order. */
 static void attach(place_state *s, place_lists *l, uint32_t b, uint32_t r) {
     uint32_t before = FCP_NONE, after = l->head[r];
     for (uint32_t i = 0; after != FCP_NONE && s->work[after] > s->work[b] && i < PLACE_MAX_HELD; i++) {
@@ -134,7 +134,7 @@ static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32
     }
 }
 
-/* None, one or two blocks; their work in the upper 44 bits and which in the lower 20. */
+/* All choices of none, one or two blocks: their work in the upper 44 bits of a number, and which they are in the lower 20. */
 static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out,
                           uint64_t *other) {
     uint32_t n = 0;
@@ -155,7 +155,7 @@ static int64_t sum_tokens(const place_state *s, const uint32_t *blocks, uint64_t
     return (j == 1023 ? 0 : (int64_t)s->in->tokens[blocks[j]]) + (i == 1023 ? 0 : (int64_t)s->in->tokens[blocks[i]]);
 }
 
-/* Up to two blocks for up to two. The first that ends the excess, else the one that relieves most. */
+/* Tries up to two blocks for up to two: the first exchange that ends the excess, else the one that relieves most. */
 static void try_pairs(const repair *x, uint32_t r, const uint32_t *mine, const uint64_t *sums, uint32_t sum_count,
                       int64_t over, uint32_t partner, int64_t room, uint64_t *scratch, swap *best) {
     const place_state *s = x->s;
@@ -185,7 +185,7 @@ static void apply(repair *x, uint32_t r, const swap *w) {
     }
 }
 
-/* One exchange for rank r; false when there is none. */
+/* Makes one exchange that relieves rank r; false: there is none. */
 static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ranks, uint32_t round, uint64_t *sums) {
     place_state *s = x->s;
     uint32_t mine[PLACE_MAX_HELD], count = place_gather(x->l, r, mine), tried = 0;
@@ -233,10 +233,11 @@ static fcp_code balance(repair *x, arena *scratch) {
             over += left < 0;
         }
         if (!over) break;
-        if (s->in->stop && *s->in->stop) return FCP_E_INTERRUPTED;
+        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
         sort_u64(by_room, other, ranks);
         for (uint32_t i = ranks; i-- > ranks - over;) {
             uint32_t r = (uint32_t)by_room[i];
+            if (!(i & 63) && fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
             for (uint32_t step = 0; step < STEPS && s->left[r] < 0; step++) {
                 if (!relieve(x, r, by_room, ranks, round, sums)) break;
                 done++;
@@ -247,7 +248,7 @@ static fcp_code balance(repair *x, arena *scratch) {
     return FCP_OK;
 }
 
-/* Ranks without a block get one each, the lightest, from the ranks with most tokens that have two or more. */
+/* Gives each empty rank a block: the lightest of a rank that has two or more, taking the ranks with most tokens first. */
 static fcp_code fill_empty(place_state *s, place_lists *l, arena *scratch) {
     uint32_t ranks = s->in->ranks, empty = 0, given = 1;
     while (empty < ranks && l->head[empty] != FCP_NONE) empty++;

@@ -1,16 +1,16 @@
-/* spread.c: spreads the homes of much-read KV blocks over the ranks that read them anyway.
+/* spread.c: spreads the homes of KV blocks that many ranks read over ranks that read them anyway.
  *
- * requires  a placement; left and room of every rank.
- * gives     the same with blocks exchanged so that the busiest sender sends less; nobody goes over a limit that was
- *           kept, and no exchange is taken that costs transfers.
- * cost      O(reads) to count, then a bounded number of looks, each linear in the blocks of two ranks.
- * units     transfers.
+ * Requires: a placement; left and room of every rank.
+ * Gives: the placement with blocks exchanged so that the busiest sender sends less. No rank goes over a limit that it kept,
+ *     and no exchange adds transfers.
+ * Cost: O(reads) to count, then a bounded number of looks, each linear in the blocks of two ranks.
+ * Units: transfers.
  *
- * The first blocks of a long causal sequence are read by every rank that holds any of it, so their homes send most, and
- * the rounds of a plan are at least what its busiest sender sends. Such a block weighs little, and any rank that holds
- * a later block reads it already: if it changes places with a light block there, the rank that has it now receives what
- * the other one did, and nothing is added. What must be received cannot be spread (a heavy block reads what it reads),
- * so senders are spread until none sends more than the busiest receiver receives.
+ * The first blocks of a long causal sequence are read by every rank that holds any part of it. So their homes send most, and
+ * a plan has at least as many rounds as its busiest sender sends units. Such a block has little work, and any rank that holds
+ * a later block of the sequence reads it already. If it changes places with a light block of that rank, its old home
+ * receives it in place of the new one, and no transfer is added. What a rank must receive cannot be spread, because a heavy
+ * block reads what it reads. So senders are relieved until none sends more than the busiest receiver receives.
  */
 #include <string.h>
 
@@ -24,8 +24,8 @@ typedef struct spread {
     place_lists *l;
     uint32_t *readers;  /* per KV block: ranks that read it and are not its home */
     uint64_t *sends;    /* per rank */
-    uint64_t most;      /* what a rank may send */
-    uint32_t *seen;     /* per rank: the last search that met it */
+    uint64_t most;      /* transfers that a rank may send */
+    uint32_t *seen;     /* per rank: the number of the last search that met it */
     uint32_t search;
     uint64_t looks;
 } spread;
@@ -53,13 +53,13 @@ static fcp_code count_transfers(spread *x, arena *scratch) {
     return FCP_OK;
 }
 
-/* Exchanges block j of rank r, which sends too much, for one of a rank that reads j and sends less. */
+/* Exchanges block j of rank r, which sends too much, for a block of a rank that reads j and sends less. */
 static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     place_state *s = x->s;
     const uint32_t *tokens = s->in->tokens;
     uint32_t partner[PARTNERS], partners = 0, c = s->cluster[j], best = FCP_NONE, best_rank = FCP_NONE;
-    uint32_t from = s->member_start[c], to = s->member_end[c];
-    if (to - from > MEMBERS) { /* of a large cluster, in order of blocks, those next to j */
+    uint32_t from = s->member_start[c], to = s->member_start[c + 1];
+    if (to - from > MEMBERS) { /* of a large cluster only the blocks around j are looked at */
         uint32_t low = from, high = to;
         while (high - low > 1) {
             uint32_t mid = low + (high - low) / 2;
@@ -139,7 +139,7 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
             if (x.sends[r] > x.most)
                 busy[count++] = (UINT32_MAX - (x.sends[r] > UINT32_MAX ? UINT32_MAX : x.sends[r])) << 32 | r;
         if (!count) break;
-        if (s->in->stop && *s->in->stop) return FCP_E_INTERRUPTED;
+        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
         sort_u64(busy, other, count);
         done = false;
         for (uint32_t i = 0; i < count; i++)

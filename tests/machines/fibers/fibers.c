@@ -12,7 +12,7 @@
 
 #include "runtime/kernels/work.h"
 
-/* The builds: as FIBER_KERNELS in the Makefile. */
+/* All builds, the same as in FIBER_KERNELS of the Makefile. */
 #define BUILDS(X)                                                                                                      \
     X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)   \
     X(16_0_1) X(32_1_1) X(32_0_1) X(64_1_1) X(128_0_1)
@@ -39,7 +39,7 @@ struct worker {
     fibers_mask mask;
     uint32_t *owners;
     size_t owner_words;
-    uint32_t *locks; /* and the counter */
+    uint32_t *locks; /* locks, and after them the counter */
     uint32_t lock_capacity;
     uint64_t launches;
 };
@@ -86,7 +86,7 @@ void fibers_mask_use(fibers_mask *mask) {
     if (mask) mask->sequence.n = -1;
 }
 
-/* The interpreter's environment from the kernels'. */
+/* Makes the interpreter's environment from that of the kernels. */
 static const mc_env *env_of(const fk_env *env) {
     fibers_mask *m = mask_now;
     const fcp_plan *plan = m->plan;
@@ -216,7 +216,7 @@ static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_mem
     return code;
 }
 static void fibers_release(fcp_device *device, void *memory) { fcp_backend_host.release(host_of(device), memory); }
-static void fibers_enter(fcp_device *device) { fcp_backend_host.enter(host_of(device)); }
+static fcp_code fibers_enter(fcp_device *device, fcp_error *err) { return fcp_backend_host.enter(host_of(device), err); }
 static void fibers_leave(fcp_device *device) { fcp_backend_host.leave(host_of(device)); }
 static void fibers_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
     fcp_backend_host.copy(host_of(device), dst, src, bytes);
@@ -237,7 +237,7 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
 }
 
-/* The maps of an arena. */
+/* Makes the maps of an arena. */
 static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
     const fcp_problem *p = a->plan->problem;
     fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
@@ -259,7 +259,7 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     return good;
 }
 
-/* Adds a part of the arena to ranges; `handed`: several blocks may write it, in turn. */
+/* Adds a part of the arena to the ranges of a launch. `handed`: several blocks may write it in turn. */
 static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *w, uint64_t arena, const char *name, uint64_t begin,
                           uint64_t end, bool handed) {
     if (begin < end)
@@ -267,7 +267,7 @@ static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *
     return count;
 }
 
-/* The arena, and in it the sums that items of several blocks add to in turn: dQ, and if `keys` dK and dV. */
+/* Adds the arena, with the sums to which several blocks add in turn: dQ, and if `keys` also dK and dV. */
 static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
                              machine_range *ranges) {
     const fcp_problem *p = a->plan->problem;
@@ -279,7 +279,7 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
         {"dV", a->dv, keys ? home_keys : 0},
         {"dK and dV of slots", a->dkv, keys ? (uint64_t)a->dkv_slots * 2 * p->max_block * key : 0}};
     uint32_t count = 0;
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they lie in this order */
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they stand in the arena in this order */
         uint64_t begin = (uintptr_t)sums[i].begin;
         if (!sums[i].bytes) continue;
         count = add_range(ranges, count, w, launch->arena, "the arena", at, begin, false);
@@ -289,8 +289,8 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
     return add_range(ranges, count, w, launch->arena, "the arena", at, launch->arena + a->bytes, false);
 }
 
-/* One launch: `pieces` of work. With `locks`, of several blocks at a time, and if `ordered` dQ is for all of them, as
- * are dK and dV where items share keys. */
+/* Runs one launch of `pieces` pieces of work. With `locks`, several blocks run at a time; if `ordered`, they hand dQ
+ * on to each other, and dK and dV if items share keys. */
 static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
     if (!pieces) return FCP_OK;
@@ -328,7 +328,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     return ok ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s", text);
 }
 
-/* dK, dV and dQ in one kernel. Unordered, the only lock is the counter. */
+/* Runs dK, dV and dQ in one kernel. The unordered one has no lock but the counter. */
 static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
                              uint32_t count, bool ordered, fcp_error *err) {
     fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
@@ -352,8 +352,8 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
                       (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
 
-/* Kernels are right in any order of their rows, though the longest come first: every other launch has the longest
- * last, so that blocks meet items without keys before others. */
+/* Results must be right in any order of items. So every other launch has the longest items last, and blocks come to
+ * items without keys before they come to others. */
 static void turn_round(struct worker *w) {
     fk_row_item *rows = w->work.rows;
     for (uint32_t i = 0; w->launches % 2 == 0 && i < w->work.row_count / 2; i++) {

@@ -20,7 +20,7 @@ static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, 
     fcp_shape shape;
     fcp_session *session;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 2, .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2, .timeout_s = 100};
     fcp_packed packed = {0}, again = {0};
     fcp_plan_shape(plan, &shape);
     cr_assert(fcp_session_create_on(plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
@@ -51,7 +51,9 @@ static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, 
         }
     }
     fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_passes(plan, passes, &packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = passes, .threads = 2}, &packed, &report, &err) == FCP_OK, "%s",
+                      err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].reference_error,

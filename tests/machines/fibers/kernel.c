@@ -5,7 +5,7 @@
  */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
-#include "tests/machines/fibers/mask_host.h" /* behind the primitives */
+#include "tests/machines/fibers/mask_host.h" /* after the primitives */
 
 #include "codegen/kernels/common.h"
 #define FK_FORWARD_SM90 0

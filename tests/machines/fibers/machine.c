@@ -11,6 +11,7 @@
  *           stack, and 20 KiB for pending copies, a thread.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,15 +41,20 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { STACK = 64 << 10, GUARD = 4096, POISONED = 16 << 10 };
+enum {
+    STACK = 64 << 10,
+    GUARD = 4096,
+    POISONED = 12 << 10,          /* of a stack, at its near end: kernels use 5 KiB */
+    COLOURS = 32, COLOUR = 128 /* stacks begin at different bytes of a page, or those of a warp would share a few lines of the cache */
+};
 
 _Thread_local thread *machine_self;
 
 /* --- fibers ------------------------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-/* Saves what a function must keep, changes stacks, restores. A new fiber's stack is made to look as if it had been
- * saved here, with its entry as return address. */
+/* Saves the registers that a function must preserve, changes the stack, and restores them. The stack of a new fiber
+ * looks as if it had been saved here, with the fiber's entry as the return address. */
 void machine_switch(void **save, void *restore);
 __asm__(".text\n.globl machine_switch\n.hidden machine_switch\n.type machine_switch, @function\nmachine_switch:\n"
         "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
@@ -57,8 +63,8 @@ __asm__(".text\n.globl machine_switch\n.hidden machine_switch\n.type machine_swi
         ".size machine_switch, .-machine_switch\n");
 
 static void prepare_stack(thread *t, char *stack, void (*entry)(void)) {
-    uintptr_t *top = (uintptr_t *)(stack + STACK);
-    *--top = 0; /* entry begins as after a call: 8 bytes off a multiple of 16 */
+    uintptr_t *top = (uintptr_t *)(stack + STACK - t->index % COLOURS * COLOUR);
+    *--top = 0; /* at its entry a function expects the stack 8 bytes off a multiple of 16 */
     *--top = (uintptr_t)entry;
     for (int i = 0; i < 6; i++) *--top = 0;
     t->stack_pointer = top;
@@ -67,7 +73,7 @@ static void switch_stacks(void **save, void *restore) { machine_switch(save, res
 #else
 #include <ucontext.h>
 static void prepare_stack(thread *t, char *stack, void (*entry)(void)) {
-    ucontext_t *context = (ucontext_t *)stack; /* at the far end of the stack */
+    ucontext_t *context = (ucontext_t *)stack; /* it is kept at the far end of the stack */
     getcontext(context);
     context->uc_stack.ss_sp = stack + sizeof *context;
     context->uc_stack.ss_size = STACK - sizeof *context;
@@ -86,7 +92,7 @@ static char *stack_of(const thread *t) {
     return t->machine->stacks + (size_t)(t - t->machine->threads) * (STACK + GUARD) + GUARD;
 }
 
-/* From one fiber to another; NULL is the caller of machine_run. */
+/* Switches from one fiber to another. NULL is the caller of machine_run. */
 static void hand_over(machine *m, thread *from, thread *to) {
     void **save = from ? &from->stack_pointer : &m->main_stack_pointer;
     void *restore = to ? to->stack_pointer : m->main_stack_pointer;
@@ -129,7 +135,7 @@ uint64_t machine_roll(machine *m, uint64_t n) {
     return (m->random * UINT64_C(0x2545f4914f6cdd1d) >> 32) % n;
 }
 
-/* Keeps what went wrong at thread `where`. */
+/* Records what went wrong at thread `where`. */
 static void describe(const thread *where, const char *format, va_list args) {
     machine *m = where->machine;
     const char *file = where->at.file ? strrchr(where->at.file, '/') : NULL;
@@ -143,7 +149,7 @@ static void describe(const thread *where, const char *format, va_list args) {
 
 static _Noreturn void end_launch(thread *t) {
     hand_over(t->machine, t, NULL);
-    abort(); /* nobody comes back here */
+    abort(); /* nobody switches back to here */
 }
 
 void machine_fail(thread *t, const char *format, ...) {
@@ -189,7 +195,7 @@ static bool can_go_on(const thread *t) {
     }
 }
 
-/* Some thread that can run, of a warp drawn at random; NULL if nobody can. */
+/* Finds a thread that can run, of a warp drawn at random. NULL: nobody can. */
 static thread *anyone(machine *m) {
     uint32_t warps = m->launch->threads / WARP, all = warps * MACHINE_RESIDENT;
     uint32_t start = (uint32_t)machine_roll(m, all);
@@ -202,7 +208,7 @@ static thread *anyone(machine *m) {
     return NULL;
 }
 
-/* Who runs after t; NULL if nobody can. */
+/* Decides who runs after t. NULL: nobody can. */
 static thread *next_after(const thread *t) {
     thread *lanes = t->block->threads + t->index / WARP * WARP;
     for (uint32_t i = 1; i <= WARP; i++) {
@@ -212,7 +218,7 @@ static thread *next_after(const thread *t) {
     return anyone(t->machine);
 }
 
-/* Some copies come, now that nobody can go on; false: none are under way. */
+/* Nobody can go on, so some copies arrive. False: none are under way. */
 static bool some_copies(machine *m) {
     bool any = false;
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++)
@@ -220,7 +226,7 @@ static bool some_copies(machine *m) {
     return any;
 }
 
-/* Nobody can go on: shows a thread of t's block, rather one that waits for fewer others. */
+/* Nobody can go on: reports a thread of t's block, if possible one that waits for few others. */
 static _Noreturn void fail_stuck(thread *t) {
     static const uint8_t worth[ENDED + 1] = {[MEETS_BLOCK] = 1,  [MEETS_SOME] = 2,  [MEETS_PRODUCTS] = 3, [MEETS_REGISTERS] = 4,
                                              [MEETS_BARRIER] = 5, [MEETS_VALUE] = 6, [MEETS_WARP] = 7};
@@ -331,12 +337,14 @@ static bool reserve_shared(block *b, uint32_t bytes) {
     if (shared) b->shared = shared;
     chunk *chunks = realloc(b->chunks, (bytes + 15) / 16 * sizeof *chunks);
     if (chunks) b->chunks = chunks;
-    if (!shared || !chunks) return false;
+    uint32_t(*times)[AGENTS] = realloc(b->agent_times, (bytes + 15) / 16 * sizeof *times);
+    if (times) b->agent_times = times;
+    if (!shared || !chunks || !times) return false;
     b->shared_capacity = bytes;
     return true;
 }
 
-/* What a fiber's stack holds before it is used. */
+/* Fills a fiber's stack with what it holds before it is used. */
 static void poison_stacks(machine *m, block *b) {
     for (uint32_t i = 0; i < m->launch->threads; i++) {
         char *stack = stack_of(&b->threads[i]);
@@ -347,7 +355,7 @@ static void poison_stacks(machine *m, block *b) {
     }
 }
 
-/* A number below n without a common divisor with it: taken as a stride, it comes by every block once. */
+/* Draws a number below n without a common divisor with n. Taken as a stride, it visits every block once. */
 static uint64_t draw_stride(machine *m, uint64_t n) {
     while (n > 2) {
         uint64_t stride = 1 + machine_roll(m, n - 1), a = n, b = stride;
@@ -407,7 +415,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
         else if (!some_copies(m)) break;
     }
     for (uint32_t i = 0; i < MACHINE_RESIDENT && !m->failed; i++)
-        if (m->blocks[i].live) { /* what ran last has ended, and these wait */
+        if (m->blocks[i].live) { /* nobody is left that runs, and these wait */
             m->failed = true;
             snprintf(text, MACHINE_TEXT, "deadlock: block %u waits for what no block does", m->blocks[i].number);
         }
@@ -415,8 +423,19 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
     return !m->failed;
 }
 
+/* Machines that nobody has now. A new one costs thousands of system calls, for the guards between its stacks. */
+static machine *idle;
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void destroy(machine *m);
+
 machine *machine_new(void) {
-    machine *m = calloc(1, sizeof *m);
+    pthread_mutex_lock(&idle_lock);
+    machine *m = idle;
+    if (m) idle = m->next_idle;
+    pthread_mutex_unlock(&idle_lock);
+    if (m) return m;
+    m = calloc(1, sizeof *m);
     if (!m) return NULL;
     size_t count = (size_t)MACHINE_RESIDENT * MACHINE_THREADS, bytes = count * (STACK + GUARD);
     m->threads = calloc(count, sizeof *m->threads);
@@ -428,15 +447,22 @@ machine *machine_new(void) {
         m->threads[i].machine = m;
         m->threads[i].block = b;
         m->threads[i].index = i % MACHINE_THREADS;
-        mprotect(m->stacks + (size_t)i * (STACK + GUARD), GUARD, PROT_NONE); /* an overflow faults */
+        mprotect(m->stacks + (size_t)i * (STACK + GUARD), GUARD, PROT_NONE); /* so that a stack overflow faults */
     }
     if (m->threads && m->stacks) return m;
-    machine_free(m);
+    destroy(m);
     return NULL;
 }
 
 void machine_free(machine *m) {
     if (!m) return;
+    pthread_mutex_lock(&idle_lock);
+    m->next_idle = idle;
+    idle = m;
+    pthread_mutex_unlock(&idle_lock);
+}
+
+static void destroy(machine *m) {
 #ifdef HAVE_THREAD_SANITIZER
     for (uint32_t i = 0; m->threads && i < MACHINE_RESIDENT * MACHINE_THREADS; i++)
         if (m->threads[i].sanitizer) __tsan_destroy_fiber(m->threads[i].sanitizer);
@@ -452,6 +478,7 @@ void machine_free(machine *m) {
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) {
         free(m->blocks[i].shared);
         free(m->blocks[i].chunks);
+        free(m->blocks[i].agent_times);
         free(m->blocks[i].times);
         free(m->blocks[i].groups);
         free(m->blocks[i].boxes);

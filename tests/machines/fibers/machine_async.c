@@ -96,7 +96,8 @@ void fk_barrier_expect_host(fk_u32 address, fk_u32 bytes) { arrive(address, byte
 
 bool machine_phase_over(const thread *t) { return (t->block->barriers[t->waits].phases & 1) != t->seen; }
 
-/* Between the phase that it waited for last and the one that it would now see the end of, there are others. */
+/* Has it missed a phase: are there others between the one that it waited for last and the one whose end it would see
+ * now? */
 bool machine_missed(const thread *t) {
     const barrier *x = &t->block->barriers[t->waits];
     return (int64_t)x->phases > (int64_t)t->phases[t->waits] + (t->phases[t->waits] == -2 ? 2 : 1);
@@ -169,7 +170,7 @@ void fk_arrive_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_ARRIVE_SOME
 
 /* --- tensor copies ------------------------------------------------------------------------------------------------ */
 
-/* A map: the marks, what it says, and a sum over all that. */
+/* A map in memory: a mark, what it says, and a checksum over both. */
 enum { MARK, BASE, DIM, STRIDE = DIM + 3, BOX = STRIDE + 2, SHAPE = BOX + 3, SUM };
 static const fk_u64 map_mark = UINT64_C(0x70616d2d6b662d31);
 
@@ -210,7 +211,7 @@ static machine_map decode(thread *t, const fk_map *map) {
     return x;
 }
 
-/* Row i of a box comes. */
+/* Lets row i of a box arrive. */
 static void row_comes(block *b, box *x, uint32_t i) {
     uint32_t to = x->to + i * ROW, number = x->barrier;
     barrier *counts = &b->barriers[number];

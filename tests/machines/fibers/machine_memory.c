@@ -1,8 +1,8 @@
 /* machine_memory.c: the memory of the machine of fibers, and who may touch it when.
  *
  * Requires: the clocks of machine_order.c.
- * Gives:    a failure for an access that conflicts with an earlier one and is not ordered behind it; for an access to
- *           global memory that the launch does not have, or that blocks share.
+ * Gives:    a failure for an access that conflicts with an earlier one and is not ordered to come after it; for an
+ *           access to global memory that the launch does not have, or that blocks share.
  * Method:   for each word of shared memory it keeps the last write and the reads since. The reads are those of one
  *           thread, or, once several threads have read that nothing orders, a row with a time for each thread. For
  *           each 16 bytes it keeps the reads of warps and of products.
@@ -67,7 +67,7 @@ static void check_readers(thread *t, const chunk *x, uint32_t byte, uint32_t wor
         if (times[i] > order[i] && i != t->index) fail_race(t, byte, true, i, false);
 }
 
-/* Rows of times: 0 is none; free ones are a list. */
+/* Rows of times. Row 0 means none; free rows form a list. */
 static void free_times(block *b, uint32_t row) {
     b->times[row][0] = b->times_free;
     b->times_free = row;
@@ -138,7 +138,7 @@ const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike) {
                 fail_race(t, byte + 4 * word, false, writer, true);
         }
     }
-    x->agent_time[number] = t->block->warps[number].time;
+    t->block->agent_times[byte / 16][number] = t->block->warps[number].time;
     x->agents |= (uint16_t)(1u << number);
     return data;
 }
@@ -162,7 +162,7 @@ void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async) {
         }
         for (uint32_t left = x->agents; left; left &= left - 1) {
             uint32_t agent = (uint32_t)__builtin_ctz(left);
-            if (!machine_knows(t, OF_WARP + agent, x->agent_time[agent]))
+            if (!machine_knows(t, OF_WARP + agent, b->agent_times[(stop - 4) / 16][agent]))
                 fail_race(t, stop - 4, true, OF_WARP + agent, false);
         }
         if (stop % 16 == 0 && bytes >= 16) x->agents = 0;

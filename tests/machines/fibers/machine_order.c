@@ -21,7 +21,7 @@ known *machine_known(thread *t) {
     else {
         k = malloc(sizeof *k);
         if (!k && machine_self) machine_fail(t, "out of memory");
-        if (!k) { /* nobody runs who could be stopped at once */
+        if (!k) { /* no thread runs that could be stopped here */
             machine_wrong(t, "out of memory");
             return machine_keep(&m->none);
         }
@@ -138,7 +138,7 @@ void machine_acquire(thread *t, known *released) {
     uint32_t at = released->join++ % JOINS;
     if (released->joins[at].result != released) machine_drop(t->machine, released->joins[at].result);
     released->joins[at].serial = mine->serial;
-    released->joins[at].result = result; /* the reference of a new one is kept here */
+    released->joins[at].result = result; /* this keeps the reference of a new one */
     if (result) take(t, result);
 }
 

@@ -34,7 +34,8 @@ enum {
     OF_WARP = OF_FENCE + MACHINE_THREADS,
     OF_PRODUCT = OF_WARP + WARPS,
     OF_BARRIER = OF_PRODUCT + GROUPS,
-    CLOCKS = OF_BARRIER + BARRIERS
+    CLOCKS = OF_BARRIER + BARRIERS,
+    AGENTS = WARPS + GROUPS /* OF_WARP to OF_BARRIER */
 };
 
 /* What somebody knows: for each clock, the latest time that lies behind him. Once threads share it, it is never
@@ -147,8 +148,7 @@ typedef struct warp {
 typedef struct chunk {
     uint32_t write_time[4], read_time[4]; /* time 0: nobody did */
     uint16_t writer[4], reader[4];        /* reader MANY: read_time is that of a row of times, of each thread */
-    uint32_t agent_time[WARPS + GROUPS];  /* of OF_WARP on, where the bit in `agents` is set */
-    uint16_t agents;
+    uint16_t agents;    /* bit i: warp or warpgroup OF_WARP + i has read it, at the time in the block's agent_times */
     bool split;         /* the words' writers differ */
     bool copying;       /* a copy to it is under way */
     uint8_t swizzle;    /* 0: unknown; or 1 + how the tensor copy that wrote it placed it */
@@ -239,6 +239,7 @@ typedef struct block {
     holding holdings[GROUPS];
     uint8_t *shared;
     chunk *chunks;
+    uint32_t (*agent_times)[AGENTS]; /* per chunk; beside the chunks, since it need not be cleared for each block */
     uint32_t shared_capacity;
     uint32_t arrived, generation, ended;
     place sync_at;
@@ -272,6 +273,7 @@ struct machine {
     uint64_t random;
     uint32_t eager; /* how readily copies come: 0, only when nobody can go on */
     block blocks[MACHINE_RESIDENT];
+    struct machine *next_idle;
     thread *threads; /* of all blocks */
     char *stacks;
     known *known_all, *known_free, none;

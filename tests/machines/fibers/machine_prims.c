@@ -115,11 +115,8 @@ void machine_met(thread *t) {
     t->state = READY;
 }
 
-/* All lanes of a warp come here; the last one does it for all. */
-static void meet(meeting kind, operands *mine) {
-    thread *t = machine_self;
-    if (!machine_meet(t, kind, mine)) return;
-    thread *lanes = &t->block->threads[t->index / WARP * WARP];
+/* What a warp came together for, done for all its lanes. Apart from meet, whose frame every lane pays for. */
+__attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
     if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
     else if (kind == MEET_EXCHANGE)
         for (uint32_t i = 0; i < WARP; i++) {
@@ -136,6 +133,13 @@ static void meet(meeting kind, operands *mine) {
         }
     else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);
+}
+
+/* All lanes of a warp come here; the last one does it for all. */
+static void meet(meeting kind, operands *mine) {
+    thread *t = machine_self;
+    if (!machine_meet(t, kind, mine)) return;
+    do_for_all(kind, &t->block->threads[t->index / WARP * WARP]);
     machine_met(t);
 }
 
@@ -210,8 +214,8 @@ void fk_store_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_sel
 
 void fk_store_host_bits_host(fk_u64 to, fk_u32 x) { memcpy(machine_global(machine_self, to, 4, 4, WRITE), &x, 4); }
 
-/* Additions wait, in no order, for others to push them on, for a fk_release behind them, or for the end of the
- * launch. */
+/* An addition happens some time later: when others follow it, at an fk_release after it, or at the end of the
+ * launch. Their order is random. */
 static void add(struct machine *m, uint32_t which) {
     addition *x = &m->additions[which];
     float sum;
@@ -231,7 +235,7 @@ void fk_add_global2_host(fk_u64 to, float a, float b) {
     }
 }
 
-/* A thread that waits for a value gives way; one that has released something does, sometimes, too. */
+/* A thread that waits for a value lets others run. One that has released something does so sometimes. */
 fk_u32 fk_take_host(fk_u64 counter) {
     uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
     return (*at)++;
@@ -288,7 +292,7 @@ void fk_copy_wait_host(void) {
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
-/* What is packed goes into registers that a product may have as operands. */
+/* Packed numbers go into registers that may be operands of a product, so packing counts as writing registers. */
 fk_u32 fk_pack_bf16_host(float low, float high) {
     machine_self->packed = true;
     return fcp_float_bf16(low) | (fk_u32)fcp_float_bf16(high) << 16;

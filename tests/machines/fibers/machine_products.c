@@ -27,7 +27,7 @@ static const uint32_t poison = 0x7fa5a5a5; /* a signalling NaN */
 
 /* --- operands in shared memory ------------------------------------------------------------------------------------ */
 
-/* What a descriptor says: a repeated pattern of `wide` chunks of 16 bytes in each of eight rows. */
+/* What a descriptor says: a pattern of eight rows of `wide` chunks of 16 bytes, which repeats. */
 typedef struct operand {
     uint32_t start, lead, stride, wide, swizzle;
     bool by_columns;
@@ -46,8 +46,8 @@ static operand decode(thread *t, uint64_t d, bool by_columns) {
     return x;
 }
 
-/* The address of chunk `c` of line `r`: the lines are along the depth if by columns, otherwise rows of a or columns
- * of b. */
+/* The address of chunk `c` of line `r`. If by columns, a line is one of the depth; otherwise it is a row of a or a
+ * column of b. */
 static uint32_t address_of(const operand *x, uint32_t r, uint32_t c) {
     uint32_t at = x->start;
     if (!x->by_columns) at += r % 8 * x->wide * 16 + r / 8 * x->stride + c * (x->swizzle ? 16 : x->lead);
@@ -56,7 +56,7 @@ static uint32_t address_of(const operand *x, uint32_t r, uint32_t c) {
     return at ^ (at >> 7 & (x->wide - 1)) << 4;
 }
 
-/* Product p reads 16 bytes, for the first time. */
+/* Product p reads 16 bytes for the first time: checks that it may. */
 static void check_read(thread *t, const product *p, uint32_t address, uint32_t swizzle) {
     block *b = t->block;
     if (address < MACHINE_SHARED_BASE || address - MACHINE_SHARED_BASE + 16 > t->machine->launch->shared)
@@ -84,7 +84,7 @@ static void check_read(thread *t, const product *p, uint32_t address, uint32_t s
                              byte + word * 4, writer);
         }
     }
-    x->agent_time[agent] = p->number + 1;
+    t->block->agent_times[byte / 16][agent] = p->number + 1;
     x->agents |= (uint16_t)(1u << agent);
 }
 
@@ -162,12 +162,12 @@ static void compute_to(const block *b, group *g, uint32_t end) {
 
 /* --- accumulators ------------------------------------------------------------------------------------------------- */
 
-/* The thread's part of a tile: number i of its array. */
+/* Where number i of a thread's array is in its tile. */
 static float *place_in(tile *x, uint32_t lane, uint32_t i) {
     return &x->sums[lane / WARP * 16 + lane % WARP / 4 + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
 }
 
-/* The tile for c of this lane: where it is already, or else one that is free. */
+/* Finds the tile of the accumulators at c of this lane: the one where they are already, or a free one. */
 static uint32_t tile_for(thread *t, group *g, const float *c, uint32_t columns) {
     uint32_t lane = t->index % GROUP, none = TILES;
     for (uint32_t i = 0; i < TILES; i++) {
@@ -318,8 +318,8 @@ void fk_products_end_host(void) {
 }
 void fk_products_wait_0_host(void) { wait_products(0); }
 void fk_products_wait_1_host(void) { wait_products(1); }
-/* Where a compiler may have taken them to be, before a wait that says nothing of them, they are signalling NaNs until
- * here. */
+/* A compiler may use the registers before a wait that does not mention them. Therefore they hold signalling NaNs
+ * until this call. */
 void fk_products_settle_host(float *c, fk_u32 count) {
     thread *t = machine_self;
     group *g = group_of(t);

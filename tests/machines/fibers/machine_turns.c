@@ -2,7 +2,7 @@
  *
  * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_wait_for on locks that lie outside of
  * them.
- * Gives:    a failure "turn" for two accesses of one word by different blocks if nothing orders the second behind the
+ * Gives:    a failure "turn" for two accesses of one word by different blocks if nothing orders the second after the
  *           first.
  * Method:   the clock of a block counts its releases. A block knows of others what had been released, by anybody,
  *           before what it waited for. A word remembers who accessed it last, and at what time of that block. This
@@ -17,7 +17,7 @@
 
 enum { BLOCK_BITS = 14, TIME_BITS = 32 - BLOCK_BITS };
 
-/* Begins a launch: nobody knows anything. False: out of memory, or more blocks than are counted. */
+/* Begins a launch: no block knows anything of another. False: out of memory, or too many blocks. */
 bool machine_turns_begin(struct machine *m) {
     turns *x = &m->turns;
     bool wanted = false;

@@ -1,5 +1,5 @@
 /* mask_host.h: fk_allow, fk_score and fk_slope on fibers: instead of text printed from the plan, they ask the
- * interpreter of mask code. It comes behind prim_host.h. */
+ * interpreter of mask code. It comes after prim_host.h. */
 #ifndef MASK_HOST_H
 #define MASK_HOST_H
 #include "tests/machines/fibers/fibers.h"

@@ -9,6 +9,7 @@
 #include "tests/oracle/random_program.h"
 #include "tests/oracle/small_examples.h"
 #include "tests/machines/fibers/judge_plan.h"
+#include "tests/support/amount.h"
 
 /* Compiles a drawn program, or the file at `path` if p is NULL. NULL: it has no plan; *out_picture has the
  * diagnostics in any case. */
@@ -25,16 +26,18 @@ static inline fcp_plan *make_plan(const char *path, const random_program *p, con
     return code ? NULL : plan;
 }
 
-enum { DRAWS = 3000 };
+/* How many programs to draw, where a test wants `all` of them when there is time. Sanitizers are slow. */
+static inline unsigned draws_of(unsigned all) {
+    const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
+    if (wanted && *wanted) return (unsigned)strtoul(wanted, NULL, 10);
+    return sanitizer && *sanitizer ? all / 6 : amount(all / 3, all);
+}
 
 /* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that
  * changes them. */
 static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
-    const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
-    if (sanitizer && *sanitizer) draws /= 6; /* slower there */
     fcpc_options options = {.size = sizeof(fcpc_options), .defines = define, .define_count = define ? 2 : 0};
     unsigned run = 0, refused = 0;
-    if (wanted && *wanted) draws = (unsigned)strtoul(wanted, NULL, 10);
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};

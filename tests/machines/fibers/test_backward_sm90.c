@@ -38,12 +38,9 @@ Test(backward_sm90, unordered) {
     }
 }
 
-enum { FEWER = DRAWS * 2 / 15 };
-
 /* Random programs, of these head_dims. FIBER_RUNS sets how many are drawn. */
 Test(backward_sm90, random_programs) {
-    const char *wanted = getenv("FIBER_RUNS");
-    unsigned draws = wanted && *wanted ? (unsigned)strtoul(wanted, NULL, 10) : FEWER, run = 0;
+    unsigned draws = draws_of(400), run = 0;
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 90};

@@ -43,7 +43,7 @@ Test(kernels, unordered) {
     fcp_packed packed[2];
     memset(packed, 0, sizeof packed);
     fcp_session *session;
-    fcp_session_options options = {.compute_threads = 2, .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 2, .timeout_s = 100};
     static const uint64_t longer[] = {1500};
     hand *h = hand_make(1, 2, 1, 16, FCP_FP16, 2048, "full", longer, 1);
     cr_assert_not_null(h);

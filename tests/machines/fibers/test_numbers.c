@@ -12,7 +12,7 @@ static const fcp_backend *on = &fibers_backend; /* in each test anew */
 static void run_passes(const fcp_plan *plan, fcp_packed *packed) {
     fcp_session *session;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 1, .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
     cr_assert(fcp_session_create_on(plan, on, &options, &session, &err) == FCP_OK, "%s", err.message);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s", err.message);
@@ -25,11 +25,20 @@ static void draw(const fcp_shape *shape, fcp_packed *packed) {
     fcp_packed_draw(shape, ALL, 3, packed);
 }
 
-static float number_at(const fcp_shape *shape, const fcp_packed *packed, fcp_tensor t, uint64_t i) {
-    float x;
+/* A tensor's numbers, as doubles. The caller frees them. */
+static double *numbers_of(const fcp_shape *shape, const fcp_packed *packed, fcp_tensor t, size_t *out_count) {
+    uint64_t dims[3];
     fcp_dtype dtype = fcp_tensor_dtype(shape, t);
-    fcp_to_float(dtype, (const char *)packed->t[t] + i * fcp_dtype_size(dtype), &x, 1);
-    return x;
+    fcp_tensor_shape(shape, t, dims);
+    size_t count = dims[0] * fcp_tensor_token_bytes(shape, t) / fcp_dtype_size(dtype);
+    float *given = calloc(count, sizeof *given);
+    double *numbers = calloc(count, sizeof *numbers);
+    cr_assert(given && numbers);
+    fcp_to_float(dtype, packed->t[t], given, count);
+    for (size_t i = 0; i < count; i++) numbers[i] = (double)given[i];
+    free(given);
+    if (out_count) *out_count = count;
+    return numbers;
 }
 
 /* --- neighbours --------------------------------------------------------------------------------------------------- */
@@ -124,6 +133,8 @@ static void define(const hand *h, const fcp_shape *shape, const fcp_packed *in, 
     const fcp_plan *plan = &h->plan;
     uint32_t H = shape->heads, G = H / shape->kv_heads, d = shape->head_dim;
     int64_t scratch[128];
+    double *Q = numbers_of(shape, in, FCP_TENSOR_Q, NULL), *K = numbers_of(shape, in, FCP_TENSOR_K, NULL);
+    double *V = numbers_of(shape, in, FCP_TENSOR_V, NULL), *DO = numbers_of(shape, in, FCP_TENSOR_DO, NULL);
     for (uint32_t s = 0; s < plan->sequences_count; s++) {
         uint64_t n, first = fcp_plan_sequence_offset(plan, s, &n);
         double *w = calloc(n, sizeof *w), *slope = calloc(n, sizeof *slope);
@@ -136,9 +147,7 @@ static void define(const hand *h, const fcp_shape *shape, const fcp_packed *in, 
                     uint64_t column = ((first + k) * shape->kv_heads + head / G) * d;
                     double x = 0;
                     slope[k] = 1;
-                    for (uint32_t i = 0; i < d; i++)
-                        x += (double)number_at(shape, in, FCP_TENSOR_Q, row + i) *
-                             (double)number_at(shape, in, FCP_TENSOR_K, column + i);
+                    for (uint32_t i = 0; i < d; i++) x += Q[row + i] * K[column + i];
                     x *= shape->scale;
                     if (score) x = score_of(x, (double)q, (double)k, head, &slope[k]);
                     bool seen = mc_eval((mc_code){plan->mask, (uint32_t)plan->mask_count}, MC_LENGTH((int64_t)n),
@@ -152,29 +161,31 @@ static void define(const hand *h, const fcp_shape *shape, const fcp_packed *in, 
                 for (uint64_t k = 0; k < n; k++) {
                     uint64_t column = ((first + k) * shape->kv_heads + head / G) * d;
                     if (sum > 0) w[k] /= sum;
-                    for (uint32_t i = 0; i < d; i++)
-                        out->t[FCP_TENSOR_O][row + i] += w[k] * (double)number_at(shape, in, FCP_TENSOR_V, column + i);
+                    for (uint32_t i = 0; i < d; i++) out->t[FCP_TENSOR_O][row + i] += w[k] * V[column + i];
                 }
                 for (uint32_t i = 0; i < d; i++)
-                    delta += out->t[FCP_TENSOR_O][row + i] * (double)number_at(shape, in, FCP_TENSOR_DO, row + i);
+                    delta += out->t[FCP_TENSOR_O][row + i] * DO[row + i];
                 for (uint64_t k = 0; k < n; k++) {
                     uint64_t column = ((first + k) * shape->kv_heads + head / G) * d;
                     double dp = 0;
                     for (uint32_t i = 0; i < d; i++) {
-                        double d_o = (double)number_at(shape, in, FCP_TENSOR_DO, row + i);
-                        dp += d_o * (double)number_at(shape, in, FCP_TENSOR_V, column + i);
-                        out->t[FCP_TENSOR_DV][column + i] += w[k] * d_o;
+                        dp += DO[row + i] * V[column + i];
+                        out->t[FCP_TENSOR_DV][column + i] += w[k] * DO[row + i];
                     }
                     double ds = w[k] * (dp - delta) * slope[k] * shape->scale;
                     for (uint32_t i = 0; i < d; i++) {
-                        out->t[FCP_TENSOR_DQ][row + i] += ds * (double)number_at(shape, in, FCP_TENSOR_K, column + i);
-                        out->t[FCP_TENSOR_DK][column + i] += ds * (double)number_at(shape, in, FCP_TENSOR_Q, row + i);
+                        out->t[FCP_TENSOR_DQ][row + i] += ds * K[column + i];
+                        out->t[FCP_TENSOR_DK][column + i] += ds * Q[row + i];
                     }
                 }
             }
         free(w);
         free(slope);
     }
+    free(Q);
+    free(K);
+    free(V);
+    free(DO);
 }
 
 static void score_and_sink(uint32_t head_dim, fcp_dtype dtype, const char *mask, bool score, bool sink, double scale) {
@@ -200,15 +211,15 @@ static void score_and_sink(uint32_t head_dim, fcp_dtype dtype, const char *mask,
     define(h, &shape, &packed, score, &x);
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!((fcp_pass_outputs(FCP_FORWARD) | fcp_pass_outputs(FCP_BACKWARD)) >> t & 1)) continue;
-        size_t count = shape.tokens * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) /
-                       fcp_dtype_size(fcp_tensor_dtype(&shape, (fcp_tensor)t));
-        double most = 0, error = 0;
+        size_t count;
+        double most = 0, error = 0, *given = numbers_of(&shape, &packed, (fcp_tensor)t, &count);
         for (size_t i = 0; i < count; i++) {
-            double is = (double)number_at(&shape, &packed, (fcp_tensor)t, i), should = x.t[t][i];
+            double is = given[i], should = x.t[t][i];
             if (is == should) continue;
             if (fabs(should) > most) most = fabs(should);
             if (!(fabs(is - should) <= error)) error = fabs(is - should);
         }
+        free(given);
         double limit = t == FCP_TENSOR_LSE ? 1e-4 : (dtype == FCP_BF16 ? 0.012 : 0.003) * most + 1e-3;
         cr_assert(error <= limit, "head_dim %u, %s, mask %s, score %d, sink %d, scale %g: %s: error %g, largest %g", head_dim,
                   fcp_dtype_name(dtype), mask, score, sink, scale, fcp_tensor_name((fcp_tensor)t), error, most);

@@ -5,6 +5,6 @@
 
 Test(kernels, random_programs) {
     static const fcp_backend *const backends[] = {&fibers_backend, &fibers_ordered_backend, &fibers_unordered_backend};
-    random_programs(DRAWS, backends, 3, NULL);
+    random_programs(draws_of(3000), backends, 3, NULL);
 }
 Test(kernels, examples) { run_examples(false); }

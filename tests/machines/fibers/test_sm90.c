@@ -51,6 +51,6 @@ Test(sm90, without_keys) {
 Test(sm90, random_programs) {
     static const fcp_backend *const backends[] = {&fibers_sm90_backend};
     const char *defines[] = {"model.head_dim=64", "plan.passes=forward"};
-    random_programs(DRAWS / 4, backends, 1, defines);
+    random_programs(draws_of(750), backends, 1, defines);
 }
 Test(sm90, examples) { run_examples(true); }

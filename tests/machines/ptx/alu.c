@@ -10,7 +10,7 @@
 
 #include "tests/machines/ptx/forms.h"
 
-/* A subnormal number becomes a zero of its sign: .ftz. */
+/* .ftz: a subnormal number becomes a zero of the same sign. */
 static inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
 #define KNOWN(n) ptx_known(w, &i->operands[n])
@@ -46,7 +46,7 @@ static inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, 
         DEFINE(KNOWN(1) & KNOWN(2) & KNOWN(3));                                                                        \
         return PTX_NEXT;                                                                                               \
     }
-/* A shift: the amount is of 32 bits, whatever is shifted. */
+/* A shift. The amount is a 32-bit number, whatever is shifted. */
 #define SHIFT(name, S, T, ...)                                                                                         \
     static ptx_next name(ptx_warp *w, const ptx_insn *i, uint32_t mask) {                                              \
         TARGET(S);                                                                                                     \
@@ -76,8 +76,8 @@ BINARY(mul_hi_u64, ptx_u64, u64, (unsigned __int128)x * y >> 64)
 BINARY(mul_hi_s64, ptx_u64, s64, (unsigned __int128)((__int128)x * y) >> 64)
 TERNARY(mad_32, ptx_u32, u32, x * y + z)
 TERNARY(mad_64, ptx_u64, u64, x * y + z)
-/* Division by 0 gives what the manual calls machine-specific. Compilers divide before they select: so it is no error,
- * but nothing known. The least number by -1 wraps. */
+/* The manual calls the result of a division by 0 machine-specific. Compilers divide before they select, so it is no
+ * error, but the result is not known. The smallest number divided by -1 wraps. */
 #define DIVIDE(name, S, T, expression)                                                                                 \
     static ptx_next name(ptx_warp *w, const ptx_insn *i, uint32_t mask) {                                              \
         TARGET(S);                                                                                                     \
@@ -153,7 +153,8 @@ SHIFT(shr_s16, ptx_u32, s16, (u16)(x >> (y > 15 ? 15 : y)))
 UNARY(neg_16, ptx_u32, u16, (u16)-x)
 UNARY(abs_s16, ptx_u32, s16, (u16)(x < 0 ? -x : x))
 
-/* Two words, the first the lower one, shifted together: left, the upper word of it; right, the lower. */
+/* Shifts two words together, of which the first is the lower one. To the left the result is the upper word, to the
+ * right the lower. */
 TERNARY(shf_l_wrap, ptx_u32, u32, (u32)((((u64)y << 32 | x) << (z & 31)) >> 32))
 TERNARY(shf_r_wrap, ptx_u32, u32, (u32)(((u64)y << 32 | x) >> (z & 31)))
 TERNARY(shf_l_clamp, ptx_u32, u32, z > 31 ? x : (u32)((((u64)y << 32 | x) << z) >> 32))
@@ -175,7 +176,7 @@ WIDE(mul_wide_s32, s32, s64, 0)
 WIDE(mad_wide_u32, u32, u64, 1)
 WIDE(mad_wide_s32, s32, s64, 1)
 
-/* Bits of a into b, from a place on, so many. */
+/* Inserts so many bits of a into b, from a position on. */
 static ptx_next bfi_32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     TARGET(ptx_u32);
     SOURCE(ptx_u32, a, 1);
@@ -188,7 +189,7 @@ static ptx_next bfi_32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     DEFINE(KNOWN(1) & KNOWN(2) & KNOWN(3) & KNOWN(4));
     return PTX_NEXT;
 }
-/* Four bytes out of eight; the sign bit of a byte, where bit 3 of its selector says so. */
+/* Selects four bytes out of eight. If bit 3 of a selector is set, the byte becomes its sign bit eight times. */
 static ptx_next prmt_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     TARGET(ptx_u32);
     SOURCE(ptx_u32, a, 1);
@@ -226,7 +227,7 @@ static inline u32 turned(u32 x) {
     return out;
 }
 UNARY(brev_32, ptx_u32, u32, turned(x))
-/* Any function of three bits: its values are those of a table, at 4 a + 2 b + c. */
+/* Any function of three bits, given as the table of its values at 4 a + 2 b + c. */
 static ptx_next lop3_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     TARGET(ptx_u32);
     SOURCE(ptx_u32, a, 1);
@@ -263,13 +264,13 @@ UNARY(neg_f32, ptx_u32, u32, x ^ 0x80000000u)
 UNARY(abs_f32, ptx_u32, u32, x & 0x7fffffffu)
 BINARY(copysign_f32, ptx_u32, u32,
        (x & 0x80000000u) | (y & 0x7fffffffu)) /* the sign of the first, the value of the second */
-/* The other where one is NaN; +0 is more than -0. */
+/* If one is NaN the result is the other. +0 is larger than -0. */
 static inline float less(float x, float y) { return x < y || isnan(y) ? x : x == y && signbit(x) ? x : y; }
 static inline float more(float x, float y) { return x > y || isnan(y) ? x : x == y && signbit(y) ? x : y; }
 BINARY(min_f32, ptx_f32, float, less(x, y))
 BINARY(max_f32, ptx_f32, float, more(x, y))
 UNARY(sat_f32, ptx_f32, float, isnan(x) || x <= 0 ? 0 : x >= 1 ? 1 : x)
-/* Approximations, as exact as they may be: those of the device differ in the last bits. */
+/* The approximate instructions, computed exactly. A device differs in the last bits. */
 UNARY(ex2_ftz, ptx_f32, float, flush((float)exp2((double)flush(x))))
 UNARY(ex2, ptx_f32, float, (float)exp2((double)x))
 UNARY(lg2_ftz, ptx_f32, float, flush((float)log2((double)flush(x))))
@@ -338,7 +339,7 @@ COMPARE(nan_f32, ptx_f32, float, isnan(x) || isnan(y))
 SELECT(selp_32, ptx_u32)
 SELECT(selp_64, ptx_u64)
 
-/* What is false whatever the other is, or true, is known. */
+/* If one operand decides the result whatever the other is, the result is known. */
 #define LOGIC(name, result, certain)                                                                                   \
     static ptx_next name(ptx_warp *w, const ptx_insn *i, uint32_t mask) {                                              \
         ptx_u32 *d = ptx_out(w, &i->operands[0]);                                                                      \

@@ -24,8 +24,8 @@ enum { MOST_COPIES = 256, CHUNK = 16, MOST_COUNT = (1 << 20) - 1, REGISTERS = 65
 typedef struct mbarrier {
     uint32_t address, count, pending, phase;
     int64_t bytes;     /* expected and not yet there */
-    uint32_t by, when; /* whose clock says that it is open */
-    bool fenced;       /* for the copy engine */
+    uint32_t by, when; /* the warp that opened it, and the time of its clock then */
+    bool fenced;       /* so that the copy engine sees it */
     uint32_t *gathers, *ended; /* clocks: of the phase under way; of those that have ended */
 } mbarrier;
 
@@ -92,7 +92,7 @@ bool ptx_fenced(ptx_warp *w, unsigned lane, uint32_t address, uint32_t bytes, co
     uint32_t first = (address - PTX_SHARED_FIRST) / 4, last = (address - PTX_SHARED_FIRST + bytes - 1) / 4;
     for (uint32_t word = first; word <= last; word++) {
         uint32_t writer = s->writer[word];
-        if (!writer || writer > w->block->warp_count) continue; /* nobody, or a copy */
+        if (!writer || writer > w->block->warp_count) continue; /* nobody wrote it, or a copy did */
         bool as_before = word > first && writer == s->writer[word - 1] && s->lane[word] == s->lane[word - 1];
         if (as_before && s->written[word] == s->written[word - 1]) continue;
         if (!is_fenced(w, writer - 1, s->lane[word], s->written[word]))
@@ -115,7 +115,7 @@ static ptx_next mbarrier_init(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t count = (uint32_t)ptx_value(w, &i->operands[1], lane);
     if (s->barrier_count == PTX_AGENTS) return ptx_fail(w, lane, "more than %d barriers in shared memory", PTX_AGENTS);
     if (!count || count > MOST_COUNT) return ptx_fail(w, lane, "a barrier of %u arrivals", count);
-    if (!ptx_shared_begin(w, lane, address, 8, 8)) return PTX_FAIL; /* ordinary accesses find it under way for ever */
+    if (!ptx_shared_begin(w, lane, address, 8, 8)) return PTX_FAIL; /* every ordinary access to it then fails */
     mbarrier *x = &s->barriers[s->barrier_count++];
     *x = (mbarrier){.address = address, .count = count, .pending = count, .by = w->self, .when = w->clock[w->self],
                     .gathers = ptx_clock_new(w->machine), .ended = ptx_clock_new(w->machine)};
@@ -189,7 +189,7 @@ bool ptx_map_encode(void *out, const ptx_map *map) {
     return true;
 }
 
-/* Where chunk c of a box goes, and from where; false: it lies outside of the tensor. */
+/* Where chunk c of a box goes to, and where it comes from. False: it lies outside the tensor. */
 static uint32_t place_of(const copy *x, uint32_t c, uint64_t *from, bool *inside) {
     uint32_t chunks = x->map.box[0] * x->map.element / CHUNK, to = x->to + c * CHUNK, numbers = CHUNK / x->map.element;
     int64_t at[3] = {x->at[0] + (int64_t)(c % chunks * numbers), x->at[1] + (int64_t)(c / chunks % x->map.box[1]),
@@ -204,7 +204,7 @@ static uint32_t chunks_of(const copy *x) {
     return x->map.box[0] * x->map.element / CHUNK * x->map.box[1] * x->map.box[2];
 }
 
-/* A copy comes. */
+/* A copy arrives. */
 static void land(ptx_block *b, block_state *s, uint32_t n) {
     copy x = s->copies[n];
     mbarrier *to = &s->barriers[x.barrier];
@@ -292,7 +292,7 @@ static ptx_next try_wait(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     }
     PTX_EACH(mask, l, ptx_set(w, &i->operands[0], l, ended >> l & 1););
     ptx_define(w, &i->operands[0], mask, PTX_ALL);
-    if (s->copy_count) ptx_moved(w->machine); /* one of them will come */
+    if (s->copy_count) ptx_moved(w->machine); /* one of them will arrive */
     return ended == mask ? PTX_NEXT : PTX_YIELD;
 }
 
@@ -325,7 +325,7 @@ static ptx_next change(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t has = x->registers ? x->registers : each;
     if (i->form->data == MORE ? n < has : n > has) return ptx_fail(w, PTX_LANES, "from %u registers to %u", has, n);
     if (i->form->data == MORE && s->free_registers < (n - has) * PTX_LANES) return PTX_AGAIN;
-    s->free_registers += (has - n) * PTX_LANES; /* modulo 2^32: it may become less */
+    s->free_registers += (has - n) * PTX_LANES; /* modulo 2^32, since it may decrease */
     s->change[group] = i;
     s->changed[group]++;
     x->registers = n;

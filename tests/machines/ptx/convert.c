@@ -11,7 +11,8 @@
 #define KNOWN(n) ptx_known(w, &i->operands[n])
 #define DEFINE(known) ptx_define(w, &i->operands[0], mask, known)
 
-/* To nearest, ties to even; beyond the largest an infinity; a NaN has all bits of its fraction set. */
+/* Rounds to nearest, ties to even. What is beyond the largest number becomes an infinity. A NaN has all bits of its
+ * fraction set. */
 uint16_t ptx_to_half(float f) {
     uint16_t sign = signbit(f) ? 0x8000 : 0;
     if (isnan(f)) return 0x7fff;
@@ -120,7 +121,7 @@ static ptx_next cvt_half(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     DEFINE(KNOWN(1));
     return PTX_NEXT;
 }
-/* Two numbers into one register: the first becomes the upper half. */
+/* Packs two numbers into one register. The first becomes the upper half. */
 static ptx_next cvt_pair(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     ptx_u32 *d = ptx_out(w, &i->operands[0]);
     const ptx_f32 *a = ptx_in(w, &i->operands[1]), *b = ptx_in(w, &i->operands[2]);
@@ -131,7 +132,7 @@ static ptx_next cvt_pair(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
-/* Addresses: of global memory they are the same in the generic space; of others they are in its window. */
+/* Conversions of addresses. A global address is the same in the generic space; others lie in a window of it. */
 static ptx_next cvta(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     static const uint64_t windows[] = {0, PTX_SHARED_WINDOW, PTX_LOCAL_WINDOW, PTX_PARAM_WINDOW};
     uint64_t window = windows[i->form->data & 3];

@@ -22,7 +22,7 @@ enum { RESIDENT = 3, RANGES = 16 };
 
 typedef struct worker {
     fcp_kernel_work work;
-    uint32_t *locks; /* and the counter */
+    uint32_t *locks; /* locks, and after them the counter */
     uint32_t lock_capacity;
     uint64_t launches;
 } worker;
@@ -33,7 +33,7 @@ typedef struct device {
     emit_kernel kernels[EMIT_KERNELS];
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
-    bool sm90;         /* the forward pass's is that for sm_90a; what there is for either is compiled for it */
+    bool sm90;         /* the forward skeleton is that for sm_90a, and everything is compiled for sm_90a */
     fk_sequence *sequences;
     fk_u64 *arrays;
     fk_bands *bands;
@@ -68,7 +68,7 @@ unsigned ptx_device_change(const ptx_change *next) {
 
 void ptx_device_seed(uint64_t seed) { salt = seed; }
 
-/* The text as it was changed; what was given is freed. */
+/* Returns the changed text, and frees the one that was given. */
 static char *changed(char *text) {
     char entry[100];
     snprintf(entry, sizeof entry, ".entry %s(", change.kernel ? change.kernel : "");
@@ -197,7 +197,11 @@ static fcp_code ptx_allocate(fcp_device *base, size_t bytes, void **out_memory, 
     return code;
 }
 static void ptx_release_memory(fcp_device *base, void *memory) { fcp_backend_host.release(base, memory); }
-static void ptx_enter(fcp_device *base) { (void)base; }
+static fcp_code ptx_enter(fcp_device *base, fcp_error *err) {
+    (void)base, (void)err;
+    return FCP_OK;
+}
+static void ptx_leave(fcp_device *base) { (void)base; }
 static void ptx_copy_bytes(fcp_device *base, void *dst, const void *src, size_t bytes) {
     fcp_backend_host.copy(base, dst, src, bytes);
 }
@@ -209,7 +213,7 @@ static void add(ptx_range *list, uint32_t *count, const char *what, uint64_t beg
     if (begin && bytes) list[(*count)++] = (ptx_range){what, begin, begin + bytes, writable};
 }
 
-/* A kernel of the small ones. */
+/* Launches one of the small kernels. */
 static void support(device *d, int pass, const char *name, fk_support x, uint64_t per_block, uint64_t to, uint64_t from,
                     uint64_t other) {
     ptx_range list[RANGES];
@@ -284,7 +288,7 @@ static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uin
                 all[i].count * 4, 0);
 }
 
-/* The maps of an arena. */
+/* Makes the maps of an arena. */
 static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
     fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
     fk_map maps[FCP_KERNEL_TENSORS];
@@ -306,7 +310,7 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     return good;
 }
 
-/* Attention: `pieces` of work. With locks several blocks run side by side. */
+/* Launches attention, `pieces` pieces of work. With locks, several blocks run side by side. */
 static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch,
                            uint64_t items, uint64_t runs, uint64_t pieces, uint32_t locks, fcp_error *err) {
     const fcp_plan *plan = d->base.plan;
@@ -336,7 +340,7 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
     uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
-    uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* launches of a kind come in turn */
+    uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* so that launches of each kind occur */
     uint64_t blocks = draw % 3 == 0 ? pieces : draw % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
     fk_launch_maps maps;
     if (k->maps && !make_maps(a, launch, &maps))
@@ -414,7 +418,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
 #define PTX_BACKEND(title, opening)                                                                                    \
     {                                                                                                                  \
         .name = title, .open = opening, .close = ptx_close, .allocate = ptx_allocate, .release = ptx_release_memory,   \
-        .enter = ptx_enter, .leave = ptx_enter, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
+        .enter = ptx_enter, .leave = ptx_leave, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
         .prepare = ptx_prepare, .delta = ptx_delta, .attend = ptx_attend, .finish = ptx_finish                         \
     }
 const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);

@@ -29,7 +29,7 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
     fcp_shape shape;
     fcp_session *session = NULL;
     fcp_error err = {0};
-    fcp_session_options options = {.compute_threads = 1, .timeout_s = 300};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 300};
     fcp_packed packed = {0};
     fcp_check_report report = FCP_CHECK_START;
     fcp_plan_shape(plan, &shape);
@@ -39,7 +39,8 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (shape.has_pass[pass]) code = fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err);
     ptx_device_trouble(text, TEXT);
-    if (!code && !*text) code = fcp_check_passes(plan, plan->problem->passes, &packed, 1, NULL, &report, &err);
+    if (!code && !*text) code = fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 1}, &packed, &report, &err);
     if (code) snprintf(text, TEXT, "%s", err.message);
     for (int t = 0; !*text && t < FCP_TENSORS; t++)
         if (report.tensor[t].checked && !report.tensor[t].ok)

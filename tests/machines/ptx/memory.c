@@ -66,7 +66,7 @@ static bool shared_at(ptx_warp *w, unsigned lane, uint32_t address, uint32_t byt
     return address % align == 0;
 }
 
-/* Looks whether the warp may write or read words; before either. */
+/* Checks that the warp may write or read words. Called before it does. */
 static bool in_order(ptx_warp *w, unsigned lane, uint32_t at, uint32_t bytes, bool write) {
     ptx_block *b = w->block;
     ptx_shadow *s = &b->shadow;
@@ -146,7 +146,8 @@ bool ptx_shared_land(ptx_warp *w, unsigned lane, uint32_t address, uint32_t byte
 
 /* --- global memory ------------------------------------------------------------------------------------------------ */
 
-/* What w knows of when a warp did something: of a warp of another block nothing, where clocks are a block's own. */
+/* The time up to which w knows what a warp did. If clocks belong to a block, it knows nothing of warps of other
+ * blocks. */
 static bool knows(const ptx_warp *w, uint32_t number, uint32_t when) {
     const ptx_machine *m = w->machine;
     if (m->far) return when <= w->clock[number / m->warps * (m->warps + m->agents) + number % m->warps];
@@ -237,7 +238,7 @@ const uint8_t *ptx_parameter(ptx_warp *w, unsigned lane, uint64_t address, uint3
     return (const uint8_t *)w->machine->launch->parameters + address;
 }
 
-/* A lane's own: its bytes, then a byte for each that says whether it is known. */
+/* Local memory of a lane: its bytes, and then one byte for each that says whether it is known. */
 static uint8_t *local_at(ptx_warp *w, unsigned lane, uint64_t address, uint32_t bytes) {
     uint32_t all = w->machine->kernel->local;
     if (address > all || bytes > all - address)
@@ -283,7 +284,7 @@ static ptx_next ld(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t data = i->form->data, bytes = data & 255, count = data >> 8 & 255, space = data >> 20 & 15;
     const ptx_operand *base = &i->operands[count];
     if (!ptx_must_know(w, base, mask, "an address")) return PTX_FAIL;
-    uint64_t addresses[PTX_LANES]; /* the base may be written over */
+    uint64_t addresses[PTX_LANES]; /* copied first, because the load may overwrite the base register */
     for (unsigned l = 0; l < PTX_LANES; l++) addresses[l] = ptx_value(w, base, l) + (uint64_t)base->value;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         uint64_t known;
@@ -340,7 +341,7 @@ static ptx_next st(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         if (data & RELEASE) {
             ptx_location *x = location(w->machine, address, true);
             if (!x) return ptx_fail(w, l, "out of memory");
-            memset(x->clock, 0, w->machine->clocks * sizeof *x->clock); /* a plain store begins anew */
+            memset(x->clock, 0, w->machine->clocks * sizeof *x->clock); /* a plain store ends earlier releases */
             ptx_release(w, x->clock);
         }
         ptx_moved(w->machine);
@@ -369,7 +370,7 @@ static ptx_next atom_add_u32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_YIELD;
 }
 
-/* Lanes add in an order of their own; a vector's numbers one by one. Subnormal results are kept. */
+/* Lanes add in an order of their own, the numbers of a vector one by one. Subnormal results are kept. */
 static ptx_next red_add_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_operand *base = &i->operands[0];
     uint32_t count = i->form->data, first = (uint32_t)ptx_roll(w->machine, PTX_LANES);

@@ -22,7 +22,7 @@ struct ptx_chunk {
     _Alignas(16) uint8_t bytes[CHUNK];
 };
 
-/* Declared: registers name0 .. name(count - 1), or `name` alone where count is 0; or a symbol with an address. */
+/* A declaration: registers name0 .. name(count - 1), or if count is 0 `name` alone; or a symbol that has an address. */
 typedef struct declared {
     char name[NAME];
     uint32_t count, number, at, depth;
@@ -159,7 +159,7 @@ static const declared *find(const parser *p, piece x, uint32_t *out_index) {
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-/* A constant's 32 lanes. */
+/* Makes the 32 lanes of a constant. */
 static bool constant(parser *p, uint8_t bits, uint64_t value, ptx_operand *out) {
     ptx_module *m = p->m;
     uint64_t key = bits == 64 ? value : bits == 1 ? value & 1 : value & UINT32_MAX;
@@ -234,7 +234,7 @@ static const struct {
                 {"%ctaid.z", PTX_ZERO},    {"%nctaid.x", PTX_NCTAID_X}, {"%nctaid.y", PTX_ONE}, {"%nctaid.z", PTX_ONE},
                 {"%laneid", PTX_LANEID},   {"%warpid", PTX_WARPID}};
 
-/* What stands for a number of that many bits; 0: of 16, 32 or 64, as it is. */
+/* Reads an operand that is a number of so many bits; 0: of 16, 32 or 64, whatever it has. */
 static bool value_of(parser *p, piece x, uint8_t bits, bool target, ptx_operand *out) {
     uint32_t index;
     uint64_t value;
@@ -277,7 +277,7 @@ static bool address_of(parser *p, piece x, ptx_operand *out) {
     return true;
 }
 
-/* Cuts what is left of a statement into pieces. */
+/* Divides the rest of a statement into pieces. */
 static bool cut(parser *p, const char *end, piece *pieces, uint32_t *count) {
     for (*count = 0;;) {
         skip(p);
@@ -300,7 +300,7 @@ static bool cut(parser *p, const char *end, piece *pieces, uint32_t *count) {
     }
 }
 
-/* Do these pieces fit the form? Operands are then filled. */
+/* Do these pieces fit the form? If so, its operands are filled. */
 static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t count, ptx_operand *out,
                  uint32_t *out_count) {
     bool target = strchr(spec, '<') != NULL;
@@ -409,7 +409,7 @@ static bool instruction(parser *p) {
     *i = (ptx_insn){f, kept, n, p->line, guard, begin};
     for (uint32_t j = 0; j < n; j++)
         if (kept[j].kind == PTX_LABEL)
-            kept[j].at = (uint32_t)(pieces[j].text - p->m->text); /* found when all are known */
+            kept[j].at = (uint32_t)(pieces[j].text - p->m->text); /* resolved when all labels are known */
     p->at = end + 1;
     return true;
 }
@@ -442,7 +442,7 @@ static bool registers(parser *p) {
     }
 }
 
-/* .align N .b8 name[N] behind a space's name; *bytes 0 where there is no number. */
+/* .align N .b8 name[N] after a space's name; *bytes 0 where there is no number. */
 static bool array(parser *p, piece *name, uint32_t *align, uint32_t *bytes) {
     piece x = word(p);
     *align = 1;

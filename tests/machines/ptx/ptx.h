@@ -159,7 +159,7 @@ struct ptx_warp {
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
     ptx_copy *copies;
     uint32_t copy_count, copy_capacity, commits[PTX_LANES];
-    uint8_t *local;          /* local memory of all lanes; behind it, which of its bytes are known */
+    uint8_t *local;          /* local memory of all lanes; after it, which of its bytes are known */
     void *more;              /* what another table keeps for the warp; freed when the block ends */
 };
 

@@ -79,7 +79,7 @@ bool ptx_must_know(ptx_warp *w, const ptx_operand *o, uint32_t mask, const char 
 
 /* --- warps -------------------------------------------------------------------------------------------------------- */
 
-/* The lanes that go on next, and the least place of the others; 0: all wait for each other, or none is left. */
+/* Which lanes go on next, and the least place of the others. 0: all wait for each other, or none is left. */
 static uint32_t choose(ptx_warp *w, uint32_t *pc, uint32_t *next) {
     uint32_t ready = w->live & ~w->parked, mask = 0;
     *pc = *next = UINT32_MAX;
@@ -99,7 +99,7 @@ static void place(ptx_warp *w, uint32_t mask, uint32_t pc) {
     for (; mask; mask &= mask - 1) w->pc[__builtin_ctz(mask)] = pc;
 }
 
-/* All lanes wait for the others: they must be at one instruction. */
+/* All lanes wait for each other. Then they must be at the same instruction. */
 static bool gather(ptx_warp *w, uint32_t *pc) {
     unsigned first = (unsigned)__builtin_ctz(w->live);
     *pc = w->pc[first];
@@ -119,7 +119,7 @@ static bool turn(ptx_warp *w, uint32_t budget) {
     const ptx_insn *code = m->kernel->insns;
     while (w->live) {
         uint32_t pc, next, mask = choose(w, &pc, &next);
-        bool together = !mask; /* all have come to an instruction of the whole warp */
+        bool together = !mask; /* then all have come to an instruction of the whole warp */
         if (together) {
             if (!gather(w, &pc)) return false;
             mask = w->live;
@@ -181,7 +181,7 @@ static bool turn(ptx_warp *w, uint32_t budget) {
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-/* False: something of it is still under way. */
+/* Ends a block. False: something of it is still under way. */
 static bool close_block(ptx_block *b) {
     bool good = ptx_async_close(b);
     for (uint32_t v = 0; b->warps && v < b->warp_count; v++) {
@@ -253,7 +253,7 @@ static bool stuck(ptx_machine *m, const char *what) {
 
 static bool run(ptx_machine *m) {
     uint32_t resident = m->launch->resident, running = 0;
-    uint64_t turns = 0, last = 0; /* turns since anything moved */
+    uint64_t turns = 0, last = 0; /* turns in which nothing has moved */
     for (;;) {
         for (uint32_t i = 0; i < resident; i++)
             if (!m->blocks[i].running && m->next_block < m->launch->blocks) {

@@ -125,7 +125,7 @@ static char *replaced(const char *text, const char *at, size_t length, const cha
 }
 static char *without(const char *text, const char *at) { return replaced(text, at, strcspn(at, ";") + 1, ""); }
 static char *off_by_16(const char *text, const char *at) { return replaced(text, strchr(at, ']'), 0, "+16"); }
-/* The second and third of the vector behind the first: A's fragments. */
+/* The second and third of the vector after the first: A's fragments. */
 static char *other_order(const char *text, const char *at) {
     char name[4][20], by[100];
     const char *a = strchr(strchr(at, '}'), '{');

@@ -17,7 +17,7 @@ static uint32_t out[WORDS];
 static uint16_t in[ROWS * HEADS * 2 * BOX]; /* [row][head][128] */
 
 /* A kernel k: its parameters in %rd0 (out) and %rd1 (in), the map in %rd3, the thread in %r0, %rd2 = out + 4 *
- * thread, shared memory in %r90, and behind its first 32K two barriers, the first of which counts one arrival; %p9:
+ * thread, shared memory in %r90, and after its first 32K two barriers, the first of which counts one arrival; %p9:
  * all threads but the first. */
 static const char before[] =
     ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 memory[];\n"
@@ -72,7 +72,7 @@ static float number(int row, int head, int column) {
     return x;
 }
 
-/* Boxes that begin before the first row and end behind the last one; chunks of 16 bytes lie at c ^ row % 8. */
+/* Boxes that begin before the first row and end after the last one; chunks of 16 bytes lie at c ^ row % 8. */
 Test(ptx_async, boxes) {
     static const int first[] = {0, 3, 20, -5, 69, -64};
     static const char begin[] = OPEN FIRST EXPECT(8192) "mov.u32 %r1, 64;\nmov.u32 %r2, 1;\nmov.u32 %r3, ";

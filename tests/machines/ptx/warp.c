@@ -19,7 +19,7 @@ static ptx_next ret(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
             return ptx_fail(w, w->copies[n].lane, "unfinished copy: it ends with one under way");
     return PTX_END;
 }
-/* Orders the memory of the lanes. */
+/* Orders the memory accesses of the lanes. */
 static ptx_next bar_warp(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     if (!ptx_must_know(w, &i->operands[0], mask, "a member mask")) return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++)
@@ -31,7 +31,7 @@ static ptx_next bar_warp(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 /* --- barriers of a block ------------------------------------------------------------------------------------------ */
 
-/* Counts threads in whole warps, as if all lanes were active. */
+/* Threads are counted in whole warps, as if all lanes were active. */
 static ptx_next barrier(ptx_warp *w, const ptx_insn *i, bool waits) {
     ptx_block *b = w->block;
     uint32_t all = i->count > 1 ? (uint32_t)ptx_value(w, &i->operands[1], 0) : b->warp_count * PTX_LANES,
@@ -191,7 +191,7 @@ static ptx_next mma_m16n8k16(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     for (int row = 0; row < 16; row++)
         for (int k = 0; k < 16; k++)
             for (int column = 0; column < 8; column++) c[row][column] += a[row][k] * b[k][column];
-    for (uint32_t group = 0; group < 8; group++) { /* a row is known if all of it is, in the four lanes that have it */
+    for (uint32_t group = 0; group < 8; group++) { /* a row is known if all of its A is, in four lanes */
         rows |= (uint32_t)(((known[0] & known[2]) >> group * 4 & 15) == 15) << group;
         rows |= (uint32_t)(((known[1] & known[3]) >> group * 4 & 15) == 15) << (group + 8);
         columns |= (uint32_t)(((known[4] & known[5]) >> group * 4 & 15) == 15) << group;

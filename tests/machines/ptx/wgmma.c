@@ -22,7 +22,7 @@
 enum { ROWS = 16, ALL_ROWS = 64, DEPTH = 16, COLUMNS = 256, CHUNK = 16, GROUP = 4, TILES = 8, UNDER_WAY = 64 };
 #define PATTERN 0x7fa5a5a5u
 
-/* Sums under way, of a warp's rows; which of them are known. */
+/* Sums of products that are under way, for the rows of a warp, and which of them are known. */
 typedef struct tile {
     const ptx_operand *registers; /* NULL: free */
     uint32_t columns, last;       /* last: the product on them */
@@ -38,7 +38,7 @@ typedef struct product {
     uint32_t values[4][PTX_LANES];
 } product;
 
-/* What the first warp of a group that came to a product asked for. */
+/* What the first warp of a group asked for when it came to a product. */
 typedef struct asked {
     const ptx_insn *insn;
     uint64_t a, b;
@@ -48,18 +48,18 @@ typedef struct asked {
 struct ptx_products {
     tile tiles[TILES];
     product under_way[UNDER_WAY]; /* by number, modulo */
-    uint32_t issued, ended, groups[UNDER_WAY], committed, waited; /* groups: products before the end of each */
+    uint32_t issued, ended, groups[UNDER_WAY], committed, waited; /* groups: products up to the end of each */
     bool fenced;
-    uint32_t *watched, watched_count; /* places in the file of registers that products have */
+    uint32_t *watched, watched_count; /* places, in the registers of the warp, of registers that products have */
     uint32_t (*seen)[PTX_LANES];      /* what was there at the last fence */
     uint32_t *watched_at; /* by a register's number: which of them, + 1 */
-    asked *log;           /* of the group, with its first warp */
+    asked *log;           /* belongs to the group, and is kept with its first warp */
     uint32_t log_count, log_room;
 };
 
 static ptx_next mma_async(ptx_warp *w, const ptx_insn *i, uint32_t mask);
 
-/* A form's data. */
+/* What a form's data says. */
 enum { BF16 = 1 << 16, REGISTERS = 1 << 17 };
 static uint32_t columns_of(const ptx_insn *i) { return i->form->data & 0xffff; }
 
@@ -214,7 +214,7 @@ static bool check_fenced(ptx_warp *w, const struct ptx_products *p, const ptx_op
     return true;
 }
 
-/* The tile of these accumulators, which are out of sight from now on. */
+/* Finds the tile for these accumulators, and hides the accumulators from now on. */
 static tile *enter(ptx_warp *w, struct ptx_products *p, const ptx_operand *o, uint32_t columns) {
     tile *none = NULL;
     for (uint32_t i = 0; i < TILES; i++) {
@@ -261,7 +261,7 @@ static bool leave(ptx_warp *w, struct ptx_products *p, tile *x) {
 
 /* --- asking and waiting ------------------------------------------------------------------------------------------- */
 
-/* The warps of a group ask for the same. */
+/* Checks that all warps of a group ask for the same products. */
 static bool agree(ptx_warp *w, uint32_t number, const asked *x) {
     struct ptx_products *p = products_of(&w->block->warps[w->index / GROUP * GROUP]);
     if (!p) return false;
@@ -283,7 +283,7 @@ static bool agree(ptx_warp *w, uint32_t number, const asked *x) {
     return true;
 }
 
-/* A descriptor or scale that all lanes have. */
+/* Reads a descriptor or a scale, which must be the same in all lanes. */
 static bool common(ptx_warp *w, const ptx_operand *o, uint64_t *out) {
     if (!ptx_must_know(w, o, PTX_ALL, "an operand of all lanes")) return false;
     *out = ptx_value(w, o, 0);

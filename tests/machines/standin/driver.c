@@ -150,7 +150,7 @@ API cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* An allocation is there, or is no longer. */
+/* Counts the bytes of an allocation that was made, or freed. */
 static void count(const allocation *a, bool more) {
     size_t bytes = a->end - a->begin, *now = a->host ? &control.pinned : &control.held[a->context->device];
     size_t *most = a->host ? &control.most_pinned : &control.most_held[a->context->device];
@@ -184,8 +184,8 @@ cu_result memory_end(cu_ptr p, bool host, bool shared) {
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
-    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* it waits for nobody */
-    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* it waits for the device */
+    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* ncclMemFree does not wait for the device */
+    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* cuMemFree waits for the device */
     *at = a->next;
     count(a, false);
     free(a->memory);

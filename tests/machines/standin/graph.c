@@ -11,14 +11,14 @@
 #include "runtime/base/clock.h"
 #include "tests/machines/standin/parts.h"
 
-static uint64_t *seen; /* a bit per node of the live store: the host knows that it is done */
+static uint64_t *seen; /* a bit for each node of the live store: has the host seen that it is done? */
 static uint32_t seen_words;
 
 static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 64 & 1; }
 
 bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
 
-/* The first of r, from `i` on, that ends behind `at`. */
+/* The index of the first range of r, from `i` on, that ends after `at`. */
 static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
     uint32_t step = 1, end;
     while (i + step < r->count && r->all[i + step].end <= at) i += step, step *= 2;
@@ -30,7 +30,7 @@ static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
     return i;
 }
 
-/* Of two that are tidy. */
+/* Do two lists of ranges meet? Both are sorted and disjoint. */
 static bool meet(const ranges *a, const ranges *b, uint64_t *where) {
     for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
         if (a->all[i].begin < b->all[j].end && b->all[j].begin < a->all[i].end) {
@@ -161,14 +161,14 @@ void host_saw(store *s, uint32_t last) {
     }
     for (uint32_t i = 0; i < s->count; i++)
         if (!bit(seen, i)) return;
-    store_clear(s); /* nothing is left to be ordered */
+    store_clear(s); /* no node is left with which another would have to be ordered */
     free(seen);
     seen = NULL;
     seen_words = 0;
     s->id++;
 }
 
-/* False: it waits for what another process does. */
+/* Runs a node. False: it waits for another process. */
 static bool do_node(node *n) {
     if (n->op == OUTSIDE) {
         standin_step step = n->work->go(n->work, &n->state);
@@ -186,7 +186,7 @@ static bool do_node(node *n) {
     return true;
 }
 
-/* May it be done? What hangs begins, but does not end: it has written its own word of host memory. */
+/* May the node run? A node that hangs begins but does not end: it has written its word of host memory. */
 static bool ready(const store *s, uint32_t i) {
     const node *n = &s->nodes[i];
     bool may = !n->done;
@@ -211,10 +211,10 @@ void store_run(store *s, uint32_t count) {
         uint32_t found = 0;
         for (uint32_t i = 0; i < s->count; i++)
             if (s->nodes[i].stuck != turn && ready(s, i)) may[found++] = i;
-        if (!found) break; /* something hangs, or waits for another process */
+        if (!found) break; /* what is left hangs, or waits for another process */
         control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
         node *n = &s->nodes[may[(control.seed >> 33) % found]];
-        if (do_node(n)) turn++; /* what was stuck may not be so any longer: it may be what that one waited for */
+        if (do_node(n)) turn++; /* a node that was stuck may have waited for this one, and is tried again */
         else n->stuck = turn;
         s->done += n->done;
     }

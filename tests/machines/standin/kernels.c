@@ -19,7 +19,7 @@ void range_add(ranges *r, uint64_t begin, uint64_t bytes) {
 static const struct {
     const char *name;
     size_t offset, parameters;
-    const char *beside; /* what the text has where it has this kernel */
+    const char *beside; /* a text that a source contains if it contains this kernel */
 } known[] = {{"fk_forward", offsetof(fibers_kernels, forward), sizeof(fk_launch)},
              {"fk_forward_sm90", offsetof(fibers_kernels, forward_sm90), sizeof(fk_launch_maps)},
              {"fk_backward_dkv", offsetof(fibers_kernels, dkv), sizeof(fk_launch)},
@@ -49,7 +49,7 @@ bool kernel_find(cu_function f) {
     return false;
 }
 
-/* Rows [first, first + count) of [tokens][heads * bytes] from base on. */
+/* Adds rows [first, first + count) of an array [tokens][heads * bytes] that begins at base. */
 static void rows(ranges *r, uint64_t base, uint64_t first, uint64_t count, uint64_t row) { range_add(r, base + first * row, count * row); }
 
 static void forward_ranges(node *n, uint32_t d, bool back) {
@@ -131,7 +131,7 @@ void kernel_ranges(node *n) {
     }
 }
 
-/* The plan whose masks kernels ask. */
+/* The plan whose mask and score the kernels evaluate. */
 static const fcp_plan *plan_now(void) {
     static fcp_plan *loaded;
     const char *path = getenv("STANDIN_PLAN");

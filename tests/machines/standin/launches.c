@@ -16,7 +16,8 @@ static cu_result copy(cu_stream s, uint64_t to, uint64_t from, size_t bytes) {
     const node n = {.op = COPY, .to = to, .from = from, .bytes = bytes};
     return stream_put(s, &n, 0);
 }
-/* Memory that is not pinned: refused in a capture; and the call waits for what the stream has. */
+/* A copy of pageable memory is refused in a capture. Outside, the call waits until the stream is empty, as the real
+ * driver may. */
 static cu_result host_copy(cu_stream s, uint64_t host, uint64_t to, uint64_t from, size_t bytes) {
     const allocation *first = allocation_of(host), *last = allocation_of(host + bytes - 1);
     bool pinned = first && first->host && first == last;
@@ -66,7 +67,7 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     return stream_put(s, &n, 0);
 }
 
-/* Of three dimensions, packed numbers of 16 bits, at least as strict as the driver. */
+/* Makes a map of three dimensions and packed 16-bit numbers. It is at least as strict as the real driver. */
 API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
                            const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill) {
     ENTER;
@@ -76,7 +77,7 @@ API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const
     for (int i = 0; i < 3; i++)
         if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;
     const allocation *a = allocation_of((uint64_t)(uintptr_t)base);
-    if (!current || (a && a->context != current)) return INVALID_CONTEXT; /* which the driver may do */
+    if (!current || (a && a->context != current)) return INVALID_CONTEXT; /* the real driver may refuse that, too */
     if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end) trouble("a map of memory that nobody allocated");
     machine_map map = {.base = (uint64_t)(uintptr_t)base, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
     memcpy(map.dims, dims, sizeof map.dims);
@@ -87,7 +88,7 @@ API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const
 API cuModuleLoadData(cu_module *out, const void *image) {
     ENTER_OUTSIDE;
     unsigned head_dim = 0, bf16 = 0, score = 0;
-    bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* kernels of gpu-check's own: they do nothing */
+    bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
     if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
     if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3))
         return CU_ERROR_INVALID_VALUE;
@@ -123,7 +124,7 @@ API cuModuleGetFunction(cu_function *out, cu_module m, const char *name) {
 API cuFuncGetAttribute(int *out, int which, cu_function f) {
     ENTER;
     const size_t length = strlen(f->name);
-    const bool sm90 = length > 5 && !strcmp(f->name + length - 5, "_sm90"); /* those begin with all that a block has */
+    const bool sm90 = length > 5 && !strcmp(f->name + length - 5, "_sm90"); /* these begin with all registers that a block can have */
     const int registers = control.registers ? control.registers : sm90 ? 168 : 32;
     switch (which) {
     case CU_FUNC_MAX_THREADS: *out = registers > 0 ? 65536 / registers / 32 * 32 : 0; break;

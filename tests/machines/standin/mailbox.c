@@ -92,7 +92,7 @@ bool mailbox_dead(const mailbox *m, uint32_t rank) {
     const box_rank *r = &m->box->rank[rank];
     int pid = atomic_load(&r->pid), state = atomic_load(&r->state);
     if (state == BOX_GONE || state == BOX_DEAD) return true;
-    if (state == BOX_FINAL) return false; /* it did all that it had to do */
+    if (state == BOX_FINAL) return false; /* it has ended in an orderly way */
     return pid && kill(pid, 0) && errno == ESRCH;
 }
 

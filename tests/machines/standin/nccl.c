@@ -22,7 +22,7 @@ static standin_nccl control = {.version = 22809};
 standin_nccl *standin_nccl_control(void) { return &control; }
 
 typedef struct op {
-    bool send, collective; /* collective: of what all ranks do; its connections are its own */
+    bool send, collective; /* collective: part of a call that all ranks make; it has connections of its own */
     uint32_t peer;
     uint64_t address, bytes;
 } op;
@@ -30,14 +30,14 @@ typedef struct group {
     standin_work work;
     nccl_comm comm;
     cu_stream stream;
-    long users; /* nodes, and whoever makes it */
+    long users; /* the nodes that are this group, and who is making it */
     uint32_t count;
     op *ops;
     standin_range *ranges;
 } group;
-/* A group under way. */
+/* A group that is running. */
 typedef struct part {
-    uint64_t turn, moved; /* the turn-th between the two ranks; moved: bytes, of head and body */
+    uint64_t turn, moved; /* turn: its number between the two ranks; moved: bytes of head and body */
     bool ended;
     uint64_t head[2];
 } part;
@@ -56,10 +56,10 @@ struct nccl_comm_ {
     int device;
     bool blocking, ready, aborted, final, ended, stalled;
     job job;
-    uint32_t delay;    /* questions until the job is done, at least */
-    group *pending;    /* of the job */
+    uint32_t delay;    /* at least so many questions until the job is done */
+    group *pending;    /* the group that the job puts into a stream */
     nccl_result error;
-    uint64_t turn[2][BOX_RANKS], done[2][BOX_RANKS]; /* [send][peer]: begun, ended */
+    uint64_t turn[2][BOX_RANKS], done[2][BOX_RANKS]; /* [send][peer]: how many have begun, how many have ended */
     bool connected[2][2][BOX_RANKS]; /* [collective][send][peer] */
     long graph_nodes, under_way;
     registration *registrations;
@@ -68,7 +68,7 @@ struct nccl_comm_ {
 
 static nccl_comm comms;
 static char last_error[300];
-/* The group that is being made. */
+/* The group that this thread is making. */
 static __thread struct {
     int depth;
     nccl_result error;
@@ -123,7 +123,7 @@ static nccl_result injected(void) {
     if (control.fail_with >= STANDIN_DIES) suffer(control.fail_with);
     return control.fail_with >= STANDIN_DIES ? NCCL_SUCCESS : fail(control.fail_with, "call %ld was to fail", control.calls);
 }
-/* Every call that may fail begins with this; a group that one of them is in fails with it. */
+/* Every call that can fail begins with this. If it is part of a group, the group fails with it. */
 #define ENTER                                                                                                          \
     do {                                                                                                               \
         nccl_result result_ = injected();                                                                              \
@@ -181,14 +181,14 @@ static void group_drop(standin_work *work, bool graph, void *state) {
     release(g);
 }
 
-/* By seed, and no matter in what order things happen. */
+/* Does this send wait for its receive? The seed decides, independently of the order of events. */
 static bool waits_for_receive(const struct nccl_comm_ *c, uint32_t peer, uint64_t turn) {
     uint64_t x = control.seed * UINT64_C(0x9e3779b97f4a7c15) + (c->rank * 64u + peer) * UINT64_C(0xbf58476d1ce4e5b9) + turn;
     x = (x ^ x >> 29) * UINT64_C(0x94d049bb133111eb);
     return x >> 33 & 1;
 }
 
-/* Bytes of a part: first two words that say which it is, then its own. */
+/* The bytes of a part: two words that say which part it is, then its own bytes. */
 static bool part_go(nccl_comm c, const op *o, part *p) {
     box_pair *pair = o->send ? mailbox_pair(&c->mail, c->rank, o->peer) : mailbox_pair(&c->mail, o->peer, c->rank);
     uint64_t before = p->moved;
@@ -237,7 +237,7 @@ static standin_step group_go(standin_work *work, void **state) {
     bool moved = false, ended = true;
     if (!c->ended && !c->aborted && !*state) *state = begin(g);
     run *r = *state;
-    for (uint32_t i = 0; c->aborted && i < g->count; i++) /* what is not received is nothing */
+    for (uint32_t i = 0; c->aborted && i < g->count; i++) /* after an abort, what was not received counts as nothing */
         if (!g->ops[i].send && !(r && r->parts[i].ended)) memset((void *)(uintptr_t)g->ops[i].address, 0xff, g->ops[i].bytes);
     if (c->aborted || c->ended) {
         if (r && !r->ended) c->under_way--;
@@ -259,7 +259,7 @@ static standin_step group_go(standin_work *work, void **state) {
 
 /* --- jobs --------------------------------------------------------------------------------------------------------- */
 
-/* NCCL_SUCCESS: all ranks are that far. */
+/* NCCL_SUCCESS: all ranks have come to this state. */
 static nccl_result all_at(nccl_comm c, int state, const char *what) {
     bool all = true;
     for (uint32_t r = 0; r < c->ranks; r++) {
@@ -270,7 +270,7 @@ static nccl_result all_at(nccl_comm c, int state, const char *what) {
 }
 
 static nccl_result go_joining(nccl_comm c) {
-    if (!c->mail.box) return NCCL_IN_PROGRESS; /* nobody answers */
+    if (!c->mail.box) return NCCL_IN_PROGRESS; /* no other rank answers */
     box_rank *mine = &c->mail.box->rank[c->rank];
     const char *several = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     bool may_share = control.version >= 23000 && several && strcmp(several, "1") == 0;
@@ -292,7 +292,7 @@ static nccl_result go_joining(nccl_comm c) {
     return NCCL_SUCCESS;
 }
 
-/* Both ends of every pair are there. */
+/* Have both ends of every pair connected? */
 static nccl_result connect(nccl_comm c, const group *g) {
     nccl_result result = NCCL_SUCCESS;
     for (uint32_t i = 0; i < g->count; i++) {
@@ -343,7 +343,7 @@ static nccl_result go(nccl_comm c) {
     return result;
 }
 
-/* A new job; what its call returns. */
+/* Begins a job. Returns what the call that begins it returns. */
 static nccl_result start(nccl_comm c, job j, const char *what) {
     fcp_patience left = patience();
     c->job = j;
@@ -416,7 +416,7 @@ static void end(nccl_comm c) {
     if (c->mail.box) atomic_store(&c->mail.box->rank[c->rank].state, c->aborted || c->error ? BOX_GONE : BOX_FINAL);
     if (c->rank == 0 && !c->ready && c->mail.box) mailbox_forget(&c->mail);
     c->ended = true;
-    standin_go(); /* what waits in streams waits no longer */
+    standin_go(); /* lets go on what waited for it in streams */
     mailbox_close(&c->mail);
 }
 
@@ -450,7 +450,7 @@ API ncclCommFinalize(nccl_comm c) {
     if (!result) result = start(c, ENDING, "ncclCommFinalize");
     return fault ? fault : result;
 }
-/* It waits for what is under way. */
+/* Waits for what is running. */
 API ncclCommDestroy(nccl_comm c) {
     nccl_result fault = injected();
     fcp_patience left = patience();
@@ -577,7 +577,7 @@ static uint64_t size_of(int type) {
     return type >= 0 && (size_t)type < sizeof sizes ? sizes[type] : 0;
 }
 
-/* One operation of the group under way; its error is the group's as well. */
+/* Adds one operation to the group that is being made. Its error is the group's error, too. */
 static nccl_result operation(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, const void *at, size_t count,
                              int type) {
     nccl_result result = usable(c, send ? "ncclSend" : "ncclRecv");
@@ -588,7 +588,7 @@ static nccl_result operation(nccl_comm c, cu_stream stream, bool send, bool coll
     return result;
 }
 
-/* What is wrong with a group as a whole. */
+/* Finds what is wrong with a group as a whole. */
 static nccl_result check(group *g) {
     nccl_comm c = g->comm;
     bool capturing = standin_capturing(g->stream);
@@ -630,7 +630,7 @@ static nccl_result close_group(void) {
     for (uint32_t i = 0; !result && i < making.count; i++) {
         group *g = making.groups[i];
         g->comm->pending = g;
-        making.groups[i] = NULL; /* the job's, from here on */
+        making.groups[i] = NULL; /* from here on it belongs to the job */
         control.groups++;
         result = start(g->comm, PUTTING, "ncclGroupEnd");
         if (result == NCCL_IN_PROGRESS) under_way = result, result = NCCL_SUCCESS;

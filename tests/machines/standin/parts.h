@@ -136,7 +136,7 @@ bool store_finish(store *s, uint32_t last);
 bool store_touches(const store *s, uint64_t begin, uint64_t end);
 /* Makes room for one more node. False: there will never be room. */
 bool store_has_room(store *s);
-bool store_stuck(const store *s); /* are all nodes that are left hanging, or behind one that hangs? */
+bool store_stuck(const store *s); /* are all nodes that are left hanging, or after one that hangs? */
 const char *node_name(const node *n);
 /* kernels.c */
 void kernel_ranges(node *n);

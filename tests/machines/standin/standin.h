@@ -28,7 +28,8 @@ typedef struct standin {
     int devices, major, minor, shared;
     standin_green green;
     unsigned alignment;  /* a part of a device's three multiprocessors is a multiple of so many; 0: of one */
-    /* Of every kernel: registers and bytes of local memory a thread, and bytes of static shared memory; 0 registers: 32. */
+    /* Of every kernel: registers and bytes of local memory a thread, and bytes of static shared memory; 0 registers:
+     * 32. */
     int registers, local, fixed;
     bool peers;
     int most_peers;      /* a device reaches all others, but allows access to so many only; 0: to all */
@@ -39,8 +40,8 @@ typedef struct standin {
     int fail_with;
     bool breaks;         /* every call after it fails too, as if the context were lost */
     bool stall;          /* no node runs */
-    /* So many nodes may wait. A call that adds one more waits for the devices, and if those do not get on, that is trouble.
-     * 0: no limit. */
+    /* So many nodes may wait. A call that adds one more waits for the devices, and if those do not get on, that is
+     * trouble. 0: no limit. */
     unsigned long queue;
     unsigned long hang_at; /* the node with this number, counted by `nodes`, never ends; 0: none */
     unsigned hang_value; /* a kernel that writes this value into word hang_word of host memory never ends; 0: none */
@@ -62,7 +63,8 @@ typedef struct standin {
     /* What hangs: a kernel's name, "a copy", "a fill", "a mark" (a fill of host memory), "nothing" (a wait). */
     char hung[32];
     int hung_device;     /* the device of its stream */
-    /* The word of host memory that its stream was last told to write, before it or by it (-1: none), and the value for it. */
+    /* The word of host memory that its stream was last told to write, before it or by it (-1: none), and the value
+     * for it. */
     long hung_mark;
     unsigned hung_value;
     /* launches and copies of each kind; unordered: kernels whose sums come in any order */

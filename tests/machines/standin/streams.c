@@ -18,7 +18,7 @@ static long ticks; /* events recorded */
 
 static struct cu_stream_ defaults[DEVICES + 1][2];
 
-/* A handle of a default stream is that of the context that is current. */
+/* Replaces the handle of a default stream by that stream of the current context. */
 cu_result stream_find(cu_stream *s) {
     uintptr_t handle = (uintptr_t)*s;
     if (handle > CU_DEFAULT_PER_THREAD) return CU_SUCCESS;
@@ -32,8 +32,8 @@ cu_result stream_find(cu_stream *s) {
     return CU_SUCCESS;
 }
 
-/* A node at the end of a stream, after `also` too. It knows which word of host memory its stream has last been told to
- * write. */
+/* Puts a node at the end of a stream; it also comes after node `also`. It remembers which word of host memory its
+ * stream was last told to write. */
 cu_result stream_put(cu_stream s, const node *made, uint32_t also) {
     node copy = *made, *n = &copy;
     uint64_t mark = n->op == FILL ? n->to : 0;
@@ -142,7 +142,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
         capture_bad = true;
         return CAPTURE_ISOLATION;
     }
-    if (e->capture) return CAPTURED_EVENT; /* of a capture that has ended, where it was no node */
+    if (e->capture) return CAPTURED_EVENT; /* it was recorded during a capture that has ended, where it was no node */
     return stream_put(s, &empty, node_of(&live, e->at));
 }
 API cuEventCreate(cu_event *out, unsigned flags) {
@@ -165,7 +165,7 @@ API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags) {
     STREAM(s);
     if (e->context != s->context) return INVALID_HANDLE;
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CU_ERROR_INVALID_VALUE;
-    if (flags) { /* a node of the graph: recorded when that is launched, and not here */
+    if (flags) { /* this becomes a node of the graph: the event is recorded when the graph is launched, not now */
         const node n = {.op = EMPTY, .event = e};
         return in_capture(s) ? stream_put(s, &n, 0) : CU_ERROR_INVALID_VALUE;
     }
@@ -175,7 +175,7 @@ API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags) {
     return CU_SUCCESS;
 }
 API cuEventRecord(cu_event e, cu_stream s) { return cuEventRecordWithFlags(e, s, 0); }
-/* No time passes here: a millisecond for every event that was recorded meanwhile. */
+/* No time passes here. A millisecond is counted for every event that was recorded in between. */
 API cuEventElapsedTime(float *out, cu_event a, cu_event b) {
     ENTER;
     if (!a->timed || !b->timed || !a->tick || !b->tick) return INVALID_HANDLE;

@@ -1,8 +1,8 @@
-/* test_diag.c: diagnostics: the whole picture against golden files, and the machinery by itself.
+/* test_diag.c: tests diagnostics: the whole picture against golden files, and the functions that make it.
  *
- * A case of tests/golden/diag is a file NAME.case: lines of options ("$ -D plan.block=2K", "$ --lengths FILE", "$
- * --field NAME=FILE", "$ --need"), then the program, then a line of '=' signs, then what the compiler must say. GOLDEN_UPDATE=1 rewrites that
- * part. */
+ * A case is a file tests/golden/diag/NAME.case. It holds lines of options ("$ -D plan.block=2K", "$ --lengths
+ * FILE", "$ --field NAME=FILE", "$ --need"), then the program, then a line of '=' signs, then what the compiler
+ * must say. GOLDEN_UPDATE=1 rewrites that last part. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* test_errors.c: what fcp_fail and fcp_fail_at put into an error. */
+/* test_errors.c: tests what fcp_fail and fcp_fail_at put into an error. */
 #include <criterion/criterion.h>
 #include <string.h>
 

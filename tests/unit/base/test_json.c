@@ -1,4 +1,4 @@
-/* test_json.c: the JSON writer and the summary. */
+/* test_json.c: tests the JSON writer and the summary that it writes. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

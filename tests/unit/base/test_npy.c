@@ -1,4 +1,5 @@
-/* .npy files: what is written is read, what is malformed is refused with the file's name and leaves nothing behind. */
+/* test_npy.c: tests that .npy files read back as they were written, and that a malformed one is refused with its
+ * name and leaves nothing behind. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Number formats and the exponential, against definitions written differently: the nearest number is looked for among
- * all 65,536, and 2^x comes from the C library in float64. */
+/* test_numeric.c: tests the number formats and the exponential against other definitions: the nearest of all
+ * 65,536 numbers is searched for, and 2^x comes from the C library in float64. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* test_whole_file.c: files appear whole or not at all, by way of links too, and what killed writers leave is removed by the
- * next one, but never a living writer's file. */
+/* test_whole_file.c: tests that a file appears whole or not at all, also behind a symbolic link, and that the next
+ * writer removes what a killed one left, but never a file that another still writes. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* test_box.c: the abstract evaluator and the symbolic rows, against the elements of random boxes. */
+/* test_box.c: tests the abstract evaluator and the symbolic rows against every element of random boxes. */
 #include "compiler/box/box.h"
 #include "compiler/base/memo.h"
 #include "compiler/box/rows.h"
@@ -29,7 +29,7 @@ static bench bench_env(const exprs *e, int root, const mc_env *env) {
     t.key = malloc(box_key_room(t.code.count) * sizeof *t.key);
     t.scratch = malloc(t.code.count * sizeof *t.scratch);
     t.rows = rows_new();
-    cr_assert(box_arrays_new(&t.arrays, t.code) && box_arrays_bind(&t.arrays, env));
+    cr_assert(box_arrays_new(&t.arrays, t.code) && box_arrays_bind(&t.arrays, env, NULL) == FCP_OK);
     box_program_make(t.code, env, &t.arrays, t.base);
     return t;
 }

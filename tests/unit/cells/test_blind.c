@@ -1,4 +1,5 @@
-/* test_blind.c: queries that see nothing, where queries have an offset and masks read arrays: against every element. */
+/* test_blind.c: tests the search for queries that see no key against every element, with queries that have an
+ * offset and masks that read arrays. */
 #include "compiler/cells/blind.h"
 #include "tests/support/mask_samples.h"
 

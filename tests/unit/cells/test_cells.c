@@ -1,5 +1,7 @@
-/* test_cells.c: masks to cells and tiles, against every element: counts, classes, entries, shapes, faults. */
+/* test_cells.c: tests how masks become cells and tiles. Counts, classes, entries, shapes and faults are compared
+ * with every element of the mask. */
 #include "compiler/cells/cells.h"
+#include "tests/support/amount.h"
 #include "tests/support/mask_samples.h"
 
 #include <criterion/criterion.h>
@@ -212,7 +214,7 @@ static void check_all(const exprs *e, int root, int64_t n, uint32_t heads, int s
 
 Test(cells, random_masks) {
     static exprs e;
-    for (int seed = 1; seed <= 1500; seed++) {
+    for (int seed = 1; seed <= (int)amount(500, 1500); seed++) {
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
         uint64_t longest = seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150;
         check_all(&e, root, 1 + (int64_t)draw(&e, longest), 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
@@ -230,7 +232,7 @@ static mc_env draw_env(exprs *e, uint64_t longest, bool apart, array_set *arrays
 
 Test(cells, random_offsets) {
     static exprs e;
-    for (int seed = 10001; seed <= 10700; seed++) {
+    for (int seed = 10001; seed <= 10000 + (int)amount(250, 700); seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, seed % 10 == 0 ? 400 : 150, true, NULL);
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 4, seed % 3 == 0);
@@ -241,8 +243,8 @@ Test(cells, random_offsets) {
 Test(cells, random_fields) {
     static exprs e;
     static array_set arrays;
-    unsigned faults = 0, index = 0;
-    for (int seed = 20001; seed <= 22500; seed++) {
+    unsigned faults = 0, index = 0, count = amount(800, 2500);
+    for (int seed = 20001; seed <= 20000 + (int)count; seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, seed % 100 == 0 ? N_MAX : seed % 10 == 0 ? 400 : 150, seed % 4 == 0, &arrays);
         int root = random_mask(&e, (uint64_t)seed, seed % 4, seed % 3 == 0);
@@ -253,7 +255,8 @@ Test(cells, random_fields) {
             }
         faults += check_env(&e, root, &env, 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
     }
-    cr_assert(faults > 200 && faults < 1200 && index > 1500, "%u of 2500 fault, %u read", faults, index);
+    cr_assert(faults > count * 2 / 25 && faults < count * 12 / 25 && index > count * 3 / 5, "%u of %u fault, %u read", faults, count,
+              index);
 }
 
 /* What masks of fields are made of: array 2, which has both positions, and 0 and 1 where they are the same. */
@@ -290,7 +293,7 @@ Test(cells, masks_of_fields) {
     static exprs e;
     static array_set arrays;
     unsigned faults = 0;
-    for (int seed = 40001; seed <= 41000; seed++) {
+    for (int seed = 40001; seed <= 40000 + (int)amount(300, 1000); seed++) {
         e.seed = (uint64_t)seed;
         e.count = 0;
         bool apart = seed % 5 == 0;
@@ -308,7 +311,7 @@ Test(cells, masks_of_fields) {
 Test(cells, random_fields_many_sequences) {
     static exprs e;
     static array_set arrays, tables;
-    for (int seed = 30001; seed <= 30200; seed++) {
+    for (int seed = 30001; seed <= 30000 + (int)amount(70, 200); seed++) {
         e.seed = (uint64_t)seed;
         mc_env env = draw_env(&e, 100, false, &tables);
         int root = random_mask(&e, (uint64_t)seed, 1 + seed % 3, seed % 3 == 0);
@@ -328,7 +331,7 @@ Test(cells, random_fields_many_sequences) {
 /* One object for many lengths: what it remembers from one must be right for the next. */
 Test(cells, random_masks_many_lengths) {
     static exprs e;
-    for (int seed = 5001; seed <= 5150; seed++) {
+    for (int seed = 5001; seed <= 5000 + (int)amount(50, 150); seed++) {
         int root = random_mask(&e, (uint64_t)seed, 2 + seed % 3, seed % 3 == 0);
         mc_node *nodes;
         mc_code code = lower_mask(&e, root, &nodes);
@@ -554,7 +557,7 @@ Test(cells, masks_without_structure) {
     static exprs e;
     static array_set arrays;
     e.seed = 1;
-    mc_env env = {.n = 700, .queries = 700};
+    mc_env env = {.n = 500, .queries = 500};
     draw_arrays(&e, &arrays, &env);
     env.arrays = arrays.array;
     e.count = 0;
@@ -570,7 +573,7 @@ Test(cells, masks_without_structure) {
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         mc_node *nodes;
         mc_code code = lower_mask(&e, masks[i], &nodes);
-        uint64_t cuts[] = {0, 600, 700};
+        uint64_t cuts[] = {0, 400, 500};
         cells *c[3];
         const cell_entry *entries[3];
         size_t count[3];
@@ -589,6 +592,36 @@ Test(cells, masks_without_structure) {
         cr_assert(looked_at > 1000 && looked_at <= stats.elements, "mask %zu: %d of %d", i, (int)looked_at,
                   (int)stats.elements);
         for (int t = 0; t < 3; t++) cells_free(c[t]);
+        free(nodes);
+    }
+}
+
+/* What will have to be looked at is told before, about: of all cells, of half of them, of none. */
+Test(cells, outlook) {
+    static exprs e;
+    e.count = 0;
+    int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
+    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
+    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130))), causal = ex2(&e, MC_LE, k, q);
+    int half = ex2(&e, MC_AND, causal, mix), blocks = ex2(&e, MC_EQ, ex2(&e, MC_DIV, q, num(&e, 1000)),
+                                                         ex2(&e, MC_DIV, k, num(&e, 1000)));
+    int fault = ex2(&e, MC_LT, ex2(&e, MC_DIV, n, ex2(&e, MC_SUB, q, k)), product);
+    const struct { int mask; double least, most; } cases[] = {
+        {mix, 1, 1}, {half, 0.3, 0.7}, {causal, 0, 0}, {blocks, 0, 0}, {fault, 0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mc_node *nodes;
+        cells *c = cells_new(lower_mask(&e, cases[i].mask, &nodes), 1);
+        const int64_t tokens = 1 << 16;
+        const double all = (double)tokens * (double)tokens;
+        uint64_t looked_at;
+        cr_assert_eq(cells_outlook(c, MC_LENGTH(1000), &looked_at), FCP_OK);
+        cr_expect_eq(looked_at, 0, "a short one takes no time");
+        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
+        cr_expect((double)looked_at >= cases[i].least * all && (double)looked_at <= cases[i].most * all, "mask %zu: %g",
+                  i, (double)looked_at / all);
+        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
+        cr_expect_eq(looked_at, 0, "one like it is known");
+        cells_free(c);
         free(nodes);
     }
 }

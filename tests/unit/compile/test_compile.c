@@ -1,4 +1,5 @@
-/* test_compile.c: fcpc_plan as a whole: same bytes every time, block = auto, warnings, and what it refuses. */
+/* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, block = auto, warnings, and what it
+ * refuses. */
 #include "tests/support/planned.h"
 
 static fcp_code plan_text(const char *text, fcp_plan **plan, char **picture) {
@@ -71,12 +72,58 @@ Test(compile, coalesce_changes_neither_bytes_nor_rounds) {
 }
 
 Test(compile, refuses) {
-    refuse(FCP_E_RANKS, "8 ranks but only 1 blocks", "cluster { gpus = 8 }\nbatch { lengths = [512] }\nplan { mask = causal; block = 512 }\n");
+    
     refuse(FCP_E_MEMORY_CAP, "would",
            "cluster { gpus = 2; memory = 1 MB }\nbatch { lengths = [65536] }\nplan { mask = causal; block = 512 }\n");
     refuse(FCP_E_MASK_DIV_ZERO, "division by zero for q = 0, k = 0",
            "batch { lengths = [100] }\nmask m = q / k > 1\nplan { mask = m }\n");
+    refuse(FCP_E_MASK_EXACT, "7 is not a multiple of 2",
+           "batch { lengths = [7] }\nmask m = exact(n, 2) > q\nplan { mask = m }\n");
+    refuse(FCP_E_MASK_DIV_ZERO, "division by zero", /* what exact is made of, but written by hand */
+           "batch { lengths = [7] }\nmask m = n / (if n % 2 == 0 then 2 else 0) > q\nplan { mask = m }\n");
     refuse(FCP_E_MASK_OVERFLOW, "overflow", "batch { lengths = [100] }\nmask m = q * 9223372036854775807 > k\nplan { mask = m }\n");
+}
+
+/* A batch of fewer blocks than ranks is planned: some ranks own nothing, and a warning says how many. */
+Test(compile, ranks_without_tokens) {
+    static const struct { const char *plan, *lengths, *warning, *hint; } cases[] = {
+        {"block = 512", "512", "7 of 8 ranks get no tokens: the batch has only 1 block", "with plan.block = 64 every"},
+        {"block = 128", "80", "7 of 8 ranks get no tokens", "with plan.block = 10 every"},
+        {"block = 128", "3", "7 of 8 ranks get no tokens", "they take part in the plan and compute nothing"},
+        {"strategy = ring", "5", "3 of 8 ranks get no tokens: the batch has only 5 blocks", "they take part"},
+        {"strategy = zigzag", "5", "of 8 ranks get no tokens", "they take part"},
+        {"strategy = ring", "1:3", "5 of 8 ranks get no tokens", "they take part"},
+        {"block = 128; layout = contiguous", "1:300", "4 of 8 ranks get no tokens", "compute nothing"},
+        {"block = 128; layout = zigzag; passes = forward", "130", "6 of 8 ranks get no tokens", "with plan.block = 16"},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512], *picture;
+        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\nplan { mask = causal; %s }\n",
+                 cases[i].lengths, cases[i].plan);
+        fcp_plan *plan;
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_expect(strstr(picture, cases[i].warning), "no \"%s\" in\n%s", cases[i].warning, picture);
+        cr_expect(strstr(picture, cases[i].hint), "no \"%s\" in\n%s", cases[i].hint, picture);
+        cr_expect(!strstr(picture, "fair share"), "%s", picture); /* one warning is enough */
+        fcp_plan_free(plan);
+        free(picture);
+    }
+}
+
+/* Any size below 128 will do. */
+Test(compile, small_blocks) {
+    for (unsigned block = 1; block < 128; block += block < 24 ? 1 : 13) {
+        char text[512], *picture;
+        snprintf(text, sizeof text,
+                 "cluster { gpus = 4 }\nbatch { lengths = [80, 200, 7] }\nplan { mask = causal; block = %u }\n", block);
+        fcp_plan *plan;
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_expect_eq(plan->problem->max_block, block);
+        cr_expect_eq(plan->summary->pairs, 80 * 81 / 2 + 200 * 201 / 2 + 7 * 8 / 2);
+        cr_expect_eq(!strstr(picture, "1 of 4 ranks gets no tokens"), plan->blocks_count >= 4, "%s", picture);
+        fcp_plan_free(plan);
+        free(picture);
+    }
 }
 
 Test(compile, no_batch) {

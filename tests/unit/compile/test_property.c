@@ -1,7 +1,9 @@
-/* test_property.c: random masks, from source text to cells, against their meaning on every pair: values, faults,
- * counts, classes and shapes. What fails is made as small as it gets, and printed as a program.
+/* test_property.c: draws random masks as source text, and compares what the compiler makes of each with its
+ * meaning on every pair: values, faults, counts, classes and shapes. A mask that fails is made as small as it gets
+ * and printed as a program.
  *
  * PROPERTY_SEED=N runs one program and prints it; PROPERTY_COUNT=N runs so many. */
+#include "tests/support/amount.h"
 #include "tests/support/shrink.h"
 #include "compiler/problem/bind.h"
 #include "compiler/cells/cells.h"
@@ -213,17 +215,18 @@ static bool right(judge *j, const property *p) {
     }
     cells *c = program ? cells_new(program->mask, p->heads) : NULL;
     if (good && !c) abort();
-    arena work = {0};
-    binding fields;
     const fcpc_batch own = FCPC_BATCH_INIT;
-    if (good && bind_batch(program, &own, &work, &work, d, 0, &fields) != FCP_OK) good = wrong(j, "fields do not bind");
+    planning x = {.program = program, .batch = &own, .d = d};
+    if (good && (bind_lengths(&x) != FCP_OK || bind_batch(&x) != FCP_OK)) good = wrong(j, "fields do not bind");
     for (uint32_t i = 0; i < p->sequences && good; i++) {
         const p_sequence *s = &p->sequence[i];
-        j->env = bind_sequence(&fields, i);
+        j->env = bind_sequence(x.binding, i);
         good = elements(j, p, program, s) && grid(j, c, s) && counts(j, c) && grid(j, c, s);
     }
     cells_free(c);
-    arena_free(&work);
+    arena_free(&x.memory);
+    arena_free(&x.work);
+    arena_free(&x.scratch);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
     return good;
@@ -246,7 +249,7 @@ static long from_environment(const char *name, long otherwise) {
 Test(property, masks_mean_what_they_say) {
     judge *j = judge_new(P_RIGHT);
     property *p = malloc(sizeof *p);
-    long seed = from_environment("PROPERTY_SEED", 0), count = from_environment("PROPERTY_COUNT", PROGRAMS);
+    long seed = from_environment("PROPERTY_SEED", 0), count = from_environment("PROPERTY_COUNT", (long)amount(PROGRAMS / 3, PROGRAMS));
     for (long i = seed ? seed : 1; i <= (seed ? seed : count); i++) {
         p_draw_program(p, (uint64_t)i);
         if (seed) {
@@ -270,8 +273,8 @@ Test(property, failures_become_small) {
     for (size_t m = 0; m < sizeof mistakes / sizeof *mistakes; m++) {
         judge *j = judge_new(mistakes[m].meaning);
         property *p = malloc(sizeof *p);
-        int found = 0;
-        for (uint64_t seed = 1; seed < 2000 && found < 4; seed++) {
+        int found = 0, examples = (int)amount(2, 4);
+        for (uint64_t seed = 1; seed < 2000 && found < examples; seed++) {
             p_draw_program(p, seed);
             if (right(j, p)) continue;
             found++;
@@ -288,7 +291,7 @@ Test(property, failures_become_small) {
             cr_assert(right(j, p), "%s", j->why);
             j->meaning = mistakes[m].meaning;
         }
-        cr_assert_eq(found, 4, "mistake %d: found %d times", (int)m, found);
+        cr_assert_eq(found, examples, "mistake %d: found %d times", (int)m, found);
         free(p);
         free(j);
     }

@@ -1,5 +1,5 @@
-/* test_cuda.c: sessions on CUDA devices, through a driver that stands in: what they compute, that nothing is unordered, and
- * what becomes of errors. */
+/* test_cuda.c: tests sessions on CUDA devices through the driver that stands in: their results, that streams and
+ * events order everything that must be ordered, and what becomes of errors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,9 @@ enum { ALL = (1 << FCP_TENSORS) - 1 };
 static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err = {0};
-    cr_assert(fcp_check_passes(plan, plan->problem->passes, packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, packed, &report,
+                      &err) == FCP_OK, "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
@@ -24,7 +26,7 @@ static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
     fcp_session_options options = {
-        .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
+        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -94,7 +96,12 @@ Test(cuda, models) {
         "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
         "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n"};
+        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
+        /* ranks without tokens */
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
+        "batch { lengths = [80] }\nplan { mask = causal; layout = contiguous }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -126,7 +133,7 @@ Test(cuda, models) {
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void refused(const fcp_plan *plan, fcp_code code, const char *part) {
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda"};
     fcp_session *session;
     fcp_error err = {0};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), code, "%s", err.message);
@@ -168,7 +175,7 @@ Test(cuda, refuses) {
 /* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
@@ -225,7 +232,7 @@ Test(cuda, every_call_fails_in_graphs) {
 Test(cuda, says_where) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 3, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_session *session;
     fcp_packed packed = {0};
@@ -323,7 +330,7 @@ Test(cuda, callers_memory) {
     standin *x = stand();
     x->devices = 2;
     fcp_plan *plan = make_plan("causal", 3, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20};
     fcp_session *session;
     fcp_error err;
     caller c;

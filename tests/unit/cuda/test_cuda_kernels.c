@@ -1,5 +1,5 @@
-/* test_cuda_kernels.c: which kernels a device gets, by its shared memory and by what the plan asks for; and what is made of
- * what the driver says that they take. */
+/* test_cuda_kernels.c: tests which kernels a session chooses for a device, given its shared memory and the plan,
+ * and how it uses the resources that the driver reports for them. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
@@ -14,7 +14,7 @@ static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
 
 /* Both passes, judged; x->launched then says by which kernels. */
 static void run_judged(standin *x, const fcp_plan *plan) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -31,14 +31,16 @@ static void run_judged(standin *x, const fcp_plan *plan) {
         cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s; %s", err.message,
                      x->trouble);
     fcp_session_free(session);
-    cr_assert_eq(fcp_check_passes(plan, plan->problem->passes, &packed, 2, NULL, &report, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report, &err),
+                      FCP_OK, "%s", err.message);
     cr_assert(report.ok);
     cr_assert_eq(x->live, 0);
     fcp_packed_free(&packed);
 }
 
 static void refused(standin *x, const fcp_plan *plan, fcp_code code, const char *part) {
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda"};
     fcp_session *session;
     fcp_error err = {0};
     x->plan = plan;
@@ -98,7 +100,7 @@ Test(kernels, tables) {
 Test(kernels, what_they_take) {
     standin *x = stand();
     fcp_plan *plan = of_head_dim(64, "");
-    fcp_session_options options = {.backend = "cuda"};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda"};
     fcp_session *session;
     fcp_error err = {0};
     x->registers = 256;

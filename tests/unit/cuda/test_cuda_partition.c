@@ -1,6 +1,7 @@
-/* test_cuda_partition.c: multiprocessors that attention leaves to communication: how many, by what, and that no bit depends
- * on it; green contexts that are absent, refused, or fail their probe. The stand-in has three multiprocessors a device,
- * each of which holds two blocks of anything. */
+/* test_cuda_partition.c: tests how a session leaves multiprocessors to communication: how many, by a smaller grid
+ * or by green contexts, and that results do not depend on it by a bit. Green contexts are also absent, refused,
+ * and fail their probe. A device of the stand-in has three multiprocessors, and each of them holds two blocks of
+ * any kernel. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
@@ -9,7 +10,7 @@ enum { ALL = (1 << FCP_TENSORS) - 1 };
 
 /* A session of the plan with that partition, both passes, from the second time on as graphs; what it took. */
 static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wanted, int times, fcp_packed *out, char why[400]) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -101,7 +102,7 @@ Test(partition, alone) {
 
 /* What can be wrong with green contexts: the grid alone then keeps the margin, and says why; who insists gets an error. */
 static void goes_without(standin *x, const char *reason) {
-    fcp_session_options options = {.backend = "cuda", .partition = FCP_PARTITION_GREEN};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .partition = FCP_PARTITION_GREEN};
     fcp_session *session;
     fcp_error err = {0};
     fcp_packed packed = {0};
@@ -147,9 +148,9 @@ Test(partition, names) {
     fcp_session *session;
     fcp_error err;
     const char *why;
-    fcp_session_options options = {.backend = "cuda", .partition = (fcp_partition)4};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .partition = (fcp_partition)4};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_E_ARGUMENT);
-    options = (fcp_session_options){.backend = "host"};
+    options = (fcp_session_options){.size = sizeof(fcp_session_options), .backend = "host"};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK);
     cr_assert_eq(fcp_session_partition(session, &why), FCP_PARTITION_NONE);
     fcp_session_free(session);

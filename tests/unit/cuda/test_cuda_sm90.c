@@ -1,5 +1,5 @@
-/* test_cuda_sm90.c: sessions on devices of compute capability 9.0, through a driver that stands in: which skeletons they take,
- * the maps that those are given, what they compute. */
+/* test_cuda_sm90.c: tests sessions on devices of compute capability 9.0, through the driver that stands in: which
+ * kernels they choose, the tensor maps that they pass, and what they compute. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
@@ -18,7 +18,7 @@ static standin *stand_hopper(int devices) {
 
 /* Every pass `times` times, judged; returns how many kernels were given maps. */
 static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, int times, const char *what) {
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -36,7 +36,9 @@ static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, i
             if (shape.has_pass[pass])
                 cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
                           "%s: %s; %s", what, err.message, x->trouble);
-    cr_assert(fcp_check_passes(plan, plan->problem->passes, &packed, 2, NULL, &report, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report,
+                      &err) == FCP_OK, "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
@@ -89,7 +91,7 @@ Test(cuda_sm90, others) {
 Test(cuda_sm90, rebind) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0), *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session;
     fcp_error err = {0};
     x->plan = plan;
@@ -108,7 +110,7 @@ Test(cuda_sm90, rebind) {
 Test(cuda_sm90, registers) {
     standin *x = stand_hopper(1);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session = NULL;
     fcp_error err = {0};
     x->plan = plan;
@@ -123,7 +125,7 @@ Test(cuda_sm90, registers) {
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = gpu_plan("small", small, NULL, 0);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 100};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     unsigned maps = 0;
     fcp_code last = FCP_OK;
     char what[600] = "";

@@ -1,6 +1,8 @@
-/* test_cuda_where.c: what errors of CUDA sessions name: each piece of work of a pass hangs once, and the error names the
- * instruction that it belongs to, by what the devices themselves have written. */
+/* test_cuda_where.c: tests that an error names the right instruction. Each piece of work of a pass is made to hang
+ * once; the error must name the instruction that the work belongs to, which it reads from the marks that the
+ * devices have written. */
 #include "runtime/exec/session.h"
+#include "tests/support/error_place.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
@@ -47,7 +49,7 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
 static void hang_each(standin *x, const char *mask, unsigned ranks, uint32_t graph_from, fcp_pass pass, unsigned step,
                       unsigned seen[FCP_OP_COUNT]) {
     fcp_plan *plan = make_plan(mask, ranks, 1, "");
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -113,7 +115,7 @@ Test(cuda_where, hangs) {
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, ALL, 3, &packed);
     for (int i = 0; i < 2; i++) {
-        fcp_session_options options = {.backend = "cuda", .timeout_s = 1, .graph_from = i ? 1 : UINT32_MAX, .stage_bytes = 4096};
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = i ? 1 : UINT32_MAX, .stage_bytes = 4096};
         unsigned long end;
         for (unsigned long at = 30;; at++) { /* the first that is what is looked for */
             cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
@@ -134,6 +136,7 @@ Test(cuda_where, hangs) {
         cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_E_RUN);
         cr_assert(x->calls - calls < ASKED, "%ld calls", x->calls - calls);
         expect(x, plan, FCP_FORWARD, err.message, seen);
+        cr_assert(error_place_agrees(&err), "%s", err.message);
         cr_assert(strstr(err.message, "did not end within 1 s"), "%s", err.message);
         if (i) break;
         x->lost = true;

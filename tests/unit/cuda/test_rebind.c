@@ -1,5 +1,5 @@
-/* test_rebind.c: sessions that go from batch to batch: the bits of sessions made anew, kernels compiled once, and nothing
- * gathered on the way; on the host and on the driver that stands in. */
+/* test_rebind.c: tests sessions that go on to another batch, on the host and on the driver that stands in: they
+ * give the same bits as new sessions, compile each kernel once, and do not grow. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
@@ -93,7 +93,7 @@ static void batches(standin *x, const fcp_session_options *options, unsigned ran
 
 Test(rebind, on_the_host) {
     for (unsigned ranks = 1; ranks <= 3; ranks += 2) {
-        fcp_session_options options = {.backend = "host", .compute_threads = ranks == 3 ? 2 : 3, .timeout_s = 60};
+        fcp_session_options options = {.size = sizeof options, .backend = "host", .compute_threads = ranks == 3 ? 2 : 3, .timeout_s = 60};
         batches(NULL, &options, ranks);
     }
 }
@@ -103,7 +103,7 @@ Test(rebind, on_devices) {
     setenv("FCP_CACHE", "/dev/null/none", 1); /* what is compiled is compiled */
     x->devices = 2;
     for (unsigned ranks = 1; ranks <= 3; ranks += 2) {
-        fcp_session_options options = {.backend = "cuda", .timeout_s = 60, .graph_from = 2, .stage_bytes = 5000};
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 2, .stage_bytes = 5000};
         batches(x, &options, ranks);
     }
     cr_assert(x->graph_launches > 0);
@@ -118,7 +118,7 @@ Test(rebind, passes_apart) {
     static const long compiled[] = {1, 1, 0, 0};
     standin *x = stand();
     char folder[TEMPORARY], command[200];
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 60, .stage_bytes = 1 << 16};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .stage_bytes = 1 << 16};
     cr_assert(temporary_folder(folder, "rebind"));
     setenv("FCP_CACHE", folder, 1);
     for (int i = 0; i < 4; i++) {
@@ -145,7 +145,7 @@ Test(rebind, passes_apart) {
 Test(rebind, other_kernels) {
     standin *x = stand();
     setenv("FCP_CACHE", "/dev/null/none", 1);
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 60, .stage_bytes = 1 << 16};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .stage_bytes = 1 << 16};
     fcp_plan *small = batch("300, 60", "wide", 2, model, ""), *large = batch("70000", "wide", 2, model, ""),
              *other = batch("300, 60", "full", 2, model, "");
     fcp_session *session;
@@ -184,7 +184,7 @@ Test(rebind, refuses) {
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; deterministic = false", "deterministic", 2}};
     standin *x = stand();
     for (int cuda = 0; cuda < 2; cuda++) {
-        fcp_session_options options = {.backend = cuda ? "cuda" : "host", .timeout_s = 60, .stage_bytes = 4096};
+        fcp_session_options options = {.size = sizeof options, .backend = cuda ? "cuda" : "host", .timeout_s = 60, .stage_bytes = 4096};
         fcp_plan *plan = batch("300, 60", "causal", 2, model, "");
         fcp_session *session;
         fcp_error err = {0};
@@ -218,7 +218,7 @@ Test(rebind, refuses) {
  * not; and nothing is left. */
 Test(rebind, every_call_fails) {
     standin *x = stand();
-    fcp_session_options options = {.backend = "cuda", .timeout_s = 20, .graph_from = 1, .stage_bytes = 4096};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = 1, .stage_bytes = 4096};
     fcp_plan *plans[2] = {batch(lengths[1], "causal", 2, model, ""), batch(lengths[2], "causal", 2, model, "")};
     unsigned refused = 0, went_on = 0;
     bool done = false;

@@ -1,5 +1,5 @@
-/* test_emit.c: mask code as text: compiled as C beside the interpreter, random code and all operations; and what it
- * looks like. */
+/* test_emit.c: tests mask code that is printed as C, by compiling it and comparing it with the interpreter, for
+ * random code and for every operation; and how the text looks. */
 #include <criterion/criterion.h>
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
-/* test_emit_plans.c: what is emitted for the plans of all examples, compiled as C, against the interpreter: with the
- * environment that kernels get (runtime/kernels/work.h), at positions of every sequence and side. */
+/* test_emit_plans.c: tests the mask code that is printed for the plans of all examples. It is compiled as C and
+ * compared with the interpreter, in the environment that kernels get (runtime/kernels/work.h), at positions of
+ * every sequence and side. */
 #include "tests/support/gpu_plan.h"
 
 #include <dlfcn.h>

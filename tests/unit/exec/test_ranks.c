@@ -1,5 +1,5 @@
-/* test_ranks.c: what processes that run some ranks of a plan have between them: the plan's hash, the judgement of some ranks'
- * rows, and what a session says of its ranks. */
+/* test_ranks.c: tests what processes need that each run some ranks of a plan: the plan's hash, the judgement of
+ * some ranks' rows, and what a session says of its ranks. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,12 +71,15 @@ Test(ranks, judge_their_rows) {
     cr_assert(fcp_session_gather(session, &said, sizeof said, &heard, &err) == FCP_OK && heard == 42);
     cr_assert_eq(fcp_session_gather(session, &said, FCP_GATHER_BYTES + 1, &heard, &err), FCP_E_ARGUMENT);
     fcp_session_free(session);
-    cr_assert_eq(fcp_check_passes(plan, BOTH, &packed, 1, NULL, &whole, &err), FCP_OK);
+    cr_assert_eq(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = BOTH, .threads = 1}, &packed, &whole, &err), FCP_OK);
     cr_assert(whole.ok);
     double most[FCP_TENSORS] = {0};
     for (uint32_t r = 0; r < shape.ranks; r++) {
         fcp_check_report part = FCP_CHECK_START;
-        cr_assert_eq(fcp_check_ranks(plan, r, 1, BOTH, &packed, 1, NULL, &part, &err), FCP_OK);
+        cr_assert_eq(fcp_check_run(plan,
+                          &(fcp_check_options){.passes = BOTH, .first = r, .count = 1, .threads = 1}, &packed, &part,
+                          &err), FCP_OK);
         cr_assert(part.ok);
         for (int t = 0; t < FCP_TENSORS; t++) {
             cr_assert_eq(part.tensor[t].tolerance, whole.tensor[t].tolerance);
@@ -92,7 +95,9 @@ Test(ranks, judge_their_rows) {
         *at = right + 1;
         for (uint32_t r = 0; r < shape.ranks; r++) {
             fcp_check_report part = FCP_CHECK_START;
-            cr_assert_eq(fcp_check_ranks(plan, r, 1, BOTH, &packed, 1, NULL, &part, &err), FCP_OK);
+            cr_assert_eq(fcp_check_run(plan,
+                              &(fcp_check_options){.passes = BOTH, .first = r, .count = 1, .threads = 1}, &packed,
+                              &part, &err), FCP_OK);
             finders += !part.ok;
             cr_assert(part.ok || part.tensor[t].worst == 777);
         }

@@ -1,5 +1,5 @@
-/* test_explain.c: explanations: that they agree with the mask code (which explain_pair itself checks) on every pair of
- * small sequences, what their steps are, and which conditions are said to decide. */
+/* test_explain.c: tests explanations on every pair of small sequences: that they agree with the mask code (which
+ * explain_pair itself checks), their steps, and which conditions they call decisive. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* test_prelude.c: the prelude's masks against their definitions in C: every pair, every count, every cell's class; what
- * they refuse; and that the largest of them cost what their boundary does. */
+/* test_prelude.c: tests the prelude's masks against their definitions in C: every pair, every count, every cell's
+ * class. Also what they refuse, and that planning the largest of them costs in proportion to their boundary. */
 #include "tests/support/known_masks.h"
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"

@@ -1,4 +1,4 @@
-/* test_score.c: scores: what they lower to, what they are worth, their derivatives, their faults, their sinks. */
+/* test_score.c: tests scores: the code that they become, its values and derivatives, its faults, and sinks. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

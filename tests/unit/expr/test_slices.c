@@ -1,4 +1,5 @@
-/* test_slices.c: slices to bands, and bands in the evaluator: against every pair of random sets of slices. */
+/* test_slices.c: tests how slices become bands, and how the evaluator treats bands, against every pair of random
+ * sets of slices. */
 #include "compiler/box/bands.h"
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
@@ -352,7 +353,7 @@ Test(slices, boxes_of_random_sets) {
         box_program *program = malloc(box_program_size(code.count)), *special = malloc(box_program_size(code.count));
         box_value *values = malloc(code.count * sizeof *values);
         uint32_t *numbers = malloc(code.count * sizeof *numbers);
-        bands_index *index = seed % 3 ? bands_index_new(bands, 2) : NULL;
+        bands_index *index = seed % 3 ? bands_index_new(bands, 2, NULL) : NULL;
         rows *r = rows_new();
         box_program_make(code, &env, NULL, program);
         program->index = index;

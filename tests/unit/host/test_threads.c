@@ -1,10 +1,11 @@
-/* The transport between threads, and what the executor makes of peers that do not come. */
+/* test_threads.c: tests the transport between threads, and what the executor does when another rank never comes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/judge/packed.h"
 #include "runtime/host/threads.h"
+#include "tests/support/error_place.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/plain.h"
 
@@ -157,7 +158,7 @@ static fcp_code run(hand *h, fcp_pass pass, uint32_t timeout_s, fcp_error *err) 
     fcp_session *session;
     fcp_packed packed = {0};
     fcp_shape shape;
-    fcp_session_options options = {.timeout_s = timeout_s, .compute_threads = 2};
+    fcp_session_options options = {.size = sizeof options, .timeout_s = timeout_s, .compute_threads = 2};
     fcp_plan_shape(&h->plan, &shape);
     cr_assert(fcp_session_create(&h->plan, &options, &session, err) == FCP_OK, "%s", err->message);
     cr_assert(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, err) == FCP_OK);
@@ -240,6 +241,7 @@ Test(threads, a_message_of_the_wrong_size_is_named) {
     h->transfers[x->a].tokens--;
     cr_assert(run(h, FCP_FORWARD, 60, &err) == FCP_E_RUN);
     snprintf(text, sizeof text, "(launch): a message of %u bytes from rank %u where %u", 128 * 128, from, 127 * 128);
+    cr_assert(error_place_agrees(&err), "%s", err.message);
     cr_assert(strstr(err.message, "rank 0, forward pass, stage 0") && strstr(err.message, text), "%s", err.message);
     hand_free(h);
 }
@@ -250,6 +252,7 @@ Test(threads, an_instruction_in_the_wrong_queue_is_our_bug) {
     const fcp_stream *s = fcp_stream_of(&h->plan, FCP_FORWARD, 2, FCP_COMM);
     h->instrs[s->first + 1].op = FCP_OP_DELTA;
     cr_assert(run(h, FCP_FORWARD, 60, &err) == FCP_E_INTERNAL);
+    cr_assert(error_place_agrees(&err), "%s", err.message);
     cr_assert(strstr(err.message, "rank 2, forward pass, stage 0, instruction 1 of the communication queue (delta)"),
               "%s", err.message);
     hand_free(h);
@@ -261,7 +264,7 @@ Test(threads, a_session_works_after_a_failure) {
     fcp_session *session;
     fcp_packed packed = {0};
     fcp_shape shape;
-    fcp_session_options options = {.timeout_s = 3}; /* for passes that are well, too */
+    fcp_session_options options = {.size = sizeof options, .timeout_s = 3}; /* for passes that are well, too */
     fcp_plan_shape(&h->plan, &shape);
     cr_assert(fcp_session_create(&h->plan, &options, &session, &err) == FCP_OK);
     cr_assert(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err) == FCP_OK);

@@ -1,5 +1,6 @@
-/* test_jit.c: the cache of compiled kernels, and the loading of NVRTC, on a library with NVRTC's symbols made here: its
- * cubins are the source and a number that grows with each compilation, so that a test sees what was compiled. */
+/* test_jit.c: tests the cache of compiled kernels and the loading of NVRTC. The test makes a library with NVRTC's
+ * symbols; its cubins are the source and a number that grows with each compilation, so that the test sees what was
+ * compiled. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
-/* test_kernel_source.c: sources of kernels: what plans are refused, what a source depends on, and what is emitted for some
- * masks and scores: tests/golden/emit; GOLDEN_UPDATE=1 rewrites them. */
+/* test_kernel_source.c: tests the sources of kernels: which plans have none, what a source depends on, and the
+ * text for some masks and scores, in tests/golden/emit. GOLDEN_UPDATE=1 rewrites those files. */
 #include "tests/support/gpu_plan.h"
 
 #include <stdio.h>

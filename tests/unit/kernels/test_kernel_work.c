@@ -1,5 +1,6 @@
-/* The kernels' work lists: rows with their keys and keys with their rows speak of the same pairs, each output is of one
- * item, items are longest first, turns count what comes before, and who has turns hardly waits for them. */
+/* test_kernel_work.c: tests the kernels' work lists. Rows with their keys and keys with their rows cover the same
+ * pairs, each output belongs to one item, the longest items come first, turns count the items before, and few wait
+ * for their turn. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

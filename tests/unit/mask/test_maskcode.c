@@ -1,5 +1,5 @@
-/* test_maskcode.c: mask code and its builder, against expression trees evaluated by their own, short-circuiting
- * meaning. */
+/* test_maskcode.c: tests mask code and its builder against expression trees that evaluate themselves, with short
+ * circuits. */
 #include "tests/support/mask_samples.h"
 
 #include <criterion/criterion.h>

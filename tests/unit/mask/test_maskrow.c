@@ -1,5 +1,5 @@
-/* test_maskrow.c: mask code along rows and over tiles against one element at a time: every operation, arrays and bands
- * at every edge, values at every extreme; and code that is not to be trusted. */
+/* test_maskrow.c: tests the evaluation of rows and tiles against that of single elements: every operation, arrays
+ * and bands at every edge, extreme values, and code from files that is not to be trusted. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

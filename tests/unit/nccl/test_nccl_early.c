@@ -1,6 +1,7 @@
-/* test_nccl_early.c: results that go out beside a pass's last stage do, in one process and by NCCL, with and without a graph: a
- * kernel of that stage never ends, and they arrive; whatever waits for the whole pass does not. That they are behind what
- * they read, and in order with all else, the stand-ins see in every other test of plans with a layout. */
+/* test_nccl_early.c: tests that finished results leave while the last stage of a pass still computes, in one
+ * process and by NCCL, with and without a graph. A kernel of that stage never ends: the results must arrive all
+ * the same, and what waits for the whole pass must not go on. That such results are ordered behind what they read
+ * is checked by the stand-ins in every other test of plans with a layout. */
 #include "runtime/cuda/marks.h"
 #include "runtime/cuda/rounds.h"
 #include "tests/support/nccl_ranks.h"
@@ -89,7 +90,7 @@ static void run_beside(process *p) {
         share_id(p, 1);
         p->word->code = create(p, &session, err);
     } else {
-        fcp_session_options options = {.backend = "cuda", .timeout_s = LONG, .graph_from = x->graph_from};
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = LONG, .graph_from = x->graph_from};
         p->cuda->devices = 1 + (int)(x->seed % 3);
         p->word->code = fcp_session_create(plan, &options, &session, err);
     }

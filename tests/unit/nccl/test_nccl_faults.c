@@ -1,5 +1,6 @@
-/* test_nccl_faults.c: plans whose ranks are processes that send by NCCL: calls that fail, ranks that die, stop, stay away or do
- * not agree. All the others end, with an error that says where; nothing is left, and nothing hangs. */
+/* test_nccl_faults.c: tests what becomes of processes that communicate by NCCL when a call fails, or a rank dies,
+ * stops, stays away or has another plan. All other ranks end with an error that says where; none hangs, and
+ * nothing is left behind. */
 #include "tests/support/nccl_ranks.h"
 
 typedef struct failing {

@@ -1,5 +1,6 @@
-/* test_nccl_memory.c: what a session says that it needs is what it allocates, to the byte, on every device and pinned: in one
- * process and by NCCL, from its beginning on, in runs on host memory, from batch to batch; with a byte less it is refused. */
+/* test_nccl_memory.c: tests that a session allocates exactly the bytes that it says it needs, on every device and
+ * pinned: in one process and by NCCL, at its creation, in runs on host memory, and from batch to batch. With one
+ * byte less it is refused. */
 #include "runtime/cuda/parts.h"
 #include "tests/support/nccl_ranks.h"
 
@@ -12,8 +13,8 @@ typedef struct course {
 
 static fcp_code make(process *p, fcp_session **out, fcp_error *err) {
     const course *c = p->argument;
-    fcp_start start = {.ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
-    fcp_session_options options = {.backend = "cuda", .transport = c->nccl ? "nccl" : "local", .start = c->nccl ? &start : NULL,
+    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = c->nccl ? "nccl" : "local", .start = c->nccl ? &start : NULL,
                                    .timeout_s = LONG, .graph_from = 2, .stage_bytes = 5000, .host_tensors = c->host_tensors};
     return fcp_session_create(c->plans[0], &options, out, err);
 }

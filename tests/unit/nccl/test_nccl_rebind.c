@@ -1,5 +1,6 @@
-/* test_nccl_rebind.c: sessions of several processes that go from batch to batch: the bits of sessions made anew, pairs that did
- * not talk before, ranks that do not agree, calls that fail and ranks that die on the way. */
+/* test_nccl_rebind.c: tests sessions of several processes that go on to another batch: the bits of new sessions,
+ * pairs of ranks that did not talk before, ranks that do not agree, calls that fail, and ranks that die on the
+ * way. */
 #include "tests/support/nccl_ranks.h"
 
 enum { BATCHES = 4, FAILED = 5, OTHERS = 6, LAST = 7 };

@@ -1,5 +1,5 @@
-/* test_nccl_standin.c: what stands in for NCCL in tests, held to what NCCL does and does not do: bytes arrive, orders that
- * can deadlock do, and what would be wrong is said. */
+/* test_nccl_standin.c: tests the stand-in for NCCL. Like NCCL it delivers bytes and deadlocks where the order of
+ * calls allows it; unlike NCCL it says what a caller did wrong. */
 #include "tests/support/processes.h"
 
 /* A rank with a device, streams and a communicator. */

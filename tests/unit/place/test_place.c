@@ -1,7 +1,9 @@
-/* test_place.c: placement: LPT against its definition, the fcp strategy's promises, the measure against brute force. */
+/* test_place.c: tests placement: LPT against its definition, what the fcp strategy promises, and the measure
+ * against brute force. */
 #include <criterion/criterion.h>
 
 #include "tests/bench/place_batch.h"
+#include "tests/support/place_cost.h"
 #include "tests/support/skips.h"
 
 static uint64_t draw(uint64_t *state, uint64_t bound) {
@@ -75,14 +77,9 @@ static uint32_t empty_ranks(const place_input *in, const uint32_t *home) {
 /* --- ring --------------------------------------------------------------------------------------------------------- */
 
 Test(place, ring_and_zigzag) {
-    uint32_t home[8];
-    place_input in = {.ranks = 4, .blocks = 4};
-    place_ring(&in, 1, home);
-    for (uint32_t b = 0; b < 4; b++) cr_expect_eq(home[b], b);
+    for (uint32_t chunk = 0; chunk < 4; chunk++) cr_expect_eq(place_chunk(chunk, 4, 1), chunk);
     static const uint32_t zigzag[] = {0, 1, 2, 3, 3, 2, 1, 0};
-    in.blocks = 8;
-    place_ring(&in, 2, home);
-    for (uint32_t b = 0; b < 8; b++) cr_expect_eq(home[b], zigzag[b]);
+    for (uint32_t chunk = 0; chunk < 8; chunk++) cr_expect_eq(place_chunk(chunk, 4, 2), zigzag[chunk]);
 }
 
 /* --- LPT ---------------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
-/* test_damaged.c: plans whose data, slices or code are other numbers than the compiler wrote, their checksums right:
- * the loader refuses them with a message, or they print, run and are judged to the end, whatever they then compute.
+/* test_damaged.c: tests plans with right checksums whose data, slices or code are not what the compiler wrote. The
+ * loader refuses them with a message; or they print, run and are judged to the end, whatever they compute. The
+ * sanitizers find what goes wrong.
  *
- * What is looked for is what sanitizers see. DAMAGED_SEED=N: other damage; DAMAGED_COUNT=N: so much to each program. */
+ * DAMAGED_SEED=N draws other damage; DAMAGED_COUNT=N damages each program so often. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -109,14 +110,16 @@ static void use(const fcp_plan *plan) {
     fcp_plan_shape(plan, &shape);
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK, "%s", err.message);
     fcp_packed_draw(&shape, ALL, 7, &packed);
-    fcp_session_options options = {.compute_threads = 1};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1};
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_expect_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s",
                      err.message);
     fcp_session_free(session);
     fcp_check_report report = FCP_CHECK_START;
-    cr_expect_eq(fcp_check_passes(plan, 3, &packed, 1, NULL, &report, &err), FCP_OK, "%s", err.message);
+    cr_expect_eq(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = 3, .threads = 1}, &packed, &report, &err), FCP_OK, "%s",
+                      err.message);
     fcp_packed_free(&packed);
 }
 

@@ -21,6 +21,7 @@ Test(names, are_there_and_differ) {
         {fcp_direction_names, FCP_DIRECTION_COUNT},
         {fcp_round_names, FCP_ROUND_KIND_COUNT},
         {fcp_op_names, FCP_OP_COUNT},
+        {fcp_array_names, FCP_ARRAY_KINDS},
     };
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (int i = 0; i < tables[t].count; i++) {

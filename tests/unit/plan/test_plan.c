@@ -1,4 +1,5 @@
-/* test_plan.c: the plan file (save, load, every byte guarded), the accessors, and the dump. */
+/* test_plan.c: tests the plan file (saving, loading, a change to any byte), the functions that read a plan, and
+ * its dump. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -258,6 +259,13 @@ Test(plan, versions_and_features, .fini = remove_folder) {
     WITH(h->total_size++, PLAN_TRUNCATED);
     WITH(h->total_size = UINT64_MAX, PLAN_TRUNCATED);
 #undef WITH
+    fcp_error err;
+    fcp_plan *plan = NULL;
+    h->reader_version = h->writer_version = FCP_PLAN_VERSION - 1;
+    plan_reseal(bytes, size, false);
+    cr_expect_eq(fcp_plan_load_memory(bytes, size, &plan, &err), FCP_E_PLAN_VERSION);
+    cr_expect(strstr(err.message, "the plan is older") && strstr(err.message, "compile it again"), "%s", err.message);
+    *h = saved;
     h->optional = 5;
     h->writer_version = FCP_PLAN_VERSION + 7; /* a newer writer that says we can read it */
     plan_reseal(bytes, size, false);

@@ -1,5 +1,6 @@
-/* test_cross.c: sequences with more or fewer queries than keys: what is counted of them, where blocks lie, what the public
- * headers say of the plan, what runs. Random programs of this kind are in tests/oracle. */
+/* test_cross.c: tests sequences that have more or fewer queries than keys: their counts, where their blocks lie,
+ * what the public functions say of such a plan, and that it runs. Random programs of this kind are in
+ * tests/oracle. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,7 +268,9 @@ static void run(const char *text) {
             cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s\n%s",
                          err.message, text);
         }
-    cr_assert_eq(fcp_check_passes(plan, passes, &packed, 1, NULL, &report, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_check_run(plan,
+                      &(fcp_check_options){.passes = passes, .threads = 1}, &packed, &report, &err), FCP_OK, "%s",
+                      err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_expect(!report.tensor[t].checked || report.tensor[t].ok, "%s is off by %g, allowed %g\n%s",
                   fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance, text);

@@ -1,4 +1,5 @@
-/* test_warn.c: warnings of a mask over a batch: queries that see nothing against brute force, and what is said, where. */
+/* test_warn.c: tests warnings about a mask over a batch: which queries see no key, against brute force, and the
+ * text and place of the warning. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,6 +201,52 @@ Test(warn, queries_that_see_nothing) {
         "itself\n");
 }
 
+/* The number of queries that the warning names; 0 without a warning. */
+static unsigned said_queries(const char *said) {
+    const char *at = strstr(said, "warning: m: ");
+    unsigned rows = 0;
+    if (at) sscanf(at, "warning: m: %u", &rows);
+    return rows;
+}
+
+/* No sequence hides another one, whatever their order and whichever has more queries than keys. */
+Test(warn, queries_of_every_sequence) {
+    static const struct { uint64_t queries, keys; } batches[][3] = {
+        {{10, 5}, {300, 300}, {0, 0}},   {{300, 300}, {10, 5}, {0, 0}}, {{300, 300}, {5, 10}, {0, 0}},
+        {{300, 300}, {20, 20}, {1, 1}},  {{1, 1}, {20, 20}, {300, 300}}, {{1, 300}, {40, 20}, {7, 7}},
+        {{400, 300}, {300, 400}, {2, 1}}};
+    static const char *const conditions[] = {
+        "causal", "k < q", "causal and q != k", "causal and not (k == q)", "q - q <= k and causal", "q >= 0",
+        "q >= 5", "k >= 6", "n > 100", "n > 100 or k < q", "n > 100 or k <= q", "abs(q - k) >= 9", "q - k < 3 and k <= q",
+        "k == 0", "k == n - 1", "k <= q and k >= 12", "q % 3 == 0", "k == q", "k <= q and (q < 15 or q - k < 4)",
+        "causal and n * k < 3500", "(q * k) % 7 == 3", "causal and k % 5 == 4", "k <= q + 3 and k > q"};
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+            char text[512], lengths[128] = "";
+            fcpc_program *program = parse_mask(conditions[i]);
+            int64_t values[64];
+            uint64_t want = 0, pairs = 0;
+            cr_assert_leq(program->mask.count, 64);
+            for (int s = 0; s < 3 && batches[b][s].keys; s++) {
+                const int64_t n = (int64_t)batches[b][s].keys, queries = (int64_t)batches[b][s].queries;
+                const mc_env env = {.n = n, .q_first = n - queries, .queries = queries};
+                size_t at = strlen(lengths);
+                snprintf(lengths + at, sizeof lengths - at, "%s%d:%d", s ? ", " : "", (int)queries, (int)n);
+                for (int64_t q = n - queries; q < n; q++) {
+                    uint64_t before = pairs;
+                    for (int64_t k = 0; k < n; k++) pairs += mc_eval(program->mask, &env, q, k, 0, values);
+                    want += pairs == before;
+                }
+            }
+            fcpc_program_free(program);
+            snprintf(text, sizeof text, "batch { lengths = [%s] }\nmask m = %s\nplan { mask = m }", lengths,
+                     conditions[i]);
+            char *said = says(text);
+            if (pairs) cr_expect_eq(said_queries(said), want, "%s\n%u, not %d:\n%s", text, said_queries(said), (int)want, said);
+            free(said);
+        }
+}
+
 Test(warn, nothing_and_everything) {
     expect(BATCH "mask m = k < q and q < k\nplan { mask = m }",
            "a.fcp:3:15: warning: m allows no pair in the whole batch\n"
@@ -232,6 +279,37 @@ Test(warn, large_parameters) {
            "    2 | plan { mask = window_both(l = 10, r = 401) }\n"
            "      |                                       ^^^\n"
            "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
+}
+
+/* A mask whose pairs are looked at one by one says so, and whoever watches is told how many there will be. */
+Test(warn, no_structure) {
+    static const struct { const char *mask; bool slow; } cases[] = {
+        {"(q * k) % 1009 < (q + k) % 13", true}, {"k <= q and (k / 100) % 3 < 2", false}};
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "batch { lengths = [20K] }\nmask m = %s\nplan { mask = m }", cases[i].mask);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *p = NULL;
+        fcp_plan *plan = NULL;
+        fcpc_progress progress = {0};
+        const fcpc_batch batch = {.size = sizeof batch, .progress = &progress};
+        cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
+        cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
+        char *said = fcpc_diagnostics_render(d, false), *at = strstr(said, "m makes planning slow: ");
+        cr_assert_eq(at != NULL, cases[i].slow, "%s", said);
+        unsigned long long pairs = 0;
+        const uint64_t all = 20480 * 20480;
+        if (at) cr_assert_eq(sscanf(at, "m makes planning slow: %llu of its pairs had to be looked at one by one", &pairs), 1);
+        if (at) cr_expect(pairs > all * 95 / 100 && pairs <= all * 101 / 100, "%llu", pairs);
+        cr_expect(progress.done <= pairs && progress.done >= pairs / 100 * 98, "%llu of %llu",
+                  (unsigned long long)progress.done, pairs);
+        cr_expect(progress.expected >= pairs / 100 * 90 && progress.expected <= all);
+        cr_expect(cases[i].slow || progress.expected == 0);
+        free(said);
+        fcp_plan_free(plan);
+        fcpc_program_free(p);
+        fcpc_diagnostics_free(d);
+    }
 }
 
 Test(warn, symmetric) {

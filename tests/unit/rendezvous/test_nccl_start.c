@@ -1,5 +1,5 @@
-/* test_nccl_start.c: how the processes of a plan find each other: which rank the environment says this is, and how an id goes
- * from rank 0 to all by files or by MPI. No NCCL, no device. */
+/* test_nccl_start.c: tests how the processes of a plan find each other: how one learns its rank from the
+ * environment, and how rank 0's id reaches the others by a file or by MPI. It needs neither NCCL nor a device. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -90,13 +90,13 @@ Test(start, what_is_wrong) {
 Test(start, caller) {
     fcp_place p;
     fcp_error err = {0};
-    fcp_start start = {.ranks = 8, .rank = 6};
+    fcp_start start = {.size = sizeof start, .ranks = 8, .rank = 6};
     environment("RANK=1 WORLD_SIZE=8 LOCAL_RANK=1"); /* is not asked */
     cr_assert_eq(fcp_place_find(&start, 8, 4, &p, &err), FCP_OK, "%s", err.message);
     cr_assert(p.rank == 6 && p.local == 2 && !p.mpi);
     start.ranks = 7;
     cr_assert_eq(fcp_place_find(&start, 8, 4, &p, &err), FCP_E_START);
-    start = (fcp_start){.ranks = 8, .rank = 8};
+    start = (fcp_start){.size = sizeof(fcp_start), .ranks = 8, .rank = 8};
     cr_assert_eq(fcp_place_find(&start, 8, 4, &p, &err), FCP_E_START);
     environment("");
     cr_assert_eq(fcp_place_find(NULL, 1, 1, &p, &err), FCP_OK, "one rank needs nobody: %s", err.message);
@@ -107,7 +107,7 @@ Test(start, caller) {
     /* with an id at hand nothing is asked; a torchrun has no way of its own */
     uint8_t id[FCP_ID_BYTES], given[FCP_ID_BYTES];
     memset(given, 7, sizeof given);
-    start = (fcp_start){.ranks = 8, .id = given};
+    start = (fcp_start){.size = sizeof(fcp_start), .ranks = 8, .id = given};
     p = (fcp_place){.rank = 3, .ranks = 8, .from = "torchrun"};
     cr_assert_eq(fcp_id_share(&p, &start, 1, id, &err), FCP_OK);
     cr_assert_arr_eq(id, given, sizeof id);
@@ -141,7 +141,7 @@ static void *share(void *argument) {
         if (x->after >> r & 1) wait_for_file(name);
     }
     nanosleep(&(struct timespec){.tv_nsec = x->late_ms * 1000000}, NULL);
-    const fcp_start start = {.id_file = x->path};
+    const fcp_start start = {.size = sizeof start, .id_file = x->path};
     x->code = fcp_id_share(&x->place, &start, x->timeout_s, x->id, &x->err);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* test_reshuffle.c: the three layouts: every token in one segment, at the place the layout gives it. */
+/* test_reshuffle.c: tests the three layouts: every token lies in one segment, where the layout puts it. */
 #include "tests/support/planned.h"
 
 static void check_side(const planned *x, fcp_side side) {

@@ -1,4 +1,5 @@
-/* test_schedule.c: traffic, rounds, stages, visits and slots, on programs of every kind with homes at random. */
+/* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind with homes drawn at
+ * random. */
 #include "tests/support/planned.h"
 
 static void check_traffic(const planned *x) {
@@ -19,12 +20,13 @@ static void check_traffic(const planned *x) {
     }
     for (uint32_t q = 0; q < p->block_count; q++)
         for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
-            uint32_t f = x->t.tile_fetch[t];
-            cr_assert(has[(size_t)p->tile_k[t] * p->ranks + x->home[q]]);
+            uint32_t f = x->t.tile_fetch[t], at = placement_exec(x->at.placement, t);
+            cr_assert_eq(p->tile_q[t], q);
+            cr_assert(has[(size_t)p->tile_k[t] * p->ranks + at]);
             if (f == FCP_NONE)
-                cr_assert_eq(x->home[q], x->home[p->tile_k[t]]);
+                cr_assert_eq(at, x->home[p->tile_k[t]]);
             else
-                cr_assert(x->t.fetches[f].dst == x->home[q] && x->t.fetches[f].block == p->tile_k[t]);
+                cr_assert(x->t.fetches[f].dst == at && x->t.fetches[f].block == p->tile_k[t]);
         }
     free(has);
     free(crossed);
@@ -58,27 +60,31 @@ static void check_rounds(const planned *x, fcp_pass pass) {
 static void check_visits(const planned *x) {
     const problem *p = &x->p;
     uint8_t *done = calloc(p->tile_count + (size_t)1, 1);
-    uint32_t *visited = calloc(p->block_count, sizeof *visited);
-    for (uint32_t r = 0; r < p->ranks; r++)
+    uint32_t *visited = calloc(p->block_count, sizeof *visited), *all = calloc(p->block_count, sizeof *all);
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        memset(visited, 0, p->block_count * sizeof *visited); /* tiles of a Q block at this rank: done, and all */
+        memset(all, 0, p->block_count * sizeof *all);
+        for (uint32_t t = 0; t < p->tile_count; t++) all[p->tile_q[t]] += placement_exec(x->at.placement, t) == r;
         for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
             const fcp_visit *y = &x->s.visits[v];
             uint32_t stage = x->s.visit_stage[v];
-            cr_assert_eq(x->home[y->q_block], r);
             cr_assert(v == x->s.rank_visit[r] || stage >= x->s.visit_stage[v - 1]);
             cr_assert_eq(!!(y->flags & FCP_VISIT_FIRST), !visited[y->q_block]);
             visited[y->q_block] += y->tiles;
-            cr_assert_eq(!!(y->flags & FCP_VISIT_LAST),
-                         visited[y->q_block] == p->tile_start[y->q_block + 1] - p->tile_start[y->q_block]);
+            cr_assert_eq(!!(y->flags & FCP_VISIT_LAST), visited[y->q_block] == all[y->q_block]);
             for (uint32_t i = y->first_tile; i < y->first_tile + y->tiles; i++) {
                 uint32_t t = x->s.order[i], f = x->t.tile_fetch[t];
                 cr_assert(!done[t]++);
+                cr_assert_eq(placement_exec(x->at.placement, t), r);
                 cr_assert(t >= p->tile_start[y->q_block] && t < p->tile_start[y->q_block + 1]);
                 if (f != FCP_NONE) cr_assert(stage >= x->s.last_stage[f], "a tile runs before its KV is there");
             }
         }
+    }
     for (uint32_t t = 0; t < p->tile_count; t++) cr_assert(done[t]);
     free(done);
     free(visited);
+    free(all);
 }
 
 typedef struct life { uint32_t rank, birth, end, slot; } life;
@@ -124,16 +130,40 @@ static void check_slots(const planned *x) {
     free(dkv);
 }
 
+static void check_all(const planned *x) {
+    check_traffic(x);
+    check_visits(x);
+    check_slots(x);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        if (x->program->passes[pass]) check_rounds(x, (fcp_pass)pass);
+}
+
 Test(schedule, samples) {
     char text[1024];
     for (unsigned i = 0; i < SAMPLES; i++) {
         planned x;
         plan_passes(&x, sample_program(i, text, sizeof text), i);
-        check_traffic(&x);
-        check_visits(&x);
-        check_slots(&x);
-        for (int pass = 0; pass < FCP_PASSES; pass++)
-            if (x.program->passes[pass]) check_rounds(&x, (fcp_pass)pass);
+        check_all(&x);
+        planned_free(&x);
+    }
+}
+
+/* Passes ask the placement where a tile runs, and do not take it for its Q block's home. */
+Test(schedule, tiles_that_run_anywhere) {
+    char text[1024];
+    for (unsigned i = 0; i < SAMPLES; i += 2) {
+        planned x;
+        plan_passes(&x, sample_program(i, text, sizeof text), i);
+        uint32_t *exec = malloc((x.p.tile_count + (size_t)1) * sizeof *exec);
+        uint64_t state = i;
+        for (uint32_t t = 0; t < x.p.tile_count; t++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            exec[t] = (uint32_t)(state >> 40) % x.p.ranks;
+        }
+        ((placement *)x.at.placement)->exec = exec;
+        plan_rest(&x);
+        check_all(&x);
+        free(exec);
         planned_free(&x);
     }
 }
@@ -144,12 +174,8 @@ Test(schedule, by_hand) {
     plan_passes(&x, "cluster { gpus = 2 }\nbatch { lengths = [512] }\n"
                     "plan { mask = causal; block = 128; strategy = fcp(coalesce = 1, buffers = 2) }\n", 1);
     for (uint32_t b = 0; b < 4; b++) x.home[b] = b % 2;
-    double seconds = 0;
-    cr_assert_eq(traffic_build(&x.p, x.home, &x.memory, &x.scratch, &x.t), FCP_OK);
-    cr_assert_eq(reshuffle_build(&x.p, x.home, &x.memory, &x.memory, &x.scratch, &x.r, &(fcp_error){0}), FCP_OK);
-    cr_assert_eq(schedule_build(&x.p, x.home, &x.t, &x.r, 1, &x.memory, &x.memory, &x.scratch, &seconds, &x.s), FCP_OK);
-    cr_assert_eq(slots_build(&x.p, x.home, &x.t, &x.s, &x.memory, &x.scratch, &x.slots), FCP_OK);
-    cr_assert_eq(rounds_build(&x.p, x.home, &x.t, &x.r, &x.slots, 1, &x.memory, &x.scratch, &seconds, &x.s), FCP_OK);
+    x.at.coalesce = 1;
+    plan_rest(&x);
     /* rank 1 reads blocks 0 and 2, rank 0 reads block 1: three fetches, two rounds, block 0 (more work) first */
     cr_assert_eq(x.t.count, 3);
     cr_assert_eq(x.s.pass[FCP_FORWARD].independent, 2);

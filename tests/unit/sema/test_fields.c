@@ -1,5 +1,6 @@
-/* test_fields.c: fields and tables: every kind of file, the types they are kept in, run(...), binding to batches, what plans
- * keep, and masks that read beyond them. What declarations and files may not be is in tests/golden/diag. */
+/* test_fields.c: tests fields and tables: every kind of file, the types in which values are kept, run(...),
+ * binding to batches, what a plan keeps of them, and masks that read beyond them. tests/golden/diag has the
+ * declarations and files that are refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

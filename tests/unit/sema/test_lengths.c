@@ -1,4 +1,5 @@
-/* test_lengths.c: batches: lists, files, and the lognormal generator: its numbers, its shape, its limits. */
+/* test_lengths.c: tests batches: lists, files, and the lognormal generator with its numbers, its distribution and
+ * its limits. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compiler/sema/sema.h"
+#include "compiler/sema/program.h"
 #include "tests/support/temporary.h"
 
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
@@ -167,34 +168,6 @@ Test(lengths, canonical_has_the_option) {
     unlink(path);
 }
 
-Test(lengths, decimals) {
-    static const struct { const char *text; int power; bool good; uint64_t value; } cases[] = {
-                 {"1.5", 9, true, 1500000000},
-                 {"0.5", 0, true, 1},
-                 {"0.49", 0, true, 0},
-                 {"2.5", 0, true, 3},
-                 {"0.000", 3, true, 0},
-                 {"100.250", 3, true, 100250},
-                 {"1.0e3", 0, true, 1000},
-                 {"1.0e-3", 3, true, 1},
-                 {"9.9e99", 0, false, 0},
-                 {"1.0e-99", 3, true, 0},
-                 {"123456789012345678.0", 0, true, 123456789012345678},
-                 {"1.2345678901234567891", 0, false, 0},
-                 {"9223372036854775.807", 3, false, 0},
-                 {"922337203685477.5807", 3, false, 0},
-                 {"90071992547.40993", 5, true, 9007199254740993},
-                 {"0.00000000000000000001234", 23, true, 1234}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t mantissa, value = 0;
-        int exponent;
-        bool good = sema_parse_decimal(cases[i].text, &mantissa, &exponent) &&
-                    sema_scale_decimal(mantissa, exponent + cases[i].power, &value);
-        cr_expect_eq(good, cases[i].good, "%s", cases[i].text);
-        if (good) cr_expect_eq(value, cases[i].value, "%s: %" PRIu64, cases[i].text, value);
-    }
-}
-
 /* The very numbers: every machine draws these. */
 Test(lengths, lognormal_is_fixed) {
     expect_lengths("lognormal(median = 2K, sigma = 1.06, count = 8)", 8,
@@ -206,61 +179,64 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* The lengths that a program draws: its own copy, to be freed. */
+static uint64_t *drawn(const char *value, size_t *out_count) {
+    fcpc_program *p = NULL;
+    cr_assert_eq(compile("a.fcp", value, NULL, &p), FCP_OK, "%s", value);
+    const uint64_t *at = fcpc_program_lengths(p, out_count);
+    uint64_t *copy = malloc(*out_count * sizeof *copy);
+    memcpy(copy, at, *out_count * sizeof *copy);
+    fcpc_program_free(p);
+    return copy;
+}
+
 Test(lengths, lognormal_is_lognormal) {
     /* the quantiles of 200,000 draws against exp(ln median + sigma z) */
-    lengths drawn = {0};
-    const lognormal l = {
-        .median = 1000000, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 7, .sigma = (uint64_t)(1.06 * 4294967296.0)};
     enum { COUNT = 200000 };
-    cr_assert(sema_draw_lognormal(&l, COUNT, 0, &drawn));
-    cr_assert_eq(drawn.count, COUNT);
-    qsort(drawn.at, drawn.count, sizeof *drawn.at, ascending);
+    size_t count;
+    uint64_t *at = drawn("lognormal(median = 1000000, sigma = 1.06, count = 200000, seed = 7)", &count);
+    cr_assert_eq(count, COUNT);
+    qsort(at, count, sizeof *at, ascending);
     static const struct {
         double p, z;
     } points[] = {{0.0013499, -3}, {0.0227501, -2}, {0.158655, -1}, {0.308538, -0.5}, {0.5, 0},
                   {0.691462, 0.5}, {0.841345, 1},   {0.97725, 2},   {0.99865, 3}};
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         /* how many lie below the point: binomial, so within five deviations */
-        double at = 1e6 * exp(1.06 * points[i].z), below = 0;
-        while (below < COUNT && (double)drawn.at[(size_t)below] <= at) below++;
+        double wanted = 1e6 * exp(1.06 * points[i].z), below = 0;
+        while (below < COUNT && (double)at[(size_t)below] <= wanted) below++;
         double deviation = sqrt(COUNT * points[i].p * (1 - points[i].p));
         cr_expect_lt(fabs(below - COUNT * points[i].p), 5 * deviation, "z %g: %g against %g", points[i].z, below,
                      COUNT * points[i].p);
     }
-    free(drawn.at);
+    free(at);
 }
 
 Test(lengths, lognormal_limits) {
     /* sums to the tokens asked for; within min and max, but for the last */
-    lengths drawn = {0};
-    lognormal l = {.median = 2000, .min = 100, .max = 5000, .seed = 1, .sigma = UINT64_C(1) << 32};
-    cr_assert(sema_draw_lognormal(&l, 0, 1 << 20, &drawn));
-    cr_expect_eq(drawn.sum, 1 << 20);
-    for (size_t i = 0; i + 1 < drawn.count; i++) cr_assert(drawn.at[i] >= 100 && drawn.at[i] <= 5000);
-    cr_expect_leq(drawn.at[drawn.count - 1], 5000);
-    free(drawn.at);
+    size_t count;
+    uint64_t sum = 0, *at = drawn("lognormal(median = 2000, sigma = 1.0, tokens = 1M, min = 100, max = 5000)", &count);
+    for (size_t i = 0; i < count; i++) sum += at[i];
+    cr_expect_eq(sum, 1 << 20);
+    for (size_t i = 0; i + 1 < count; i++) cr_assert(at[i] >= 100 && at[i] <= 5000);
+    cr_expect_leq(at[count - 1], 5000);
+    free(at);
     /* no spread: the median itself; the widest: still within bounds */
-    drawn = (lengths){0};
-    l = (lognormal){.median = 12345, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 1, .sigma = 0};
-    cr_assert(sema_draw_lognormal(&l, 100, 0, &drawn));
-    for (size_t i = 0; i < drawn.count; i++) cr_assert_eq(drawn.at[i], 12345);
-    free(drawn.at);
-    drawn = (lengths){0};
-    l = (lognormal){.median = 1, .min = 1, .max = UINT64_C(1) << 20, .seed = 1, .sigma = UINT64_C(8) << 32};
-    cr_assert(sema_draw_lognormal(&l, 100000, 0, &drawn));
-    for (size_t i = 0; i < drawn.count; i++) cr_assert(drawn.at[i] >= 1 && drawn.at[i] <= UINT64_C(1) << 20);
-    free(drawn.at);
+    at = drawn("lognormal(median = 12345, sigma = 0, count = 100)", &count);
+    for (size_t i = 0; i < count; i++) cr_assert_eq(at[i], 12345);
+    free(at);
+    at = drawn("lognormal(median = 1, sigma = 8, count = 100000, max = 1M)", &count);
+    for (size_t i = 0; i < count; i++) cr_assert(at[i] >= 1 && at[i] <= UINT64_C(1) << 20);
+    free(at);
     /* another seed, another batch; the same seed, the same batch */
-    lengths a = {0}, b = {0}, c = {0};
-    l = (lognormal){.median = 1 << 20, .min = 1, .max = LENGTHS_SUM_MAX, .seed = 1, .sigma = UINT64_C(1) << 32};
-    cr_assert(sema_draw_lognormal(&l, 50, 0, &a) && sema_draw_lognormal(&l, 50, 0, &b));
-    l.seed = 2;
-    cr_assert(sema_draw_lognormal(&l, 50, 0, &c));
-    cr_expect_arr_eq(a.at, b.at, 50 * sizeof *a.at);
-    cr_expect_arr_neq(a.at, c.at, 50 * sizeof *a.at);
-    free(a.at);
-    free(b.at);
-    free(c.at);
+    uint64_t *a = drawn("lognormal(median = 1M, sigma = 1, count = 50)", &count),
+             *b = drawn("lognormal(median = 1M, sigma = 1.0, count = 50, seed = 1)", &count),
+             *c = drawn("lognormal(median = 1M, sigma = 1, count = 50, seed = 2)", &count);
+    cr_expect_arr_eq(a, b, 50 * sizeof *a);
+    cr_expect_arr_neq(a, c, 50 * sizeof *a);
+    free(a);
+    free(b);
+    free(c);
     cr_expect_eq(code_of("lognormal(median = 1, sigma = 0.5, tokens = 1024G)"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("lognormal(median = 1G, sigma = 0.5, count = 1M)"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("[lognormal(median = 1K, sigma = 2, count = 3), 5 x 3]"), FCP_OK);

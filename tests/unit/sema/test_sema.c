@@ -1,4 +1,5 @@
-/* test_sema.c: what programs mean: keys, defaults, units, overrides, and masks against an evaluator of their own. */
+/* test_sema.c: tests what programs mean: keys, defaults, units, overrides, and masks, against an evaluator of the
+ * test's own. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
@@ -121,6 +122,26 @@ Test(sema, scale_is_exact) {
         if (left > 18) continue;
         fcpc_program *p = compile(source);
         cr_assert_eq(p->scale, expected, "%s: %.17g", digits, p->scale);
+        fcpc_program_free(p);
+    }
+}
+
+/* Pairs of a mask that names h are counted for each head, whether or not h matters in the end. */
+Test(sema, pairs_of_a_mask_that_names_h) {
+    static const struct { const char *mask; uint64_t heads; } masks[] = {
+        {"causal", 1}, {"causal and h >= 0", 4}, {"causal and h * 0 == 0", 4}, {"h * 0 == 0", 4}, {"true", 1},
+        {"causal and (1 > 0 or h < 2)", 4}, {"causal and f(h) where { f(x) = x * 0 == 0 }", 4},
+        {"causal and f(q) where { f(x) = x * 0 == 0 }", 1}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char source[300];
+        snprintf(source, sizeof source, "model { heads = 4 }\nbatch { lengths = [700] }\nmask m = %s\nplan { mask = m }",
+                 masks[i].mask);
+        fcpc_program *p = compile(source);
+        fcp_plan *plan = NULL;
+        cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK, "%s", source);
+        const uint64_t pairs = strstr(masks[i].mask, "causal") ? 700 * 701 / 2 : 700 * 700;
+        cr_expect_eq(plan->summary->pairs, pairs * masks[i].heads, "%s: %" PRIu64, masks[i].mask, plan->summary->pairs);
+        fcp_plan_free(plan);
         fcpc_program_free(p);
     }
 }

@@ -1,5 +1,6 @@
-/* test_public.c: the summary, the pictures and explanations as functions of libfcpc, and option structures of other
- * versions. That the pictures are right is tested where they are made; here, that the functions give them, whole. */
+/* test_public.c: tests the summary, the pictures and the explanations as functions of libfcpc, and option
+ * structures of other versions. Other tests check that the pictures are right; this one, that the functions return
+ * them whole. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +119,8 @@ Test(public, explanations) {
 /* A caller that was compiled against another header. */
 Test(public, options_of_other_versions) {
     static const char *const defines[] = {"plan.block=256"};
-    struct { fcpc_options known; uint64_t later; } newer = {{.size = sizeof newer, .defines = defines, .define_count = 1}, 0};
+    struct { fcpc_options known; uint64_t later; } newer = {
+        {.size = sizeof newer, .defines = defines, .define_count = 1}, 0};
     struct { size_t size; const char *const *defines; size_t define_count; } older = {sizeof older, defines, 1};
     fcpc_program *program = NULL;
     fcpc_diagnostics *d = fcpc_diagnostics_new();

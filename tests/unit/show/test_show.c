@@ -1,5 +1,5 @@
-/* test_show.c: pictures: the counts they draw, by brute force; width, signs and well-formedness of what comes out;
- * golden files (tests/golden/show; GOLDEN_UPDATE=1 rewrites them). */
+/* test_show.c: tests pictures: the counts that they draw against brute force, their width and signs, whether SVG
+ * and HTML are well formed, and golden files (tests/golden/show; GOLDEN_UPDATE=1 rewrites them). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,6 @@
 #include "compiler/base/text.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/temporary.h"
-
-static void collect(void *context, const char *bytes, size_t size) { text_add(context, bytes, size); }
 
 /* A plan by hand, with the records a picture needs besides. */
 typedef struct fixture {
@@ -152,7 +150,7 @@ static text draw(const fcp_plan *plan, uint32_t width, bool colour, bool unicode
     text t = {0};
     fcp_error err = {0};
     show_options o = {width, colour, unicode};
-    cr_assert_eq(show_text(plan, &o, collect, &t, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(show_text(plan, &o, &t, &err), FCP_OK, "%s", err.message);
     cr_assert(!t.failed && t.size);
     text_add(&t, "", 1);
     t.size--;
@@ -267,8 +265,8 @@ Test(show, svg_and_html_are_well_formed) {
             fixture f;
             text svg = {0}, page = {0};
             make(&f, ranks, 128, MASKS[i], lengths, 3, source);
-            cr_assert_eq(show_svg(f.plan, collect, &svg, NULL), FCP_OK);
-            cr_assert_eq(show_html(f.plan, collect, &page, NULL), FCP_OK);
+            cr_assert_eq(show_svg(f.plan, &svg, NULL), FCP_OK);
+            cr_assert_eq(show_html(f.plan, &page, NULL), FCP_OK);
             text_add(&svg, "", 1);
             text_add(&page, "", 1);
             check_markup(svg.at);
@@ -296,7 +294,7 @@ Test(show, hostile_strings) {
     text_free(&t);
     t = draw(f.plan, 80, false, false);
     check_lines(t.at, 80, false);
-    cr_assert_eq(show_html(f.plan, collect, &page, NULL), FCP_OK);
+    cr_assert_eq(show_html(f.plan, &page, NULL), FCP_OK);
     text_add(&page, "", 1);
     check_markup(page.at);
     cr_assert(strstr(page.at, "&lt;script&gt;"));
@@ -305,6 +303,35 @@ Test(show, hostile_strings) {
     text_free(&t);
     text_free(&page);
     hand_free(f.hand);
+}
+
+/* Ranks that own nothing are drawn like others, and means are over all ranks, so they count as 0. */
+Test(show, ranks_without_work) {
+    const uint64_t lengths[] = {200};
+    for (uint32_t ranks = 3; ranks < 64; ranks += 30) {
+        fixture f;
+        text svg = {0}, page = {0};
+        make(&f, ranks, 128, "full", lengths, 1, "plan {\n    mask = full\n}\n"); /* two blocks, on ranks 0 and 1 */
+        f.summary.tokens_max_rank = f.summary.key_tokens_max_rank = 128;
+        f.summary.pairs_max_rank = f.summary.pairs_max_block = 128 * 200;
+        text t = draw(f.plan, 80, false, false);
+        check_lines(t.at, 80, false);
+        cr_expect(!strstr(t.at, "nan") && !strstr(t.at, "inf"), "%s", t.at);
+        char mean[64];
+        snprintf(mean, sizeof mean, "the fullest %.4f x the mean tokens", 128.0 * ranks / 200);
+        cr_assert_eq(show_svg(f.plan, &svg, NULL), FCP_OK);
+        cr_assert_eq(show_html(f.plan, &page, NULL), FCP_OK);
+        text_add(&svg, "", 1);
+        text_add(&page, "", 1);
+        check_markup(svg.at);
+        check_markup(page.at);
+        cr_expect(!strstr(svg.at, "nan") && !strstr(svg.at, "=\"-") && !strstr(page.at, "nan"));
+        cr_expect(strstr(page.at, mean), "%s", mean);
+        text_free(&t);
+        text_free(&svg);
+        text_free(&page);
+        hand_free(f.hand);
+    }
 }
 
 /* --- golden files: real plans ------------------------------------------------------------------------------------ */
@@ -359,7 +386,7 @@ Test(show, golden_lambda) {
     fcp_plan *plan = plan_of("lambda.fcp", LAMBDA);
     text ascii = draw(plan, 80, false, false), unicode = draw(plan, 100, true, true), svg = {0};
     check_lines(ascii.at, 80, false);
-    cr_assert_eq(show_svg(plan, collect, &svg, NULL), FCP_OK);
+    cr_assert_eq(show_svg(plan, &svg, NULL), FCP_OK);
     golden("lambda.txt", &ascii);
     golden("lambda-unicode.txt", &unicode);
     text_add(&svg, "", 1);
@@ -374,7 +401,7 @@ Test(show, golden_ring) {
                                          "plan { mask = causal(); strategy = ring(coalesce = 2); passes = forward }\n");
     text t = draw(plan, 80, false, false), page = {0};
     check_lines(t.at, 80, false);
-    cr_assert_eq(show_html(plan, collect, &page, NULL), FCP_OK);
+    cr_assert_eq(show_html(plan, &page, NULL), FCP_OK);
     golden("ring.txt", &t);
     golden("ring.html", &page);
     fcp_plan_free(plan);
@@ -387,7 +414,7 @@ Test(show, golden_folded) {
                                            "plan { mask = causal(); block = 1024; strategy = zigzag }\n");
     text t = draw(plan, 80, false, false), svg = {0};
     check_lines(t.at, 80, false);
-    cr_assert_eq(show_svg(plan, collect, &svg, NULL), FCP_OK);
+    cr_assert_eq(show_svg(plan, &svg, NULL), FCP_OK);
     text_add(&svg, "", 1);
     check_markup(svg.at);
     cr_assert_lt(svg.size, 1u << 20);

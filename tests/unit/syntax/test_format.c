@@ -1,12 +1,12 @@
-/* test_format.c: the layout of programs: golden pairs, and what holds of any program: laid out once is laid out for
- * good, the tree is the source's, and every comment is there, in order. */
+/* test_format.c: tests the layout of programs with golden pairs, and three properties of any program: laying it
+ * out twice changes nothing more, the tree stays the source's, and every comment is kept in its order. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/fcpc.h"
 #include "compiler/syntax/format.h"
 

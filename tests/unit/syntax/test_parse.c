@@ -1,11 +1,11 @@
-/* test_parse.c: scanner, token filter, grammar, canonical printer: what lines mean, that printing is a fixed point, and
- * that no bytes break it. */
+/* test_parse.c: tests the scanner, the token filter, the grammar and the printer: what lines mean, that printing a
+ * printed text changes nothing, and that no bytes break them. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/syntax/ast.h"
+#include "compiler/syntax/parse.h"
 #include "compiler/fcpc.h"
 
 /* Parses and prints; NULL when there are errors (how many: *errors). */

@@ -1,6 +1,6 @@
-/* test_verify.c: the verifier, by damage: every kind done to correct plans is caught, by its name.
- *
- * The kinds are in plan_damage.h; each is tried on plans of several strategies, layouts, topologies and passes. */
+/* test_verify.c: tests the verifier by damaging correct plans in every way that plan_damage.h knows: each kind of
+ * damage is found, and called by its name. Each is tried on plans of several strategies, layouts, topologies and
+ * passes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -262,13 +262,13 @@ Test(verify, every_number_matters) {
     }
 }
 
-/* Pieces, and what is copied, in no order at all: one sequence in blocks of three tokens that are numbered at random.
- */
-static void scrambled(tables *t) {
+/* Pieces, and what is copied, in no order at all: one sequence in blocks of three tokens that are numbered at random. All
+ * are at rank 0; further ranks have nothing. */
+static void scrambled(tables *t, uint32_t ranks) {
     enum { BLOCKS = 200 };
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
-         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
+         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
                        .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
                        .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
     PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
@@ -285,9 +285,8 @@ static void scrambled(tables *t) {
                                               .cls = out ? FCP_OUT : FCP_IN, .fabric = FCP_LOCAL,
                                               .dir = out ? FCP_RECV : FCP_SEND});
     }
-    for (uint32_t i = 0; i < FCP_PASSES * FCP_QUEUES; i++) PUSH(t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
-    PUSH(t, layout_starts, 0);
-    PUSH(t, layout_starts, 1);
+    for (uint32_t i = 0; i < FCP_PASSES * FCP_QUEUES * ranks; i++) PUSH(t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
+    for (uint32_t r = 0; r <= ranks; r++) PUSH(t, layout_starts, r > 0);
     PUSH(t, layout, (fcp_span){0, 3 * BLOCKS, 0});
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
     PUSH(t, summary, (fcp_summary){.sequences = 1, .blocks = BLOCKS, .positions = 9 * BLOCKS * BLOCKS,
@@ -295,10 +294,28 @@ static void scrambled(tables *t) {
                                    .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 4)});
 }
 
+static void discard(void *context, const char *text, size_t size) { *(size_t *)context += size + !text; }
+
+/* A small batch leaves ranks without blocks: that is a plan like any other. */
+Test(verify, ranks_may_have_nothing) {
+    for (uint32_t ranks = 2; ranks < 6; ranks++) {
+        tables t;
+        fcp_error err = {0};
+        size_t size = 0;
+        scrambled(&t, ranks);
+        cr_expect_eq(judge(&t, &err), FCP_OK, "%u ranks: %s", ranks, err.message);
+        fcp_plan *plan = tables_plan(&t);
+        cr_expect(fcp_plan_dump(plan, false, discard, &size, &err) == FCP_OK && size > 0, "%s", err.message);
+        t.layout_starts[1] = 0; /* the caller has its tokens at rank 1, and rank 0 copies them */
+        cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_LAYOUT, "%s", err.message);
+        tables_free(&t);
+    }
+}
+
 Test(verify, order_of_pieces_and_copies_does_not_matter) {
     tables t;
     fcp_error err = {0};
-    scrambled(&t);
+    scrambled(&t, 1);
     cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
     t.pieces[50].start++;
     cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
@@ -330,7 +347,7 @@ Test(verify, hostile_ranges) {
     fcp_error err = {0};
     const struct rlimit limit = {20, 20};
     cr_assert_eq(setrlimit(RLIMIT_CPU, &limit), 0);
-    scrambled(&t);
+    scrambled(&t, 1);
     for (uint32_t i = 0; i < 20000; i++) PUSH(&t, instrs, t.instrs[1]); /* 20000 times the same copies */
     t.streams[0].count += 20000;
     for (int i = 1; i < FCP_PASSES * FCP_QUEUES; i++) t.streams[i].first += 20000;

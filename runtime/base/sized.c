@@ -1,11 +1,11 @@
 /* sized.c: reads a structure of options that may be of another version. */
-#include "compiler/base/sized.h"
+#include "runtime/base/sized.h"
 
 #include <string.h>
 
 enum { SENSELESS = 1 << 16 }; /* more bytes than any structure of options will have */
 
-fcp_code sized_read(void *out, size_t size, const void *given, const char *name, fcp_error *err) {
+fcp_code fcp_sized_read(void *out, size_t size, const void *given, const char *name, fcp_error *err) {
     size_t theirs = size;
     memset(out, 0, size);
     if (given) {

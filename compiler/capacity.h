@@ -1,0 +1,9 @@
+/* capacity.h: does the plan fit the memory that the program allows? */
+#ifndef FCPC_CAPACITY_H
+#define FCPC_CAPACITY_H
+#include "compiler/planning.h"
+
+/* FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says how much, and whether fewer rounds to
+ * a stage would do. Cost: linear in ranks; on an error, scheduling once for each smaller `coalesce`. */
+fcp_code capacity_check(planning *x);
+#endif

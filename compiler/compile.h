@@ -1,0 +1,16 @@
+/* compile.h: planning a batch, as fcpc_plan_batch does it, with a look at what the passes made. */
+#ifndef FCPC_COMPILE_H
+#define FCPC_COMPILE_H
+#include "compiler/planning.h"
+
+/* Called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone when the
+ * call returns. */
+typedef struct compile_watch {
+    void (*see)(void *context, const planning *x);
+    void *context;
+} compile_watch;
+
+/* fcpc_plan_batch with a watcher. d may not be NULL, watch and out_times may. */
+fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
+#endif

@@ -1,0 +1,31 @@
+/* strategies.c: the table of strategies, made from the lines of compiler/sema/strategies.h.
+ *
+ * A new strategy is a folder beside fcp/ with a function that places (and one that cuts, unless an existing cut will do),
+ * and a line there. It stands above the folders of the strategies, because it calls them.
+ */
+#include "compiler/place/strategies.h"
+
+#include "compiler/problem/problem.h"
+
+static const strategy strategies[FCP_STRATEGY_COUNT] = {
+#define X(id, by_block, cut, place) [FCP_STRATEGY_##id] = {by_block, cut, place},
+    STRATEGIES(X)
+#undef X
+};
+
+const strategy *strategy_of(const planning *x) { return &strategies[x->program->strategy]; }
+
+fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
+
+fcp_code strategy_place(planning *x) {
+    uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
+    placement *made = ARENA_NEW(&x->work, placement, 1);
+    place_input in;
+    if (!home || !made) return FCP_E_NO_MEMORY;
+    fcp_code code = place_input_of(x, &in);
+    if (!code) code = strategy_of(x)->place(x, &in, home);
+    if (code) return code;
+    *made = (placement){.home = home, .tile_q = x->problem->tile_q, .head_groups = 1};
+    x->placement = made;
+    return FCP_OK;
+}

@@ -1,0 +1,17 @@
+/* strategies.h: the strategies as passes see them: a table of what each does. */
+#ifndef FCPC_PLACE_STRATEGIES_H
+#define FCPC_PLACE_STRATEGIES_H
+#include "compiler/place/place.h"
+
+typedef struct strategy {
+    bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
+    fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
+    fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
+} strategy;
+
+const strategy *strategy_of(const planning *x);
+
+/* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */
+fcp_code strategy_cut(planning *x);
+fcp_code strategy_place(planning *x);
+#endif

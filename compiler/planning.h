@@ -1,0 +1,70 @@
+/* planning.h: what the passes share while one batch is planned.
+ *
+ * Every pass has the signature fcp_code PASS(planning *x): it reads what earlier passes left in x, adds its own part,
+ * and reports what is wrong to x->d. A pass that fails returns the code; it may leave its part NULL.
+ *
+ * Memory has three lifetimes. What the plan keeps goes to x->memory, which becomes the plan's. What later passes read
+ * goes to x->work, which lives until the planning ends. What a pass needs for itself goes to x->scratch, which is emptied
+ * after every pass.
+ */
+#ifndef FCPC_PLANNING_H
+#define FCPC_PLANNING_H
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/sema/program.h"
+#include "runtime/base/stop.h"
+
+typedef struct planning {
+    const struct fcpc_program *program;
+
+    /* the batch; borrowed from the caller or the program */
+    const fcpc_batch *batch;
+    const uint64_t *lengths; /* keys of each sequence */
+    const uint64_t *queries; /* of each sequence; NULL: as many as keys */
+    size_t count;
+
+    const volatile int *stop; /* asked with planning_stopped; NULL: nobody stops this planning */
+    diags *d;
+    uint32_t shift;   /* of the program's sources in d */
+    fcpc_times times;
+    arena memory, work, scratch;
+
+    uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
+    uint32_t coalesce; /* independent rounds to a stage */
+
+    /* what the passes made, in the order they run; NULL: not yet */
+    struct cells *cells;
+    struct binding *binding;
+    struct problem *problem;
+    struct placement *placement;
+    struct traffic *traffic;
+    struct reshuffle *reshuffle;
+    struct schedule *schedule;
+    struct slots *slots;
+    fcp_plan *plan;
+} planning;
+
+static inline bool planning_stopped(const planning *x) { return fcp_stop_asked(x->stop); }
+
+/* For loops: asks at every 1024th index, from 0. */
+static inline bool planning_stopped_at(const planning *x, uint64_t index) {
+    return !(index & 1023) && fcp_stop_asked(x->stop);
+}
+
+/* A place in the program as x->d numbers it. */
+static inline span planning_span(const planning *x, span at) {
+    if (at.source != SPAN_NONE.source) at.source += x->shift;
+    return at;
+}
+
+/* Where to show that a batch is too large for a plan: at the block size where the program states one, else at the
+ * lengths. */
+static inline span planning_size_span(const planning *x) {
+    const struct fcpc_program *g = x->program;
+    return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
+}
+
+/* Reports an error at a place of the program and returns its code: return planning_fail(x, FCP_E_LENGTHS, ...). */
+#define planning_fail(x, code, at, ...)                                                                                \
+    (diag_error((x)->d, (code), planning_span((x), (at)), __VA_ARGS__), (fcp_code)(code))
+#endif

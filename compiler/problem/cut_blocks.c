@@ -1,0 +1,149 @@
+/* cut_blocks.c: cuts a batch into blocks of a stated size.
+ *
+ * Requires: checked lengths, with as many queries as keys; a block size.
+ * Gives: blocks of at most x->block tokens that hold every token once.
+ * Cost: sorting the remainders, then O(pieces).
+ *
+ * Each sequence is cut at multiples of the block size. What remains of it, and every sequence shorter than a block, is
+ * packed whole into shared blocks: best fit decreasing, ties by sequence index. So a block holds pieces of several
+ * sequences only when each of them is shorter than a block.
+ * Example: lengths 10, 7 and 1 with blocks of 4 tokens. 10 gives two full blocks and 7 gives one. The remainders 3, 2
+ * and 1 are packed in that order: 3 opens a shared block, 2 does not fit and opens another, and 1 goes to the first,
+ * which it fills.
+ */
+#include "compiler/problem/problem.h"
+
+#include <string.h>
+
+#include "compiler/base/sort.h"
+
+/* --- best fit: bins by free space --------------------------------------------------------------------------------- */
+
+/* Bins by their free space: a stack of bins for each amount, and a tree of bitmaps in which the next amount that has a bin is
+ * found in four steps. */
+enum { LEVELS = 4 }; /* 64^4 amounts; a block has at most 2^20 tokens */
+typedef struct bins {
+    uint32_t *head;          /* per amount: newest bin + 1 */
+    uint32_t *next;          /* per bin */
+    uint64_t *level[LEVELS]; /* level[0] over amounts, each further one over the words below */
+} bins;
+
+static bool bins_init(bins *b, arena *scratch, uint32_t block, uint32_t max_bins) {
+    size_t n = (size_t)block + 1;
+    b->head = ARENA_ZNEW(scratch, uint32_t, n);
+    b->next = ARENA_NEW(scratch, uint32_t, max_bins + (size_t)1);
+    if (!b->head || !b->next) return false;
+    for (unsigned l = 0; l < LEVELS; l++) {
+        n = n / 64 + 2; /* one word past the end may be read */
+        if (!(b->level[l] = ARENA_ZNEW(scratch, uint64_t, n))) return false;
+    }
+    return true;
+}
+
+static void bins_put(bins *b, uint32_t space, uint32_t bin) {
+    b->next[bin] = b->head[space];
+    b->head[space] = bin + 1;
+    for (unsigned l = 0; l < LEVELS; l++, space /= 64) b->level[l][space / 64] |= UINT64_C(1) << space % 64;
+}
+
+/* Takes the newest bin with the least free space >= need; FCP_NONE when there is none. */
+static uint32_t bins_take(bins *b, uint32_t need, uint32_t *out_space) {
+    size_t at = need;
+    unsigned l = 0;
+    for (; l < LEVELS; l++, at = at / 64 + 1) { /* up, until a bit at or after `at` is set */
+        uint64_t word = b->level[l][at / 64] >> at % 64;
+        if (!word) continue;
+        at += (unsigned)__builtin_ctzll(word);
+        break;
+    }
+    if (l == LEVELS) return FCP_NONE;
+    while (l-- > 0) at = at * 64 + (unsigned)__builtin_ctzll(b->level[l][at]);
+    uint32_t bin = b->head[at] - 1;
+    *out_space = (uint32_t)at;
+    if (!(b->head[at] = b->next[bin]))
+        for (size_t i = at, k = 0; k < LEVELS; k++, i /= 64)
+            if (b->level[k][i / 64] &= ~(UINT64_C(1) << i % 64)) break;
+    return bin;
+}
+
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
+
+fcp_code problem_cut_blocks(planning *x) {
+    problem *p = x->problem;
+    if (p->split) return problem_cut_split(x);
+    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+    arena *plan = &x->memory, *work = &x->work, *scratch = &x->scratch;
+    uint32_t block = p->block, rests = 0;
+    uint64_t full = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        full += p->lengths[s] / block;
+        rests += p->lengths[s] % block != 0;
+    }
+    if (full + rests > UINT32_MAX / 4)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "%llu blocks of %u tokens are more than a plan holds", (unsigned long long)(full + rests),
+                             block);
+    p->piece_count = (uint32_t)full + rests;
+    p->pieces = ARENA_NEW(plan, fcp_piece, p->piece_count);
+    p->blocks = ARENA_NEW(plan, fcp_block, p->piece_count);
+    uint32_t *sequence_piece = ARENA_NEW(work, uint32_t, p->piece_count);
+    uint32_t *piece_start = ARENA_NEW(work, uint32_t, p->sequences + (size_t)1);
+    uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
+    uint64_t *room = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
+    uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1);
+    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
+    bins b;
+    p->sequence_piece[FCP_QUERIES] = p->sequence_piece[FCP_KEYS] = sequence_piece;
+    p->piece_start[FCP_QUERIES] = p->piece_start[FCP_KEYS] = piece_start;
+    if (!p->pieces || !p->blocks || !sequence_piece || !piece_start || !keys || !room || !bin_of || !first ||
+        !bins_init(&b, scratch, block, rests))
+        return FCP_E_NO_MEMORY;
+
+    /* First the full blocks, in order of sequence and start. Remainders get keys that sort them by falling length, then by
+     * sequence. */
+    uint32_t at = 0, rest = 0, entry = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
+        uint32_t m = (uint32_t)(p->lengths[s] / block);
+        piece_start[s] = entry;
+        for (uint32_t i = 0; i < m; i++, at++) {
+            p->pieces[at] = (fcp_piece){.sequence = s, .length = block, .start = (uint64_t)i * block, .block = at};
+            p->blocks[at] = (fcp_block){.first_piece = at, .pieces = 1, .tokens = block, .holds = FCP_HOLDS_BOTH};
+            sequence_piece[entry++] = at;
+        }
+        uint32_t r = (uint32_t)(p->lengths[s] % block);
+        if (r) {
+            keys[rest++] = (uint64_t)(block - r) << 32 | s;
+            entry++; /* filled below */
+        }
+    }
+    piece_start[p->sequences] = entry;
+    sort_u64(keys, room, rest);
+
+    uint32_t shared = 0;
+    for (uint32_t i = 0; i < rest; i++) {
+        if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
+        uint32_t length = block - (uint32_t)(keys[i] >> 32), space, bin = bins_take(&b, length, &space);
+        if (bin == FCP_NONE) bin = shared++, space = block;
+        bin_of[i] = bin;
+        first[bin + 1]++;
+        if (space > length) bins_put(&b, space - length, bin);
+    }
+    for (uint32_t i = 0; i < shared; i++) {
+        p->blocks[at + i] = (fcp_block){.first_piece = at + first[i], .pieces = first[i + 1], .holds = FCP_HOLDS_BOTH};
+        first[i + 1] += first[i];
+    }
+    for (uint32_t i = 0; i < rest; i++) { /* in the order of packing; `first` moves on as a bin fills */
+        uint32_t s = (uint32_t)keys[i], length = block - (uint32_t)(keys[i] >> 32), bin = bin_of[i];
+        uint32_t piece = at + first[bin]++;
+        fcp_block *blk = &p->blocks[at + bin];
+        p->pieces[piece] = (fcp_piece){.sequence = s, .length = length, .start = p->lengths[s] - length,
+                                       .offset = blk->tokens, .block = at + bin};
+        blk->tokens += length;
+        sequence_piece[piece_start[s + 1] - 1] = piece;
+    }
+    p->block_count = at + shared;
+    return FCP_OK;
+}

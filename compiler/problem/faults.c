@@ -1,0 +1,132 @@
+/* faults.c: says what is wrong where a mask or score faults: which expression, for which query, key and sequence.
+ *
+ * Requires: a bound batch, and a fault that cells_grid or cells_count found.
+ * Gives: one error with its place. A fault inside the prelude also names the call in the program.
+ * Cost: one evaluation of the code for one pair.
+ */
+#include "compiler/problem/faults.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/text.h"
+#include "compiler/problem/problem.h"
+
+/* The fault at hand. */
+typedef struct report {
+    planning *x;
+    mc_code code;      /* of the mask or score */
+    const span *spans; /* per node of it */
+    bool of_mask;
+    uint32_t sequence;
+    const cells_fault *fault;
+} report;
+
+/* Is this node the division of exact(a, b)? Then *a and *b are the nodes of its operands. */
+static bool is_exact(const report *r, uint32_t *a, uint32_t *b) {
+    const struct fcpc_program *g = r->x->program;
+    const mc_node *x = &r->code.nodes[r->fault->node];
+    const span at = r->spans[r->fault->node];
+    if (x->op != MC_DIV || r->code.nodes[x->b].op != MC_IF_I) return false;
+    *a = x->a;
+    *b = r->code.nodes[x->b].b;
+    for (uint32_t i = 0; i < g->exact_count; i++)
+        if (g->exact[i].source == at.source && g->exact[i].begin == at.begin && g->exact[i].end == at.end) return true;
+    return false;
+}
+
+/* The value of every node for the pair that faults; NULL: no memory. */
+static int64_t *fault_values(const report *r) {
+    const cells_fault *f = r->fault;
+    int64_t *values = ARENA_NEW(&r->x->scratch, int64_t, r->code.count);
+    const mc_env env = problem_env(r->x->problem, r->sequence);
+    if (values) mc_eval(r->code, &env, f->q, f->k, f->h, values);
+    return values;
+}
+
+/* If the place is not in the program's own text but, say, in the prelude, adds which call led there. */
+static void tell_call(const report *r, span at) {
+    const struct fcpc_program *g = r->x->program;
+    const span call = r->of_mask ? g->mask_span : g->score_span;
+    if (at.source == call.source) return;
+    diag_also(r->x->d, planning_span(r->x, call), r->of_mask ? "of this mask" : "of this score");
+}
+
+static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
+    const cells_fault *f = r->fault;
+    int64_t *values = fault_values(r);
+    if (!values) return FCP_E_NO_MEMORY;
+    const int64_t dividend = values[a], divisor = values[b];
+    bool fixed = true; /* the two operands depend on n alone */
+    memset(values, 0, r->code.count * sizeof *values);
+    values[a] = values[b] = 1;
+    for (uint32_t i = f->node; i-- > 0;) {
+        const mc_node *x = &r->code.nodes[i];
+        if (!values[i]) continue;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && x->op != MC_LOAD && x->op != MC_LOAD2;
+        if (x->a != MC_NONE) values[x->a] = 1;
+        if (x->b != MC_NONE) values[x->b] = 1;
+        if (x->c != MC_NONE) values[x->c] = 1;
+    }
+    span at = r->spans[f->node];
+    diag_error(r->x->d, FCP_E_MASK_EXACT, planning_span(r->x, at), "%lld is not a multiple of %lld in a sequence of %lld tokens",
+               (long long)dividend, (long long)divisor, (long long)f->n);
+    if (!fixed)
+        diag_hint(r->x->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
+    tell_call(r, at);
+    return FCP_E_MASK_EXACT;
+}
+
+/* The mask reads an element that an array does not have: says which, and which elements there are. */
+static fcp_code report_index(const report *r) {
+    const cells_fault *f = r->fault;
+    const mc_node *x = &r->code.nodes[f->node];
+    const program_array *a = &r->x->program->arrays[x->imm];
+    const mc_env env = problem_env(r->x->problem, r->sequence);
+    const mc_array *bound = &env.arrays[x->imm];
+    const int64_t *values = fault_values(r);
+    if (!values) return FCP_E_NO_MEMORY;
+    text what = {0};
+    long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
+    if (a->record.kind != FCP_TABLE)
+        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first,
+                    end - 1);
+    else if (x->op == MC_LOAD2)
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end,
+                    bound->columns);
+    else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
+    if (mc_uses(r->code) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
+    else text_puts(&what, ", for");
+    char *line = text_take(&what);
+    if (!line) return FCP_E_NO_MEMORY;
+    diag_error(r->x->d, FCP_E_MASK_INDEX, planning_span(r->x, r->spans[f->node]),
+               "%s q = %lld, k = %lld in a sequence of %lld tokens", line, (long long)f->q, (long long)f->k,
+               (long long)f->n);
+    free(line);
+    if (r->x->problem->sequences != 1 && a->record.kind != FCP_TABLE)
+        diag_hint(r->x->d, "sequence %u of the batch", r->sequence);
+    if (r->of_mask)
+        diag_hint(r->x->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
+    else diag_hint(r->x->d, "min and max keep an index inside, or a condition: if q > 0 then ...[q - 1] else 0.0");
+    tell_call(r, r->spans[f->node]);
+    return FCP_E_MASK_INDEX;
+}
+
+fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequence, const cells_fault *f) {
+    const struct fcpc_program *g = x->program;
+    bool of_mask = of == FAULTS_MASK;
+    const report r = {x, of_mask ? g->mask : g->check, of_mask ? g->mask_spans : g->check_spans, of_mask, sequence, f};
+    uint32_t a, b;
+    if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
+    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
+    const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
+    span at = f->node < r.code.count ? r.spans[f->node] : g->mask_span;
+    if (mc_uses(r.code) & MC_USES_H)
+        diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens",
+                   what, (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
+    else
+        diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld in a sequence of %lld tokens", what,
+                   (long long)f->q, (long long)f->k, (long long)f->n);
+    tell_call(&r, at);
+    return code;
+}

@@ -1,0 +1,212 @@
+/* tiles.c: asks the mask which blocks see which, and gathers the answers into tiles.
+ *
+ * Requires: a problem with its blocks, every token in one.
+ * Gives: every (Q block, KV block) with an allowed pair once, with its parts and pairs; the work of every block.
+ * Cost: linear in pieces, parts and the boundary of the mask (cells/cells.c).
+ */
+#include "compiler/problem/problem.h"
+
+#include <string.h>
+
+#include "compiler/base/group.h"
+#include "compiler/base/sort.h"
+#include "compiler/problem/faults.h"
+
+/* The parts found so far, in order of sequence, Q piece and K piece. */
+typedef struct raw_parts {
+    fcp_part *part;
+    size_t count, room;
+} raw_parts;
+
+static fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
+    enum { STRETCH = 1 << 19 }; /* parts copied between two looks at stop */
+    if (raw->room - raw->count >= more) return FCP_OK;
+    size_t room = raw->room * 2 > raw->count + more ? raw->room * 2 : raw->count + more;
+    fcp_part *grown = ARENA_NEW(&x->scratch, fcp_part, room);
+    if (!grown) return FCP_E_NO_MEMORY;
+    for (size_t at = 0; at < raw->count; at += STRETCH) {
+        size_t some = raw->count - at < STRETCH ? raw->count - at : STRETCH;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        memcpy(grown + at, raw->part + at, some * sizeof *grown);
+    }
+    raw->part = grown;
+    raw->room = room;
+    return FCP_OK;
+}
+
+static fcp_code classify(planning *x, raw_parts *raw) {
+    problem *p = x->problem;
+    arena *scratch = &x->scratch;
+    uint64_t *cuts[FCP_SIDES] = {0};
+    const uint32_t *piece[FCP_SIDES];
+    uint32_t m[FCP_SIDES];
+    const int sides = p->split ? FCP_SIDES : 1;
+    for (int side = 0; side < sides; side++) {
+        uint32_t longest = 0;
+        for (uint32_t s = 0; s < p->sequences; s++) {
+            uint32_t n = p->piece_start[side][s + 1] - p->piece_start[side][s];
+            if (n > longest) longest = n;
+        }
+        if (!(cuts[side] = ARENA_NEW(scratch, uint64_t, longest + (size_t)1))) return FCP_E_NO_MEMORY;
+    }
+    fcp_code code = raw_reserve(x, raw, p->piece_count * (size_t)4 + 64);
+    if (code) return code;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        for (int side = 0; side < sides; side++) {
+            piece[side] = p->sequence_piece[side] + p->piece_start[side][s];
+            m[side] = p->piece_start[side][s + 1] - p->piece_start[side][s];
+            for (uint32_t i = 0; i < m[side]; i++) cuts[side][i] = p->pieces[piece[side][i]].start;
+            cuts[side][m[side]] = problem_length(p, s, (fcp_side)side);
+        }
+        if (!p->split) cuts[FCP_KEYS] = cuts[0], piece[FCP_KEYS] = piece[0], m[FCP_KEYS] = m[0];
+        const cell_entry *entries;
+        size_t count;
+        const mc_env env = problem_env(p, s);
+        cells_fault fault = {0};
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
+                                   &entries, &count, &fault);
+        if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
+        if (code == FCP_E_PLAN_SIZE)
+            return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
+        if (code) return code;
+        if ((code = raw_reserve(x, raw, count))) return code;
+        if (raw->count + count > UINT32_MAX / 2)
+            return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                                 "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
+        fcp_part *out = raw->part + raw->count;
+        for (size_t e = 0; e < count; e++)
+            out[e] = (fcp_part){piece[FCP_QUERIES][entries[e].q_piece], piece[FCP_KEYS][entries[e].k_piece],
+                                entries[e].shape};
+        raw->count += count;
+    }
+    p->shapes = cells_shapes(x->cells, &p->shape_count, &p->runs, &p->run_count);
+    return FCP_OK;
+}
+
+static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
+    problem *p = x->problem;
+    arena *work = &x->work, *scratch = &x->scratch;
+    size_t n = raw->count, most = 0;
+    p->part_count = (uint32_t)n;
+    p->parts = ARENA_NEW(&x->memory, fcp_part, n + 1);
+    p->tile_start = ARENA_NEW(work, uint32_t, p->block_count + (size_t)1);
+    p->tile_q = ARENA_NEW(work, uint32_t, n + 1);
+    p->tile_k = ARENA_NEW(work, uint32_t, n + 1);
+    p->tile_part = ARENA_NEW(work, uint32_t, n + 2);
+    p->tile_pairs = ARENA_NEW(work, uint64_t, n + 1);
+    p->work = ARENA_ZNEW(work, uint64_t, p->block_count);
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)2);
+    uint32_t *order = ARENA_NEW(scratch, uint32_t, n + 1), *block_of = ARENA_NEW(scratch, uint32_t, n + 1);
+    if (!p->parts || !p->tile_start || !p->tile_q || !p->tile_k || !p->tile_part || !p->tile_pairs || !p->work || !start || !order ||
+        !block_of)
+        return FCP_E_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        if (!(i & 0xfffff) && planning_stopped(x)) return FCP_E_INTERRUPTED;
+        block_of[i] = p->pieces[raw->part[i].q_piece].block;
+    }
+    if (!group_by(block_of, sizeof *block_of, (uint32_t)n, p->block_count, start, order, x->stop)) return FCP_E_INTERRUPTED;
+    for (uint32_t b = 0; b < p->block_count; b++)
+        if (start[b + 1] - start[b] > most) most = start[b + 1] - start[b];
+    uint64_t *keys = ARENA_NEW(scratch, uint64_t, most + 1), *room = ARENA_NEW(scratch, uint64_t, most + 1);
+    if (!keys || !room) return FCP_E_NO_MEMORY;
+
+    uint32_t tiles = 0, parts = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        size_t m = start[b + 1] - start[b];
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        uint32_t *mine = order + start[b];
+        if (p->blocks[b].pieces > 1) { /* of one piece, they come in order */
+            for (size_t i = 0; i < m; i++) keys[i] = (uint64_t)raw->part[mine[i]].q_piece << 32 | mine[i];
+            sort_u64(keys, room, m);
+            for (size_t i = 0; i < m; i++) mine[i] = (uint32_t)keys[i];
+        }
+        for (size_t i = 0; i < m; i++) keys[i] = (uint64_t)p->pieces[raw->part[mine[i]].k_piece].block << 32 | i;
+        if (p->blocks[b].pieces > 1) sort_u64(keys, room, m);
+        p->tile_start[b] = tiles;
+        uint32_t last = FCP_NONE;
+        for (size_t i = 0; i < m; i++) {
+            uint32_t k = (uint32_t)(keys[i] >> 32);
+            if (k != last) {
+                p->tile_q[tiles] = b;
+                p->tile_k[tiles] = last = k;
+                p->tile_part[tiles] = parts;
+                p->tile_pairs[tiles++] = 0;
+            }
+            p->parts[parts] = raw->part[mine[(uint32_t)keys[i]]];
+            uint64_t pairs = p->shapes[p->parts[parts++].shape].pairs;
+            p->tile_pairs[tiles - 1] += pairs;
+            p->work[b] += pairs;
+        }
+        p->pairs += p->work[b];
+        if (p->work[b] > p->heaviest) p->heaviest = p->work[b];
+    }
+    p->tile_start[p->block_count] = tiles;
+    p->tile_part[tiles] = parts;
+    p->tile_count = tiles;
+    return FCP_OK;
+}
+
+static fcp_code index_pieces(planning *x) {
+    problem *p = x->problem;
+    for (int side = 0; side < FCP_SIDES; side++) {
+        if (side && !p->split) {
+            p->sequence_piece[side] = p->sequence_piece[0];
+            p->piece_start[side] = p->piece_start[0];
+            continue;
+        }
+        uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, p->piece_count + (size_t)1);
+        p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, p->piece_count + (size_t)1);
+        p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
+        if (!key || !p->sequence_piece[side] || !p->piece_start[side]) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; i < p->piece_count; i++)
+            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
+        /* cuts make the pieces of a sequence in order of start, and grouping keeps that order */
+        if (!group_by(key, sizeof *key, p->piece_count, p->sequences, p->piece_start[side], p->sequence_piece[side],
+                      x->stop))
+            return FCP_E_INTERRUPTED;
+    }
+    return FCP_OK;
+}
+
+/* The largest block of each side, and what a transfer carries at most. */
+static void measure_blocks(problem *p) {
+    uint32_t largest = 0;
+    for (uint32_t b = 0; b < p->block_count; b++)
+        for (int side = 0; side < FCP_SIDES; side++) {
+            uint32_t tokens = problem_holds(p, b, (fcp_side)side) ? p->blocks[b].tokens : 0;
+            if (tokens > p->max_block[side]) p->max_block[side] = tokens;
+            if (tokens > largest) largest = tokens;
+        }
+    if (p->unit > largest) p->unit = largest;
+}
+
+/* Tells whoever watches how many pairs will have to be looked at one by one. */
+static fcp_code tell_outlook(planning *x) {
+    const problem *p = x->problem;
+    fcpc_progress *progress = x->batch->progress;
+    uint64_t sum = 0, pairs;
+    if (!progress) return FCP_OK;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        const mc_env env = problem_env(p, s);
+        fcp_code code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cells_outlook(x->cells, &env, &pairs);
+        if (code) return code;
+        sum += pairs;
+    }
+    __atomic_fetch_add(&progress->expected, sum, __ATOMIC_RELAXED);
+    cells_set_done(x->cells, &progress->done);
+    return FCP_OK;
+}
+
+fcp_code problem_tiles(planning *x) {
+    problem *p = x->problem;
+    raw_parts raw = {0};
+    measure_blocks(p);
+    x->cells = cells_new(p->program->mask, p->program->heads);
+    if (!x->cells) return FCP_E_NO_MEMORY;
+    cells_set_stop(x->cells, x->stop);
+    fcp_code code = p->piece_start[0] ? FCP_OK : index_pieces(x);
+    if (!code) code = tell_outlook(x);
+    if (!code) code = classify(x, &raw);
+    return code ? code : gather_tiles(x, &raw);
+}

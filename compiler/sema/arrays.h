@@ -1,0 +1,42 @@
+/* arrays.h: fields and tables: their declarations, by number, and what masks and scores ask of them. */
+#ifndef FCPC_SEMA_ARRAYS_H
+#define FCPC_SEMA_ARRAYS_H
+#include "compiler/sema/sema.h"
+
+#define ARRAY_ANY UINT32_MAX /* no array, or one that is not known yet */
+
+/* A declaration; its number counts declarations from 0. */
+typedef struct array_decl {
+    const char *name;
+    span at;
+    const expr *value;      /* NULL: it is a plan's, or run(...) of another */
+    bool table, given;      /* given: its values come with each batch */
+    bool loaded, wrong;     /* wrong: reported */
+    uint32_t run_of;        /* it is run(...) of that array; else ARRAY_ANY */
+    program_array array;    /* its type and values, once loaded */
+} array_decl;
+
+/* Declares the fields and tables of the program. False: no memory. */
+bool sema_declare_arrays(sema *s);
+uint32_t sema_find_array(const sema *s, const char *name); /* ARRAY_ANY: none */
+const char *sema_array_word(const sema *s, uint32_t array); /* "field" or "table" */
+/* For a program that came out of a plan: declares a field that it names and that the plan does not have, because
+ * nothing reads it. ARRAY_ANY: there is no plan. */
+uint32_t sema_unread_array(sema *s, const char *name);
+/* Declares run(field), or finds it. ARRAY_ANY: no memory, reported. */
+uint32_t sema_derive_run(sema *s, uint32_t array);
+
+/* The operation that reads array[...] as the index expression e does. Masks read arrays of integers only. False: it
+ * does not fit, reported. */
+bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
+/* The array that an argument names, of a parameter that is a field or table. ARRAY_ANY: none, reported. */
+uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);
+/* Is the array of the parameter's kind? False: reported. */
+bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
+
+/* Reads the values of an array, once; a field only after the lengths are known. False: reported. */
+bool sema_load_array(sema *s, uint32_t array);
+/* After lowering: numbers the arrays that the code reads, in the order in which it first reads them, and gives them to
+ * the program. The other fields and tables are checked and not kept. */
+void sema_finish_arrays(sema *s);
+#endif

@@ -1,0 +1,29 @@
+/* lengths.h: the sequence lengths of a batch. */
+#ifndef FCPC_SEMA_LENGTHS_H
+#define FCPC_SEMA_LENGTHS_H
+#include "compiler/sema/sema.h"
+
+enum { LENGTHS_MAX = 1 << 24 };              /* sequences of a batch */
+#define LENGTHS_SUM_MAX (UINT64_C(1) << 40)  /* keys of a batch, and queries */
+
+typedef struct lengths {
+    uint64_t *at;      /* keys of each sequence; malloc'd */
+    uint64_t *queries; /* queries of each; NULL while all have as many as keys; malloc'd */
+    size_t count, room;
+    uint64_t sum, query_sum;
+} lengths;
+
+/* Evaluates the value of batch.lengths. False: reported. The caller frees out->at and out->queries in any case. */
+bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
+
+/* The batch that fields belong to: the program's own, or the plan's if the program came out of one. */
+static inline size_t batch_count(const sema *s) {
+    return s->plan ? (size_t)s->plan->sequences_count : s->out->length_count;
+}
+/* How many queries or keys sequence i of it has. */
+static inline uint64_t batch_length(const sema *s, size_t i, fcp_side side) {
+    const struct fcpc_program *p = s->out;
+    if (s->plan) return side == FCP_KEYS ? s->plan->sequences[i].keys : s->plan->sequences[i].queries;
+    return side == FCP_QUERIES && p->queries ? p->queries[i] : p->lengths[i];
+}
+#endif

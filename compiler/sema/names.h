@@ -1,0 +1,43 @@
+/* names.h: the names of masks, scores, parameters and definitions: declaring and finding them, binding arguments to
+ * parameters, and constant whole numbers. */
+#ifndef FCPC_SEMA_NAMES_H
+#define FCPC_SEMA_NAMES_H
+#include "compiler/sema/sema.h"
+
+/* A name in a scope. A scope is known by an address: of an ast (its masks), a mask (its parameters and definitions), a
+ * definition (its parameters). */
+typedef struct symbol {
+    const void *scope;
+    const char *name;
+    void *target;   /* mask or definition; NULL for a parameter */
+    uint32_t index; /* of a parameter */
+    span at;
+} symbol;
+
+/* mask.state. BUSY: being checked, so a call of it would be recursive. */
+enum { MASK_NEW, MASK_BUSY, MASK_GOOD, MASK_BROKEN };
+/* expr.ref: what a name means. The variable or builtin `index`; the parameter `index` of the mask or of the definition;
+ * the definition or mask `target`; the array `index`. */
+enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE, REF_MODEL, REF_BUILTIN, REF_ARRAY,
+       REF_WRONG };
+typedef enum mask_kind { KIND_ANY, KIND_MASK, KIND_SCORE } mask_kind;
+
+/* Declares the names of masks, parameters and definitions, of program and prelude; reports doubles. False: no memory.
+ * */
+bool sema_declare_masks(sema *s);
+const symbol *sema_find_symbol(const sema *s, const void *scope, const char *name); /* NULL: none */
+mask *sema_find_mask(const sema *s, const ast *where, const char *name);            /* NULL: none */
+/* The mask or score of that name: of this kind if there is one, and the program's before the prelude's. */
+mask *sema_visible_mask(const sema *s, const char *name, mask_kind kind);
+/* What a misspelled name may have been meant to be; NULL: nothing is near. */
+const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind);
+/* The same for a name in the body of m, or in its definition def unless that is NULL. */
+const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def);
+
+/* Evaluates a constant whole number. `what` names it in messages. False: it is none, reported. */
+bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out);
+/* Finds the argument of each parameter of m: out[i], NULL where the default holds. out has m->param_count + 1 places;
+ * the last one is the argument `s` of a score, or NULL. False: a name is unknown or given twice, or one is missing;
+ * reported. */
+bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out);
+#endif

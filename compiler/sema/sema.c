@@ -1,0 +1,28 @@
+/* sema.c: the state of a parse: freeing it, running out of memory, new nodes. */
+#include "compiler/sema/sema.h"
+
+#include <stdlib.h>
+
+void sema_free(sema *s) {
+    free(s->symbols);
+    free(s->memos);
+    free(s->places);
+}
+
+bool sema_no_memory(sema *s) {
+    if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+    s->failed = true;
+    return false;
+}
+
+expr *sema_new_expr(sema *s, expr_kind kind, span at) {
+    expr *e = ARENA_ZNEW(s->scratch, expr, 1);
+    if (!e) {
+        sema_no_memory(s);
+        return NULL;
+    }
+    e->kind = (uint8_t)kind;
+    e->at = at;
+    e->depth = 1;
+    return e;
+}

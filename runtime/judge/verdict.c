@@ -1,0 +1,121 @@
+/* verdict.c: from numbers beside their references to a verdict on each tensor. reference.h says what is allowed. */
+#include <math.h>
+
+#include <stdio.h>
+
+#include "runtime/base/numeric.h"
+#include "runtime/judge/parts.h"
+
+/* -1: -infinity, 0: finite, 1: infinity, 2: NaN. */
+static int kind_of(double x) { return isnan(x) ? 2 : isfinite(x) ? 0 : x > 0 ? 1 : -1; }
+
+static void note_odd(measure *m, fcp_verdict odd, uint64_t at, double result, double expected) {
+    if (m->odd != FCP_RIGHT && m->odd_at <= at) return;
+    m->odd = odd;
+    m->odd_at = at;
+    m->odd_result = result;
+    m->odd_expected = expected;
+}
+
+static void note_error(measure *m, double error, uint64_t at, double result, double expected) {
+    if (m->compared && (error < m->error || (error == m->error && m->worst <= at))) return;
+    m->error = error;
+    m->worst = at;
+    m->result = result;
+    m->expected = expected;
+}
+
+void measure_number(measure *m, fcp_tensor t, fcp_dtype dtype, uint64_t at, const double *result, double naive,
+                    double exact, bool empty) {
+    const double stored = (double)fcp_round_to(dtype, (float)exact); /* infinite where the dtype ends */
+    if (isfinite(stored) && isfinite(naive)) {
+        if (fabs(naive - exact) > m->naive) m->naive = fabs(naive - exact);
+        if (fabs(exact) > m->most) m->most = fabs(exact);
+    }
+    if (!result) return;
+    const double value = *result;
+    m->seen = true;
+    if (empty) {
+        if (value != (double)(float)exact) note_odd(m, FCP_NOT_EMPTY, at, value, exact);
+        else if (!isfinite(value)) { /* -inf, as it must be */
+            note_error(m, 0, at, value, exact);
+            m->compared = true;
+            return;
+        }
+    }
+    if (!isfinite(value) || !isfinite(exact)) {
+        bool alike = kind_of(value) == kind_of(stored) || (kind_of(value) == kind_of(naive) && !isfinite(naive));
+        if (!alike) note_odd(m, FCP_NOT_FINITE, at, value, exact);
+        return;
+    }
+    const double error = fabs(value - exact);
+    note_error(m, error, at, value, exact);
+    m->compared = true;
+    double excess = t == FCP_TENSOR_LSE ? error - 1e-5 * fmax(1, fabs(exact)) : error;
+    if (excess > m->excess) m->excess = excess;
+}
+
+void measure_floor(measure *m, double floor) {
+    if (isfinite(floor) && floor > m->floor) m->floor = floor;
+}
+
+void measure_merge(measure *into, const measure *m) {
+    if (m->naive > into->naive) into->naive = m->naive;
+    if (m->most > into->most) into->most = m->most;
+    if (m->floor > into->floor) into->floor = m->floor;
+    if (m->excess > into->excess) into->excess = m->excess;
+    if (m->compared) note_error(into, m->error, m->worst, m->result, m->expected);
+    if (m->odd != FCP_RIGHT) note_odd(into, m->odd, m->odd_at, m->odd_result, m->odd_expected);
+    into->seen |= m->seen;
+    into->compared |= m->compared;
+}
+
+void measure_report(const measure *m, fcp_tensor t, fcp_dtype dtype, double factor, double absolute,
+                    fcp_check_report *report) {
+    fcp_check c = {.checked = true, .max_abs_error = m->error, .reference_error = m->naive, .worst = m->worst,
+                   .result = m->result, .expected = m->expected};
+    c.tolerance = factor * m->naive + fcp_ulp(dtype, m->most) + absolute + 8 * fcp_ulp(FCP_FP32, 1) * m->floor;
+    if (m->odd != FCP_RIGHT) {
+        c.verdict = (uint8_t)m->odd;
+        c.worst = m->odd_at;
+        c.result = m->odd_result;
+        c.expected = m->odd_expected;
+    } else if (m->seen && !m->compared) c.verdict = FCP_NOTHING_FINITE;
+    else if ((t == FCP_TENSOR_LSE ? m->excess : m->error) > c.tolerance) c.verdict = FCP_DIFFERS;
+    else c.verdict = FCP_RIGHT;
+    c.ok = c.verdict == FCP_RIGHT;
+    report->tensor[t] = c;
+    report->ok &= c.ok;
+    if (c.max_abs_error > report->max_abs_error) report->max_abs_error = c.max_abs_error;
+    if (c.reference_error > report->reference_error) report->reference_error = c.reference_error;
+}
+
+void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size) {
+    const char *name = fcp_tensor_name(t);
+    uint64_t dims[3] = {1, 1, 1};
+    uint32_t count = fcp_tensor_shape(shape, t, dims);
+    uint64_t wide = count == 3 ? dims[2] : 1, row = c->worst / wide;
+    char at[96];
+    int used = snprintf(at, sizeof at, "token %llu, head %llu", (unsigned long long)(row / dims[1]),
+                        (unsigned long long)(row % dims[1]));
+    if (count == 3)
+        snprintf(at + used, sizeof at - (size_t)used, ", component %llu", (unsigned long long)(c->worst % wide));
+    switch ((fcp_verdict)c->verdict) {
+    case FCP_RIGHT: snprintf(out, size, "%s is right", name); break;
+    case FCP_DIFFERS:
+        snprintf(out, size, "%s differs from the definition of attention by %.3g, allowed is %.3g (%s: %.9g, not %.9g)",
+                 name, c->max_abs_error, c->tolerance, at, c->result, c->expected);
+        break;
+    case FCP_NOT_FINITE:
+        snprintf(out, size, "%s is %.9g where the definition of attention gives %.9g (%s)", name, c->result,
+                 c->expected, at);
+        break;
+    case FCP_NOT_EMPTY:
+        snprintf(out, size, "%s is %.9g for a query that sees no keys; it must be exactly %.9g (%s)", name, c->result,
+                 c->expected, at);
+        break;
+    case FCP_NOTHING_FINITE:
+        snprintf(out, size, "%s has no finite number, so nothing says that it is right: the scores overflow", name);
+        break;
+    }
+}

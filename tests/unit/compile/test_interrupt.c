@@ -1,0 +1,141 @@
+/* test_interrupt.c: planning ends soon after it is asked to, wherever it is, and leaves nothing behind.
+ *
+ * The answer to "has the caller asked for the end?" is this file's own (runtime/base/stop.h), so that planning can be
+ * ended at any one of the questions, and the time between two of them measured.
+ */
+#include <time.h>
+
+#include "runtime/base/stop.h"
+#include "tests/support/planned.h"
+
+/* Blocks of memory in use. Sanitizers count for themselves. */
+static long live;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void __libc_free(void *p);
+void *malloc(size_t size) {
+    void *p = __libc_malloc(size);
+    __atomic_add_fetch(&live, p != NULL, __ATOMIC_RELAXED);
+    return p;
+}
+void *calloc(size_t count, size_t size) {
+    void *p = __libc_calloc(count, size);
+    __atomic_add_fetch(&live, p != NULL, __ATOMIC_RELAXED);
+    return p;
+}
+void *realloc(void *p, size_t size) {
+    void *grown = __libc_realloc(p, size);
+    if (!p) __atomic_add_fetch(&live, grown != NULL, __ATOMIC_RELAXED);
+    return grown;
+}
+void *__libc_memalign(size_t alignment, size_t size);
+void *aligned_alloc(size_t alignment, size_t size) {
+    void *p = __libc_memalign(alignment, size);
+    __atomic_add_fetch(&live, p != NULL, __ATOMIC_RELAXED);
+    return p;
+}
+void free(void *p) {
+    __atomic_sub_fetch(&live, p != NULL, __ATOMIC_RELAXED);
+    __libc_free(p);
+}
+#endif
+
+static struct {
+    uint64_t asked, end_at; /* questions so far; the one that is answered with yes, 0: none */
+    double last, longest;   /* processor time of the last question; the longest time between two */
+    volatile int flag;
+} stop;
+
+static double processor_time(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool fcp_stop_asked(const volatile int *asked) {
+    if (!asked) return false;
+    double now = processor_time();
+    if (stop.asked && now - stop.last > stop.longest) stop.longest = now - stop.last;
+    stop.last = now;
+    if (++stop.asked == stop.end_at) stop.flag = 1;
+    return stop.flag;
+}
+
+static fcp_code plan_until(const fcpc_program *program, uint64_t end_at, fcp_plan **plan) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.longest = 0;
+    fcp_code code = fcpc_plan(program, NULL, 0, &stop.flag, d, NULL, plan);
+    if (code) cr_assert_eq(diag_first_code(d), code);
+    fcpc_diagnostics_free(d);
+    return code;
+}
+
+/* Ends a planning at its questions, all or many of them; returns how many there are. */
+static uint64_t end_everywhere(const char *text) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = parse_text(text, d);
+    fcp_plan *plan = NULL;
+    cr_assert_eq(plan_until(program, 0, &plan), FCP_OK);
+    uint64_t all = stop.asked, step = all / 60 + 1;
+    fcp_plan_free(plan);
+    plan = NULL;
+    for (uint64_t n = 1; n <= all; n += n < 40 || n + 5 > all ? 1 : step) {
+        cr_assert_eq(plan_until(program, n, &plan), FCP_E_INTERRUPTED, "question %lu of %lu", (unsigned long)n,
+                     (unsigned long)all);
+        cr_assert_null(plan);
+        cr_assert_leq(stop.asked, n + 8, "%lu further questions were asked", (unsigned long)(stop.asked - n));
+    }
+    cr_assert_eq(plan_until(program, 0, &plan), FCP_OK); /* what was kept for the next batch is good */
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return all;
+}
+
+/* Every question may be the last. */
+Test(interrupt, at_every_question) {
+    char text[1024];
+    static const char *const more[] = {
+        "cluster { gpus = 8 }\nbatch { lengths = [9000, 700 x 4] }\nplan { mask = causal; strategy = ring; layout = zigzag }\n",
+        "cluster { gpus = 4 }\nbatch { lengths = [20000, 512 x 10] }\nplan { mask = causal; block = auto }\n",
+        "cluster { gpus = 16 }\nbatch { lengths = [30000, 40 x 100] }\nplan { mask = window(w = 900); block = 128 }\n",
+    };
+    enum { MORE = sizeof more / sizeof *more };
+    uint64_t questions = 0;
+    for (unsigned i = 0; i < MORE + 12; i++) {
+        const char *program = i < MORE ? more[i] : sample_program(4 * i + 1, text, sizeof text);
+        questions += end_everywhere(program);
+        long before = live;
+        end_everywhere(program);
+        long lost = live - before; /* read before Criterion allocates */
+        cr_assert_eq(lost, 0, "%ld blocks of memory were left behind", lost);
+    }
+    cr_assert_geq(questions, 15 * 40);
+}
+
+/* A large plan asks often enough to end within 0.2 seconds; FCPC_STOP_NODES=4096 tries 32K ranks. */
+Test(interrupt, asks_often, .timeout = 600) {
+    const char *nodes = getenv("FCPC_STOP_NODES");
+    static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag"};
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned count = nodes ? (unsigned)atoi(nodes) : 128;
+        if (i == 2 && count > 8) count = 8;
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "model { heads = 64; kv_heads = 8 }\ncluster { nodes = %u; gpus = 8; memory = 1000000 GB }\n"
+                 "batch { lengths = lognormal(median = 3K, sigma = 1.4, max = 512K, seed = 1, tokens = %lu) }\n"
+                 "plan { mask = causal; block = 2K; strategy = %s }\n",
+                 count, (unsigned long)count * 8 * 32768, strategies[i]);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *program = parse_text(text, d);
+        fcp_plan *plan = NULL;
+        cr_assert_eq(plan_until(program, 0, &plan), FCP_OK);
+        cr_expect_leq(stop.longest, 0.2, "%s: %.3f seconds between two questions", strategies[i], stop.longest);
+        if (nodes) fprintf(stderr, "%s: %lu questions, at most %.3f s apart\n", strategies[i], (unsigned long)stop.asked, stop.longest);
+        fcp_plan_free(plan);
+        fcpc_program_free(program);
+        fcpc_diagnostics_free(d);
+    }
+}

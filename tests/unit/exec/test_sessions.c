@@ -1,0 +1,295 @@
+/* What every session does, whatever it computes on and however its ranks reach each other: each test runs on every
+ * pair of session and transport that needs no GPU. Where ranks are processes, each of them does what the test says. */
+#include "runtime/exec/session.h"
+#include "runtime/judge/packed.h"
+#include "runtime/judge/reference.h"
+#include "tests/support/gpu_plan.h"
+#include "tests/support/processes.h"
+
+enum { RANKS = 4, ALL = (1 << FCP_TENSORS) - 1 };
+
+typedef struct pair {
+    const char *backend, *transport;
+    bool processes, streams;
+} pair;
+static const pair pairs[] = {{"host", "threads", false, false}, {"cuda", "local", false, true}, {"cuda", "nccl", true,
+                                                                                                 true}};
+enum { PAIRS = sizeof pairs / sizeof *pairs };
+
+/* Plans: of one model, and of another one. */
+typedef enum which { CAUSAL, WINDOW, OTHER, PLANS } which;
+typedef struct given {
+    const pair *pair;
+    const fcp_plan *plans[PLANS];
+} given;
+
+/* A process of a test, its session of the first plan, and what it has. */
+typedef struct scene {
+    process *p;
+    const given *given;
+    fcp_session *session;
+    fcp_packed packed;
+    fcp_error err;
+} scene;
+
+static fcp_code create(process *p, const given *g, const fcp_plan *plan, fcp_session **out, fcp_error *err) {
+    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1,
+                       .id = p->shared->id.bytes};
+    fcp_session_options options = {.size = sizeof options, .backend = g->pair->backend, .transport = g->pair->transport,
+                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100, .graph_from = 2};
+    return fcp_session_create(plan, &options, out, err);
+}
+
+static bool begin(process *p, scene *x) {
+    *x = (scene){.p = p, .given = p->argument};
+    const given *g = x->given;
+    fcp_shape shape;
+    fcp_plan_shape(g->plans[CAUSAL], &shape);
+    p->cuda->devices = RANKS;
+    p->cuda->plan = g->plans[CAUSAL];
+    if (g->pair->processes) {
+        if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
+        process_meet(p, 0, 1);
+    }
+    fcp_code code = create(p, g, g->plans[CAUSAL], &x->session, &x->err);
+    CHECK(p, code == FCP_OK, "%s", x->err.message);
+    return code == FCP_OK;
+}
+
+static void end(scene *x) {
+    fcp_packed_free(&x->packed);
+    fcp_session_free(x->session);
+}
+
+static void on_every_pair(void (*body)(process *)) {
+    static const char model[] = "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
+                                "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward }\n";
+    given g = {0};
+    for (int i = 0; i < PLANS; i++) {
+        char text[500];
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",
+                 i == WINDOW ? "window(w = 200)" : "causal");
+        g.plans[i] = gpu_plan("pair.fcp", text, NULL, 0);
+    }
+    for (int i = 0; i < PAIRS; i++) {
+        char what[60];
+        process_shared *s = process_shared_make();
+        g.pair = &pairs[i];
+        snprintf(what, sizeof what, "%s, %s", g.pair->backend, g.pair->transport);
+        process_run(s, g.pair->processes ? RANKS : 1, body, &g);
+        process_all_well(s, g.pair->processes ? RANKS : 1, 0, what);
+        process_shared_end(s, false);
+    }
+    for (int i = 0; i < PLANS; i++) fcp_plan_free((fcp_plan *)(uintptr_t)g.plans[i]);
+}
+
+/* Runs all passes on drawn tensors: x->packed has the inputs, and outputs of this process's ranks. */
+static fcp_code run_all(scene *x, const fcp_plan *plan, uint64_t seed) {
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    fcp_packed_free(&x->packed);
+    fcp_code code = fcp_packed_alloc(&shape, ALL, &x->packed, &x->err);
+    if (!code) fcp_packed_draw(&shape, ALL, seed, &x->packed);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        code = fcp_session_run_packed(x->session, plan, (fcp_pass)pass, &x->packed, NULL, &x->err);
+    return code;
+}
+
+/* What this process's ranks have is right. */
+static void judge(scene *x, const fcp_plan *plan, const char *when) {
+    fcp_check_report report = FCP_CHECK_START;
+    uint32_t first, count = fcp_session_ranks(x->session, &first);
+    const fcp_check_options all = {.passes = plan->problem->passes, .first = first, .count = count, .threads = 1};
+    fcp_code code = fcp_check_run(plan, &all, &x->packed, &report, &x->err);
+    CHECK(x->p, code == FCP_OK, "%s: %s", when, x->err.message);
+    CHECK(x->p, report.ok, "%s: error %g", when, report.max_abs_error);
+}
+
+/* --- what it is --------------------------------------------------------------------------------------------------- */
+
+static void says_what_it_is(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        const pair *is = x.given->pair;
+        uint32_t first = 99, count = fcp_session_ranks(x.session, &first);
+        const char *why = NULL;
+        CHECK(p, !strcmp(fcp_session_backend(x.session), is->backend));
+        CHECK(p, !strcmp(fcp_session_transport(x.session), is->transport));
+        CHECK(p, fcp_session_plan(x.session) == x.given->plans[CAUSAL]);
+        CHECK(p, fcp_session_processes(x.session) == (is->processes ? RANKS : 1));
+        CHECK(p, first == p->rank && count == (is->processes ? 1 : RANKS));
+        CHECK(p, fcp_session_partition(x.session, &why) != FCP_PARTITION_AUTO && why && *why);
+        CHECK(p, fcp_session_warning(x.session));
+    }
+    end(&x);
+}
+Test(sessions, say_what_they_are) { on_every_pair(says_what_it_is); }
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+static void is_right_and_the_same_again(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        const fcp_plan *plan = x.given->plans[CAUSAL];
+        fcp_shape shape;
+        fcp_plan_shape(plan, &shape);
+        CHECK(p, run_all(&x, plan, 7) == FCP_OK, "%s", x.err.message);
+        judge(&x, plan, "at first");
+        fcp_packed before = x.packed;
+        x.packed = (fcp_packed){0};
+        for (int i = 0; i < 2; i++) CHECK(p, run_all(&x, plan, 7) == FCP_OK, "%s",
+                                          x.err.message); /* as graphs, where there are any */
+        for (int t = 0; t < FCP_TENSORS; t++)
+            CHECK(p, !memcmp(before.t[t], x.packed.t[t], fcp_packed_bytes(&shape, (fcp_tensor)t)), "%s has other bits",
+                  fcp_tensor_name((fcp_tensor)t));
+        fcp_packed_free(&before);
+    }
+    end(&x);
+}
+Test(sessions, are_right_and_give_the_same_bits_again) { on_every_pair(is_right_and_the_same_again); }
+
+static void refuses_what_cannot_be_run(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        const fcp_plan *plan = x.given->plans[CAUSAL];
+        fcp_tensors none[RANKS] = {{0}};
+        fcp_error err = {0};
+        uint32_t first;
+        fcp_session_ranks(x.session, &first);
+        CHECK(p, fcp_session_run(x.session, FCP_FORWARD, none, &err) == FCP_E_TENSOR);
+        CHECK(p, err.where.rank == first && err.where.instruction == FCP_NOWHERE, "rank %u", err.where.rank);
+        CHECK(p, fcp_session_run(x.session, (fcp_pass)7, none, &err) == FCP_E_ARGUMENT);
+        CHECK(p, fcp_session_run(x.session, FCP_FORWARD, NULL, &err) == FCP_E_ARGUMENT);
+        CHECK(p, fcp_session_run_on(x.session, FCP_FORWARD, none, NULL, &err) == FCP_E_ARGUMENT);
+        if (!x.given->pair->streams) {
+            int stream = 0;
+            CHECK(p, fcp_session_run_on(x.session, FCP_FORWARD, none, &stream, &err) == FCP_E_ARGUMENT &&
+                  strstr(err.message, "streams"));
+        }
+        CHECK(p, run_all(&x, plan, 3) == FCP_OK, "it is none the worse: %s", x.err.message);
+        CHECK(p, fcp_session_wait(x.session, &err) == FCP_OK);
+        judge(&x, plan, "afterwards");
+    }
+    end(&x);
+}
+Test(sessions, refuse_what_cannot_be_run_and_go_on) { on_every_pair(refuses_what_cannot_be_run); }
+
+/* --- between processes -------------------------------------------------------------------------------------------- */
+
+static void gathers(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        uint32_t processes = fcp_session_processes(x.session);
+        char mine[FCP_GATHER_BYTES + 1], all[RANKS * FCP_GATHER_BYTES];
+        memset(mine, 'a' + (int)p->rank, sizeof mine);
+        const size_t sizes[] = {1, 3, FCP_GATHER_BYTES};
+        for (size_t i = 0; i < 3; i++) {
+            CHECK(p, fcp_session_gather(x.session, mine, sizes[i], all, &x.err) == FCP_OK, "%s", x.err.message);
+            for (uint32_t r = 0; r < processes; r++)
+                for (size_t b = 0; b < sizes[i]; b++) CHECK(p, all[r * sizes[i] + b] == 'a' + (int)r);
+        }
+        CHECK(p, fcp_session_gather(x.session, mine, 0, all, &x.err) == FCP_E_ARGUMENT);
+        CHECK(p, fcp_session_gather(x.session, mine, sizeof mine, all, &x.err) == FCP_E_ARGUMENT);
+    }
+    end(&x);
+}
+Test(sessions, gather) { on_every_pair(gathers); }
+
+/* Rank 0's process comes to have all results. */
+static void collects(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        const fcp_plan *plan = x.given->plans[CAUSAL];
+        fcp_check_report report = FCP_CHECK_START;
+        unsigned outputs = fcp_pass_outputs(FCP_FORWARD) | fcp_pass_outputs(FCP_BACKWARD);
+        CHECK(p, run_all(&x, plan, 5) == FCP_OK, "%s", x.err.message);
+        CHECK(p, fcp_session_collect_packed(x.session, plan, outputs, &x.packed, &x.err) == FCP_OK, "%s",
+              x.err.message);
+        if (p->rank == 0) {
+            const fcp_check_options all = {.passes = plan->problem->passes, .threads = 1};
+            CHECK(p, fcp_check_run(plan, &all, &x.packed, &report, &x.err) == FCP_OK);
+            CHECK(p, report.ok, "error %g", report.max_abs_error);
+        }
+    }
+    end(&x);
+}
+Test(sessions, collect_results_at_rank_0) { on_every_pair(collects); }
+
+/* --- other plans -------------------------------------------------------------------------------------------------- */
+
+static void goes_from_plan_to_plan(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        const given *g = x.given;
+        const which order[] = {CAUSAL, WINDOW, CAUSAL};
+        for (int i = 0; i < 3; i++) {
+            const fcp_plan *plan = g->plans[order[i]];
+            p->cuda->plan = plan;
+            if (i) CHECK(p, fcp_session_rebind(x.session, plan, &x.err) == FCP_OK, "%s", x.err.message);
+            CHECK(p, fcp_session_plan(x.session) == plan);
+            for (int k = 0; k < 2; k++) CHECK(p, run_all(&x, plan, (uint64_t)i + 1) == FCP_OK, "plan %d: %s", i,
+                                              x.err.message);
+            judge(&x, plan, "a plan later");
+            CHECK(p, fcp_session_rebind(x.session, g->plans[OTHER], &x.err) == FCP_E_ARGUMENT);
+            CHECK(p, strstr(x.err.message, "head_dim = 16, the new plan has 32"), "%s", x.err.message);
+            CHECK(p, fcp_session_plan(x.session) == plan);
+            CHECK(p, run_all(&x, plan, 9) == FCP_OK, "after a plan that does not fit: %s", x.err.message);
+            judge(&x, plan, "after a plan that does not fit");
+        }
+        CHECK(p, fcp_session_rebind(x.session, NULL, &x.err) == FCP_E_ARGUMENT);
+    }
+    end(&x);
+}
+Test(sessions, go_from_plan_to_plan) { on_every_pair(goes_from_plan_to_plan); }
+
+/* --- options ------------------------------------------------------------------------------------------------------ */
+
+static void reads_options_by_their_size(process *p) {
+    const given *g = p->argument;
+    const fcp_plan *plan = g->plans[CAUSAL];
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    struct newer {
+        fcp_session_options known;
+        uint64_t later[2];
+    } newer = {.known = {.size = sizeof newer, .backend = g->pair->backend, .transport = "none"}};
+    /* what is wrong is found before any transport is opened, so one process can ask for any of them */
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND, "%s", err.message);
+    CHECK(p, strstr(err.message, "no transport \"none\"") && strstr(err.message, g->pair->transport), "%s",
+          err.message);
+    newer.later[1] = 1;
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "older than the header"), "%s", err.message);
+    newer.known.size = 0;
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "fcp_session_options.size is 0"), "%s", err.message);
+    fcp_start start = {.size = 3};
+    newer.known.size = sizeof newer.known;
+    newer.known.start = &start;
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "fcp_start.size is 3"), "%s", err.message);
+    newer.known = (fcp_session_options){.size = sizeof newer.known, .partition = (fcp_partition)9};
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
+                                                                                                "partition"), "%s", err.message);
+    newer.known = (fcp_session_options){.size = sizeof newer.known, .backend = "tpu"};
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND && strstr(err.message,
+                                                                                               "host and cuda"), "%s", err.message);
+    CHECK(p, !session, "nothing is made on an error");
+    if (g->pair->processes) return;
+    /* an older caller's structure ends earlier; what is behind it is not looked at */
+    newer.known = (fcp_session_options){.size = offsetof(fcp_session_options, timeout_s), .backend = g->pair->backend,
+                                        .transport = g->pair->transport, .compute_threads = 1, .partition = (fcp_partition)77};
+    p->cuda->devices = RANKS;
+    p->cuda->plan = plan;
+    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+}
+Test(sessions, read_options_by_their_size) { on_every_pair(reads_options_by_their_size); }
+
+Test(sessions, have_a_version) {
+    unsigned major, minor, patch;
+    cr_assert(sscanf(fcp_version(), "%u.%u.%u", &major, &minor, &patch) == 3);
+    cr_assert_eq(fcp_version_number(), 10000 * major + 100 * minor + patch);
+    cr_assert_eq(fcp_version_number(), FCP_VERSION_NUMBER);
+    cr_assert_str_eq(fcp_version(), FCP_VERSION);
+}

@@ -1,0 +1,261 @@
+/* test_judge.c: what is right is called right, by all rows and by a sample, and what is wrong is named with its place. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/fcpc.h"
+#include "runtime/judge/packed.h"
+#include "runtime/base/numeric.h"
+#include "runtime/judge/reference.h"
+#include "runtime/plan/plan.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1, BOTH = 1 << FCP_FORWARD | 1 << FCP_BACKWARD };
+
+typedef struct bench {
+    fcp_plan *plan;
+    fcp_shape shape;
+    fcp_packed packed;
+    fcp_check_report report;
+    fcp_check_options options;
+} bench;
+
+/* A program, compiled and run on drawn inputs. */
+static bench run_text(const char *text) {
+    bench b = {.options = {.passes = BOTH, .threads = 2}};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_session *session = NULL;
+    fcp_error err;
+    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
+    if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &b.plan);
+    cr_assert_eq(code, FCP_OK, "%s", text);
+    fcp_plan_shape(b.plan, &b.shape);
+    cr_assert_eq(fcp_session_create(b.plan, NULL, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_packed_alloc(&b.shape, ALL, &b.packed, &err), FCP_OK);
+    fcp_packed_draw(&b.shape, ALL, 7, &b.packed);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run_packed(session, b.plan, (fcp_pass)pass, &b.packed, NULL, &err), FCP_OK);
+    fcp_session_free(session);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return b;
+}
+static void judge(bench *b) {
+    fcp_error err;
+    b->report = FCP_CHECK_START;
+    cr_assert_eq(fcp_check_run(b->plan, &b->options, &b->packed, &b->report, &err), FCP_OK, "%s", err.message);
+}
+static const char *said(const bench *b, fcp_tensor t) {
+    static char text[400];
+    fcp_check_text(&b->shape, t, &b->report.tensor[t], text, sizeof text);
+    return text;
+}
+static void all_right(const bench *b, const char *what) {
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (b->report.tensor[t].checked)
+            cr_assert(b->report.tensor[t].ok, "%s: %s (of the naive computation %g)", what, said(b, (fcp_tensor)t),
+                      b->report.tensor[t].reference_error);
+    cr_assert(b->report.ok);
+}
+static void end(bench *b) {
+    fcp_packed_free(&b->packed);
+    fcp_plan_free(b->plan);
+}
+
+#define SMALL "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { gpus = 2 }\n"
+
+/* Every query sees one key: the naive computation is exact, and what sums in another order is not wrong. */
+Test(judge, rounding_is_allowed_where_the_naive_computation_is_exact) {
+    static const char *const masks[] = {"k == 0", "k == q", "k == q / 2", "k <= q and k % 7 == 0 and q - k < 7"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "mask m = %s\nmodel { heads = 4; head_dim = 64; dtype = fp32 }\ncluster { gpus = 2 }\n"
+                 "batch { lengths = [1104] }\nplan { mask = m; block = 128 }\n", masks[i]);
+        bench b = run_text(text);
+        judge(&b);
+        all_right(&b, masks[i]);
+        float *dk = b.packed.t[FCP_TENSOR_DK];
+        dk[5] += 0.1f; /* and yet an error is one */
+        judge(&b);
+        cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_DK].verdict, FCP_DIFFERS, "%s", masks[i]);
+        end(&b);
+    }
+}
+
+Test(judge, names_what_is_wrong_and_where) {
+    bench b = run_text(SMALL "batch { lengths = [300, 200] }\nplan { mask = window(w = 50); block = 128 }\n");
+    judge(&b);
+    all_right(&b, "window");
+    float *o = b.packed.t[FCP_TENSOR_O], *dv = b.packed.t[FCP_TENSOR_DV], *lse = b.packed.t[FCP_TENSOR_LSE];
+    const size_t at = (310 * 4 + 3) * 16 + 9;
+    const struct { float value; fcp_verdict verdict; const char *text; } wrong[] = {
+        {NAN, FCP_NOT_FINITE, "o is nan where the definition of attention gives "},
+        {INFINITY, FCP_NOT_FINITE, "o is inf where the definition of attention gives "},
+        {-INFINITY, FCP_NOT_FINITE, "o is -inf where the definition of attention gives "},
+        {1e30f, FCP_DIFFERS, "o differs from the definition of attention by 1e+30, allowed is "}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        float keep = o[at];
+        o[at] = wrong[i].value;
+        judge(&b);
+        cr_assert(!b.report.ok && !b.report.tensor[FCP_TENSOR_O].ok && b.report.tensor[FCP_TENSOR_DV].ok);
+        cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_O].verdict, wrong[i].verdict);
+        cr_assert(strstr(said(&b, FCP_TENSOR_O), wrong[i].text) == said(&b, FCP_TENSOR_O), "%s", said(&b, FCP_TENSOR_O));
+        cr_assert(strstr(said(&b, FCP_TENSOR_O), "token 310, head 3, component 9"), "%s", said(&b, FCP_TENSOR_O));
+        cr_assert(isfinite(b.report.tensor[FCP_TENSOR_O].tolerance) && isfinite(b.report.tensor[FCP_TENSOR_O].max_abs_error));
+        o[at] = keep;
+    }
+    dv[0] = NAN; /* of several that are no numbers, the first */
+    dv[77] = NAN;
+    lse[8] += 1;
+    judge(&b);
+    cr_assert_eq(b.report.tensor[FCP_TENSOR_DV].worst, 0);
+    cr_assert(strstr(said(&b, FCP_TENSOR_LSE), "token 2, head 0: "), "%s", said(&b, FCP_TENSOR_LSE));
+    end(&b);
+}
+
+Test(judge, a_query_without_keys_has_exactly_nothing) {
+    bench b = run_text("mask m = k < q - 3\n" SMALL "batch { lengths = [200] }\nplan { mask = m; block = 128 }\n");
+    judge(&b);
+    all_right(&b, "queries 0 to 3 see nothing");
+    float *o = b.packed.t[FCP_TENSOR_O], *lse = b.packed.t[FCP_TENSOR_LSE];
+    o[1] = 1e-30f;
+    lse[9] = -1e30f;
+    judge(&b);
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_O].verdict, FCP_NOT_EMPTY, "%s", said(&b, FCP_TENSOR_O));
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_LSE].verdict, FCP_NOT_EMPTY, "%s", said(&b, FCP_TENSOR_LSE));
+    cr_assert(strstr(said(&b, FCP_TENSOR_LSE), "it must be exactly -inf (token 2, head 1)"), "%s", said(&b, FCP_TENSOR_LSE));
+    end(&b);
+}
+
+/* Scores beyond fp32: nothing is finite, and nothing is called right. */
+Test(judge, nothing_finite_is_not_right) {
+    bench b = run_text("score far = s * 1000000000000000000.0 * s * 10000000000000000000000.0\n" SMALL
+                       "batch { lengths = [300] }\nplan { mask = causal; score = far; block = 128 }\n");
+    judge(&b);
+    cr_assert(!b.report.ok);
+    for (int t = FCP_TENSOR_O; t < FCP_TENSORS; t++) {
+        const fcp_check *c = &b.report.tensor[t];
+        if (!c->checked) continue;
+        cr_assert(!c->ok && isfinite(c->max_abs_error) && isfinite(c->tolerance), "%s", said(&b, (fcp_tensor)t));
+    }
+    cr_assert(strstr(said(&b, FCP_TENSOR_O), "no finite number"), "%s", said(&b, FCP_TENSOR_O));
+    end(&b);
+}
+
+/* --- samples ------------------------------------------------------------------------------------------------------ */
+
+static const char *const texts[] = {
+    SMALL "batch { lengths = [900, 300, 1, 64 x 5] }\nplan { mask = causal; block = 128 }\n",
+    "model { heads = 4; kv_heads = 1; head_dim = 32; dtype = bf16 }\ncluster { gpus = 2 }\n"
+    "batch { lengths = [700:900, 1:200, 300] }\nplan { mask = window(w = 200); block = 128 }\n",
+    "mask m = (q + k + h) % 3 == 0 or q == k\nscore soft = 2.0 * tanh(s / 2.0)\n"
+    "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp16 }\ncluster { gpus = 2 }\n"
+    "batch { lengths = [500, 400] }\nplan { mask = m; score = soft; sink = [1.0, 0.0, -2.0, 0.5]; block = 128 }\n"};
+
+static void run_of_units(const bench *b, fcp_check_unit **units, uint64_t *count) {
+    fcp_error err;
+    cr_assert_eq(fcp_check_units(b->plan, &b->options, units, count, &err), FCP_OK);
+}
+
+Test(judge, a_sample_is_spread_and_always_the_same) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        bench b = run_text(texts[i]);
+        uint64_t count, again;
+        fcp_check_unit *units, *others;
+        b.options.work = fcp_check_work(b.plan, BOTH) + 1;
+        run_of_units(&b, &units, &count);
+        cr_assert(!units && count == 0, "all rows are affordable");
+        for (int part = 2; part <= 64; part *= 2) {
+            b.options.work = fcp_check_work(b.plan, BOTH) / part;
+            run_of_units(&b, &units, &count);
+            run_of_units(&b, &others, &again);
+            cr_assert(count == again && memcmp(units, others, count * sizeof *units) == 0);
+            uint64_t rows[FCP_SIDES] = {0};
+            uint8_t *seen[FCP_SIDES];
+            for (int side = 0; side < FCP_SIDES; side++) seen[side] = calloc(b.shape.tokens + b.shape.key_tokens, 64);
+            for (uint64_t u = 0; u < count; u++) {
+                const fcp_check_unit *x = &units[u];
+                uint64_t length, offset = x->side == FCP_KEYS ? fcp_plan_key_offset(b.plan, x->sequence, &length)
+                                                              : fcp_plan_sequence_offset(b.plan, x->sequence, &length);
+                cr_assert(x->count && x->count <= 32 && x->first + x->count <= length);
+                cr_assert(x->head < (x->side == FCP_KEYS ? b.shape.kv_heads : b.shape.heads));
+                for (uint64_t r = 0; r < x->count; r++)
+                    cr_assert(!seen[x->side][(offset + x->first + r) * 64 + x->head]++, "a row is there twice");
+                rows[x->side] += x->count;
+            }
+            judge(&b);
+            all_right(&b, texts[i]);
+            cr_assert(b.report.sampled);
+            for (int side = 0; side < FCP_SIDES; side++) {
+                cr_assert_eq(b.report.checked[side], rows[side]);
+                cr_assert(rows[side] >= 16 && rows[side] < b.report.rows[side], "%llu of %llu",
+                          (unsigned long long)rows[side], (unsigned long long)b.report.rows[side]);
+                free(seen[side]);
+            }
+            free(units);
+            free(others);
+        }
+        end(&b);
+    }
+}
+
+static float add(const bench *b, fcp_tensor t, size_t at, float more) { /* to an element; returns what it was */
+    fcp_dtype dtype = fcp_tensor_dtype(&b->shape, t);
+    char *place = (char *)b->packed.t[t] + at * fcp_dtype_size(dtype);
+    float was, is;
+    fcp_to_float(dtype, place, &was, 1);
+    is = was + more;
+    fcp_from_float(dtype, &is, place, 1);
+    return was;
+}
+
+/* A wrong number in a row of the sample is found, in one that is not it is not. */
+Test(judge, a_sample_finds_what_is_wrong_in_it) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        bench b = run_text(texts[i]);
+        uint64_t count, tried = 0;
+        fcp_check_unit *units;
+        b.options.work = fcp_check_work(b.plan, BOTH) / 8;
+        run_of_units(&b, &units, &count);
+        uint8_t *in_sample = calloc(b.shape.tokens, 1);
+        for (uint64_t u = 0; u < count; u++) {
+            const fcp_check_unit *x = &units[u];
+            bool keys = x->side == FCP_KEYS;
+            uint64_t length, offset = keys ? fcp_plan_key_offset(b.plan, x->sequence, &length)
+                                           : fcp_plan_sequence_offset(b.plan, x->sequence, &length);
+            uint64_t token = offset + x->first + x->count / 2;
+            if (!keys) for (uint32_t r = 0; r < x->count; r++) in_sample[offset + x->first + r] = 1;
+            if (u % 5 && !keys) continue;
+            size_t at = (token * (keys ? b.shape.kv_heads : b.shape.heads) + x->head) * b.shape.head_dim + 3;
+            fcp_tensor t = keys ? (u % 2 ? FCP_TENSOR_DK : FCP_TENSOR_DV) : FCP_TENSOR_DQ;
+            float was = add(&b, t, at, 3);
+            judge(&b);
+            cr_assert_eq((fcp_verdict)b.report.tensor[t].verdict, FCP_DIFFERS, "%s", said(&b, t));
+            cr_assert_eq(b.report.tensor[t].worst, at);
+            float is = add(&b, t, at, 0);
+            add(&b, t, at, was - is);
+            tried++;
+        }
+        cr_assert(tried > 5);
+        for (uint64_t token = 0; token < b.shape.tokens; token++)
+            if (!in_sample[token]) add(&b, FCP_TENSOR_DQ, token * b.shape.heads * b.shape.head_dim, 3);
+        judge(&b);
+        cr_assert(b.report.tensor[FCP_TENSOR_DQ].ok);
+        b.options.work = 0;
+        judge(&b);
+        cr_assert(!b.report.tensor[FCP_TENSOR_DQ].ok && !b.report.sampled);
+        free(in_sample);
+        free(units);
+        end(&b);
+    }
+}
+
+Test(judge, stops_when_told) {
+    bench b = run_text(texts[0]);
+    volatile int stop = 1;
+    fcp_error err;
+    b.options.stop = &stop;
+    cr_assert_eq(fcp_check_run(b.plan, &b.options, &b.packed, &b.report, &err), FCP_E_INTERRUPTED);
+    end(&b);
+}
