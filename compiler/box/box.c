@@ -449,7 +449,7 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
         }
         return true;
     }
-    default: return true;
+    default: return !mc_op_faults(x->op); /* nothing is known of it */
     }
 }
 
@@ -521,11 +521,11 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
             y->f.c = x->imm;
             out->placed = true;
             /* fall through */
-        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS:
-            y->flags = 0;
-            out->loose = true;
-            /* fall through */
         default:
+            if (mc_op_faults(x->op)) {
+                y->flags = 0;
+                out->loose = true;
+            }
             y->op = (uint8_t)x->op;
             y->a = x->a;
             y->b = x->b;
